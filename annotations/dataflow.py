@@ -1,0 +1,196 @@
+"""The dataflow that every front end produces and every later stage reads.
+
+One immutable value: components with paths, the streams between them, dependencies, and what the
+compiler needs to run it. The analysis reads nothing below the line "for the compiler".
+Specification: `docs/reference/file-format.md`; model: Blazes section II.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path as FilePath
+from types import MappingProxyType
+from typing import Any, Final
+
+from annotations.vocabulary import Annotation, FunctionalDependency, Key, Label, Within
+
+EMPTY: Final[Mapping[str, Any]] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Position:
+    """Where something stands in a file; line and column count from 1."""
+
+    file: str
+    line: int
+    column: int
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}:{self.column}"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Endpoint:
+    """An interface of a component, written `Component.interface`."""
+
+    component: str
+    interface: str
+
+    def __str__(self) -> str:
+        return f"{self.component}.{self.interface}"
+
+
+@dataclass(frozen=True, slots=True)
+class Path:
+    """A path through a component, from an input interface to an output interface."""
+
+    source: str
+    target: str
+    annotation: Annotation
+    state: str | None = None
+    """Name of the state group; None is the component's default group (`CR` is then in none)."""
+    within: Within = Within.SET
+    nondeterministic: str | None = None
+    """Why the output is not a function of the input (rules N1, N2); None where it is one."""
+    why: str | None = None
+    """The author's reason for a claim that cannot be read off the code."""
+    lineage: Mapping[str, str] | None = None
+    """Output attribute -> the input attribute it is an unchanged copy of; None: by equal name."""
+    annotated: bool = True
+    """False where nobody annotated the path, and the worst is assumed."""
+    variant: str | None = None
+    """The variant that this path comes from, if any."""
+    position: Position | None = field(default=None, compare=False)
+
+    def __str__(self) -> str:
+        return f"{self.source}->{self.target}"
+
+
+@dataclass(frozen=True, slots=True)
+class Implementation:
+    """How one output interface of a component is computed. Exactly one of the two is set."""
+
+    sql: str | None = None
+    """Spark SQL over the input interfaces, by their names."""
+    python: str | None = None
+    """`module:function`; takes one DataFrame for each input interface, by name; returns one."""
+    position: Position | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Component:
+    """A unit of computation and storage. `paths` holds the paths of the active variant only."""
+
+    name: str
+    paths: tuple[Path, ...]
+    rep: bool | None = None
+    """As declared; None: replicated if a replicated stream enters it."""
+    variants: tuple[str, ...] = ()
+    variant: str | None = None
+    # ---- for the compiler
+    implementations: Mapping[str, Implementation] = field(default_factory=lambda: EMPTY)
+    """By output interface. An output without one passes its only input through."""
+    replicas: int = 1
+    availability: str = "single"
+    """`single` or `pairs`."""
+    engine: str | None = None
+    """`spark` or `flux`; None: the compiler chooses."""
+    output_mode: str = "append"
+    """Spark's output mode where the component runs uncoordinated: `append` or `update`."""
+    order_by: tuple[str, ...] = ()
+    """A total key of its input records: the canonical order inside a partition or batch."""
+    description: str | None = None
+    position: Position | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class External:
+    """An external source or sink: a Spark format with its options."""
+
+    format: str
+    path: str | None = None
+    options: Mapping[str, str] = field(default_factory=lambda: EMPTY)
+    position: Position | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Punctuation:
+    """How a punctuation is recognised in the stream. All three are Spark SQL expressions."""
+
+    when: str
+    """True for the records that are punctuations."""
+    count: str
+    """How many records the producer sent for the key value."""
+    digest: str | None = None
+    """Sum of the records' 64-bit hashes modulo 2^64, as a decimal string."""
+
+
+@dataclass(frozen=True, slots=True)
+class Producers:
+    """Who contributes to a partition (`docs/explanation/sealing.md`)."""
+
+    rule: str
+    """`one`: whoever punctuates; `all`: every one of `members`; `registered`: ZooKeeper knows."""
+    members: tuple[str, ...] = ()
+    registrations: str | None = None
+    """With `registered`: a JSON file, key value -> producers, to register when the job starts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """A stream from an output interface, or from outside, to an input interface, or to outside."""
+
+    name: str
+    producer: Endpoint | None
+    """None: an external source."""
+    consumer: Endpoint | None
+    """None: an external sink."""
+    seals: tuple[Key, ...] = ()
+    rep: bool | None = None
+    label: Label | None = None
+    """Declared nondeterminism of an external source: Run, Inst or Diverge."""
+    schema: Mapping[str, str] | None = None
+    """Attribute -> Spark SQL type, in order; None: not declared."""
+    # ---- for the compiler
+    source: External | None = None
+    sink: External | None = None
+    producer_column: str | None = None
+    punctuation: Punctuation | None = None
+    producers: Producers | None = None
+    late: str = "dead-letter"
+    """What happens to a record after its seal (SE-5): `dead-letter` or `fail`."""
+    seal_timeout_s: float = 600.0
+    """Age at which an open partition is warned about (SE-8)."""
+    lateness: str | None = None
+    """A promise of the sources: no record is later than this behind the newest (an interval)."""
+    description: str | None = None
+    position: Position | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Deployment:
+    """Where and how a compiled job runs. Every field can be overridden from the environment."""
+
+    master: str | None = None
+    """Spark master URL; None: whatever spark-submit says, else local[*]."""
+    zookeeper: str = "embedded"
+    """`embedded`, or host:port,host:port of an ensemble."""
+    trigger: str | None = None
+    """Interval between micro-batches; None: as fast as possible."""
+    conf: Mapping[str, str] = field(default_factory=lambda: EMPTY)
+
+
+@dataclass(frozen=True, slots=True)
+class Dataflow:
+    """A whole dataflow, in the order of its file. Endpoints and attributes are checked."""
+
+    name: str
+    components: Mapping[str, Component]
+    streams: Mapping[str, Stream]
+    fds: tuple[FunctionalDependency, ...] = ()
+    deployment: Deployment = Deployment()
+    file: FilePath | None = None
+    """The file it was read from; relative paths in it are relative to the file's folder."""
+    sha256: str = ""
+    """Of the input's text, as hexadecimal digits."""

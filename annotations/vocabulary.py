@@ -1,0 +1,152 @@
+"""The vocabulary of coordination analysis: annotations, gates, keys, labels, dependencies.
+
+Blazes (ICDE 2014) section IV, figures 7 and 8. Severities are ordered enums, so that "worse" is
+always `>`; nothing elsewhere compares labels by name.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+
+Key: TypeAlias = frozenset[str]
+"""Attributes that a stream is sealed on, or that partition a component's work."""
+
+
+class AnnotationKind(enum.IntEnum):
+    """What a path does to its input, by severity (figure 7)."""
+
+    CR = 1
+    """confluent, read-only"""
+    CW = 2
+    """confluent, writes state"""
+    OR = 3
+    """order-sensitive, read-only"""
+    OW = 4
+    """order-sensitive, writes state"""
+
+    @property
+    def confluent(self) -> bool:
+        """True where the set of outputs does not depend on the order of inputs."""
+        return self <= AnnotationKind.CW
+
+    @property
+    def writes(self) -> bool:
+        """True where an input record changes the component's state."""
+        return self in (AnnotationKind.CW, AnnotationKind.OW)
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """The partitions that an order-sensitive path works on; `attributes` None is `*`, unknown."""
+
+    attributes: Key | None
+
+    @property
+    def known(self) -> bool:
+        """False for `*`: every record is its own partition, and no key is compatible."""
+        return self.attributes is not None
+
+    def __str__(self) -> str:
+        return "*" if self.attributes is None else ",".join(sorted(self.attributes))
+
+
+STAR: Final = Gate(None)
+
+
+@dataclass(frozen=True, slots=True)
+class Annotation:
+    """`CR`, `CW`, `OR[gate]` or `OW[gate]`. Confluent annotations have no gate."""
+
+    kind: AnnotationKind
+    gate: Gate | None = None
+
+    def __post_init__(self) -> None:
+        if self.kind.confluent == (self.gate is not None):
+            raise ValueError(f"{self.kind.name}: a gate belongs to OR and OW, and only there")
+
+    def __str__(self) -> str:
+        return self.kind.name if self.gate is None else f"{self.kind.name}[{self.gate}]"
+
+
+UNKNOWN: Final = Annotation(AnnotationKind.OW, STAR)
+"""What is assumed of a path that nobody annotated: never less than the worst."""
+
+
+class Label(enum.IntEnum):
+    """What a stream's contents can do, by severity (figure 8)."""
+
+    SEAL = 1
+    ASYNC = 2
+    RUN = 3
+    INST = 4
+    DIVERGE = 5
+
+    def __str__(self) -> str:
+        return self.name.capitalize()
+
+    @classmethod
+    def parse(cls, text: str) -> Label:
+        """The label of that name in any case; ValueError for another word."""
+        try:
+            return cls[text.upper()]
+        except KeyError:
+            raise ValueError(f"{text!r} is not one of {', '.join(map(str, cls))}") from None
+
+
+@dataclass(frozen=True, slots=True)
+class StreamLabel:
+    """The label of a stream; `keys` are what it is sealed on, and empty unless it is `Seal`."""
+
+    label: Label
+    keys: frozenset[Key] = frozenset()
+
+    def __post_init__(self) -> None:
+        if (self.label is Label.SEAL) != bool(self.keys):
+            raise ValueError("a Seal has keys, and nothing else has")
+
+    @property
+    def sorted_keys(self) -> list[list[str]]:
+        """The keys in the order every output uses: fewest attributes first, then alphabetical."""
+        return sorted((sorted(key) for key in self.keys), key=lambda key: (len(key), key))
+
+    def __str__(self) -> str:
+        if not self.keys:
+            return str(self.label)
+        return " ".join(f"Seal[{','.join(key)}]" for key in self.sorted_keys)
+
+
+def seal(*keys: frozenset[str] | set[str] | tuple[str, ...]) -> StreamLabel:
+    """A `Seal` label on the given keys.
+
+    >>> str(seal({"campaign"}))
+    'Seal[campaign]'
+    """
+    return StreamLabel(Label.SEAL, frozenset(frozenset(key) for key in keys))
+
+
+ASYNC: Final = StreamLabel(Label.ASYNC)
+RUN: Final = StreamLabel(Label.RUN)
+INST: Final = StreamLabel(Label.INST)
+DIVERGE: Final = StreamLabel(Label.DIVERGE)
+
+
+class Within(enum.Enum):
+    """Whether a gate partition's result depends on the order inside the partition."""
+
+    SET = "set"
+    SEQUENCE = "sequence"
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionalDependency:
+    """`determinant -> dependent`; an injective one, `<->`, holds in both directions."""
+
+    determinant: Key
+    dependent: Key
+    injective: bool = field(default=False)
+
+    def __str__(self) -> str:
+        arrow = "<->" if self.injective else "->"
+        return f"{', '.join(sorted(self.determinant))} {arrow} {', '.join(sorted(self.dependent))}"
