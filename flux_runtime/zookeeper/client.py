@@ -1,0 +1,162 @@
+"""A session with a ZooKeeper ensemble, with the three states that matter to coordination.
+
+SUSPENDED (the connection is gone, the session may live) and LOST (the session is gone, with
+everything ephemeral) are different; in both, nothing is decided locally (OR-7): `require_session`
+raises, `wait_for_session` waits. kazoo reconnects by itself and opens a new session after a loss.
+"""
+
+from __future__ import annotations
+
+import enum
+import logging
+import threading
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, Final, Self
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import KazooException
+from kazoo.handlers.threading import KazooTimeoutError
+from kazoo.protocol.states import KazooState
+from kazoo.retry import KazooRetry
+
+from flux_runtime.zookeeper.errors import EnsembleUnreachable, SessionUnavailable
+
+log = logging.getLogger(__name__)
+
+
+class SessionState(enum.Enum):
+    """What can be relied on at this moment."""
+
+    CONNECTED = "connected"
+    SUSPENDED = "suspended"
+    LOST = "lost"
+
+
+_STATES: Final = {
+    KazooState.CONNECTED: SessionState.CONNECTED,
+    KazooState.SUSPENDED: SessionState.SUSPENDED,
+    KazooState.LOST: SessionState.LOST,
+}
+
+Listener = Callable[[SessionState], None]
+
+
+class Client:
+    """A session that is kept up until `close`; made by `connect`."""
+
+    def __init__(self, hosts: str, *, session_timeout_s: float) -> None:
+        self.hosts = hosts
+        self.session_losses = 0
+        """How often the session was lost since `connect` (metric zookeeper_session_losses)."""
+        self._changed = threading.Condition()
+        self._state = SessionState.LOST
+        self._listeners: list[Listener] = []
+        self._closing = False
+        retry = KazooRetry(max_tries=-1, delay=0.1, backoff=2, max_delay=5.0)
+        self.kazoo: Any = KazooClient(
+            hosts=hosts,
+            timeout=session_timeout_s,
+            connection_retry=retry,
+            command_retry=KazooRetry(max_tries=5, delay=0.1, backoff=2, max_delay=2.0),
+            logger=log,
+        )
+        """The kazoo client underneath, for recipes that need more than the registry."""
+        self.kazoo.add_listener(self._on_change)
+
+    @property
+    def state(self) -> SessionState:
+        """The session's state as last heard."""
+        return self._state
+
+    def on_change(self, listener: Listener) -> None:
+        """Call `listener` at every change of state, from kazoo's thread: it must not block."""
+        self._listeners.append(listener)
+
+    def require_session(self) -> None:
+        """Return while connected.
+
+        Raises:
+            SessionUnavailable: the session is suspended or lost (OR-7).
+        """
+        if self._state is not SessionState.CONNECTED:
+            raise SessionUnavailable(
+                f"the ZooKeeper session with {self.hosts} is {self._state.value}",
+                "Nothing is decided until it is back; it is re-established by itself as soon as "
+                "the ensemble answers again.",
+            )
+
+    def wait_for_session(self, timeout_s: float) -> None:
+        """Wait until connected.
+
+        Raises:
+            EnsembleUnreachable: still not connected after `timeout_s` seconds.
+        """
+        with self._changed:
+            if not self._changed.wait_for(lambda: self._state is SessionState.CONNECTED, timeout_s):
+                raise unreachable(self.hosts, timeout_s)
+
+    def close(self) -> None:
+        """End the session; its ephemeral znodes go with it."""
+        self._closing = True
+        self.kazoo.stop()
+        self.kazoo.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _on_change(self, state: str) -> None:
+        with self._changed:
+            self._state = _STATES[state]
+            if self._state is SessionState.LOST and not self._closing:
+                self.session_losses += 1
+            self._changed.notify_all()
+        for listener in self._listeners:
+            listener(_STATES[state])
+
+
+def connect(hosts: str, *, timeout_s: float = 15.0, session_timeout_s: float = 10.0) -> Client:
+    """A session with the ensemble `host:port,host:port`.
+
+    Args:
+        hosts: addresses, separated by commas; a path at the end is a chroot.
+        timeout_s: how long to try.
+        session_timeout_s: how long the session outlives its last sign of life; the ensemble
+            bounds it to 2 to 20 of its ticks.
+
+    Raises:
+        EnsembleUnreachable: no server of the ensemble answered, or `hosts` is no list of addresses.
+    """
+    try:
+        client = Client(hosts, session_timeout_s=session_timeout_s)
+    except ValueError as wrong:
+        raise EnsembleUnreachable(
+            f"{hosts!r} is no list of addresses: {wrong}", "Write host:port,host:port."
+        ) from None
+    try:
+        client.kazoo.start(timeout=timeout_s)
+    except (KazooTimeoutError, KazooException, OSError):
+        client.close()
+        raise unreachable(hosts, timeout_s) from None
+    except BaseException:
+        client.close()
+        raise
+    client.wait_for_session(timeout_s)
+    return client
+
+
+def unreachable(hosts: str, timeout_s: float) -> EnsembleUnreachable:
+    """The error for an ensemble that does not answer."""
+    return EnsembleUnreachable(
+        f"no ZooKeeper server answered at {hosts} within {timeout_s:g} s",
+        "Check the addresses (host:port,host:port), that the servers run (`echo srvr | nc HOST "
+        "PORT`) and that no firewall stands between; `zookeeper: embedded` needs no ensemble.",
+    )

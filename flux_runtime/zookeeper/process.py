@@ -1,0 +1,344 @@
+"""One ZooKeeper server process: configuration, class path, start, readiness, end, failure.
+
+Shared by the single embedded server and the loopback ensemble. The server is the one in pyspark's
+jars; it listens on 127.0.0.1 only and has no admin server.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import importlib.util
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final, TextIO
+
+from flux_runtime.zookeeper.errors import (
+    DataFolderLocked,
+    DataFolderUnusable,
+    JarsMissing,
+    JavaTooOld,
+    NoMemory,
+    PortTaken,
+    ServerFailed,
+    ZooKeeperProblem,
+)
+from flux_runtime.zookeeper.java import INSTALL, find_java
+
+LOOPBACK: Final = "127.0.0.1"
+STANDALONE: Final = "org.apache.zookeeper.server.ZooKeeperServerMain"
+QUORUM: Final = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
+
+_NEEDED_JARS: Final = (
+    "zookeeper-*.jar",
+    "slf4j-api-*.jar",
+    "log4j-*.jar",
+    "netty-*.jar",
+    "snappy-java-*.jar",
+    "metrics-core-*.jar",
+    "commons-io-*.jar",
+    "commons-cli-*.jar",
+    "audience-annotations-*.jar",
+)
+"""A short class path halves the start-up time against all of pyspark's jars."""
+
+_JVM: Final = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:+ExitOnOutOfMemoryError")
+"""Small and quick to start; the compiler's second level gains nothing for a loopback server."""
+
+_LOG4J: Final = """\
+status = off
+rootLogger.level = warn
+rootLogger.appenderRef.out.ref = out
+appender.out.type = Console
+appender.out.name = out
+appender.out.layout.type = PatternLayout
+appender.out.layout.pattern = %d{ISO8601} %-5p %c{1} %m%n
+"""
+
+_RESTART: Final = "Free memory, or give the server less of it (`heap_mb`), and start again."
+_FAILURES: Final[tuple[tuple[str, type[ZooKeeperProblem], str, str], ...]] = (
+    (
+        r"Address already in use",
+        PortTaken,
+        "port {port} on 127.0.0.1 is taken by another process",
+        "Choose another port, or 0 for any free one; `ss -ltnp` shows who listens.",
+    ),
+    (r"UnsupportedClassVersionError", JavaTooOld, "Java is too old for the server", INSTALL),
+    (
+        r"insufficient memory|Could not (reserve|allocate)|OutOfMemoryError|"
+        r"Cannot allocate memory|Invalid maximum heap size",
+        NoMemory,
+        "there is not enough memory for the ZooKeeper server (heap of {heap_mb} MB)",
+        _RESTART,
+    ),
+    (
+        r"Permission denied|Read-only file system|No space left on device|AccessDenied",
+        DataFolderUnusable,
+        "the ZooKeeper server cannot write to {folder}",
+        "Check the folder's owner and permissions, and the space on its disk (`df -h`).",
+    ),
+    (
+        r"Unable to load database on disk|Unreasonable length|CRC|No snapshot found",
+        DataFolderUnusable,
+        "the ZooKeeper data in {folder} cannot be read",
+        "It was damaged, by a full disk for example. Restore it from a copy; a job that may start "
+        "from scratch can be run with --fresh.",
+    ),
+)
+"""What the server's log says, its error, message and remedy; the first match counts."""
+
+
+def server_jars() -> Path:
+    """The folder of pyspark's jars, found without importing pyspark.
+
+    Raises:
+        JarsMissing: pyspark is not installed, or without a ZooKeeper.
+    """
+    home = os.environ.get("SPARK_HOME")
+    spec = importlib.util.find_spec("pyspark")
+    folders = [Path(home)] if home else []
+    if spec is not None and spec.origin is not None:
+        folders.append(Path(spec.origin).parent)
+    for folder in folders:
+        if any((folder / "jars").glob("zookeeper-[0-9]*.jar")):
+            return folder / "jars"
+    raise JarsMissing(
+        "the ZooKeeper server comes with pyspark, which was not found"
+        + (f" in {', '.join(map(str, folders))}" if folders else ""),
+        "Install it (`pip install 'blazes[run]'`), or name an ensemble that runs already: "
+        "`zookeeper: host:port` under `deployment`, or --zookeeper host:port.",
+    )
+
+
+def class_path(jars: Path) -> str:
+    """The server's jars, as Java's -cp takes them."""
+    return os.pathsep.join(sorted({str(jar) for name in _NEEDED_JARS for jar in jars.glob(name)}))
+
+
+def free_port() -> int:
+    """A port on 127.0.0.1 that nobody listens on at this moment; it is not reserved."""
+    with socket.socket() as probe:
+        probe.bind((LOOPBACK, 0))
+        return int(probe.getsockname()[1])
+
+
+def ask(port: int, command: str, *, timeout_s: float = 1.0) -> str:
+    """The answer of the server on 127.0.0.1:`port` to a four-letter command; empty if none."""
+    with (
+        contextlib.suppress(OSError),
+        socket.create_connection((LOOPBACK, port), timeout_s) as server,
+    ):
+        server.sendall(command.encode())
+        answer = b""
+        while part := server.recv(4096):
+            answer += part
+        return answer.decode(errors="replace")
+    return ""
+
+
+class ServerProcess:
+    """A server on a folder of its own; `start` returns when it answers.
+
+    The folder holds `zoo.cfg`, `server.log`, `lock` and the data. The lock is held by the server
+    process itself, so that it lasts exactly as long as the server.
+    """
+
+    def __init__(
+        self, folder: Path, *, port: int, main: str, settings: Sequence[str], heap_mb: int
+    ) -> None:
+        self.folder = folder
+        self.port = port
+        self.log = folder / "server.log"
+        self.pid: int | None = None
+        self._main = main
+        self._settings = tuple(settings)
+        self._heap_mb = heap_mb
+        self._watchdog: subprocess.Popen[str] | None = None
+
+    @property
+    def running(self) -> bool:
+        """True while the server process lives."""
+        return self._watchdog is not None and self._watchdog.poll() is None
+
+    def start(self, *, timeout_s: float, lock_wait_s: float, grace_s: float) -> None:
+        """Start the server and wait until it answers.
+
+        Raises:
+            ZooKeeperProblem: it could not be started; nothing of it is left running.
+        """
+        self.launch(lock_wait_s=lock_wait_s, grace_s=grace_s)
+        self.wait_ready(timeout_s=timeout_s)
+
+    def launch(self, *, lock_wait_s: float, grace_s: float) -> None:
+        """Start the server and return at once."""
+        java = find_java()
+        command = [
+            str(java.executable),
+            f"-Xmx{self._heap_mb}m",
+            *_JVM,
+            f"-Dlog4j2.configurationFile={self.folder / 'log4j2.properties'}",
+            "-Dzookeeper.preAllocSize=4096",
+            "-Djava.net.preferIPv4Stack=true",
+            "-cp",
+            class_path(server_jars()),
+            self._main,
+            str(self.folder / "zoo.cfg"),
+        ]
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            lock = lock_folder(self.folder, wait_s=lock_wait_s)
+        except OSError as failure:
+            raise DataFolderUnusable(
+                f"the ZooKeeper server cannot write to {self.folder}: {failure.strerror}",
+                "Check the folder's owner and permissions, and the space on its disk (`df -h`).",
+            ) from None
+        with lock:
+            self._write_configuration()
+            with self.log.open("w", encoding="utf-8") as log:
+                self._watchdog = subprocess.Popen(
+                    [
+                        *(sys.executable, "-I", "-S", str(Path(__file__).with_name("watchdog.py"))),
+                        *(str(os.getpid()), str(grace_s), str(lock.fileno())),
+                        *command,
+                    ],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=log,
+                    text=True,
+                    pass_fds=(lock.fileno(),),
+                    start_new_session=True,
+                )
+            assert self._watchdog.stdout is not None
+            line = self._watchdog.stdout.readline()
+            self.pid = int(line) if line.strip() else None
+            lock.seek(0)
+            lock.truncate()
+            json.dump({"pid": self.pid, "hosts": f"{LOOPBACK}:{self.port}"}, lock)
+
+    def wait_ready(self, *, timeout_s: float) -> None:
+        """Wait until this very server serves requests (another one may hold the port)."""
+        deadline = time.monotonic() + timeout_s
+        data = f"dataDir={self.folder / 'data'}/"
+        while time.monotonic() < deadline:
+            if not self.running:
+                raise self.failure()
+            if data in ask(self.port, "conf"):
+                return
+            time.sleep(0.02)
+        failure = self.failure(f"did not answer on port {self.port} within {timeout_s:g} s")
+        self.stop(grace_s=1.0)
+        raise failure
+
+    def stop(self, *, grace_s: float) -> None:
+        """SIGTERM, and after `grace_s` SIGKILL; nothing happens if the server is not running."""
+        watchdog, self._watchdog = self._watchdog, None
+        if watchdog is None:
+            return
+        if watchdog.poll() is None:
+            watchdog.terminate()
+        try:
+            watchdog.wait(grace_s + 2.0)
+        except subprocess.TimeoutExpired:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(watchdog.pid, signal.SIGKILL)
+            watchdog.wait()
+        for pipe in (watchdog.stdin, watchdog.stdout):
+            assert pipe is not None
+            pipe.close()
+        self.pid = None
+
+    def failure(self, what: str | None = None) -> ZooKeeperProblem:
+        """The error that the server's log tells of."""
+        text = self.log.read_text(encoding="utf-8", errors="replace") if self.log.exists() else ""
+        for pattern, problem, message, remedy in _FAILURES:
+            if re.search(pattern, text):
+                told = message.format(port=self.port, heap_mb=self._heap_mb, folder=self.folder)
+                return problem(told, remedy)
+        status = self._watchdog.poll() if self._watchdog else None
+        if status == 128 + signal.SIGKILL and what is None:
+            return NoMemory(
+                "the ZooKeeper server was killed while it ran; where nobody did that by hand, the "
+                "machine ran out of memory",
+                _RESTART,
+            )
+        last = [line for line in text.splitlines() if line.strip()][-3:]
+        return ServerFailed(
+            f"the ZooKeeper server {what or f'ended with status {status}'}"
+            + (f": {' / '.join(last)}" if last else ""),
+            f"Its log is {self.log}.",
+        )
+
+    def _write_configuration(self) -> None:
+        settings = (
+            f"dataDir={self.folder / 'data'}",
+            f"clientPort={self.port}",
+            f"clientPortAddress={LOOPBACK}",
+            "admin.enableServer=false",
+            "maxClientCnxns=0",
+            "4lw.commands.whitelist=srvr,conf,mntr",
+            "autopurge.snapRetainCount=3",
+            "autopurge.purgeInterval=1",
+            *self._settings,
+        )
+        (self.folder / "data").mkdir(exist_ok=True)
+        (self.folder / "zoo.cfg").write_text("\n".join(settings) + "\n", encoding="utf-8")
+        (self.folder / "log4j2.properties").write_text(_LOG4J, encoding="utf-8")
+
+
+def lock_folder(folder: Path, *, wait_s: float) -> TextIO:
+    """The folder's lock file, locked; waits for a server that is just ending.
+
+    Raises:
+        DataFolderLocked: another server works on the folder.
+    """
+    lock = (folder / "lock").open("a+", encoding="utf-8")
+    deadline = time.monotonic() + wait_s
+    while True:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() < deadline:
+                time.sleep(0.05)
+                continue
+            owner = _owner(lock)
+            lock.close()
+            raise DataFolderLocked(
+                f"{folder} is in use by another ZooKeeper server"
+                + (f" (process {owner['pid']}, {owner['hosts']})" if owner else ""),
+                "Stop the job that started it, or use it: --zookeeper "
+                + (str(owner["hosts"]) if owner else "host:port")
+                + ".",
+            ) from None
+        return lock
+
+
+def running_server(folder: Path) -> str | None:
+    """`host:port` of the server that works on the folder now; None where there is none."""
+    try:
+        lock = (folder / "lock").open(encoding="utf-8")
+    except OSError:
+        return None
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            owner = _owner(lock)
+            return str(owner["hosts"]) if owner else None
+        return None
+
+
+def _owner(lock: TextIO) -> dict[str, object] | None:
+    lock.seek(0)
+    try:
+        owner = json.load(lock)
+    except ValueError:
+        return None
+    return owner if isinstance(owner, dict) else None

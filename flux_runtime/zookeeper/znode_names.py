@@ -1,0 +1,106 @@
+"""Any partition key as the name of one znode, and back.
+
+A key is a tuple of texts or nulls, one for each key attribute in alphabetical order of the
+attributes. Letters, digits and `_ . ~ -` stand for themselves, everything else is percent-encoded
+UTF-8, values are separated by commas. What percent-encoding leaves free says the rest: `%null` is
+a null, `%empty` the empty text, `%sha256-HEX` a key whose name would be too long.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Sequence
+from datetime import date, datetime
+from decimal import Decimal
+from typing import Final, TypeAlias
+from urllib.parse import quote, unquote_to_bytes
+
+PartitionKey: TypeAlias = tuple[str | None, ...]
+"""Values of the key attributes, in alphabetical order of the attributes, as Spark casts them to
+STRING; null is None."""
+
+KeyValue: TypeAlias = str | int | bool | Decimal | date | datetime | None
+"""A key attribute's value as Python has it."""
+
+NAME_LENGTH_MAX: Final = 200
+"""Longer names are hashed: a stream's listing has to stay readable with many keys."""
+
+_NULL: Final = "%null"
+_EMPTY: Final = "%empty"
+_HASHED: Final = "%sha256-"
+_WHOLE_NAME_RESERVED: Final = {".": "%2E", "..": "%2E%2E"}
+
+
+def partition_key(values: KeyValue | Sequence[KeyValue]) -> PartitionKey:
+    """The key of one value, or of several in alphabetical order of their attributes.
+
+    Raises:
+        TypeError: a value whose text is not the same everywhere, such as a float.
+
+    >>> partition_key(17), partition_key(["a/b", None, True])
+    (('17',), ('a/b', None, 'true'))
+    """
+    if isinstance(values, Sequence) and not isinstance(values, str | bytes):
+        return tuple(map(_text, values))
+    return (_text(values),)
+
+
+def _text(value: KeyValue) -> str | None:
+    match value:
+        case None | str():
+            return value
+        case bool():
+            return "true" if value else "false"
+        case int():
+            return str(value)
+        case Decimal():
+            return format(value, "f")
+        case datetime():
+            whole = value.strftime("%Y-%m-%d %H:%M:%S")
+            return f"{whole}.{value.microsecond:06d}".rstrip("0") if value.microsecond else whole
+        case date():
+            return value.isoformat()
+        case _:
+            raise TypeError(
+                f"{value!r} cannot be part of a partition key: the text of a "
+                f"{type(value).__name__} differs between systems; cast it to a string"
+            )
+
+
+def znode_name(key: PartitionKey) -> str:
+    """The name of the key's znode, at most `NAME_LENGTH_MAX` characters.
+
+    >>> znode_name(("a/b", None, "")), znode_name(("..",))
+    ('a%2Fb,%null,%empty', '%2E%2E')
+    """
+    if not key:
+        raise ValueError("a partition key has at least one value")
+    name = ",".join(
+        _NULL if value is None else quote(value, safe="", errors="surrogatepass") or _EMPTY
+        for value in key
+    )
+    if len(name) > NAME_LENGTH_MAX:
+        return _HASHED + hashlib.sha256(name.encode("ascii")).hexdigest()
+    return _WHOLE_NAME_RESERVED.get(name, name)
+
+
+def key_of_name(name: str) -> PartitionKey | None:
+    """The key that `znode_name` gave this name; None for a hashed one (its data has the key).
+
+    Raises:
+        ValueError: not a name that `znode_name` gives.
+    """
+    if name.startswith(_HASHED):
+        return None
+    return tuple(map(_value_of, name.split(",")))
+
+
+def _value_of(part: str) -> str | None:
+    if part == _NULL:
+        return None
+    if part == _EMPTY:
+        return ""
+    if not part or re.search(r"%(?![0-9A-F]{2})", part):
+        raise ValueError(f"not the name of a partition key: {part!r}")
+    return unquote_to_bytes(part).decode("utf-8", errors="surrogatepass")
