@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Sequence
 from datetime import date, datetime
 from decimal import Decimal
 from typing import Final, TypeAlias
@@ -32,7 +31,7 @@ _HASHED: Final = "%sha256-"
 _WHOLE_NAME_RESERVED: Final = {".": "%2E", "..": "%2E%2E"}
 
 
-def partition_key(values: KeyValue | Sequence[KeyValue]) -> PartitionKey:
+def partition_key(values: KeyValue | list[KeyValue] | tuple[KeyValue, ...]) -> PartitionKey:
     """The key of one value, or of several in alphabetical order of their attributes.
 
     Raises:
@@ -41,7 +40,7 @@ def partition_key(values: KeyValue | Sequence[KeyValue]) -> PartitionKey:
     >>> partition_key(17), partition_key(["a/b", None, True])
     (('17',), ('a/b', None, 'true'))
     """
-    if isinstance(values, Sequence) and not isinstance(values, str | bytes):
+    if isinstance(values, list | tuple):
         return tuple(map(_text, values))
     return (_text(values),)
 
