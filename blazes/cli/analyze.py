@@ -1,0 +1,80 @@
+"""Label every stream of a dataflow and say where coordination is needed, why, and what it costs.
+
+exit status: 0; 1 with --strict where the file as it stands is not within the target (an order is
+needed, or nondeterminism is inherited); 2 for a bad file or bad usage.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from annotations.diagnostics import Diagnostic
+from blazes.cli import options
+from blazes.coordination import Plan
+
+FORMATS = ("text", "json", "markdown", "mermaid", "dot", "html", "sarif")
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    options.add_file(parser)
+    options.add_analysis(parser)
+    options.add_output(parser, *FORMATS)
+    options.add_strict(parser)
+    parser.add_argument(
+        "--all", action="store_true", help="list everything, however large the dataflow is"
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Analyze FILE and print the result."""
+    arguments.format = options.format_of(arguments)
+    plan, warnings = options.plan_of(arguments)
+    options.write(arguments, render(plan, warnings, arguments))
+    return 1 if arguments.strict and options.coordination_missing(plan) else 0
+
+
+def render(plan: Plan, warnings: Sequence[Diagnostic], arguments: argparse.Namespace) -> str:
+    """The result in the format asked for; only that format's renderer is imported."""
+    match arguments.format:
+        case "json":
+            from blazes.report import json_result
+
+            return json_result.dumps(json_result.to_json(plan, warnings=warnings))
+        case "markdown":
+            from blazes.report.markdown import analysis_report as markdown
+
+            return markdown(plan, warnings=warnings, everything=arguments.all)
+        case "mermaid":
+            from blazes.report.mermaid import diagram
+
+            return diagram(plan)
+        case "dot":
+            from blazes.report.dot import digraph
+
+            return digraph(plan)
+        case "html":
+            from blazes.report.html import page
+
+            return page(plan, warnings=warnings, everything=arguments.all)
+        case "sarif":
+            from blazes.report import sarif
+
+            return sarif.dumps(sarif.log(plan, warnings=warnings))
+        case _:
+            from blazes.report.terminal import analysis_report
+
+            layout = options.layout(arguments, everything=arguments.all)
+            _warn(warnings)
+            return analysis_report(plan, layout=layout)
+
+
+def _warn(warnings: Sequence[Diagnostic]) -> None:
+    """Warnings go before the report, to stderr, with their source lines."""
+    if warnings:
+        from blazes.report.problems import print_problems
+
+        print_problems(warnings, stream=sys.stderr)
+        print(file=sys.stderr)

@@ -1,0 +1,56 @@
+"""Derive the labels of one component step by step, with the text of every rule that was used."""
+
+from __future__ import annotations
+
+import argparse
+
+from annotations.diagnostics import did_you_mean
+from blazes.cli import CommandError, options
+
+FORMATS = ("text", "json")
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    options.add_file(parser)
+    parser.add_argument("component", metavar="COMPONENT", help="the component to explain")
+    options.add_analysis(parser)
+    options.add_output(parser, *FORMATS)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Explain one component of FILE."""
+    arguments.format = options.format_of(arguments)
+    plan, _ = options.plan_of(arguments)
+    component = arguments.component
+    components = plan.analysis.dataflow.components
+    if component not in components:
+        raise CommandError(
+            f"{arguments.file} has no component {component!r}{did_you_mean(component, components)}",
+            remedy="blazes analyze FILE lists the components",
+        )
+    if arguments.format == "json":
+        from blazes.report import json_result
+
+        text = json_result.dumps(
+            {
+                "schema_version": json_result.SCHEMA_VERSION,
+                "component": component,
+                "derivations": [
+                    json_result.derivation_object(each)
+                    for each in plan.analysis.derivations
+                    if each.component == component
+                ],
+                "plan": [
+                    json_result.entry_object(each)
+                    for each in plan.entries
+                    if each.component == component
+                ],
+            }
+        )
+    else:
+        from blazes.report.terminal import component_report
+
+        text = component_report(plan, component, layout=options.layout(arguments))
+    options.write(arguments, text)
+    return 0

@@ -1,0 +1,165 @@
+"""Arguments that the commands on dataflow files share, and what they stand for.
+
+Formats are named here and their renderers found through a table, so that a command imports the
+one that it prints with.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from annotations.dataflow import Dataflow
+from annotations.diagnostics import Diagnostic
+from annotations.vocabulary import Label
+from blazes.analysis import analyze
+from blazes.cli import CommandError, one_of
+from blazes.coordination import Plan, Strategy, plan
+
+if TYPE_CHECKING:
+    from blazes.report.layout import Layout
+
+RULE_SETS: Final = ("blazes", "icde14")
+TARGETS: Final = ("async", "run", "inst", "diverge")
+SUFFIXES: Final = {
+    ".json": "json",
+    ".md": "markdown",
+    ".mmd": "mermaid",
+    ".dot": "dot",
+    ".gv": "dot",
+    ".html": "html",
+    ".sarif": "sarif",
+}
+"""What `-o` writes where no `--format` is given; any other suffix: text."""
+
+
+def add_file(parser: argparse.ArgumentParser) -> None:
+    """FILE and --variant: which dataflow."""
+    parser.add_argument("file", metavar="FILE", help="the dataflow file (YAML)")
+    parser.add_argument(
+        "--variant",
+        metavar="C=V",
+        action="append",
+        default=[],
+        help="activate variant V of component C (repeatable)",
+    )
+
+
+def add_analysis(parser: argparse.ArgumentParser) -> None:
+    """--rules and --target: how it is judged."""
+    parser.add_argument(
+        "--rules",
+        type=one_of(*RULE_SETS),
+        default="blazes",
+        metavar="|".join(RULE_SETS),
+        help="the rule set: this project's (default), or the paper's to the letter",
+    )
+    parser.add_argument(
+        "--target",
+        type=one_of(*TARGETS),
+        default="async",
+        metavar="|".join(TARGETS),
+        help="the worst label tolerated at the sinks (default: async)",
+    )
+
+
+def add_output(parser: argparse.ArgumentParser, *formats: str) -> None:
+    """--format and -o: what is printed, and where; the first format is the default."""
+    parser.add_argument(
+        "--format",
+        type=one_of(*formats),
+        metavar="|".join(formats),
+        help=f"default: {formats[0]}, or what the suffix of -o says",
+    )
+    parser.add_argument("-o", "--output", metavar="PATH", help="write to PATH, not to stdout")
+    parser.set_defaults(formats=formats)
+
+
+def add_strict(parser: argparse.ArgumentParser) -> None:
+    """--strict: fail where coordination is missing."""
+    parser.add_argument(
+        "--strict",
+        action="store_true",
+        help="exit with 1 where the file as it stands is not within the target",
+    )
+
+
+def format_of(arguments: argparse.Namespace) -> str:
+    """The format asked for: by name, by the suffix of -o, else the command's first."""
+    if arguments.format:
+        return str(arguments.format)
+    guess = SUFFIXES.get(Path(arguments.output or "").suffix.lower())
+    return guess if guess in arguments.formats else str(arguments.formats[0])
+
+
+def variants_of(arguments: argparse.Namespace) -> dict[str, str]:
+    """The --variant arguments as a mapping; CommandError where one is not C=V, or C comes twice."""
+    chosen: dict[str, str] = {}
+    for text in arguments.variant:
+        component, equals, variant = text.partition("=")
+        if not (component and equals and variant):
+            raise CommandError(
+                f"--variant {text}: expected COMPONENT=VARIANT",
+                remedy="for instance --variant Report=CAMPAIGN",
+            )
+        if chosen.setdefault(component, variant) != variant:
+            raise CommandError(f"--variant {component}: at most one variant can be active")
+    return chosen
+
+
+def dataflow_of(arguments: argparse.Namespace) -> tuple[Dataflow, tuple[Diagnostic, ...]]:
+    """The dataflow of FILE and the warnings about it; BadInput with all of its mistakes."""
+    from annotations.yaml_file import load
+
+    try:
+        return load(arguments.file, variants=variants_of(arguments))
+    except OSError as unreadable:
+        reason = unreadable.strerror or str(unreadable)
+        raise CommandError(f"cannot read {arguments.file}: {reason}") from None
+
+
+def plan_of(arguments: argparse.Namespace) -> tuple[Plan, tuple[Diagnostic, ...]]:
+    """The plan for FILE under --rules and --target, and the warnings about the file."""
+    dataflow, warnings = dataflow_of(arguments)
+    analysis = analyze(dataflow, rules=arguments.rules)
+    return plan(analysis, target=Label.parse(arguments.target)), warnings
+
+
+def coordination_missing(result: Plan) -> bool:
+    """True where the file as it stands is not within the target: an order is needed, or worse."""
+    ordered = any(entry.strategy is Strategy.ORDER for entry in result.entries)
+    return ordered or result.analysis.verdict > result.target
+
+
+def write(arguments: argparse.Namespace, text: str) -> None:
+    """Put a finished report where -o says, whole or not at all, else on stdout."""
+    from blazes.report.plain import safe_write
+
+    if not arguments.output or arguments.output == "-":
+        safe_write(sys.stdout, text)
+        return
+    target = Path(arguments.output)
+    part = target.with_name(target.name + ".part")
+    try:
+        part.write_text(text, encoding="utf-8")
+        part.replace(target)
+    except OSError as failed:
+        reason = failed.strerror or str(failed)
+        raise CommandError(f"cannot write {target}: {reason}") from None
+
+
+def layout(arguments: argparse.Namespace, *, everything: bool = False) -> Layout:
+    """How a report for people is laid out where it goes."""
+    from blazes.report.layout import Layout
+    from blazes.report.plain import colour_of, unicode_of, width_of
+
+    if arguments.output and arguments.output != "-":
+        return Layout(everything=everything)
+    return Layout(
+        width=width_of(sys.stdout),
+        colour=colour_of(sys.stdout),
+        unicode=unicode_of(sys.stdout),
+        everything=everything,
+    )

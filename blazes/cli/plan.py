@@ -1,0 +1,43 @@
+"""Print the coordination plan alone: who waits for whom, in what order, with what vote.
+
+exit status: 0; 1 with --strict where the file as it stands is not within the target; 2 for a bad
+file or bad usage.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from blazes.cli import options
+
+FORMATS = ("text", "json")
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    options.add_file(parser)
+    options.add_analysis(parser)
+    options.add_output(parser, *FORMATS)
+    options.add_strict(parser)
+    parser.add_argument(
+        "--all", action="store_true", help="list everything, however large the dataflow is"
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Plan FILE and print the plan."""
+    arguments.format = options.format_of(arguments)
+    plan, warnings = options.plan_of(arguments)
+    if arguments.format == "json":
+        from blazes.report import json_result
+
+        result = json_result.to_json(plan, warnings=warnings)
+        for field in ("streams", "derivations"):
+            del result[field]
+        text = json_result.dumps(result)
+    else:
+        from blazes.report.terminal import plan_report
+
+        text = plan_report(plan, layout=options.layout(arguments, everything=arguments.all))
+    options.write(arguments, text)
+    return 1 if arguments.strict and options.coordination_missing(plan) else 0

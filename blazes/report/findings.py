@@ -1,0 +1,115 @@
+"""What a report for people says about each component, before anybody lays it out.
+
+A `Finding` is a component that the plan coordinates; a `Consequence` is a place further down
+where its anomaly becomes worse. Terminal, Markdown, HTML and SARIF render these and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from annotations.dataflow import Path, Position
+from annotations.vocabulary import Label
+from blazes.analysis import Derivation
+from blazes.coordination import Entry, Strategy
+from blazes.report import words
+from blazes.report.graph import Graph
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One component that has to wait for something: why, for what, and what would be cheaper."""
+
+    component: str
+    title: str
+    """`Report needs an order`."""
+    position: Position | None
+    entries: tuple[Entry, ...]
+    """The paths that are coordinated."""
+    derivations: tuple[Derivation, ...]
+    """Of the outputs that these paths lead to."""
+    why: tuple[str, ...]
+    does: tuple[str, ...]
+    cheaper: tuple[str, ...]
+    paths: tuple[Path, ...]
+
+    @property
+    def worst(self) -> Label:
+        """The highest severity among its outputs, without coordination."""
+        return max(each.label.label for each in self.derivations)
+
+    @property
+    def ordered(self) -> bool:
+        """True where an order is needed, not only a seal that is there."""
+        return any(entry.strategy is Strategy.ORDER for entry in self.entries)
+
+
+@dataclass(frozen=True, slots=True)
+class Consequence:
+    """An output that is worse than what comes in, at a component that is not the origin."""
+
+    derivation: Derivation
+    why: tuple[str, ...]
+    position: Position | None
+
+
+def finding(graph: Graph, component: str) -> Finding:
+    """The finding about a component that the plan coordinates."""
+    entries = graph.coordinated(component)
+    outputs = {entry.path.target for entry in entries}
+    derivations = tuple(
+        each for each in graph.derivations.get(component, ()) if each.output in outputs
+    )
+    declared = graph.component(component)
+    return Finding(
+        component=component,
+        title=f"{component} {words.needs(entries)}",
+        position=declared.position,
+        entries=entries,
+        derivations=derivations,
+        why=tuple(_why(graph, derivations)),
+        does=tuple(dict.fromkeys(line for each in entries for line in words.does(graph, each))),
+        cheaper=tuple(dict.fromkeys(line for each in entries for line in _cheaper(graph, each))),
+        paths=tuple(path for path in declared.paths if path.target in outputs),
+    )
+
+
+def consequences(graph: Graph) -> Iterator[Consequence]:
+    """Where labels above the target get worse away from their origin, in topological order."""
+    for derivation in graph.plan.analysis.derivations:
+        if derivation.label.label <= graph.plan.target or not derivation.reconciled:
+            continue
+        if any(
+            entry.path.target == derivation.output
+            for entry in graph.coordinated(derivation.component)
+        ):
+            continue
+        why = tuple(dict.fromkeys(_why(graph, (derivation,))))
+        position = next((step.path.position for step in derivation.steps if step.adds), None)
+        yield Consequence(derivation, why, position)
+
+
+def tolerated(graph: Graph) -> Iterator[Entry]:
+    """Origins that get nothing, because the target tolerates them or another order repairs them."""
+    for entry in graph.plan.entries:
+        if entry.strategy is Strategy.NONE and entry.cause is not None:
+            yield entry
+
+
+def _why(graph: Graph, derivations: tuple[Derivation, ...]) -> Iterator[str]:
+    seen: set[str] = set()
+    for derivation in derivations:
+        reasons = [words.why(graph, derivation, step) for step in derivation.steps]
+        for line in (*reasons, words.effect(derivation)):
+            if line is not None and line not in seen:
+                seen.add(line)
+                yield line
+
+
+def _cheaper(graph: Graph, entry: Entry) -> Iterator[str]:
+    for alternative in entry.alternatives:
+        yield words.cheaper(alternative)
+    dependency = words.by_dependency(graph, entry)
+    if dependency is not None:
+        yield dependency

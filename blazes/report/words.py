@@ -1,0 +1,295 @@
+"""What an analysis and a plan mean, in plain words; every rendering for people says the same.
+
+Each function answers one question a user has, in a sentence or two without markup.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+from annotations.dataflow import Stream
+from annotations.vocabulary import AnnotationKind, Gate, Label
+from blazes.analysis import Derivation, Step
+from blazes.coordination import (
+    Alternative,
+    Entry,
+    Mode,
+    Plan,
+    Release,
+    Scope,
+    Strategy,
+    Vote,
+)
+from blazes.report.graph import Graph, other_writers
+
+CAN_GO_WRONG: Final = {
+    Label.RUN: "give different answers when it is run again or replayed after a failure",
+    Label.INST: "give different answers on replay and on different replicas",
+    Label.DIVERGE: (
+        "give different answers on replay and on different replicas, "
+        "and state built from them can stay different for ever"
+    ),
+}
+"""What a label means for the owner of a dataflow (figure 8)."""
+
+
+def verdict(plan: Plan) -> str:
+    """What can go wrong, in one sentence."""
+    found = plan.analysis.verdict
+    if found in CAN_GO_WRONG:
+        return f"Without coordination this dataflow can {CAN_GO_WRONG[found]}."
+    seals = [entry for entry in plan.entries if entry.strategy is Strategy.SEAL]
+    if seals:
+        keys = listed(sorted({sealed_on(entry) for entry in seals}))
+        return (
+            "Every run, replay and replica gives the same answers, because the seals are "
+            f"waited for ({keys})."
+        )
+    return "Every run, replay and replica gives the same answers; nothing has to wait."
+
+
+def outcome(plan: Plan) -> str | None:
+    """What the plan makes of the verdict, in one sentence; None where it changes nothing."""
+    if plan.analysis.verdict <= plan.target and not any(
+        entry.strategy is Strategy.ORDER for entry in plan.entries
+    ):
+        return None
+    ordered = sum(entry.strategy is Strategy.ORDER for entry in plan.entries)
+    sealed = sum(entry.strategy is Strategy.SEAL for entry in plan.entries)
+    means = listed([number(n, what) for n, what in ((ordered, "order"), (sealed, "seal")) if n])
+    them = "it" if ordered + sealed == 1 else "them"
+    if plan.verdict <= plan.target:
+        return f"The plan has {means}; with {them} every sink is {sinks(plan)}."
+    cause = "the rest is inherited, and no coordination repairs it"
+    if not means:
+        return f"Coordination cannot repair this: {cause}."
+    return f"The plan has {means}; with {them} the worst sink is still {plan.verdict}: {cause}."
+
+
+def sinks(plan: Plan) -> str:
+    """The labels of the sinks under the plan, the worst first: `Async or Seal`."""
+    streams = plan.analysis.dataflow.streams.values()
+    labels = {plan.repaired[each.name].label for each in streams if each.consumer is None}
+    return " or ".join(str(label) for label in sorted(labels or {plan.verdict}, reverse=True))
+
+
+def needs(entries: Sequence[Entry]) -> str:
+    """What a component needs, for its heading: `needs an order`."""
+    strategies = {entry.strategy for entry in entries}
+    if strategies == {Strategy.ORDER}:
+        return "needs an order"
+    return "waits for a seal" if strategies == {Strategy.SEAL} else "needs an order and a seal"
+
+
+def why(graph: Graph, derivation: Derivation, step: Step) -> str | None:
+    """Why a step adds to the labels; None where it adds nothing."""
+    component = graph.component(derivation.component)
+    path = step.path
+    gate = path.annotation.gate
+    one = for_one(gate) if gate else ""
+    writers = listed(sorted({other.source for other in other_writers(component, path)}))
+    match step.rule:
+        case "R1":
+            if writers:
+                return (
+                    f"{path.source} is answered from state that {writers} still changes: "
+                    f"the answer {one} depends on what has arrived before it."
+                )
+            return f"What {path.source} gives {one} depends on what has arrived before it."
+        case "R2":
+            return (
+                f"Records of {path.source} change the state as they arrive, "
+                f"and the result {one} depends on their order."
+            )
+        case "R3":
+            return (
+                f"{path.source} brings records that can differ between replicas "
+                f"({step.input}), and {component.name} keeps them: "
+                "what once differs stays different."
+            )
+        case "R4" | "S1" if not fits(graph, derivation.component, step):
+            return (
+                f"{path.source} is sealed ({step.input}), but {path.annotation} needs all "
+                f"records {one}: these are not all in one sealed partition."
+            )
+        case "S1":
+            return (
+                f"{path.source} is sealed, but it is answered from state that {writers} still "
+                f"changes and whose seal does not fit {path.annotation}."
+            )
+        case "S2":
+            return (
+                f"{path.source} waits for its own seal, but {writers} writes the same state "
+                "without a seal that fits."
+            )
+        case "N1" | "N2":
+            return f"{path} is not a function of its input: {path.nondeterministic}."
+    return None
+
+
+def fits(graph: Graph, component: str, step: Step) -> bool:
+    """True where a key of the step's input is compatible with its path's gate."""
+    from annotations.dependencies import compatible
+
+    gate = step.path.annotation.gate
+    analysis = graph.plan.analysis
+    return gate is not None and any(
+        compatible(gate, key, analysis.dataflow.fds, rules=analysis.rules)
+        for key in step.input.keys
+    )
+
+
+def effect(derivation: Derivation) -> str | None:
+    """What the labels added by reconciliation mean for the output."""
+    label = derivation.label.label
+    if not derivation.reconciled or label < Label.RUN:
+        return None
+    if label is Label.RUN:
+        return f"So {derivation.output} can differ from run to run (Run)."
+    if label is Label.INST:
+        return (
+            f"{derivation.component} is replicated, so its replicas can give different "
+            f"{derivation.output} records (Inst)."
+        )
+    return (
+        f"{derivation.component} is replicated, so its replicas can diverge for ever, "
+        f"and with them {derivation.output} (Diverge)."
+    )
+
+
+def does(graph: Graph, entry: Entry) -> Iterator[str]:
+    """What the plan does for a path: who waits for whom, what order, scope, mode and vote."""
+    if entry.strategy is Strategy.SEAL:
+        yield from _seals(entry)
+    elif entry.strategy is Strategy.ORDER:
+        yield from _orders(graph, entry)
+    else:
+        yield from _nothing(entry)
+
+
+def _seals(entry: Entry) -> Iterator[str]:
+    key = tupled(entry.key or ())
+    inputs, streams = listed(sorted(entry.inputs)), listed(sorted(entry.streams))
+    who = f"every producer of {streams}" if entry.vote is Vote.UNANIMOUS else "its one producer"
+    vote = "unanimous vote" if entry.vote is Vote.UNANIMOUS else "no vote"
+    complete = f"until {who} has said, with a count, that the {key} is complete ({vote})"
+    if entry.path.annotation.kind is AnnotationKind.OR:
+        yield (
+            f"Each request on {entry.path.source} waits for the partition of {inputs} that it "
+            f"reads, {complete}; it is then answered once."
+        )
+    else:
+        yield f"Records of {inputs} wait {complete}; the {key} is then processed once, whole."
+    if entry.release is Release.SORTED:
+        yield "The partition is handed over sorted, because its inner order matters (SE-11)."
+    yield "Partitions do not wait for each other, and nothing else waits."
+
+
+def _orders(graph: Graph, entry: Entry) -> Iterator[str]:
+    inputs = listed(sorted(entry.inputs))
+    gate = entry.path.annotation.gate
+    if entry.scope is Scope.GATE and gate is not None:
+        scope = f"one order for each {tupled(gate.attributes or ())} (scope: gate)"
+    else:
+        scope = "one order for all of them (scope: global)"
+    replicated = graph.plan.analysis.replicated[entry.component]
+    every = "every replica" if replicated else entry.component
+    yield f"Each record of {inputs} waits for its place in {scope}, and {every} follows it."
+    if entry.mode is Mode.RECORDED:
+        kept = "ZooKeeper" if replicated else "Spark's offset log"
+        yield (
+            f"The order is stored ({kept}; mode: recorded), so a replay follows it too. "
+            "Two runs from scratch can still be ordered differently."
+        )
+    else:
+        yield (
+            "The order is agreed on while the job runs and not kept (mode: dynamic): replicas "
+            "agree, but a replay can give different answers."
+        )
+
+
+def _nothing(entry: Entry) -> Iterator[str]:
+    if entry.cause is None:
+        yield "Nothing: its result does not depend on the order of arrival here."
+    else:
+        yield f"Nothing: what {entry.cause} leads to is within the target, or repaired elsewhere."
+
+
+def cheaper(alternative: Alternative) -> str:
+    """The seal that would make an order unnecessary, and what it asks of the producers."""
+    streams = listed(sorted(alternative.streams))
+    key = ", ".join(sorted(alternative.seal))
+    return (
+        f"declare seal: [{key}] on {streams}, if the producers of {streams} can say when they "
+        f"have sent everything for one {tupled(alternative.seal)}"
+    )
+
+
+def by_dependency(graph: Graph, entry: Entry) -> str | None:
+    """The dependency that would make the seals there are compatible, where one would do."""
+    gate = entry.path.annotation.gate
+    if entry.strategy is not Strategy.ORDER or gate is None or not gate.attributes:
+        return None
+    component = graph.component(entry.component)
+    interfaces = {path.source for path in other_writers(component, entry.path)}
+    if entry.path.annotation.kind is AnnotationKind.OW or not interfaces:
+        interfaces.add(entry.path.source)
+    streams = list(graph.streams_into(entry.component, sorted(interfaces)))
+    common = common_keys(streams, graph.plan)
+    if not common:
+        return None
+    key = min(common, key=lambda key: (len(key), sorted(key)))
+    sealed = listed(sorted({stream.name for stream in streams}))
+    missing = ", ".join(sorted(key - gate.attributes))
+    return (
+        f'declare fds: ["{", ".join(sorted(gate.attributes))} -> {missing}"], if each '
+        f"{tupled(gate.attributes)} has only one {tupled(key - gate.attributes)}: then the seal "
+        f"on {sealed} fits"
+    )
+
+
+def common_keys(streams: Iterable[Stream], plan: Plan) -> frozenset[frozenset[str]]:
+    """The keys that all of these streams are sealed on."""
+    keys = [plan.analysis.labels[stream.name].keys for stream in streams]
+    return frozenset.intersection(*keys) if keys else frozenset()
+
+
+def sealed_on(entry: Entry) -> str:
+    """`[campaign] on clicks`."""
+    return f"[{', '.join(sorted(entry.key or ()))}] on {listed(sorted(entry.streams))}"
+
+
+def for_one(gate: Gate) -> str:
+    """Which records belong together: `for one id`; all of them where the gate is unknown."""
+    return f"for one {tupled(gate.attributes)}" if gate.attributes else "at any time"
+
+
+def tupled(attributes: Iterable[str]) -> str:
+    """Attributes as one thing.
+
+    >>> tupled({"word", "batch"}), tupled({"id"})
+    ('(batch, word)', 'id')
+    """
+    names = sorted(attributes)
+    return names[0] if len(names) == 1 else f"({', '.join(names)})"
+
+
+def listed(words: Sequence[str]) -> str:
+    """Words as a sentence lists them.
+
+    >>> listed(["a", "b", "c"])
+    'a, b and c'
+    """
+    if len(words) < 2:
+        return "".join(words)
+    return f"{', '.join(words[:-1])} and {words[-1]}"
+
+
+def number(count: int, noun: str) -> str:
+    """A count with its noun.
+
+    >>> number(1, "stream"), number(100000, "stream")
+    ('1 stream', '100,000 streams')
+    """
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
