@@ -1,0 +1,275 @@
+"""The run folder: written by many threads, read while it grows, torn by crashes."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+
+from flux_runtime.observe.metrics import METRICS, prometheus_text
+from flux_runtime.observe.reader import Follower, latest_run, read_history, read_run
+from flux_runtime.observe.run_folder import METRICS_PERIOD_S, RunFolder, replace_link
+
+NOON = datetime(2026, 2, 3, 12, 0, 0)
+
+
+def lines(file: Path) -> list[dict[str, object]]:
+    return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+
+
+def test_a_folder_is_named_after_the_time_and_is_the_latest(tmp_path: Path) -> None:
+    first = RunFolder.create(tmp_path / "runs", now=NOON)
+    assert first.path == tmp_path / "runs" / "20260203-120000"
+    assert (tmp_path / "runs" / "latest").resolve() == first.path.resolve()
+    assert (tmp_path / "runs" / "latest").readlink() == Path(first.path.name), (
+        "movable with the folder"
+    )
+    assert latest_run(tmp_path) == first.path.resolve()
+
+
+def test_two_runs_in_one_second_have_two_folders(tmp_path: Path) -> None:
+    names = [RunFolder.create(tmp_path, now=NOON).path.name for _ in range(3)]
+    assert names == ["20260203-120000", "20260203-120000-2", "20260203-120000-3"]
+    assert (tmp_path / "latest").readlink() == Path(names[-1])
+
+
+def test_many_at_once_have_a_folder_each(tmp_path: Path) -> None:
+    found: list[Path] = []
+
+    def create() -> None:
+        found.append(RunFolder.create(tmp_path, now=NOON).path)
+
+    threads = [threading.Thread(target=create) for _ in range(16)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(set(found)) == 16
+    assert (tmp_path / "latest").resolve().is_dir()
+    assert not [file for file in tmp_path.iterdir() if file.name.startswith(".")]
+
+
+def test_plan_and_links_are_part_of_the_folder(tmp_path: Path) -> None:
+    plan = tmp_path / "plan.json"
+    plan.write_text('{"dataflow": "wordcount"}', encoding="utf-8")
+    results = tmp_path / "results"
+    results.mkdir()
+    run = RunFolder.create(tmp_path / "runs", plan, links={"results": results})
+    assert (run.path / "results").resolve() == results
+    assert read_run(run.path).plan == {"dataflow": "wordcount"}
+    again = RunFolder.at(run.path, run.path / "plan.json", links={"results": results})
+    assert read_run(again.path).plan == {"dataflow": "wordcount"}
+
+
+def test_the_link_is_replaced_in_one_step(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+    link = tmp_path / "latest"
+    replace_link(link, Path("a"))
+    stop = threading.Event()
+    missing: list[str] = []
+
+    def look() -> None:
+        while not stop.is_set():
+            try:
+                link.readlink()
+            except OSError as gone:
+                missing.append(str(gone))
+
+    looking = threading.Thread(target=look)
+    looking.start()
+    for turn in range(300):
+        replace_link(link, Path("ab"[turn % 2]))
+    stop.set()
+    looking.join()
+    assert not missing
+
+
+def test_events_are_there_at_once(tmp_path: Path) -> None:
+    run = RunFolder.create(tmp_path)
+    run.event("job_started", app="wordcount")
+    run.event("seal_timeout", "Count.counts", key=["7", None], missing=["p1"], age_s=601.5)
+    first, second = read_run(run.path).events
+    assert (first.kind, first.unit, first.fields) == ("job_started", None, {"app": "wordcount"})
+    assert second.unit == "Count.counts"
+    assert second.fields["key"] == ["7", None]
+    assert abs(second.t - time.time()) < 60
+
+
+def test_metrics_are_throttled_and_the_last_value_is_written(tmp_path: Path) -> None:
+    run = RunFolder.create(tmp_path)
+    started = time.monotonic()
+    number = 0
+    while time.monotonic() - started < 1.3:
+        number += 1
+        run.metrics("Count.counts", stage="count", batches=number)
+        run.metrics("Other.out", batches=-number)
+        time.sleep(0.001)
+    time.sleep(2 * METRICS_PERIOD_S)  # without any further call, and without finish
+    written = lines(run.path / "metrics.jsonl")
+    for unit, last in (("Count.counts", number), ("Other.out", -number)):
+        ours = [line for line in written if line["unit"] == unit]
+        assert 3 <= len(ours) <= 5
+        assert ours[-1]["batches"] == last
+    assert read_run(run.path).units["Count.counts"].stage == "count"
+
+
+def test_values_that_are_not_given_stay(tmp_path: Path) -> None:
+    run = RunFolder.create(tmp_path)
+    run.metrics("u", rows_in=5, votes_missing={"p1": 2, "p2": 1})
+    run.metrics("u", open_partitions=3)
+    run.metrics("u", votes_missing={"p2": 1})
+    run.finish({})
+    values = read_run(run.path).units["u"].values
+    assert values == {"rows_in": 5, "votes_missing": {"p2": 1}, "open_partitions": 3}
+
+
+def test_a_metric_that_nobody_described_is_refused(tmp_path: Path) -> None:
+    run = RunFolder.create(tmp_path)
+    with pytest.raises(ValueError, match=r"rows, votes_missing \(expected a number for each prod"):
+        run.metrics("u", rows=1, votes_missing=3)
+
+
+def test_the_summary_has_the_last_metrics_and_the_duration(tmp_path: Path) -> None:
+    run = RunFolder.create(tmp_path)
+    run.metrics("u", batches=1)
+    run.metrics("u", batches=2)
+    run.finish({"state": "finished"})
+    run.metrics("u", batches=3)  # a listener that was slow
+    read = read_run(run.path)
+    assert read.summary is not None
+    assert read.summary["state"] == "finished"
+    assert read.summary["units"] == {"u": {"batches": 2}}
+    assert read.summary["wall_s"] >= 0
+    assert read.units["u"].values["batches"] == 3
+    assert [sample.values["batches"] for sample in read_history(run.path)] == [1, 2, 3]
+
+
+def test_closing_without_a_summary_still_writes_the_last_metrics(tmp_path: Path) -> None:
+    with RunFolder.create(tmp_path) as run:
+        run.metrics("u", batches=1)
+        run.metrics("u", batches=2)
+    read = read_run(run.path)
+    assert read.summary is None
+    assert read.units["u"].values["batches"] == 2
+
+
+def test_threads_do_not_mix_their_lines(tmp_path: Path) -> None:
+    run = RunFolder.create(tmp_path)
+
+    def work(number: int) -> None:
+        for turn in range(200):
+            run.event("step", f"unit {number}", turn=turn, text="x" * 200)
+            run.metrics(f"unit {number}", batches=turn)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    run.finish({})
+    read = read_run(run.path)
+    assert len(lines(run.path / "events.jsonl")) == len(read.events) == 1600
+    assert {sample.values["batches"] for sample in read.units.values()} == {199}
+
+
+WRITER = """
+    import sys
+    from pathlib import Path
+    from flux_runtime.observe.run_folder import RunFolder
+    run = RunFolder.at(Path(sys.argv[1]))
+    number = 0
+    while True:
+        number += 1
+        run.event("step", number=number)
+        print(number, flush=True)
+"""
+
+
+def test_what_was_written_survives_a_kill(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", textwrap.dedent(WRITER), str(tmp_path / "run")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as writer:
+        assert writer.stdout is not None
+        while int(writer.stdout.readline()) < 500:
+            pass
+        writer.send_signal(signal.SIGKILL)
+    numbers = [event.fields["number"] for event in read_run(tmp_path / "run").events]
+    assert numbers == list(range(1, len(numbers) + 1))
+    assert len(numbers) >= 500
+
+
+def test_half_a_line_is_tolerated_and_not_continued(tmp_path: Path) -> None:
+    run = RunFolder.create(tmp_path)
+    run.event("one")
+    with (run.path / "events.jsonl").open("a", encoding="utf-8") as torn:
+        torn.write('{"t": 1, "kind": "tw')
+    follower = Follower(run.path)
+    assert [event.kind for event in follower.poll().events] == ["one"]
+    RunFolder.at(run.path).event("three")
+    assert [event.kind for event in follower.poll().events] == ["one", "three"]
+    assert [event.kind for event in read_run(run.path).events] == ["one", "three"]
+
+
+def test_a_follower_sees_a_line_when_its_end_has_come(tmp_path: Path) -> None:
+    follower = Follower(tmp_path / "run")
+    assert follower.poll().units == {}
+    run = RunFolder.at(tmp_path / "run")
+    file = run.path / "metrics.jsonl"
+    line = '{"t": 1.5, "unit": "ü", "batches": 4}\n'.encode()
+    for part in (line[:20], line[20:21], line[21:]):
+        with file.open("ab") as out:
+            out.write(part)
+        seen = follower.poll().units
+    assert seen["ü"].values == {"batches": 4}
+    assert seen["ü"].t == 1.5
+
+
+def test_lines_that_are_none_of_ours_are_skipped(tmp_path: Path) -> None:
+    run = RunFolder.create(tmp_path)
+    with (run.path / "metrics.jsonl").open("a", encoding="utf-8") as out:
+        out.write('[]\nnull\n{"t": 1}\n\n{"unit": "u", "t": "x", "unknown": 1, "batches": 2}\n')
+    (run.path / "summary.json").write_text("{", encoding="utf-8")
+    read = read_run(run.path)
+    assert read.units["u"].values == {"batches": 2}
+    assert read.summary is None
+
+
+def test_no_run_at_all(tmp_path: Path) -> None:
+    assert latest_run(tmp_path) is None
+    read = read_run(tmp_path / "gone")
+    assert (read.units, read.events, read.summary, read.started) == ({}, (), None, None)
+
+
+def test_totals_and_start(tmp_path: Path) -> None:
+    run = RunFolder.create(tmp_path)
+    run.metrics("a", rows_in=2)
+    run.metrics("b", rows_in=3, votes_missing={"p": 1})
+    read = read_run(run.path)
+    assert read.total("rows_in") == 5
+    assert read.total("votes_missing") == 0
+    assert read.started is not None
+
+
+def test_every_metric_of_the_specification_is_described() -> None:
+    section_4 = """open_partitions oldest_open_partition_s late_records dead_letters
+        quarantined_partitions seal_wait_s votes_missing order_places order_lag
+        zookeeper_session_losses batches rows_in rows_out rows_per_s released_partitions"""
+    assert set(section_4.split()) <= set(METRICS)
+    for metric in METRICS.values():
+        assert metric.help.endswith(".")
+        assert metric.runbook.endswith(".")
+        assert metric.unit
+
+
+def test_prometheus_text_has_labels_and_escapes() -> None:
+    text = prometheus_text({'a"b': {"votes_missing": {"p\\1": 2}, "batches": 7}})
+    assert 'blazes_votes_missing{unit="a\\"b",producer="p\\\\1"} 2\n' in text
+    assert "# TYPE blazes_batches counter\n" in text
