@@ -30,9 +30,13 @@ LINE_WIDTH: Final = 100
 def print_problems(
     diagnostics: Sequence[Diagnostic], *, format: str | None = None, stream: TextIO | None = None
 ) -> None:
-    """Print diagnostics: to stdout where the command was asked for JSON, else to stderr."""
+    """Print diagnostics: to stdout where JSON or SARIF was asked for, else to stderr."""
     if format == "json":
         safe_write(stream or sys.stdout, problems_json(diagnostics) + "\n")
+    elif format == "sarif":
+        from blazes.report import sarif
+
+        safe_write(stream or sys.stdout, sarif.dumps(sarif.problems(diagnostics)))
     else:
         out = stream or sys.stderr
         safe_write(out, problems_text(diagnostics, colour=colour_of(out)))

@@ -1,0 +1,164 @@
+"""The JSON Schema of the machine-readable result; committed as docs/reference/result.schema.json."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from annotations.vocabulary import Label
+from blazes.coordination import Mode, Release, Scope, Vote
+from blazes.report.json_result import SCHEMA_VERSION
+
+STRING: Final = {"type": "string"}
+STRINGS: Final = {"type": "array", "items": STRING}
+LABEL: Final = {"enum": [str(label) for label in Label]}
+
+
+def result_schema() -> dict[str, Any]:
+    """A draft-07 schema; every object is closed, so that a new field needs a new version."""
+    return {
+        "$schema": "http://json-schema.org/draft-07/schema#",
+        "title": "Result of `blazes analyze --format json`",
+        **_object(
+            {
+                "schema_version": {"const": SCHEMA_VERSION},
+                "dataflow": STRING,
+                "variants": _mapping(STRING, "Component -> its active variant."),
+                "rules": {"enum": ["blazes", "icde14"]},
+                "target": {**LABEL, "description": "The worst label tolerated at the sinks."},
+                "verdict": {**LABEL, "description": "The highest severity at any sink."},
+                "repaired_verdict": {**LABEL, "description": "The same, under the plan."},
+                "streams": _mapping(_stream(), "Stream name -> what was derived."),
+                "plan": {
+                    "type": "array",
+                    "description": "One entry for each order-sensitive path.",
+                    "items": {"oneOf": [_seal(), _order(), _none()]},
+                },
+                "repaired": _mapping(LABEL, "Stream name -> label under the plan."),
+                "inherited": {
+                    "type": "array",
+                    "description": "Nondeterminism that no coordination repairs.",
+                    "items": _object({"origin": STRING, "label": LABEL, "reason": STRING}),
+                },
+                "derivations": {"type": "array", "items": _derivation()},
+                "warnings": {"type": "array", "items": _diagnostic()},
+            }
+        ),
+    }
+
+
+def _stream() -> dict[str, Any]:
+    end = {"type": ["string", "null"]}
+    return _object(
+        {
+            "from": {**end, "description": "Component.interface; null: an external source."},
+            "to": {**end, "description": "Component.interface; null: an external sink."},
+            "label": LABEL,
+            "keys": {
+                "type": "array",
+                "items": STRINGS,
+                "description": "What it is sealed on; empty unless the label is Seal.",
+            },
+            "rep": {"type": "boolean"},
+        }
+    )
+
+
+def _entry(strategy: str, fields: dict[str, Any]) -> dict[str, Any]:
+    return _object(
+        {
+            "component": STRING,
+            "path": _object({"from": STRING, "to": STRING}),
+            "annotation": STRING,
+            "strategy": {"const": strategy},
+            "inputs": {**STRINGS, "description": "The input interfaces that wait, sorted."},
+            **fields,
+            "cause": {
+                "enum": ["R1", "R2", "R4", "S1", "S2", None],
+                "description": "The rule that makes the path an origin; null where it is none.",
+            },
+        }
+    )
+
+
+def _seal() -> dict[str, Any]:
+    gate = {"type": ["array", "null"], "items": STRING, "description": "null: unknown, `*`."}
+    return _entry(
+        "seal",
+        {
+            "key": STRINGS,
+            "gate": gate,
+            "streams": {**STRINGS, "description": "The sealed streams that are waited for."},
+            "vote": {"enum": [each.value for each in Vote]},
+            "release": {"enum": [each.value for each in Release]},
+        },
+    )
+
+
+def _order() -> dict[str, Any]:
+    schema = _entry(
+        "order",
+        {
+            "scope": {"enum": [each.value for each in Scope]},
+            "mode": {"enum": [each.value for each in Mode]},
+        },
+    )
+    schema["properties"]["alternatives"] = {
+        "type": "array",
+        "description": "Seals that would make the order unnecessary, the smallest first.",
+        "items": _object({"seal": STRINGS, "streams": STRINGS}),
+    }
+    schema["required"].append("alternatives")
+    return schema
+
+
+def _none() -> dict[str, Any]:
+    return _entry("none", {})
+
+
+def _derivation() -> dict[str, Any]:
+    step = _object(
+        {
+            "path": {**STRING, "description": "input->output"},
+            "input": STRING,
+            "annotation": STRING,
+            "rule": STRING,
+            "adds": STRINGS,
+        }
+    )
+    return _object(
+        {
+            "component": STRING,
+            "output": STRING,
+            "steps": {"type": "array", "items": step},
+            "rep": {"type": "boolean"},
+            "reconciled": STRINGS,
+            "label": STRING,
+        }
+    )
+
+
+def _diagnostic() -> dict[str, Any]:
+    return _object(
+        {
+            "code": STRING,
+            "severity": {"enum": ["note", "warning", "error"]},
+            "message": STRING,
+            "remedy": STRING,
+            "file": {"type": ["string", "null"]},
+            "line": {"type": ["integer", "null"], "minimum": 1},
+            "column": {"type": ["integer", "null"], "minimum": 1},
+        }
+    )
+
+
+def _mapping(values: dict[str, Any], description: str) -> dict[str, Any]:
+    return {"type": "object", "additionalProperties": values, "description": description}
+
+
+def _object(properties: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(properties),
+        "additionalProperties": False,
+    }

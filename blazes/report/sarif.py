@@ -1,0 +1,121 @@
+"""Findings as SARIF 2.1.0, which code hosts and editors show beside the lines they are about."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote
+
+from annotations.dataflow import Position
+from annotations.diagnostics import Diagnostic, Severity
+from blazes.coordination import Plan
+from blazes.report.findings import Finding, finding
+from blazes.report.graph import Graph
+
+SCHEMA: Final = "https://json.schemastore.org/sarif-2.1.0.json"
+LEVELS: Final = {Severity.NOTE: "note", Severity.WARNING: "warning", Severity.ERROR: "error"}
+SEALED: Final = {
+    "id": "seal",
+    "shortDescription": {"text": "A component waits for sealed partitions"},
+    "fullDescription": {"text": "Its result is deterministic because it waits for a seal."},
+}
+
+
+def log(plan: Plan, *, warnings: Iterable[Diagnostic] = ()) -> dict[str, Any]:
+    """The coordinated components of a plan and the warnings of its file."""
+    graph = Graph.of(plan)
+    found = [finding(graph, name) for name in graph.need_coordination()]
+    rules = {rule["id"]: rule for each in found for rule in _rules_of(each, plan.analysis.rules)}
+    results = [_result(each) for each in found]
+    for diagnostic in warnings:
+        rules[diagnostic.code.id] = _code(diagnostic)
+        results.append(_diagnostic(diagnostic))
+    return _log(rules, results)
+
+
+def problems(diagnostics: Iterable[Diagnostic]) -> dict[str, Any]:
+    """The mistakes of a file that was refused."""
+    listed = list(diagnostics)
+    rules = {each.code.id: _code(each) for each in listed}
+    return _log(rules, [_diagnostic(each) for each in listed])
+
+
+def dumps(sarif: dict[str, Any]) -> str:
+    """A log as JSON text."""
+    return json.dumps(sarif, indent=2, ensure_ascii=False) + "\n"
+
+
+def _log(rules: dict[str, Any], results: list[dict[str, Any]]) -> dict[str, Any]:
+    order = sorted(rules)
+    for result in results:
+        result["ruleIndex"] = order.index(result["ruleId"])
+    driver = {"name": "blazes", "rules": [rules[each] for each in order]}
+    run = {"tool": {"driver": driver}, "columnKind": "unicodeCodePoints", "results": results}
+    return {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}
+
+
+def _rules_of(found: Finding, rule_set: str) -> Iterator[dict[str, Any]]:
+    from blazes.report.rules import one_line
+
+    for cause in dict.fromkeys(entry.cause for entry in found.entries):
+        if cause is None:
+            yield dict(SEALED)
+        else:
+            yield {"id": cause, "shortDescription": {"text": one_line(cause, rule_set)}}
+
+
+def _result(found: Finding) -> dict[str, Any]:
+    cause = next((entry.cause for entry in found.entries if entry.cause), None)
+    cheaper = f" Cheaper: {'; or '.join(found.cheaper)}." if found.cheaper else ""
+    text = f"{found.title}. {' '.join((*found.why, *found.does))}{cheaper}"
+    position = next((entry.path.position for entry in found.entries), None) or found.position
+    return {
+        "ruleId": cause or SEALED["id"],
+        "level": "warning" if found.ordered else "note",
+        "message": {"text": text},
+        "locations": _locations(position),
+        "relatedLocations": [
+            _location(path.position) | {"message": {"text": f"{path}: {path.annotation}"}}
+            for path in found.paths
+            if path.position
+        ],
+        "properties": {
+            "component": found.component,
+            "label": str(found.worst),
+            "plan": list(found.does),
+        },
+    }
+
+
+def _code(diagnostic: Diagnostic) -> dict[str, Any]:
+    code = diagnostic.code
+    return {
+        "id": code.id,
+        "shortDescription": {"text": code.title},
+        "fullDescription": {"text": code.why},
+        "help": {"text": code.remedy},
+        "defaultConfiguration": {"level": LEVELS[code.severity]},
+    }
+
+
+def _diagnostic(diagnostic: Diagnostic) -> dict[str, Any]:
+    remedy = diagnostic.remedy or diagnostic.code.remedy
+    return {
+        "ruleId": diagnostic.code.id,
+        "level": LEVELS[diagnostic.code.severity],
+        "message": {"text": f"{diagnostic.message}. {remedy}"},
+        "locations": _locations(diagnostic.position),
+    }
+
+
+def _locations(position: Position | None) -> list[dict[str, Any]]:
+    return [_location(position)] if position else []
+
+
+def _location(position: Position) -> dict[str, Any]:
+    path = Path(position.file)
+    uri = path.as_uri() if path.is_absolute() else quote(path.as_posix())
+    region = {"startLine": position.line, "startColumn": position.column}
+    return {"physicalLocation": {"artifactLocation": {"uri": uri}, "region": region}}
