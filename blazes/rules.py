@@ -1,0 +1,500 @@
+"""The rules of the analysis, two tables of data: `blazes` (the default) and `icde14` (the paper).
+
+The analyser interprets these tables, `blazes rule R2` and the reference pages print them. Rules of
+inference look at one path and what enters it (figure 9 of the paper), rules of reconciliation at
+one output interface and all that ends there (figure 10), rules of transfer at what becomes of a
+seal, rules of sharing at what one path's writes mean for the readers of the same state.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+from annotations.vocabulary import AnnotationKind, Label
+
+BLAZES: Final = "blazes"
+ICDE14: Final = "icde14"
+BOTH: Final = (BLAZES, ICDE14)
+
+CR, CW, OR, OW = AnnotationKind
+SEAL, ASYNC, RUN, INST, DIVERGE = Label
+
+
+class Facts(NamedTuple):
+    """What a condition may ask about a path and what enters it."""
+
+    compatible: bool
+    """The input is sealed, and one of its keys is compatible with the gate."""
+    writers_sealed: bool
+    """Every write path of the state group reads an input sealed compatibly with the gate."""
+    nondeterministic: bool
+    """The path is declared `nondeterministic`."""
+
+
+class Condition(enum.Enum):
+    """The side condition of a rule of inference."""
+
+    ALWAYS = enum.auto()
+    NONDETERMINISTIC = enum.auto()
+    SEAL_DOES_NOT_FIT = enum.auto()
+    SEAL_DOES_NOT_FIT_OR_STATE_IS_OPEN = enum.auto()
+    SEAL_FITS_BUT_STATE_IS_OPEN = enum.auto()
+
+
+CONDITIONS: Final[Mapping[Condition, Callable[[Facts], bool]]] = {
+    Condition.ALWAYS: lambda facts: True,
+    Condition.NONDETERMINISTIC: lambda facts: facts.nondeterministic,
+    Condition.SEAL_DOES_NOT_FIT: lambda facts: not facts.compatible,
+    Condition.SEAL_DOES_NOT_FIT_OR_STATE_IS_OPEN: (
+        lambda facts: not (facts.compatible and facts.writers_sealed)
+    ),
+    Condition.SEAL_FITS_BUT_STATE_IS_OPEN: (
+        lambda facts: facts.compatible and not facts.writers_sealed
+    ),
+}
+
+
+class Conclusion(enum.Enum):
+    """What a rule of inference adds to the labels of the output interface."""
+
+    NOTHING = enum.auto()
+    ND_READ = enum.auto()
+    """`NDRead[g]`"""
+    TAINT = enum.auto()
+    """`Taint`"""
+    RUN_OR_INST = enum.auto()
+    """`Inst` where the component is replicated, else `Run`"""
+
+
+class Keeps(enum.Enum):
+    """Which keys of a sealed input are still sealed behind a path."""
+
+    SURVIVING = enum.auto()
+    """those whose attributes all survive"""
+    COMPATIBLE = enum.auto()
+    """of the surviving ones, those that are compatible with the gate"""
+    NONE = enum.auto()
+
+
+class Rendezvous(enum.Enum):
+    """What a read can meet, and which must be sealed to protect it."""
+
+    STATE_GROUP = enum.auto()
+    """the write paths of the same state group"""
+    SAME_OUTPUT = enum.auto()
+    """the other paths that end in the same output interface"""
+
+
+class Cycles(enum.Enum):
+    """How a cycle is labelled (specification 2.6)."""
+
+    FIXPOINT = enum.auto()
+    """least fixpoint of the rules, starting from `Async`"""
+    COLLAPSE = enum.auto()
+    """one path with the most severe annotation of its members"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """What is said of every rule; `when` over the line, `adds` under it."""
+
+    id: str
+    sets: tuple[str, ...]
+    """The rule sets that have it."""
+    when: str
+    adds: str
+    text: str
+    """The rule in a sentence or two."""
+    why: str
+    example: str
+    source: str
+    """Where it comes from: a figure or section of the paper, or that it is ours."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inference(Rule):
+    """A rule about one path: an input label meets an annotation (figure 9)."""
+
+    labels: frozenset[Label]
+    kinds: frozenset[AnnotationKind]
+    condition: Condition = Condition.ALWAYS
+    conclusion: Conclusion
+    origin: bool = False
+    """True where a total order over the path's inputs repairs what the rule found."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reconciliation(Rule):
+    """A rule about an output interface: what an internal label comes to there (figure 10)."""
+
+    trigger: Conclusion
+    replicated: Label
+    single: Label
+
+    def label(self, rep: bool) -> Label:
+        """What is added where the component is, or is not, replicated."""
+        return self.replicated if rep else self.single
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transfer(Rule):
+    """A rule about what becomes of a seal behind a path."""
+
+    kinds: frozenset[AnnotationKind]
+    keeps: Keeps
+
+
+class StateFault(enum.Enum):
+    """What can be wrong with the contents of a state."""
+
+    TAINTED = enum.auto()
+    """a write path got `Taint`"""
+    UNREPEATABLE = enum.auto()
+    """a write path reads `Run`, or its order is agreed on anew in every run"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sharing(Rule):
+    """A rule about state: what a fault in it means for every output that reads it."""
+
+    trigger: StateFault
+
+
+R1: Final = Inference(
+    id="R1",
+    sets=BOTH,
+    when="Async or Run into OR[g]",
+    adds="NDRead[g]",
+    text="An order-sensitive read of input whose order is not fixed may answer differently each "
+    "time.",
+    why="The answer depends on which of the other inputs arrived before the request did. Whether "
+    "it matters is decided at the output (C2): a read of sealed state can wait until the state is "
+    "complete.",
+    example="A report that lists the ads with fewer than 100 clicks, asked while clicks still "
+    "come in: request -> response is OR[id].",
+    source="figure 9 (1)",
+    labels=frozenset({ASYNC, RUN}),
+    kinds=frozenset({OR}),
+    conclusion=Conclusion.ND_READ,
+    origin=True,
+)
+R2: Final = Inference(
+    id="R2",
+    sets=BOTH,
+    when="Async or Run into OW[g]",
+    adds="Taint",
+    text="An order-sensitive write of input whose order is not fixed makes the state depend on "
+    "the order of arrival.",
+    why="Another order leaves other contents behind, for good: a replay ends in another state "
+    "than the run it repeats, and replicas stay different.",
+    example="Counting words per batch and handing the counts on before the batch is complete: "
+    "words -> counts is OW[word, batch].",
+    source="figure 9 (2)",
+    labels=frozenset({ASYNC, RUN}),
+    kinds=frozenset({OW}),
+    conclusion=Conclusion.TAINT,
+    origin=True,
+)
+_R3_TEXT: Final = (
+    "Input that differs between replicas and is written to state makes the difference lasting."
+)
+_R3_WHY: Final = (
+    "Even a confluent writer keeps what it was given: replicas that were given different records "
+    "hold different state from then on. Ordering the writer does not help; what made the records "
+    "differ must be repaired."
+)
+_R3_EXAMPLE: Final = (
+    "A cache that stores the answers of replicated reports: response -> response is CW, and the "
+    "reports' answers are Inst."
+)
+R3: Final = Inference(
+    id="R3",
+    sets=(BLAZES,),
+    when="Inst or Diverge into CW or OW[g] (icde14: Inst only)",
+    adds="Taint",
+    text=_R3_TEXT,
+    why=_R3_WHY,
+    example=_R3_EXAMPLE,
+    source="figure 9 (3); Diverge is ours, without it a worse input could give a better label",
+    labels=frozenset({INST, DIVERGE}),
+    kinds=frozenset({CW, OW}),
+    conclusion=Conclusion.TAINT,
+)
+R3_ICDE14: Final = Inference(
+    id="R3",
+    sets=(ICDE14,),
+    when="Inst into CW or OW[g]",
+    adds="Taint",
+    text=_R3_TEXT,
+    why=_R3_WHY,
+    example=_R3_EXAMPLE,
+    source="figure 9 (3)",
+    labels=frozenset({INST}),
+    kinds=frozenset({CW, OW}),
+    conclusion=Conclusion.TAINT,
+)
+R4: Final = Inference(
+    id="R4",
+    sets=BOTH,
+    when="Seal[k] into OW[g], no key compatible with g",
+    adds="Taint",
+    text="A seal that does not fit the gate does not help an order-sensitive writer.",
+    why="One gate partition takes records from several sealed partitions, so that none of them "
+    "being complete says that the gate partition is.",
+    example="Clicks sealed on campaign, counted per ad, where an ad may be in several campaigns: "
+    "OW[id] with Seal[campaign].",
+    source="figure 9 (4)",
+    labels=frozenset({SEAL}),
+    kinds=frozenset({OW}),
+    condition=Condition.SEAL_DOES_NOT_FIT,
+    conclusion=Conclusion.TAINT,
+    origin=True,
+)
+S1: Final = Inference(
+    id="S1",
+    sets=(BLAZES,),
+    when="Seal[k] into OR[g], no key compatible with g or the state it reads not sealed "
+    "compatibly with g",
+    adds="NDRead[g]",
+    text="A sealed request is still an unsafe read where its seal does not fit the gate, or where "
+    "the state it reads is still being written.",
+    why="That the requests are complete says nothing about the state that answers them. The paper "
+    "has no rule for a sealed read and would let it pass.",
+    example="Requests sealed on campaign, answered by OR[campaign] from clicks that are not "
+    "sealed.",
+    source="ours; closes a gap in figure 9",
+    labels=frozenset({SEAL}),
+    kinds=frozenset({OR}),
+    condition=Condition.SEAL_DOES_NOT_FIT_OR_STATE_IS_OPEN,
+    conclusion=Conclusion.ND_READ,
+    origin=True,
+)
+S2: Final = Inference(
+    id="S2",
+    sets=(BLAZES,),
+    when="Seal[k] into OW[g], k compatible with g, another writer of the state not sealed "
+    "compatibly with g",
+    adds="Taint",
+    text="An order-sensitive writer that waits for its own seal still races with an unsealed "
+    "writer of the same state.",
+    why="Its partition is complete, but the state that the partition lands in is not.",
+    example="Orders sealed on day are applied to stock levels per day (OW[day]) that unsealed "
+    "corrections change too.",
+    source="ours; the paper has one writer per component",
+    labels=frozenset({SEAL}),
+    kinds=frozenset({OW}),
+    condition=Condition.SEAL_FITS_BUT_STATE_IS_OPEN,
+    conclusion=Conclusion.TAINT,
+    origin=True,
+)
+N1: Final = Inference(
+    id="N1",
+    sets=(BLAZES,),
+    when="anything into CR or OR[g] declared nondeterministic",
+    adds="Rep ? Inst : Run",
+    text="What a nondeterministic reader emits differs from run to run, and between replicas. "
+    "Applies beside the other rules.",
+    why="No order and no seal makes a clock, a random number or a call to the outside repeatable.",
+    example="An enricher that adds the current exchange rate to each record.",
+    source="ours; the paper assumes deterministic components",
+    labels=frozenset(Label),
+    kinds=frozenset({CR, OR}),
+    condition=Condition.NONDETERMINISTIC,
+    conclusion=Conclusion.RUN_OR_INST,
+)
+N2: Final = Inference(
+    id="N2",
+    sets=(BLAZES,),
+    when="anything into CW or OW[g] declared nondeterministic",
+    adds="Taint",
+    text="A nondeterministic writer leaves state behind that no replay and no replica has. "
+    "Applies beside the other rules.",
+    why="What it writes is not a function of what it read.",
+    example="A store that stamps each row with the time at which it was written.",
+    source="ours; the paper assumes deterministic components",
+    labels=frozenset(Label),
+    kinds=frozenset({CW, OW}),
+    condition=Condition.NONDETERMINISTIC,
+    conclusion=Conclusion.TAINT,
+)
+P: Final = Inference(
+    id="p",
+    sets=BOTH,
+    when="anything else",
+    adds="nothing",
+    text="The path preserves what enters it.",
+    why="A confluent path gives the same records for every order of its input; an order-sensitive "
+    "one that waits for complete partitions does too.",
+    example="A splitter of lines into words: CR.",
+    source="section V-A4, the default rule (p)",
+    labels=frozenset(Label),
+    kinds=frozenset(AnnotationKind),
+    conclusion=Conclusion.NOTHING,
+)
+S3: Final = Transfer(
+    id="S3",
+    sets=(BLAZES,),
+    when="Seal[k] through OR[g] or OW[g], k compatible with g",
+    adds="Seal on the compatible keys whose attributes survive (else Async)",
+    text="A seal passes an order-sensitive path on the keys that fit its gate.",
+    why="Sealing releases whole partitions and passes their punctuations on, so that what follows "
+    "can wait for the same partitions. The paper forgets the seal there (Async).",
+    example="Counts per word and batch, sealed on batch, are sealed on batch again, and a ranking "
+    "per batch behind them needs no coordination.",
+    source="ours; the paper's figure 9 leaves Async",
+    kinds=frozenset({OR, OW}),
+    keeps=Keeps.COMPATIBLE,
+)
+C1: Final = Reconciliation(
+    id="C1",
+    sets=BOTH,
+    when="Taint among the labels",
+    adds="Rep ? Diverge : Run",
+    text="Tainted state shows at the output: as another result in another run, or, where the "
+    "component is replicated, as replicas that never agree again.",
+    why="The state holds what the order of arrival made of it, and outputs come from the state.",
+    example="Word counts of an unsealed stream differ when a batch is replayed (Run).",
+    source="figure 10",
+    trigger=Conclusion.TAINT,
+    replicated=DIVERGE,
+    single=RUN,
+)
+C2: Final = Reconciliation(
+    id="C2",
+    sets=BOTH,
+    when="NDRead[g] among the labels, and not protected",
+    adds="Rep ? Inst : Run",
+    text="An unsafe read shows at the output, unless all that it can meet is sealed on keys "
+    "compatible with its gate: then it waits until that is complete. The request itself need not "
+    "be sealed.",
+    why="Replicas that answer from state that is still changing answer differently, for a while. "
+    "A read that meets nothing is not protected.",
+    example="Three report servers asked for the same campaign while clicks still come in (Inst).",
+    source="figure 10; `protected` as its derivation for CAMPAIGN uses it",
+    trigger=Conclusion.ND_READ,
+    replicated=INST,
+    single=RUN,
+)
+S4: Final = Sharing(
+    id="S4",
+    sets=(BLAZES,),
+    when="a path of a state group got Taint",
+    adds="Taint, at every output interface with an OR or OW path, or a path that names the group, "
+    "in that group",
+    text="Taint reaches every output that reads the tainted state, not only the one that the "
+    "tainting path ends in.",
+    why="The state is the same whoever reads it.",
+    example="A count that is fed in an arbitrary order and read through another output interface.",
+    source="ours; the paper has one output per component",
+    trigger=StateFault.TAINTED,
+)
+S5: Final = Sharing(
+    id="S5",
+    sets=(BLAZES,),
+    when="a write path of a state group reads Run, or is ordered anew in every run",
+    adds="Run, at every output interface with an OR or OW path, or a path that names the group, in "
+    "that group",
+    text="State made of records that differ from run to run shows at every output that reads it.",
+    why="An unordered order-sensitive reader is caught by R1 or R2 anyway; without S5 a confluent "
+    "reader of the state, or one that the plan orders, would be called deterministic although its "
+    "answers come from different state in each run.",
+    example="A store filled from a feed declared Run, read by a confluent look-up that has an "
+    "output interface of its own.",
+    source="ours; the paper has one output per component",
+    trigger=StateFault.UNREPEATABLE,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuleSet:
+    """One set of rules; the analyser has no other knowledge of what is and is not allowed."""
+
+    name: str
+    """Also the notion of compatibility (`annotations.dependencies.compatible`)."""
+    text: str
+    inference: tuple[Inference, ...]
+    """All that apply fire; `p` where none does."""
+    reconciliation: tuple[Reconciliation, ...]
+    transfer: tuple[Transfer, ...]
+    sharing: tuple[Sharing, ...]
+    rendezvous: Rendezvous
+    cycles: Cycles
+    _fired: dict[tuple[Label, AnnotationKind, Facts], tuple[Inference, ...]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+
+    @property
+    def rules(self) -> tuple[Rule, ...]:
+        """All rules of the set, `p` included."""
+        return (*self.inference, P, *self.transfer, *self.reconciliation, *self.sharing)
+
+    def fired(self, label: Label, kind: AnnotationKind, facts: Facts) -> tuple[Inference, ...]:
+        """The rules that fire where input with this label meets such a path; else `p`."""
+        key = (label, kind, facts)
+        if key not in self._fired:
+            self._fired[key] = tuple(
+                rule
+                for rule in self.inference
+                if label in rule.labels and kind in rule.kinds and CONDITIONS[rule.condition](facts)
+            ) or (P,)
+        return self._fired[key]
+
+    def keeps(self, kind: AnnotationKind) -> Keeps:
+        """What becomes of a seal behind such a path (2.2)."""
+        for rule in self.transfer:
+            if kind in rule.kinds:
+                return rule.keeps
+        return Keeps.SURVIVING if kind.confluent else Keeps.NONE
+
+    def reconciled(self, trigger: Conclusion) -> Reconciliation:
+        """The rule that says what an internal label comes to."""
+        return next(rule for rule in self.reconciliation if rule.trigger is trigger)
+
+    def shares(self, fault: StateFault) -> Sharing | None:
+        """The rule that carries a fault of the state to its readers, if the set has one."""
+        return next((rule for rule in self.sharing if rule.trigger is fault), None)
+
+
+RULE_SETS: Final[Mapping[str, RuleSet]] = MappingProxyType(
+    {
+        BLAZES: RuleSet(
+            name=BLAZES,
+            text="Sound for several outputs, several writers and cycles; accepts more seals than "
+            "the paper.",
+            inference=(R1, R2, R3, R4, S1, S2, N1, N2),
+            reconciliation=(C1, C2),
+            transfer=(S3,),
+            sharing=(S4, S5),
+            rendezvous=Rendezvous.STATE_GROUP,
+            cycles=Cycles.FIXPOINT,
+        ),
+        ICDE14: RuleSet(
+            name=ICDE14,
+            text="The paper, to the letter where the letter is consistent: reproduces its "
+            "published derivations.",
+            inference=(R1, R2, R3_ICDE14, R4),
+            reconciliation=(C1, C2),
+            transfer=(),
+            sharing=(),
+            rendezvous=Rendezvous.SAME_OUTPUT,
+            cycles=Cycles.COLLAPSE,
+        ),
+    }
+)
+
+RULES: Final[Mapping[str, Rule]] = MappingProxyType(
+    {rule.id: rule for rule in (R1, R2, R3, R4, S1, S2, S3, N1, N2, P, C1, C2, S4, S5)}
+)
+"""Every rule by its id, in the order in which the documentation lists them."""
+
+
+def rule_set(name: str) -> RuleSet:
+    """The rule set of that name; ValueError for another."""
+    try:
+        return RULE_SETS[name]
+    except KeyError:
+        raise ValueError(f"no rule set {name!r}; there are {', '.join(RULE_SETS)}") from None
