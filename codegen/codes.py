@@ -1,0 +1,185 @@
+"""What the compiler refuses, BLZ5xx: one row for each kind of mistake."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+from annotations.diagnostics import Code, Severity
+
+_ROWS: Final = (
+    Code(
+        "BLZ501",
+        Severity.ERROR,
+        "a source without a format",
+        "A job reads its external streams through a Spark source; nothing is guessed about where "
+        "the records come from.",
+        "give the stream a source: {format: json, path: data/NAME}",
+    ),
+    Code(
+        "BLZ502",
+        Severity.ERROR,
+        "a file source without a schema",
+        "A streaming query over files needs the schema before the first file is there.",
+        "give the stream a schema: {attribute: type, ...}, with every column of the files",
+    ),
+    Code(
+        "BLZ503",
+        Severity.ERROR,
+        "a file source or sink without a path",
+        "File formats read and write a folder.",
+        "add path: to the source or sink; a relative path starts at the folder of the file",
+    ),
+    Code(
+        "BLZ504",
+        Severity.ERROR,
+        "an output without an implementation",
+        "Only a confluent output with a single input interface may pass its records through. What "
+        "several inputs, or an order-sensitive output, become is the author's to say.",
+        "give the component sql: or python:",
+    ),
+    Code(
+        "BLZ505",
+        Severity.ERROR,
+        "an input that nothing enters",
+        "The implementation is a function of all inputs that have a path to the output.",
+        "add a stream to the interface, or remove its paths",
+    ),
+    Code(
+        "BLZ506",
+        Severity.ERROR,
+        "an operator that is not there",
+        "The job would fail when it starts.",
+        "python: is module:function; the module is a file beside the dataflow, or installed",
+    ),
+    Code(
+        "BLZ507",
+        Severity.ERROR,
+        "an operator that does not take the component's inputs",
+        "The function is called with one DataFrame for each input interface, by name.",
+        "name the parameters of the function after the input interfaces",
+    ),
+    Code(
+        "BLZ508",
+        Severity.ERROR,
+        "an operator module under a name that is taken",
+        "The module would hide one that the job itself imports.",
+        "give the module another name",
+    ),
+    Code(
+        "BLZ509",
+        Severity.ERROR,
+        "a schema that lacks a column that the stream names",
+        "Producers and seals are read from columns of the source.",
+        "add the column to the schema",
+    ),
+    Code(
+        "BLZ511",
+        Severity.ERROR,
+        "an ordered component that is replicated",
+        "Replicas must agree on one order. That takes the Flux stage with ZooKeeper ordering, "
+        "which is not in this version; without it the replicas would answer differently.",
+        "seal a stream instead, or set Rep: false",
+    ),
+    Code(
+        "BLZ512",
+        Severity.ERROR,
+        "a component that runs as pairs",
+        "Process pairs take the Flux stage, which is not in this version.",
+        "use availability: single; Spark restarts what fails and replays it from its checkpoint",
+    ),
+    Code(
+        "BLZ513",
+        Severity.ERROR,
+        "a component that asks for the engine flux",
+        "The Flux stage is not in this version.",
+        "use engine: spark, or leave engine out",
+    ),
+    Code(
+        "BLZ514",
+        Severity.ERROR,
+        "an output whose inputs are coordinated in different ways",
+        "One function computes the output from all of its inputs: they are either released "
+        "together, partition by partition, or ordered together.",
+        "give the paths outputs of their own, or seal the other inputs too",
+    ),
+    Code(
+        "BLZ521",
+        Severity.ERROR,
+        "a seal that nothing announces",
+        "A partition is complete when its producers say so, or when time says so under a promise.",
+        "declare punctuation: {when: ..., count: ...} and producers:, or lateness: for a seal on "
+        "event time, or remove the seal",
+    ),
+    Code(
+        "BLZ522",
+        Severity.ERROR,
+        "a sealed stream whose producers are not known",
+        "A partition is complete when every producer that contributes to it has punctuated it.",
+        "declare producers: one, registered, or a list of names; and producer: the column that "
+        "holds the name",
+    ),
+    Code(
+        "BLZ523",
+        Severity.ERROR,
+        "a seal that does not get through",
+        "Punctuations travel through record-wise transforms, and leave a sealed component with its "
+        "partitions; a component with state of its own does not forward them.",
+        "seal the input of the component between, or move the sealed component before it",
+    ),
+    Code(
+        "BLZ524",
+        Severity.ERROR,
+        "seals on different keys that would have to wait for each other",
+        "The inputs of one output are released together, for one value of one key.",
+        "seal the streams on the same key",
+    ),
+    Code(
+        "BLZ525",
+        Severity.ERROR,
+        "a request that does not say which partition it reads",
+        "A request waits until the partition that it reads is released (SE-12), and must name it.",
+        "add the attributes of the key to the stream of requests",
+    ),
+    Code(
+        "BLZ526",
+        Severity.ERROR,
+        "a lateness promise that cannot be used here",
+        "A promise becomes a Spark watermark: one stream, one timestamp that the SQL groups on, "
+        "and only record-wise transforms between.",
+        "declare punctuation: and producers: for the stream",
+    ),
+    Code(
+        "BLZ531",
+        Severity.ERROR,
+        "an order-sensitive component in a cycle",
+        "A cycle runs until nothing new comes out. That ends in one result only where every "
+        "component in it is confluent.",
+        "make the component confluent (CR or CW), or take it out of the cycle",
+    ),
+    Code(
+        "BLZ532",
+        Severity.ERROR,
+        "a cycle without a schema",
+        "A stream that feeds itself must say what is in it before the first record is there.",
+        "declare schema: on the stream",
+    ),
+    Code(
+        "BLZ533",
+        Severity.ERROR,
+        "an engine that cannot be forced on a cycle",
+        "Records in a cycle are kept as a set; update mode writes a group again and again.",
+        "use output_mode: append",
+    ),
+    Code(
+        "BLZ541",
+        Severity.WARNING,
+        "a project that was edited by hand",
+        "The compiler writes job.py and would have written over the changes.",
+        "move the changes into the dataflow file or an operator module",
+    ),
+)
+
+CODES: Final[Mapping[str, Code]] = MappingProxyType({code.id: code for code in _ROWS})
+"""Code id -> what every report of it has in common."""

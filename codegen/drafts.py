@@ -1,0 +1,284 @@
+"""What each output of a component becomes, before the stages are put in order.
+
+One `Draft` for each output interface that a stream leaves. Its inputs are the interfaces with a
+path to the output, and those of the other writers of the state that the output reads, where the
+implementation mentions them.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+from dataclasses import dataclass, field, replace
+from pathlib import Path as FilePath
+
+from annotations.dataflow import Component, Dataflow, Endpoint, Implementation, Path, Position
+from annotations.diagnostics import Diagnostic
+from annotations.vocabulary import AnnotationKind, Within
+from blazes.coordination import Entry, Plan, Strategy
+from codegen.codes import CODES
+from codegen.operators import TAKEN, Operator, OperatorError, find
+
+
+class Kind(enum.Enum):
+    """How an output is compiled."""
+
+    FUSED = "fused"
+    NATIVE = "native"
+    ACCUMULATING = "accumulating"
+    SEAL = "seal"
+    ORDER = "order"
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """One output interface of a component."""
+
+    component: Component
+    output: str
+    kind: Kind
+    writes: tuple[str, ...]
+    """Input interfaces whose records are kept, or run through Spark's own state."""
+    reads: tuple[str, ...]
+    """Input interfaces whose records ask something of what was written."""
+    own: tuple[Path, ...]
+    """The paths that end in the output."""
+    paths: tuple[Path, ...]
+    """Those, and the other writers of the state they share."""
+    entries: tuple[Entry, ...]
+    """The plan for its own order-sensitive paths."""
+    implementation: Implementation | None
+    position: Position | None = field(compare=False)
+
+    @property
+    def at(self) -> Endpoint:
+        """Where it is in the dataflow."""
+        return Endpoint(self.component.name, self.output)
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """Every input interface, in the order of the file."""
+        wanted = {*self.writes, *self.reads}
+        return tuple(dict.fromkeys(path.source for path in self.paths if path.source in wanted))
+
+    @property
+    def confluent(self) -> bool:
+        """True where no path is order-sensitive."""
+        return all(path.annotation.kind.confluent for path in self.own)
+
+    @property
+    def sequence(self) -> bool:
+        """True where the result depends on the order within a partition."""
+        return any(path.within is Within.SEQUENCE for path in self.own)
+
+
+def drafts(plan: Plan, problems: list[Diagnostic]) -> dict[Endpoint, Draft]:
+    """A draft for every output that a stream leaves, in the order of the file."""
+    dataflow = plan.analysis.dataflow
+    entries: dict[Endpoint, list[Entry]] = {}
+    for entry in plan.entries:
+        entries.setdefault(Endpoint(entry.component, entry.path.target), []).append(entry)
+    leaving = {stream.producer for stream in dataflow.streams.values()}
+    entered = {stream.consumer for stream in dataflow.streams.values()}
+    found: dict[Endpoint, Draft] = {}
+    for component in dataflow.components.values():
+        problems += refused_engines(component)
+        for output in dict.fromkeys(path.target for path in component.paths):
+            at = Endpoint(component.name, output)
+            if at not in leaving:
+                continue
+            draft = draft_of(component, output, tuple(entries.get(at, ())), dataflow, problems)
+            found[at] = draft
+            problems += [
+                Diagnostic(
+                    CODES["BLZ505"],
+                    f"no stream enters {component.name}.{interface}, which {at} is computed from",
+                    draft.position,
+                )
+                for interface in draft.inputs
+                if Endpoint(component.name, interface) not in entered
+            ]
+    return found
+
+
+def draft_of(
+    component: Component,
+    output: str,
+    entries: tuple[Entry, ...],
+    dataflow: Dataflow,
+    problems: list[Diagnostic],
+) -> Draft:
+    """The draft of one output."""
+    own = tuple(path for path in component.paths if path.target == output)
+    implementation = component.implementations.get(output)
+    groups = {group(path) for path in own} - {None}
+    others = tuple(
+        path
+        for path in component.paths
+        if path.target != output and path.annotation.kind.writes and group(path) in groups
+    )
+    position = own[0].position or component.position
+    operator = operator_of(implementation, dataflow, problems)
+    paths = own + tuple(each for each in others if mentions(implementation, operator, each.source))
+    writes = tuple(dict.fromkeys(each.source for each in paths if each.annotation.kind.writes))
+    sources = tuple(dict.fromkeys(path.source for path in own))
+    reads = tuple(source for source in sources if source not in writes)
+    sensitive = any(not path.annotation.kind.confluent for path in own)
+    if not writes and sensitive:
+        # A reader of no state of its own: what it depends on is the order of its own input.
+        writes, reads = reads, ()
+    draft = Draft(
+        component,
+        output,
+        kind_of(own, writes, reads, entries, implementation),
+        writes,
+        reads,
+        own,
+        paths,
+        entries,
+        implementation,
+        position,
+    )
+    if implementation is None and (sensitive or len(sources) > 1):
+        reason = "is order-sensitive" if sensitive else "has several inputs"
+        problems.append(
+            Diagnostic(CODES["BLZ504"], f"{draft.at} {reason} and has no implementation", position)
+        )
+    problems += mixed(draft)
+    if operator is not None and implementation is not None:
+        problems += wrong_parameters(draft, operator, implementation)
+    return draft
+
+
+def kind_of(
+    own: tuple[Path, ...],
+    writes: tuple[str, ...],
+    reads: tuple[str, ...],
+    entries: tuple[Entry, ...],
+    implementation: Implementation | None,
+) -> Kind:
+    """How the output is compiled, cycles aside."""
+    strategies = {entry.strategy for entry in entries}
+    if Strategy.ORDER in strategies:
+        return Kind.ORDER
+    if Strategy.SEAL in strategies:
+        return Kind.SEAL
+    if writes and reads:
+        return Kind.ACCUMULATING
+    if any(path.nondeterministic for path in own):
+        # Computed once and kept: each consumer that computed it again would see something else.
+        return Kind.NATIVE
+    if all(path.annotation.kind is AnnotationKind.CR for path in own) and len(reads) == 1:
+        return Kind.FUSED
+    return Kind.FUSED if implementation is None and len(writes) == 1 else Kind.NATIVE
+
+
+def mixed(draft: Draft) -> list[Diagnostic]:
+    """An output whose paths have strategies that do not go together."""
+    by_strategy: dict[Strategy, Entry] = {}
+    for entry in draft.entries:
+        by_strategy.setdefault(entry.strategy, entry)
+    if Strategy.SEAL not in by_strategy or len(by_strategy) == 1:
+        return []
+    told = " and ".join(f"{entry.path}: {each.value}" for each, entry in by_strategy.items())
+    return [Diagnostic(CODES["BLZ514"], f"{draft.at} would need {told}", draft.position)]
+
+
+def in_cycle(draft: Draft, problems: list[Diagnostic]) -> Draft:
+    """The draft of an output that feeds itself: everything is kept, as a set, to the fixpoint."""
+    if not draft.confluent:
+        path = next(each for each in draft.own if not each.annotation.kind.confluent)
+        problems.append(
+            Diagnostic(
+                CODES["BLZ531"],
+                f"{draft.at} feeds itself, and its path {path} is {path.annotation}",
+                path.position or draft.position,
+            )
+        )
+    if draft.component.output_mode != "append":
+        problems.append(
+            Diagnostic(
+                CODES["BLZ533"],
+                f"{draft.at} feeds itself and has output_mode: {draft.component.output_mode}",
+                draft.position,
+            )
+        )
+    writes, reads = (draft.writes, draft.reads) if draft.writes else (draft.reads, ())
+    return replace(draft, kind=Kind.ACCUMULATING, writes=writes, reads=reads)
+
+
+def group(path: Path) -> str | None:
+    """The state group of a path: its own name, `""` for the component's; None for a CR path."""
+    if path.annotation.kind is AnnotationKind.CR:
+        return path.state
+    return path.state or ""
+
+
+def refused_engines(component: Component) -> list[Diagnostic]:
+    """Engines and availabilities that this version lacks."""
+    found = []
+    if component.availability != "single":
+        message = f"{component.name} has availability: {component.availability}"
+        found.append(Diagnostic(CODES["BLZ512"], message, component.position))
+    if component.engine not in (None, "spark"):
+        message = f"{component.name} has engine: {component.engine}"
+        found.append(Diagnostic(CODES["BLZ513"], message, component.position))
+    return found
+
+
+def operator_of(
+    implementation: Implementation | None, dataflow: Dataflow, problems: list[Diagnostic]
+) -> Operator | None:
+    """The Python operator of an implementation, looked up without importing it."""
+    if implementation is None or implementation.python is None:
+        return None
+    try:
+        operator = find(implementation.python, folder_of(dataflow))
+    except OperatorError as error:
+        problems.append(Diagnostic(CODES["BLZ506"], str(error), implementation.position))
+        return None
+    top = operator.module.split(".")[0]
+    if operator.file is not None and top in TAKEN:
+        message = f"{top}.py cannot stand beside the job"
+        problems.append(Diagnostic(CODES["BLZ508"], message, implementation.position))
+    return operator
+
+
+def mentions(
+    implementation: Implementation | None, operator: Operator | None, interface: str
+) -> bool:
+    """True where the implementation works on that interface."""
+    if operator is not None:
+        return operator.takes(interface)
+    if implementation is None or implementation.sql is None:
+        return False
+    return re.search(rf"(?<!\w){re.escape(interface)}(?!\w)", implementation.sql, re.I) is not None
+
+
+def wrong_parameters(
+    draft: Draft, operator: Operator, implementation: Implementation
+) -> list[Diagnostic]:
+    """What the operator does not take, or asks for beyond the inputs."""
+    if operator.parameters is None:
+        return []
+    messages = [
+        f"{implementation.python} has no parameter {interface!r}, an input of {draft.at}"
+        for interface in draft.inputs
+        if not operator.takes(interface)
+    ]
+    messages += [
+        f"{implementation.python} asks for {name!r}, which is no input of {draft.at}"
+        for name in operator.required
+        if name not in draft.inputs
+    ]
+    return [Diagnostic(CODES["BLZ507"], each, implementation.position) for each in messages]
+
+
+def folder_of(dataflow: Dataflow) -> FilePath:
+    """Where relative paths and operators of the dataflow are looked for."""
+    return dataflow.file.parent if dataflow.file is not None else FilePath()
+
+
+def path_words(draft: Draft) -> tuple[str, ...]:
+    """`input -> output: annotation` of each path, for people."""
+    return tuple(f"{path.source} -> {path.target}: {path.annotation}" for path in draft.paths)

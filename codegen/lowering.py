@@ -1,0 +1,354 @@
+"""Drafts become stages, each with its name, inputs, settings and words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from annotations.dataflow import Endpoint, External, Stream
+from annotations.diagnostics import Diagnostic
+from blazes.coordination import Alternative, Entry, Mode, Release, Scope, Strategy, Vote
+from codegen import wording
+from codegen.codes import CODES
+from codegen.drafts import Draft, Kind, path_words
+from codegen.model import (
+    Channel,
+    Function,
+    Guarantee,
+    Inputs,
+    Order,
+    Partial,
+    Seal,
+    Sink,
+    Source,
+    Stage,
+    Transform,
+    Unit,
+)
+from codegen.model import Way as Runs
+from codegen.names import Names
+from codegen.network import Network
+from codegen.partial import split
+from codegen.seals import Way
+
+FILE_FORMATS: Final = frozenset({"avro", "csv", "json", "orc", "parquet", "text", "xml"})
+"""Formats that are a folder of files: a sink commits them exactly once."""
+OWN_SCHEMA: Final = frozenset({"text"})
+"""File formats that need no schema."""
+
+
+def source_problems(stream: Stream) -> list[Diagnostic]:
+    """What an external source lacks."""
+    if stream.source is None:
+        message = f"stream {stream.name} comes from outside and has no source"
+        return [Diagnostic(CODES["BLZ501"], message, stream.position)]
+    format, at = stream.source.format.lower(), stream.source.position or stream.position
+    found = []
+    if format in FILE_FORMATS and stream.source.path is None:
+        message = f"the source of stream {stream.name} reads {format} files and has no path"
+        found.append(Diagnostic(CODES["BLZ503"], message, at))
+    if format in FILE_FORMATS - OWN_SCHEMA and stream.schema is None:
+        message = f"stream {stream.name} is read from {format} files and has no schema"
+        found.append(Diagnostic(CODES["BLZ502"], message, at))
+    return found
+
+
+def source(stream: Stream) -> Source:
+    """The stage of an external source that has no problems."""
+    assert stream.source is not None
+    return Source(
+        id=f"source:{stream.name}",
+        name=stream.name,
+        description=wording.source(stream, stream.source),
+        external=stream.source,
+        schema=stream.schema,
+        seals=tuple(tuple(sorted(key)) for key in stream.seals),
+        producer=stream.producer_column,
+        punctuation=stream.punctuation,
+    )
+
+
+def replicated_order(draft: Draft, *, replicated: bool) -> list[Diagnostic]:
+    """The refusal of an ordered output whose replicas would have to agree on the order."""
+    if draft.kind is not Kind.ORDER or not (replicated or draft.component.replicas > 1):
+        return []
+    entry = next(each for each in draft.entries if each.strategy is Strategy.ORDER)
+    seals = " or ".join(
+        f"seal {wording.listing(each.streams)} on {wording.attributes(sorted(each.seal))}"
+        for each in entry.alternatives
+    )
+    name = draft.component.name
+    remedy = f"{seals}, or set Rep: false on {name}" if seals else f"set Rep: false on {name}"
+    message = (
+        f"{name} is replicated and {entry.path} would have to be ordered: that takes the Flux "
+        "stage with ZooKeeper ordering, which is not in this version"
+    )
+    return [Diagnostic(CODES["BLZ511"], message, entry.path.position or draft.position, remedy)]
+
+
+class Lowering:
+    """Turns the drafts of one network into stages."""
+
+    def __init__(self, net: Network, sealed: Mapping[Endpoint, Way]) -> None:
+        self._net = net
+        self._sealed = sealed
+        self._names = Names(*(module_root(draft) for draft in net.drafts.values()))
+
+    def stages_of(self, draft: Draft) -> list[Stage]:
+        """The stage or stages of one output, and the channel it is written to."""
+        if draft.kind is Kind.FUSED:
+            return [self._fused(draft)]
+        function = self._function(draft)
+        number = draft.component.replicas
+        units = [
+            self._unit(draft, function, replica if number > 1 else None)
+            for replica in range(1, number + 1)
+        ]
+        read = [
+            stream.name
+            for stream in self._net.leaving[draft.at]
+            if stream.consumer is not None and stream.name not in self._net.loops
+        ]
+        if not read:
+            return [*units]
+        return [
+            *units,
+            Channel(
+                id=f"channel:{draft.at}",
+                name=str(draft.at),
+                inputs=tuple(unit.id for unit in units),
+                description=wording.channel(read, loop=False),
+                streams=tuple(read),
+            ),
+        ]
+
+    def loop(self, stream: Stream) -> Channel:
+        """The channel of a stream that closes a cycle."""
+        assert stream.producer is not None
+        return Channel(
+            id=f"channel:{stream.name}",
+            name=stream.name,
+            inputs=self._units(stream.producer),
+            description=wording.channel([stream.name], loop=True),
+            streams=(stream.name,),
+            loop=True,
+            schema=stream.schema,
+        )
+
+    def sink(self, stream: Stream) -> Sink:
+        """The stage of an external sink; without one in the file, parquet under results/."""
+        it = stream.sink or External("parquet")
+        files = it.format.lower() in FILE_FORMATS
+        if files and it.path is None:
+            it = External(it.format, f"results/{stream.name}", it.options, it.position)
+        guarantee = Guarantee.EXACTLY_ONCE if files else Guarantee.AT_LEAST_ONCE
+        if stream.producer is None or self._net.drafts[stream.producer].kind is Kind.FUSED:
+            inputs: tuple[str, ...] = (self._net.feed(stream),)
+        else:
+            inputs = self._units(stream.producer)
+        return Sink(
+            id=f"sink:{stream.name}",
+            name=stream.name,
+            inputs=inputs,
+            description=wording.sink(it, guarantee),
+            external=it,
+            guarantee=guarantee,
+        )
+
+    def _units(self, at: Endpoint) -> tuple[str, ...]:
+        draft = self._net.drafts[at]
+        number = draft.component.replicas
+        replicas = range(1, number + 1) if number > 1 else [None]
+        return tuple(unit_id(draft, self._kind(draft), replica) for replica in replicas)
+
+    def _kind(self, draft: Draft) -> str:
+        """The kind of stage that an output becomes."""
+        if draft.kind is Kind.ORDER:
+            return Order.kind
+        sealed = self._sealed.get(draft.at)
+        return Seal.kind if sealed is not None and sealed.promise is None else Transform.kind
+
+    def _inputs(self, draft: Draft, interfaces: Iterable[str]) -> Inputs:
+        name = draft.component.name
+        return {each: self._net.feeds(Endpoint(name, each)) for each in interfaces}
+
+    def _function(self, draft: Draft) -> Function:
+        it = draft.implementation
+        return Function(
+            name=self._names.new(str(draft.at)),
+            component=draft.component.name,
+            output=draft.output,
+            parameters=draft.inputs,
+            paths=path_words(draft),
+            sql=it.sql if it else None,
+            python=it.python if it else None,
+        )
+
+    def _fused(self, draft: Draft) -> Transform:
+        inputs = self._inputs(draft, draft.inputs)
+        return Transform(
+            id=f"transform:{draft.at}",
+            name=str(draft.at),
+            inputs=flat(inputs),
+            description=wording.record_wise(draft),
+            way=Runs.RECORD_WISE,
+            component=draft.component.name,
+            output=draft.output,
+            function=self._function(draft) if draft.implementation else None,
+            reads=inputs,
+        )
+
+    def _unit(self, draft: Draft, function: Function, replica: int | None) -> Unit:
+        if draft.kind is Kind.ORDER:
+            return self._order(draft, function)
+        way = self._sealed.get(draft.at)
+        if way is not None and way.promise is None:
+            return self._seal(draft, function, way, replica)
+        return self._transform(draft, function, way, replica)
+
+    def _transform(
+        self, draft: Draft, function: Function, way: Way | None, replica: int | None
+    ) -> Transform:
+        kept = draft.kind is Kind.ACCUMULATING
+        writes = self._inputs(draft, draft.writes)
+        reads = self._inputs(draft, draft.reads)
+        watermark = assumes = why = None
+        description = wording.accumulating(draft) if kept else wording.native(draft)
+        if way is not None and way.promise is not None:
+            watermark = (way.key[0], way.promise.lateness or "0 seconds")
+            assumes = wording.promise(way.promise, way.key[0])
+            why = wording.seal_why(draft.entries)
+            description = wording.watermark(*watermark)
+        return Transform(
+            id=unit_id(draft, Transform.kind, replica),
+            name=str(draft.at),
+            inputs=flat(writes, reads),
+            description=description,
+            way=Runs.ACCUMULATING if kept else Runs.NATIVE,
+            component=draft.component.name,
+            output=draft.output,
+            function=function,
+            writes=writes,
+            reads=reads,
+            output_mode="append" if watermark or kept else draft.component.output_mode,
+            monotone=kept and draft.confluent,
+            order_by=draft.component.order_by if kept else (),
+            watermark=watermark,
+            assumes=assumes,
+            why=why,
+            replica=replica,
+        )
+
+    def _seal(self, draft: Draft, function: Function, way: Way, replica: int | None) -> Seal:
+        waits = self._inputs(draft, draft.writes)
+        reads = self._inputs(draft, draft.reads)
+        near = [
+            stream
+            for interface in draft.writes
+            for stream in self._net.entering[Endpoint(draft.component.name, interface)]
+        ]
+        policies = list(way.sources.values()) or near
+        in_order = any(entry.release is Release.SORTED for entry in draft.entries)
+        release = Release.SORTED if in_order else Release.WHOLE
+        unanimous = any(entry.vote is not Vote.NONE for entry in draft.entries)
+        return Seal(
+            id=unit_id(draft, Seal.kind, replica),
+            name=str(draft.at),
+            inputs=flat(waits, reads),
+            description=wording.seal(draft, way.key),
+            component=draft.component.name,
+            output=draft.output,
+            function=function,
+            waits=waits,
+            reads=reads,
+            key=way.key,
+            gates=tuple(dict.fromkeys(str(each.path.annotation.gate) for each in draft.entries)),
+            vote=Vote.UNANIMOUS if unanimous else Vote.NONE,
+            producers=way.producers,
+            renamed=way.renamed,
+            release=release,
+            order_by=draft.component.order_by if release is Release.SORTED else (),
+            late="fail"
+            if any(each.late == "fail" for each in [*policies, *near])
+            else policies[0].late,
+            seal_timeout_s=min(each.seal_timeout_s for each in policies),
+            forward=way.forward,
+            partial=partial_of(draft, way, waits, release),
+            why=wording.seal_why(draft.entries),
+            replica=replica,
+        )
+
+    def _order(self, draft: Draft, function: Function) -> Order:
+        writes = self._inputs(draft, draft.writes)
+        reads = self._inputs(draft, draft.reads)
+        entries = [each for each in draft.entries if each.strategy is Strategy.ORDER]
+        native = not reads and len(writes) == 1 and not draft.sequence
+        scope = Scope.GATE if all(e.scope is Scope.GATE for e in entries) else Scope.GLOBAL
+        changed_by = None if reads or native else common_gate(entries, scope)
+        return Order(
+            id=unit_id(draft, Order.kind, None),
+            name=str(draft.at),
+            inputs=flat(writes, reads),
+            description=wording.order(draft, changed_by, native=native),
+            component=draft.component.name,
+            output=draft.output,
+            function=function,
+            writes=writes,
+            reads=reads,
+            native=native,
+            scope=scope,
+            mode=next((each.mode for each in entries if each.mode), Mode.RECORDED),
+            order_by=() if native else draft.component.order_by,
+            changed_by=changed_by,
+            alternatives=alternatives(entries),
+            why=wording.order_why(entries),
+        )
+
+
+def unit_id(draft: Draft, kind: str, replica: int | None) -> str:
+    """`seal:Report.response/2`: kind, name, and the replica where there are several."""
+    return f"{kind}:{draft.at}" + (f"/{replica}" if replica is not None else "")
+
+
+def flat(*inputs: Inputs) -> tuple[str, ...]:
+    """All stages that feed these interfaces, once each."""
+    return tuple(dict.fromkeys(id for each in inputs for ids in each.values() for id in ids))
+
+
+def module_root(draft: Draft) -> str:
+    """The top-level module of a Python operator, a name that the job's text uses."""
+    it = draft.implementation
+    return it.python.split(".")[0].split(":")[0] if it and it.python else ""
+
+
+def common_gate(entries: Iterable[Entry], scope: Scope) -> tuple[str, ...]:
+    """Attributes whose partitions contain the gate partitions of every path; else none."""
+    if scope is not Scope.GATE:
+        return ()
+    gates = [each.path.annotation.gate for each in entries]
+    known = [gate.attributes for gate in gates if gate and gate.attributes is not None]
+    return tuple(sorted(frozenset.intersection(*known)))
+
+
+def alternatives(entries: Iterable[Entry]) -> tuple[Alternative, ...]:
+    """The seals that would make the order unnecessary."""
+    return tuple(dict.fromkeys(each for entry in entries for each in entry.alternatives))
+
+
+def partial_of(draft: Draft, way: Way, waits: Inputs, release: Release) -> Partial | None:
+    """The component's aggregate in two steps, where the buffer can hold partial results."""
+    sql = draft.implementation.sql if draft.implementation else None
+    streams = list(way.sources.values())
+    producers = {each.producer_column for each in streams}
+    schemas = {tuple((each.schema or {}).items()) for each in streams}
+    direct = all(id.startswith("source:") for id in flat(waits))
+    simple = len(waits) == 1 and not draft.reads and direct and release is Release.WHOLE
+    if sql is None or not simple or len(producers) != 1 or len(schemas) != 1:
+        return None
+    return split(
+        sql,
+        view=next(iter(waits)),
+        key=way.key,
+        producer=producers.pop(),
+        schema=dict(schemas.pop()),
+    )

@@ -1,0 +1,255 @@
+"""Stages: what a compiled job consists of.
+
+One frozen list that the emitter writes, `blazes compile --explain` prints and the running job
+reports its progress by. A *unit* is a stage with a streaming query of its own: one for each
+(component, output interface, replica) that is not record-wise.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, ClassVar, TypeAlias
+
+from annotations.dataflow import EMPTY, External, Producers, Punctuation
+from blazes.coordination import Alternative, Mode, Plan, Release, Scope, Vote
+
+Inputs: TypeAlias = Mapping[str, tuple[str, ...]]
+"""Input interface -> ids of the stages it is fed from, in the order of the file."""
+
+
+class Guarantee(enum.Enum):
+    """How often a record reaches an external sink."""
+
+    EXACTLY_ONCE = "exactly once"
+    AT_LEAST_ONCE = "at least once"
+
+
+class Way(enum.Enum):
+    """How a transform runs."""
+
+    RECORD_WISE = "record-wise"
+    """A function of single records, fused into its consumers; no query of its own."""
+    NATIVE = "native"
+    """A streaming query with Spark's own state."""
+    ACCUMULATING = "accumulating"
+    """A query that keeps what was written durably and answers what is read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """The implementation of one output interface, as the job defines it."""
+
+    name: str
+    """A Python identifier, unique in the job."""
+    component: str
+    output: str
+    parameters: tuple[str, ...]
+    """Input interfaces; each is handed in as a DataFrame."""
+    paths: tuple[str, ...]
+    """`input -> output: annotation` of each path, for people."""
+    sql: str | None = None
+    python: str | None = None
+    """`module:function`. Where `sql` is None too, the only input is passed through."""
+
+
+@dataclass(frozen=True, slots=True)
+class Partial:
+    """An aggregate in two steps: `first` runs in the buffer, `second` at release."""
+
+    first: str
+    second: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stage:
+    """What all stages have; `inputs` are ids of other stages."""
+
+    kind: ClassVar[str] = "stage"
+
+    id: str
+    name: str
+    inputs: tuple[str, ...] = ()
+    description: str = ""
+    engine: str = "spark"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source(Stage):
+    """An external source: what it holds, who sends, and how a punctuation is recognised."""
+
+    kind: ClassVar[str] = "source"
+
+    external: External
+    schema: Mapping[str, str] | None
+    """Attribute -> Spark SQL type; None where the format brings its own."""
+    seals: tuple[tuple[str, ...], ...] = ()
+    producer: str | None = None
+    punctuation: Punctuation | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transform(Stage):
+    """A component's output that needs no coordination."""
+
+    kind: ClassVar[str] = "transform"
+
+    way: Way
+    component: str
+    output: str
+    function: Function | None
+    """None: a record-wise transform that passes its records through."""
+    writes: Inputs = field(default_factory=lambda: EMPTY)
+    reads: Inputs = field(default_factory=lambda: EMPTY)
+    output_mode: str = "append"
+    monotone: bool = False
+    """Accumulating: every path is confluent, so that answers only ever grow."""
+    order_by: tuple[str, ...] = ()
+    watermark: tuple[str, str] | None = None
+    """(column, delay): a seal by a stated lateness promise, which `assumes` puts in words."""
+    assumes: str | None = None
+    why: str | None = None
+    replica: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seal(Stage):
+    """A component's output that sees whole partitions only (rules SE-1 to SE-12)."""
+
+    kind: ClassVar[str] = "seal"
+
+    component: str
+    output: str
+    function: Function
+    waits: Inputs
+    reads: Inputs
+    key: tuple[str, ...]
+    gates: tuple[str, ...]
+    vote: Vote
+    producers: Mapping[str, Producers]
+    """Source stream -> who contributes to a partition of it. Units know their own."""
+    renamed: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: EMPTY)
+    """Source stream -> what the key's attributes are called there, where that differs."""
+    release: Release
+    order_by: tuple[str, ...] = ()
+    late: str
+    seal_timeout_s: float
+    forward: tuple[str, ...] = ()
+    """The key as the output names it, where punctuations leave with a released partition."""
+    partial: Partial | None = None
+    why: str
+    replica: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order(Stage):
+    """A component's output whose inputs have a recorded total order (rule OR-8)."""
+
+    kind: ClassVar[str] = "order"
+
+    component: str
+    output: str
+    function: Function
+    writes: Inputs
+    reads: Inputs
+    native: bool
+    """True: Spark's own state, batch by batch; False: all records are kept and read again."""
+    scope: Scope
+    mode: Mode
+    order_by: tuple[str, ...] = ()
+    changed_by: tuple[str, ...] | None = None
+    """Recompute the partitions that changed, by these attributes; None: answer the reads."""
+    alternatives: tuple[Alternative, ...] = ()
+    why: str
+    replica: None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Channel(Stage):
+    """The durable internal stream that an output is written to, with all of its replicas."""
+
+    kind: ClassVar[str] = "channel"
+
+    streams: tuple[str, ...]
+    loop: bool = False
+    """True: the stage feeds itself through this stream; it stands before the units it is fed by."""
+    schema: Mapping[str, str] | None = None
+    """Of a loop, which must say it before anything is in the stream."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sink(Stage):
+    """An external sink."""
+
+    kind: ClassVar[str] = "sink"
+
+    external: External
+    guarantee: Guarantee
+
+
+Unit: TypeAlias = Transform | Seal | Order
+
+
+@dataclass(frozen=True, slots=True)
+class Stages:
+    """A whole job. A stage stands after its inputs, save that a loop closes further down."""
+
+    plan: Plan
+    stages: tuple[Stage, ...]
+
+    @property
+    def name(self) -> str:
+        """Of the dataflow, the job and its folder."""
+        return self.plan.analysis.dataflow.name
+
+    def __iter__(self) -> Iterator[Stage]:
+        return iter(self.stages)
+
+    def __getitem__(self, id: str) -> Stage:
+        """The stage of that id; KeyError where there is none."""
+        for stage in self.stages:
+            if stage.id == id:
+                return stage
+        raise KeyError(id)
+
+    @property
+    def functions(self) -> tuple[Function, ...]:
+        """Every implementation once, in the order of the stages."""
+        found: dict[str, Function] = {}
+        for stage in self.stages:
+            if isinstance(stage, Unit) and stage.function is not None:
+                found.setdefault(stage.function.name, stage.function)
+        return tuple(found.values())
+
+    def to_json(self) -> list[dict[str, Any]]:
+        """The stages as JSON data, in their order; what says nothing is left out."""
+        return [stage_json(stage) for stage in self.stages]
+
+
+def stage_json(stage: Stage) -> dict[str, Any]:
+    """One stage as JSON data."""
+    values = {each.name: plain(getattr(stage, each.name)) for each in fields(stage)}
+    kept = {name: value for name, value in values.items() if value not in (None, [], {}, False)}
+    return {"id": kept.pop("id"), "kind": stage.kind, **kept}
+
+
+def plain(value: Any) -> Any:
+    """A field of a stage as JSON data."""
+    match value:
+        case enum.Enum():
+            return value.value
+        case Function():
+            return value.name
+        case External(format=format, path=path, options=options):
+            return {"format": format, "path": path, "options": dict(options)}
+        case Alternative(seal=seal, streams=streams):
+            return {"seal": sorted(seal), "streams": list(streams)}
+        case Producers() | Punctuation() | Partial():
+            return {each.name: plain(getattr(value, each.name)) for each in fields(value)}
+        case Mapping():
+            return {name: plain(each) for name, each in value.items()}
+        case tuple():
+            return [plain(each) for each in value]
+        case _:
+            return value

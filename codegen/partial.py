@@ -1,0 +1,294 @@
+"""Aggregates in two steps: partial results are buffered instead of records.
+
+A sealed component whose SQL aggregates one stream by (at least) the seal key is split in a query
+over the records of a micro-batch and a query over what that gives. Measured, the buffer becomes 45
+to 70 times smaller (`docs/explanation/sealing.md`).
+
+Splitting is by a white list: a clause, function or type that is not on it keeps the query whole.
+Sums and averages of floating-point numbers stay whole: their last digits depend on the order of
+addition, and two steps would add in another order than one. Averages of integers are sums of
+doubles in Spark too, exact up to 2^53.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from codegen.model import Partial
+
+INTEGERS: Final = frozenset(
+    {"tinyint", "byte", "smallint", "short", "int", "integer", "bigint", "long"}
+)
+"""Types whose sums do not depend on the order of addition."""
+CLAUSES: Final = frozenset({"expressions", "from", "where", "group", "having"})
+"""Parts of a SELECT that a split query may have."""
+SCALARS: Final = frozenset(
+    {"Alias", "Boolean", "Case", "Cast", "Coalesce", "Column", "DataType", "Identifier", "If"}
+    | {"Literal", "Lower", "Null", "Paren", "TryCast", "Upper"}
+    | {"Add", "Div", "Mod", "Mul", "Neg", "Sub"}
+    | {"And", "Between", "EQ", "GT", "GTE", "In", "Is", "LT", "LTE", "NEQ", "Not", "NullSafeEQ"}
+    | {"Or"}
+)
+"""Expressions of single records that mean the same wherever they are evaluated."""
+AGGREGATES: Final = frozenset(
+    {"Avg", "Count", "CountIf", "LogicalAnd", "LogicalOr", "Max", "Min", "Sum"}
+)
+"""Aggregates that can be finished from their own results (an average: from sum and count)."""
+
+
+class _Whole(Exception):  # noqa: N818 - not an error: the query is kept as it is
+    """The query is not on the white list."""
+
+
+def split(
+    sql: str,
+    *,
+    view: str,
+    key: Iterable[str],
+    producer: str | None,
+    schema: Mapping[str, str],
+) -> Partial | None:
+    """The query in two steps, or None where it has to stay whole (or sqlglot is not installed).
+
+    `view` is the input interface; `schema` its attributes and Spark SQL types. The first step
+    groups by the producer column too, so that what a producer sent can still be told apart.
+
+    >>> found = split(
+    ...     "SELECT day, count(*) AS n FROM clicks GROUP BY day",
+    ...     view="clicks", key=["day"], producer=None, schema={"day": "INT"},
+    ... )
+    >>> " ".join(found.second.split())
+    'SELECT day, SUM(partial_1) AS n FROM clicks GROUP BY day'
+    """
+    try:
+        import sqlglot
+    except ImportError:
+        return None
+    try:
+        tree = sqlglot.parse_one(sql, dialect="spark")
+    except sqlglot.errors.SqlglotError:
+        return None
+    try:
+        return _Splitter(tree, view=view, key=key, producer=producer, schema=schema).result()
+    except _Whole:
+        return None
+
+
+class _Splitter:
+    """One query on its way into two. Every method raises `_Whole` where it is in doubt."""
+
+    def __init__(
+        self,
+        tree: Any,
+        *,
+        view: str,
+        key: Iterable[str],
+        producer: str | None,
+        schema: Mapping[str, str],
+    ) -> None:
+        from sqlglot import exp
+
+        self._exp = exp
+        self._types = {name.lower(): type.strip().lower() for name, type in schema.items()}
+        self._view = view
+        self._tree = tree
+        self._steps: dict[str, str] = {}
+        """SQL of a partial aggregate -> its column."""
+        self._check_clauses()
+        self._strip_qualifiers()
+        self._groups = self._group_columns()
+        missing = {name.lower() for name in key} - set(self._groups)
+        if missing or any(re.fullmatch(r"partial_\d+", name) for name in self._types):
+            raise _Whole
+        self._extra = [producer] if producer and producer.lower() not in self._groups else []
+
+    def result(self) -> Partial:
+        """Both queries."""
+        exp, tree = self._exp, self._tree
+        second = exp.select(*[self._projection(each) for each in tree.expressions])
+        having = tree.args.get("having")
+        if having is not None:
+            second = second.having(self._finished(self._without_aliases(having.this)))
+        by = [column.copy() for column in self._groups.values()]
+        extra = [self._column(name) for name in self._extra]
+        steps = [f"{step} AS {name}" for step, name in self._steps.items()]
+        first = exp.select(*by, *extra, *steps, dialect="spark")
+        where = tree.args.get("where")
+        if where is not None:
+            self._check_scalar(where.this)
+            first = first.where(where.this.copy())
+        first = first.from_(self._table()).group_by(*by, *extra)
+        second = second.from_(self._table()).group_by(*by)
+        return Partial(
+            first.sql(dialect="spark", pretty=True), second.sql(dialect="spark", pretty=True)
+        )
+
+    def _check_clauses(self) -> None:
+        exp, tree = self._exp, self._tree
+        if not isinstance(tree, exp.Select):
+            raise _Whole
+        used = {name.rstrip("_") for name, value in tree.args.items() if value}
+        if not used <= CLAUSES or not {"from", "group"} <= used:
+            raise _Whole
+        table = tree.find(exp.From).this
+        plain = isinstance(table, exp.Table) and not table.args.get("db")
+        others = {name for name, value in table.args.items() if value} - {"this", "alias"}
+        if not plain or others or table.name.lower() != self._view.lower():
+            raise _Whole
+        self._qualifiers = {"", table.alias_or_name.lower()}
+
+    def _strip_qualifiers(self) -> None:
+        for column in self._tree.find_all(self._exp.Column):
+            if column.table.lower() not in self._qualifiers or column.args.get("db"):
+                raise _Whole
+            column.set("table", None)
+
+    def _group_columns(self) -> dict[str, Any]:
+        """Grouping columns by their lower-case name; anything but a column of the schema is out."""
+        group = self._tree.args["group"]
+        if {name for name, value in group.args.items() if value} != {"expressions"}:
+            raise _Whole
+        found: dict[str, Any] = {}
+        for column in group.expressions:
+            if not isinstance(column, self._exp.Column) or column.name.lower() not in self._types:
+                raise _Whole
+            found[column.name.lower()] = column
+        return found
+
+    def _projection(self, node: Any) -> Any:
+        exp = self._exp
+        if isinstance(node, exp.Alias):
+            return exp.alias_(self._finished(node.this).unnest(), node.args["alias"].copy())
+        if not isinstance(node, exp.Column):
+            raise _Whole
+        return self._finished(node)
+
+    def _finished(self, node: Any) -> Any:
+        """An expression of the query over partial results instead of records."""
+        name = type(node).__name__
+        if isinstance(node, self._exp.AggFunc):
+            return self._aggregate(node)
+        if isinstance(node, self._exp.Column):
+            if node.name.lower() not in self._groups:
+                raise _Whole
+            return node.copy()
+        if name not in SCALARS or self._escaped(node):
+            raise _Whole
+        done = node.copy()
+        for child in list(node.iter_expressions()):
+            place = child.arg_key
+            value = self._finished(child)
+            if child.index is None:
+                done.set(place, value)
+            else:
+                done.args[place][child.index].replace(value)
+        return done
+
+    def _aggregate(self, node: Any) -> Any:
+        name = type(node).__name__
+        if name not in AGGREGATES:
+            raise _Whole
+        argument = node.this
+        others = {key for key, value in node.args.items() if value} - {"this", "big_int"}
+        if others or argument is None:
+            raise _Whole
+        star = isinstance(argument, self._exp.Star) and name == "Count"
+        if not star:
+            self._check_scalar(argument)
+        if name in ("Sum", "Avg") and not self._is_integer(argument):
+            raise _Whole
+        return self._finish(name, "*" if star else argument.sql(dialect="spark"))
+
+    def _finish(self, name: str, argument: str) -> Any:
+        """The aggregate of the second step, after noting what the first has to compute."""
+        match name:
+            case "Avg":
+                total = self._step(f"SUM(CAST({argument} AS DOUBLE))")
+                number = self._step(f"COUNT({argument})")
+                return self._parsed(f"SUM({total}) / NULLIF(SUM({number}), 0)", wrap=True)
+            case "Count":
+                return self._parsed(f"SUM({self._step(f'COUNT({argument})')})")
+            case "CountIf":
+                return self._parsed(f"SUM({self._step(f'COUNT_IF({argument})')})")
+            case "LogicalAnd" | "LogicalOr":
+                function = "BOOL_AND" if name == "LogicalAnd" else "BOOL_OR"
+            case _:
+                function = name.upper()
+        return self._parsed(f"{function}({self._step(f'{function}({argument})')})")
+
+    def _step(self, sql: str) -> str:
+        return self._steps.setdefault(sql, f"partial_{len(self._steps) + 1}")
+
+    def _parsed(self, sql: str, *, wrap: bool = False) -> Any:
+        import sqlglot
+
+        found = sqlglot.parse_one(sql, dialect="spark")
+        return self._exp.paren(found) if wrap else found
+
+    def _without_aliases(self, node: Any) -> Any:
+        """HAVING with the names that SELECT gives replaced by what they stand for."""
+        named = {
+            each.alias.lower(): each.this
+            for each in self._tree.expressions
+            if isinstance(each, self._exp.Alias)
+        }
+
+        def replaced(each: Any) -> Any:
+            is_column = isinstance(each, self._exp.Column)
+            if is_column and each.name.lower() not in self._types and each.name.lower() in named:
+                meant = named[each.name.lower()].copy()
+                simple = isinstance(meant, self._exp.AggFunc | self._exp.Column)
+                return meant if simple else self._exp.paren(meant)
+            return each
+
+        return node.transform(replaced)
+
+    def _check_scalar(self, node: Any) -> None:
+        for each in node.walk():
+            unknown = isinstance(each, self._exp.Column) and each.name.lower() not in self._types
+            if type(each).__name__ not in SCALARS or unknown or self._escaped(each):
+                raise _Whole
+
+    def _escaped(self, node: Any) -> bool:
+        """True for a string that would have to be written with escapes."""
+        is_string = isinstance(node, self._exp.Literal) and node.is_string
+        return is_string and ("\\" in node.this or not node.this.isprintable())
+
+    def _is_integer(self, node: Any) -> bool:
+        exp = self._exp
+        match node:
+            case exp.Column():
+                return self._types[node.name.lower()] in INTEGERS
+            case exp.Literal():
+                return not node.is_string and node.this.isdigit() and len(node.this) < 19
+            case exp.Paren() | exp.Neg():
+                return self._is_integer(node.this)
+            case exp.Add() | exp.Sub() | exp.Mul():
+                return self._is_integer(node.left) and self._is_integer(node.right)
+            case exp.Cast():
+                return node.to.sql(dialect="spark").lower() in INTEGERS
+            case exp.Case():
+                results = [each.args["true"] for each in node.args["ifs"]]
+                default = node.args.get("default")
+                return all(map(self._is_integer, [*results, *([default] if default else [])]))
+            case exp.If():
+                branches = [node.args["true"], node.args.get("false")]
+                return all(self._is_integer(each) for each in branches if each is not None)
+            case exp.Coalesce():
+                return all(map(self._is_integer, [node.this, *node.expressions]))
+        return False
+
+    def _table(self) -> Any:
+        table = self._tree.find(self._exp.From).this.copy()
+        table.set("alias", None)
+        return table
+
+    def _column(self, name: str) -> Any:
+        """A column, quoted where its name is not a plain word."""
+        from sqlglot.dialects.spark import Spark
+
+        keywords = Spark.Tokenizer.KEYWORDS
+        plain = re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII) and name.upper() not in keywords
+        return self._exp.column(name, quoted=not plain)

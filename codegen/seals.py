@@ -1,0 +1,240 @@
+"""How a sealed output learns that a partition is complete: the way from its producers to it.
+
+Punctuations travel through record-wise transforms only, and leave a sealed component together with
+the partition (SE-3). Attributes that are renamed on the way are followed by the paths' lineage.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from annotations.dataflow import EMPTY, Endpoint, Path, Producers, Stream
+from annotations.diagnostics import Diagnostic
+from codegen.codes import CODES
+from codegen.drafts import Draft, Kind
+from codegen.network import Network
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """Who announces the partitions of a sealed output."""
+
+    key: tuple[str, ...]
+    """Attributes as the waiting inputs name them, sorted."""
+    sources: Mapping[str, Stream] = field(default_factory=lambda: EMPTY)
+    """The source streams whose producers vote."""
+    renamed: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: EMPTY)
+    """Source stream -> what the key is called there, where that differs."""
+    forward: tuple[str, ...] = ()
+    """The key as the output names it, where its punctuations leave with the partition."""
+    promise: Stream | None = None
+    """The one source stream whose lateness promise takes the place of votes."""
+
+    @property
+    def producers(self) -> dict[str, Producers]:
+        """Source stream -> who contributes to a partition of it."""
+        return {name: each.producers for name, each in self.sources.items() if each.producers}
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """A source stream at the far end, and what the key's attributes are called there."""
+
+    stream: Stream
+    key: tuple[str, ...]
+
+
+def ways(net: Network, problems: list[Diagnostic]) -> dict[Endpoint, Way]:
+    """Sealed output -> who announces its partitions; every reason why nobody can is reported."""
+    found: dict[Endpoint, Way] = {}
+    for at, draft in net.drafts.items():
+        if draft.kind is Kind.SEAL:
+            found[at] = way(draft, net, found, problems)
+    return found
+
+
+def way(
+    draft: Draft, net: Network, before: Mapping[Endpoint, Way], problems: list[Diagnostic]
+) -> Way:
+    """The same for one output, given those that feed it."""
+    keys = dict.fromkeys(entry.key for entry in draft.entries if entry.key is not None)
+    key = tuple(sorted(next(iter(keys))))
+    if len(keys) > 1:
+        told = " and ".join(f"[{', '.join(sorted(each))}]" for each in keys)
+        message = f"{draft.at} would wait for seals on {told}"
+        problems.append(Diagnostic(CODES["BLZ524"], message, draft.position))
+    origins: dict[str, Origin] = {}
+    for origin in origins_of(draft, key, net, before, problems):
+        known = origins.setdefault(origin.stream.name, origin)
+        if known.key != origin.key:
+            message = (
+                f"{draft.at} gets stream {origin.stream.name} on two ways, on which its "
+                f"[{', '.join(known.key)}] and its [{', '.join(origin.key)}] become the key"
+            )
+            problems.append(Diagnostic(CODES["BLZ524"], message, draft.position))
+    problems += requests_without_key(draft, key, net)
+    announced = [each for each in origins.values() if each.stream.punctuation is not None]
+    promised = [each for each in origins.values() if each.stream.punctuation is None]
+    if promised:
+        problems += unusable_promises(draft, net, promised, mixed=bool(announced))
+        return Way(key, promise=promised[0].stream)
+    for origin in announced:
+        problems += unknown_producers(origin.stream, origin.key)
+    return Way(
+        key,
+        {each.stream.name: each.stream for each in announced},
+        {each.stream.name: each.key for each in announced if each.key != key},
+        forward=forward(draft, key, net),
+    )
+
+
+def origins_of(
+    draft: Draft,
+    key: tuple[str, ...],
+    net: Network,
+    before: Mapping[Endpoint, Way],
+    problems: list[Diagnostic],
+) -> Iterator[Origin]:
+    """The source streams that reach an output with their seal on the key intact."""
+    todo = [(Endpoint(draft.component.name, interface), key) for interface in draft.writes]
+    seen = set(todo)
+    while todo:
+        at, names = todo.pop(0)
+        for stream in net.entering.get(at, ()):
+            if stream.producer is None:
+                yield from source_origin(stream, at, names, problems)
+                continue
+            feeder = net.drafts[stream.producer]
+            if feeder.kind is Kind.FUSED:
+                path = feeder.own[0]
+                step = (
+                    Endpoint(feeder.component.name, path.source),
+                    tuple(back(path, each) for each in names),
+                )
+                if step not in seen:
+                    seen.add(step)
+                    todo.append(step)
+            elif feeder.at not in before or set(before[feeder.at].forward) != set(names):
+                message = (
+                    f"{draft.at} waits for [{', '.join(key)}], and stream {stream.name} comes "
+                    f"from {feeder.at}, which forwards no punctuations on [{', '.join(names)}]"
+                )
+                problems.append(Diagnostic(CODES["BLZ523"], message, stream.position))
+
+
+def source_origin(
+    stream: Stream, at: Endpoint, key: tuple[str, ...], problems: list[Diagnostic]
+) -> list[Origin]:
+    """A source stream that says when a partition is complete, or why it does not."""
+    told = f"[{', '.join(key)}]"
+    if frozenset(key) not in stream.seals:
+        message = f"{at} waits for {told}, on which stream {stream.name} is not sealed"
+        problems.append(Diagnostic(CODES["BLZ514"], message, stream.position))
+        return []
+    if stream.punctuation is None and stream.lateness is None:
+        message = (
+            f"stream {stream.name} is sealed on {told}, and has neither punctuations nor a "
+            "lateness promise"
+        )
+        problems.append(Diagnostic(CODES["BLZ521"], message, stream.position))
+        return []
+    return [Origin(stream, key)]
+
+
+def forward(draft: Draft, key: tuple[str, ...], net: Network) -> tuple[str, ...]:
+    """What the key is called in the output; empty where no punctuation leaves with it (S3)."""
+    paths = [path for path in draft.own if path.source in draft.writes]
+    named = {tuple(ahead(path, each) for each in key) for path in paths}
+    if len(named) != 1:
+        return ()
+    names = tuple(name for name in named.pop() if name is not None)
+    labels = (net.plan.repaired[stream.name] for stream in net.leaving[draft.at])
+    sealed = any(frozenset(names) in label.keys for label in labels)
+    return names if sealed and len(names) == len(key) else ()
+
+
+def ahead(path: Path, attribute: str) -> str | None:
+    """What an input attribute is called in the path's output; None where it is lost."""
+    if path.lineage is None:
+        return attribute
+    return next((out for out, into in path.lineage.items() if into == attribute), None)
+
+
+def back(path: Path, attribute: str) -> str:
+    """What an output attribute is called in the path's input."""
+    return attribute if path.lineage is None else path.lineage.get(attribute, attribute)
+
+
+def requests_without_key(draft: Draft, key: Iterable[str], net: Network) -> list[Diagnostic]:
+    """Streams of requests whose declared schema lacks attributes of the key (SE-12)."""
+    found = []
+    for interface in draft.reads:
+        for stream in net.entering.get(Endpoint(draft.component.name, interface), ()):
+            lost = [] if stream.schema is None else [a for a in key if a not in stream.schema]
+            if lost:
+                message = (
+                    f"stream {stream.name} asks {draft.at} about partitions of "
+                    f"[{', '.join(key)}] and has no {', '.join(lost)}"
+                )
+                found.append(Diagnostic(CODES["BLZ525"], message, stream.position))
+    return found
+
+
+def unknown_producers(stream: Stream, key: tuple[str, ...]) -> list[Diagnostic]:
+    """What is missing of: who sends, and in which column of the stream it says so."""
+    found = []
+    if stream.producers is None:
+        message = f"stream {stream.name} does not say who contributes to a partition"
+        found.append(Diagnostic(CODES["BLZ522"], message, stream.position))
+    elif stream.producers.rule != "one" and stream.producer_column is None:
+        message = f"stream {stream.name} has several producers and no column that names them"
+        remedy = "add producer: COLUMN to the stream"
+        found.append(Diagnostic(CODES["BLZ522"], message, stream.position, remedy))
+    named = [*key, *([stream.producer_column] if stream.producer_column else [])]
+    lost = [] if stream.schema is None else [each for each in named if each not in stream.schema]
+    if lost:
+        message = f"stream {stream.name} has no column {', '.join(lost)} in its schema"
+        found.append(Diagnostic(CODES["BLZ509"], message, stream.position))
+    return found
+
+
+def unusable_promises(
+    draft: Draft, net: Network, promised: list[Origin], *, mixed: bool
+) -> list[Diagnostic]:
+    """Why a watermark would not do what the lateness promise says."""
+    origin = promised[0]
+    stream, key = origin.stream, origin.key
+    types = stream.schema or {}
+    feeds = [f for i in draft.writes for f in net.feeds(Endpoint(draft.component.name, i))]
+    reasons = [
+        (mixed or len(promised) > 1, "is not the only stream that the output waits for"),
+        (len(feeds) > 1, "is not the only stream that the output waits for"),
+        (len(draft.writes) > 1 or bool(draft.reads), f"meets other inputs at {draft.at}"),
+        (len(key) != 1, f"is sealed on [{', '.join(key)}], which is not one attribute"),
+        (
+            len(key) == 1 and not types.get(key[0], "").strip().lower().startswith("timestamp"),
+            f"has no {key[0]} of type TIMESTAMP in its schema",
+        ),
+        (draft.sequence, f"meets an order within partitions at {draft.at}"),
+        (not groups_on(draft, origin), f"is not grouped on {' '.join(key)} by the SQL"),
+    ]
+    told = dict.fromkeys(reason for applies, reason in reasons if applies)
+    return [
+        Diagnostic(
+            CODES["BLZ526"], f"stream {stream.name}, with a promise, {each}", stream.position
+        )
+        for each in told
+    ]
+
+
+def groups_on(draft: Draft, origin: Origin) -> bool:
+    """False where the component's SQL does not even name the timestamp after GROUP BY."""
+    sql = draft.implementation.sql if draft.implementation else None
+    if sql is None:
+        return True
+    keys = [entry.key for entry in draft.entries if entry.key]
+    names = "|".join(re.escape(each) for key in keys for each in key)
+    grouped = re.split(r"\bgroup\s+by\b", sql, flags=re.I)[1:]
+    return any(re.search(rf"(?<!\w)({names})(?!\w)", each, re.I) for each in grouped)

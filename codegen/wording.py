@@ -1,0 +1,170 @@
+"""What each stage does, and why, in words: the same in the job's docstring, README and explain."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from annotations.dataflow import External, Producers, Stream
+from blazes.coordination import Entry, Mode, Release, Scope, Vote
+from codegen.drafts import Draft
+from codegen.model import Guarantee
+
+
+def listing(words: Iterable[str]) -> str:
+    """Words as an enumeration.
+
+    >>> listing(["a", "b", "c"])
+    'a, b and c'
+    """
+    *most, last = words
+    return f"{', '.join(most)} and {last}" if most else last
+
+
+def attributes(names: Iterable[str]) -> str:
+    """A key or a gate, as it is written in the file.
+
+    >>> attributes(("batch", "word"))
+    '[batch, word]'
+    """
+    return f"[{', '.join(names)}]"
+
+
+def external(it: External) -> str:
+    """A format and where it is."""
+    return f"{it.format} {it.path}" if it.path else it.format
+
+
+def source(stream: Stream, it: External) -> str:
+    """What a source does."""
+    words = f"reads {external(it)}"
+    if stream.seals and stream.punctuation is not None:
+        keys = " and ".join(attributes(sorted(key)) for key in stream.seals)
+        words += f"; sealed on {keys} by the records with {stream.punctuation.when}"
+    return words
+
+
+def record_wise(draft: Draft) -> str:
+    """What a fused transform does."""
+    did = "works on single records" if draft.implementation else "passes its records through"
+    copies = draft.component.replicas
+    note = f"; its {copies} replicas are the same function" if copies > 1 else ""
+    return f"{did}, inside its consumers{note}"
+
+
+def native(draft: Draft) -> str:
+    """What a transform in Spark's own state does."""
+    mode = draft.component.output_mode
+    again = "; a group is written again whenever it changes" if mode == "update" else ""
+    return f"a streaming query with Spark's own state, {mode} mode{again}"
+
+
+def accumulating(draft: Draft) -> str:
+    """What a transform over everything that arrived does."""
+    if draft.confluent and draft.reads:
+        return (
+            f"keeps {listing(draft.inputs)}; an answer is given once, as soon as it follows from "
+            "what has arrived"
+        )
+    if draft.confluent:
+        return f"keeps {listing(draft.inputs)}; what follows from it is given once, as a set"
+    return (
+        f"keeps {listing(draft.writes)}; each record of {listing(draft.reads)} is answered once, "
+        "from what has arrived until then"
+    )
+
+
+def seal(draft: Draft, key: tuple[str, ...]) -> str:
+    """What a sealed output does."""
+    asked = f"; requests on {listing(draft.reads)} wait for theirs" if draft.reads else ""
+    return (
+        f"holds {listing(draft.writes)} back until a partition of {attributes(key)} is "
+        f"complete, and works on it once, whole{asked}"
+    )
+
+
+def seal_why(entries: Iterable[Entry]) -> str:
+    """Why an output is sealed."""
+    told = listing(f"{each.path} is {each.path.annotation}" for each in entries)
+    return (
+        f"{told}: seen half, a partition gives another result, and what is seen depends on "
+        "arrival; seen whole, it gives one"
+    )
+
+
+def vote(vote: Vote, release: Release) -> str:
+    """How it is decided that a partition is complete, and how it is handed over."""
+    who = "its one producer" if vote is Vote.NONE else "every producer of the partition"
+    how = "sorted by a total key" if release is Release.SORTED else "as a multiset"
+    return f"complete when {who} has punctuated it and the counts agree; released {how}"
+
+
+def producers(it: Producers) -> str:
+    """Who contributes to a partition."""
+    match it.rule:
+        case "one":
+            return "whoever punctuates a partition is its only producer"
+        case "all":
+            return f"{listing(it.members)} contribute to every partition"
+        case _:
+            start = f", from {it.registrations} at the start" if it.registrations else ""
+            return f"registered in ZooKeeper, partition by partition{start}"
+
+
+def watermark(column: str, delay: str) -> str:
+    """What an output sealed by a lateness promise does."""
+    return (
+        f"a streaming query with Spark's own state, append mode: a group is written once, when the "
+        f"newest {column} is {delay} past it"
+    )
+
+
+def promise(stream: Stream, column: str) -> str:
+    """What has to be true for a watermark to be a seal."""
+    return (
+        f"no record of {stream.name} is more than {stream.lateness} behind the newest one by "
+        f"{column}. The sources promise it; a record that breaks the promise is dropped by Spark "
+        "without a trace"
+    )
+
+
+def order(draft: Draft, changed_by: tuple[str, ...] | None, *, native: bool) -> str:
+    """What an ordered output does."""
+    recorded = "micro-batch by micro-batch, in the order that Spark's offset log records"
+    if native:
+        return f"takes {listing(draft.inputs)} {recorded}; a group is written again when it changes"
+    if changed_by is None:
+        return (
+            f"takes {listing(draft.inputs)} {recorded}; each record of {listing(draft.reads)} is "
+            "answered once, from what stands before it"
+        )
+    what = f"the partitions of {attributes(changed_by)} that changed" if changed_by else "all of it"
+    return f"takes {listing(draft.inputs)} {recorded}; computes {what} again"
+
+
+def order_why(entries: Iterable[Entry]) -> str:
+    """Why an output is ordered."""
+    told = listing(
+        f"{each.path} is {each.path.annotation}{f' ({each.cause})' if each.cause else ''}"
+        for each in entries
+    )
+    return f"{told}: it depends on arrival, and nothing seals what it depends on"
+
+
+def order_scope(scope: Scope, mode: Mode) -> str:
+    """What the order ranges over and what it is good for."""
+    ranges = "within each gate partition" if scope is Scope.GATE else "over all records"
+    fresh = "a restart or replay follows it; a run from scratch may be ordered differently"
+    note = "" if mode is Mode.RECORDED else "; more than the target asks for, at no further cost"
+    return f"one order {ranges}; {fresh}{note}"
+
+
+def channel(streams: Iterable[str], *, loop: bool) -> str:
+    """What a channel does."""
+    if loop:
+        return f"durable stream {listing(streams)}, which feeds back"
+    return f"durable stream {listing(streams)}, in committed folders"
+
+
+def sink(it: External, guarantee: Guarantee) -> str:
+    """What a sink does."""
+    return f"writes {external(it)}, {guarantee.value}"
