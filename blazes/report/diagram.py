@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from annotations.dataflow import Component, Stream
+from annotations.dataflow import Component, Endpoint, Stream
 from annotations.vocabulary import Label
 from blazes.coordination import Entry, Mode, Plan, Scope, Strategy, Vote
-from blazes.report.graph import Graph
+from blazes.report.index import Index
 from blazes.report.words import tupled
 
 COLOURS: Final = {
@@ -60,24 +60,20 @@ class Diagram:
 
 def diagram_of(plan: Plan) -> Diagram:
     """The drawing of a plan."""
-    graph = Graph.of(plan)
-    nodes: list[Node] = []
+    index = Index.of(plan)
+    ids = {name: f"c{number}" for number, name in enumerate(index.components, start=1)}
+    nodes = [Node(ids[name], "component", _component(index, name)) for name in index.components]
     edges: list[Edge] = []
-    ids = {name: f"c{index}" for index, name in enumerate(graph.components, start=1)}
-    nodes += [Node(ids[name], "component", _component(graph, name)) for name in graph.components]
-    points: dict[tuple[str, tuple[Entry, ...]], str] = {}
-    for name in graph.components:
-        for interface_entries in _waits(graph.coordinated(name)).values():
-            point = (name, interface_entries)
-            if point not in points:
-                points[point] = f"w{len(points) + 1}"
-                worst = any(each.strategy is Strategy.ORDER for each in interface_entries)
-                text = tuple(_point(each) for each in interface_entries)
-                nodes.append(Node(points[point], "order" if worst else "seal", text))
-                label = _under_plan(graph, name, interface_entries)
-                edges.append(Edge(points[point], ids[name], (), label, False))
-    for index, stream in enumerate(plan.analysis.dataflow.streams.values(), start=1):
-        tail, head = f"s{index}", f"t{index}"
+    heads: dict[Endpoint, str] = {}
+    for name in index.components:
+        for interfaces, entries in _points(index.coordinated(name)):
+            point = f"w{len(heads) + 1}"
+            ordered = any(each.strategy is Strategy.ORDER for each in entries)
+            nodes.append(Node(point, "order" if ordered else "seal", tuple(map(_point, entries))))
+            edges.append(Edge(point, ids[name], (), _under_plan(index, name, interfaces), False))
+            heads |= {Endpoint(name, interface): point for interface in interfaces}
+    for number, stream in enumerate(plan.analysis.dataflow.streams.values(), start=1):
+        tail, head = f"s{number}", f"t{number}"
         if stream.producer is None:
             nodes.append(Node(tail, "source", (stream.name,)))
         else:
@@ -85,35 +81,37 @@ def diagram_of(plan: Plan) -> Diagram:
         if stream.consumer is None:
             nodes.append(Node(head, "sink", (stream.name,)))
         else:
-            component, interface = stream.consumer.component, stream.consumer.interface
-            waits = _waits(graph.coordinated(component)).get(interface)
-            head = points[component, waits] if waits else ids[component]
+            head = heads.get(stream.consumer, ids[stream.consumer.component])
         label = plan.analysis.labels[stream.name].label
-        replicated = plan.analysis.rep[stream.name]
-        edges.append(Edge(tail, head, _stream(plan, stream), label, replicated))
+        edges.append(Edge(tail, head, _stream(plan, stream), label, plan.analysis.rep[stream.name]))
     return Diagram(plan.analysis.dataflow.name, tuple(nodes), tuple(edges))
 
 
-def _waits(entries: Sequence[Entry]) -> dict[str, tuple[Entry, ...]]:
-    """Input interface -> the entries that make it wait."""
-    waits: dict[str, list[Entry]] = {}
-    for entry in entries:
+def _points(entries: Sequence[Entry]) -> list[tuple[list[str], list[Entry]]]:
+    """Input interfaces that wait for the same entries, and these."""
+    waits: dict[str, list[int]] = {}
+    for number, entry in enumerate(entries):
         for interface in entry.inputs:
-            waits.setdefault(interface, []).append(entry)
-    return {interface: tuple(found) for interface, found in waits.items()}
+            waits.setdefault(interface, []).append(number)
+    together: dict[tuple[int, ...], list[str]] = {}
+    for interface, numbers in waits.items():
+        together.setdefault(tuple(numbers), []).append(interface)
+    return [
+        (interfaces, [entries[number] for number in numbers])
+        for numbers, interfaces in together.items()
+    ]
 
 
-def _under_plan(graph: Graph, component: str, entries: Sequence[Entry]) -> Label:
-    interfaces = sorted({interface for entry in entries for interface in entry.inputs})
-    streams = graph.streams_into(component, interfaces)
-    return max((graph.plan.repaired[stream.name].label for stream in streams), default=Label.ASYNC)
+def _under_plan(index: Index, component: str, interfaces: Sequence[str]) -> Label:
+    streams = index.streams_into(component, interfaces)
+    return max((index.plan.repaired[each.name].label for each in streams), default=Label.ASYNC)
 
 
-def _component(graph: Graph, name: str) -> tuple[str, ...]:
-    component: Component = graph.component(name)
+def _component(index: Index, name: str) -> tuple[str, ...]:
+    component: Component = index.component(name)
     flags = [
         *([f"variant {component.variant}"] if component.variant else []),
-        *(["replicated"] if graph.plan.analysis.replicated[name] else []),
+        *(["replicated"] if index.plan.analysis.replicated[name] else []),
     ]
     paths = [f"{path.source} to {path.target}: {path.annotation}" for path in component.paths]
     return (

@@ -14,7 +14,7 @@ from annotations.vocabulary import Label
 from blazes.analysis import Derivation
 from blazes.coordination import Entry, Strategy
 from blazes.report import words
-from blazes.report.graph import Graph
+from blazes.report.index import Index
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,62 +54,62 @@ class Consequence:
     position: Position | None
 
 
-def finding(graph: Graph, component: str) -> Finding:
+def finding(index: Index, component: str) -> Finding:
     """The finding about a component that the plan coordinates."""
-    entries = graph.coordinated(component)
+    entries = index.coordinated(component)
     outputs = {entry.path.target for entry in entries}
     derivations = tuple(
-        each for each in graph.derivations.get(component, ()) if each.output in outputs
+        each for each in index.derivations.get(component, ()) if each.output in outputs
     )
-    declared = graph.component(component)
+    declared = index.component(component)
     return Finding(
         component=component,
         title=f"{component} {words.needs(entries)}",
         position=declared.position,
         entries=entries,
         derivations=derivations,
-        why=tuple(_why(graph, derivations)),
-        does=tuple(dict.fromkeys(line for each in entries for line in words.does(graph, each))),
-        cheaper=tuple(dict.fromkeys(line for each in entries for line in _cheaper(graph, each))),
+        why=tuple(_why(index, derivations)),
+        does=tuple(dict.fromkeys(line for each in entries for line in words.does(index, each))),
+        cheaper=tuple(dict.fromkeys(line for each in entries for line in _cheaper(index, each))),
         paths=tuple(path for path in declared.paths if path.target in outputs),
     )
 
 
-def consequences(graph: Graph) -> Iterator[Consequence]:
+def consequences(index: Index) -> Iterator[Consequence]:
     """Where labels above the target get worse away from their origin, in topological order."""
-    for derivation in graph.plan.analysis.derivations:
-        if derivation.label.label <= graph.plan.target or not derivation.reconciled:
+    for derivation in index.plan.analysis.derivations:
+        if derivation.label.label <= index.plan.target or not derivation.reconciled:
             continue
         if any(
             entry.path.target == derivation.output
-            for entry in graph.coordinated(derivation.component)
+            for entry in index.coordinated(derivation.component)
         ):
             continue
-        why = tuple(dict.fromkeys(_why(graph, (derivation,))))
+        why = tuple(dict.fromkeys(_why(index, (derivation,))))
         position = next((step.path.position for step in derivation.steps if step.adds), None)
         yield Consequence(derivation, why, position)
 
 
-def tolerated(graph: Graph) -> Iterator[Entry]:
+def tolerated(index: Index) -> Iterator[Entry]:
     """Origins that get nothing, because the target tolerates them or another order repairs them."""
-    for entry in graph.plan.entries:
+    for entry in index.plan.entries:
         if entry.strategy is Strategy.NONE and entry.cause is not None:
             yield entry
 
 
-def _why(graph: Graph, derivations: tuple[Derivation, ...]) -> Iterator[str]:
+def _why(index: Index, derivations: tuple[Derivation, ...]) -> Iterator[str]:
     seen: set[str] = set()
     for derivation in derivations:
-        reasons = [words.why(graph, derivation, step) for step in derivation.steps]
+        reasons = [words.why(index, derivation, step) for step in derivation.steps]
         for line in (*reasons, words.effect(derivation)):
             if line is not None and line not in seen:
                 seen.add(line)
                 yield line
 
 
-def _cheaper(graph: Graph, entry: Entry) -> Iterator[str]:
+def _cheaper(index: Index, entry: Entry) -> Iterator[str]:
     for alternative in entry.alternatives:
         yield words.cheaper(alternative)
-    dependency = words.by_dependency(graph, entry)
+    dependency = words.by_dependency(index, entry)
     if dependency is not None:
         yield dependency

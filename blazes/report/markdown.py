@@ -9,7 +9,7 @@ from annotations.diagnostics import Diagnostic
 from blazes.coordination import Plan
 from blazes.report import mermaid, words
 from blazes.report.findings import Consequence, Finding, consequences, finding, tolerated
-from blazes.report.graph import Graph
+from blazes.report.index import Index
 from blazes.report.notation import derivation_block
 from blazes.report.plain import printable
 
@@ -24,8 +24,8 @@ def analysis_report(
     plan: Plan, *, warnings: Sequence[Diagnostic] = (), everything: bool = False
 ) -> str:
     """The whole report."""
-    graph = Graph.of(plan)
-    small = everything or len(graph.components) <= LARGE
+    index = Index.of(plan)
+    small = everything or len(index.components) <= LARGE
     blocks = [
         f"# {text(plan.analysis.dataflow.name)}",
         f"**{plan.analysis.verdict}** {text(words.verdict(plan))}",
@@ -37,18 +37,18 @@ def analysis_report(
         blocks += ["## Streams", table(*_streams(plan))]
     else:
         blocks.append(
-            f"{words.number(len(graph.components), 'component')}, "
+            f"{words.number(len(index.components), 'component')}, "
             f"{words.number(len(plan.analysis.labels), 'stream')}."
         )
-    names = graph.need_coordination()
+    names = index.need_coordination()
     shown = names if everything else names[:MOST]
     for name in shown:
-        blocks += _finding(finding(graph, name))
+        blocks += _finding(finding(index, name))
     if len(names) > len(shown):
         rest = ", ".join(code(name) for name in names[len(shown) : len(shown) + 100])
         number = words.number(len(names) - len(shown), "more component")
         blocks += [f"## {number} to coordinate", rest]
-    further = list(consequences(graph))
+    further = list(consequences(index))
     if further:
         blocks.append("## Further down, without coordination")
         blocks.append(
@@ -56,7 +56,7 @@ def analysis_report(
         )
         if not everything and len(further) > MOST:
             blocks.append(f"and {len(further) - MOST:,} more")
-    blocks += list(_rest(graph, warnings))
+    blocks += list(_rest(index, warnings))
     return "\n\n".join(blocks) + "\n"
 
 
@@ -101,13 +101,13 @@ def _consequence(each: Consequence) -> str:
     return f"- {name} {text(str(each.derivation.label))}: {text(' '.join(each.why))}{where}"
 
 
-def _rest(graph: Graph, warnings: Sequence[Diagnostic]) -> Iterator[str]:
-    left = [f"{each.component} {each.path} ({each.cause})" for each in tolerated(graph)]
+def _rest(index: Index, warnings: Sequence[Diagnostic]) -> Iterator[str]:
+    left = [f"{each.component} {each.path} ({each.cause})" for each in tolerated(index)]
     if left:
         yield "## Left as it is\n\n" + items(left)
-    if graph.plan.inherited:
+    if index.plan.inherited:
         yield "## Not repairable by coordination"
-        yield items(f"{each.origin}: {each.label}, {each.reason}" for each in graph.plan.inherited)
+        yield items(f"{each.origin}: {each.label}, {each.reason}" for each in index.plan.inherited)
     if warnings:
         yield "## Warnings\n\n" + items(str(each) for each in warnings)
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import sys
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, TextIO
 
@@ -134,8 +134,9 @@ def excerpt(line: str, column: int) -> tuple[str, int]:
 class Sources:
     """The lines of the files that diagnostics point into, each file read once."""
 
-    def __init__(self) -> None:
-        self._lines: dict[str, list[str]] = {}
+    def __init__(self, texts: Mapping[str, str] | None = None) -> None:
+        """Lines of files; `texts` are those that are known without reading."""
+        self._lines = {file: text.split("\n") for file, text in (texts or {}).items()}
 
     def line(self, position: Position) -> str | None:
         """The line that a position points at; None where it cannot be read."""

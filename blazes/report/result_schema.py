@@ -1,4 +1,4 @@
-"""The JSON Schema of the machine-readable result; committed as docs/reference/result.schema.json."""
+"""The JSON Schema of the machine-readable result (docs/reference/result.schema.json)."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from annotations.dataflow import Position
 from annotations.diagnostics import Diagnostic, Severity
 from blazes.coordination import Plan
 from blazes.report.findings import Finding, finding
-from blazes.report.graph import Graph
+from blazes.report.index import Index
 
 SCHEMA: Final = "https://json.schemastore.org/sarif-2.1.0.json"
 LEVELS: Final = {Severity.NOTE: "note", Severity.WARNING: "warning", Severity.ERROR: "error"}
@@ -25,8 +25,8 @@ SEALED: Final = {
 
 def log(plan: Plan, *, warnings: Iterable[Diagnostic] = ()) -> dict[str, Any]:
     """The coordinated components of a plan and the warnings of its file."""
-    graph = Graph.of(plan)
-    found = [finding(graph, name) for name in graph.need_coordination()]
+    index = Index.of(plan)
+    found = [finding(index, name) for name in index.need_coordination()]
     rules = {rule["id"]: rule for each in found for rule in _rules_of(each, plan.analysis.rules)}
     results = [_result(each) for each in found]
     for diagnostic in warnings:

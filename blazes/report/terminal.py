@@ -23,7 +23,7 @@ from blazes.analysis import Derivation
 from blazes.coordination import Entry, Plan
 from blazes.report import words
 from blazes.report.findings import Consequence, Finding, consequences, finding, tolerated
-from blazes.report.graph import Graph
+from blazes.report.index import Index
 from blazes.report.layout import (
     INDENT,
     STYLES,
@@ -50,27 +50,27 @@ MOST_STEPS: Final = 12
 def analysis_report(plan: Plan, *, layout: Layout | None = None) -> str:
     """What `blazes analyze` prints."""
     layout = layout or Layout()
-    return printed(analysis_parts(Graph.of(plan), layout), layout)
+    return printed(analysis_parts(Index.of(plan), layout), layout)
 
 
 def plan_report(plan: Plan, *, layout: Layout | None = None) -> str:
     """What `blazes plan` prints: only what has to wait, and for what."""
     layout = layout or Layout()
-    graph = Graph.of(plan)
+    index = Index.of(plan)
     parts: list[RenderableType] = [_title(plan), _verdict(plan, layout)]
-    shown = _shown(graph.need_coordination(), layout)
-    for found in (finding(graph, name) for name in shown):
+    shown = _shown(index.need_coordination(), layout)
+    for found in (finding(index, name) for name in shown):
         parts += ["", heading(found.title, found.position, layout), _what_to_do(found, layout)]
-    parts += _rest(graph, shown, layout)
-    parts += _tolerated(graph) + _inherited(plan)
+    parts += _rest(index, shown, layout)
+    parts += _tolerated(index) + _inherited(plan)
     return printed(parts, layout)
 
 
 def component_report(plan: Plan, component: str, *, layout: Layout | None = None) -> str:
     """What `blazes explain` prints: every derivation of a component, and what its plan is."""
     layout = layout or Layout()
-    graph = Graph.of(plan)
-    declared = graph.component(component)
+    index = Index.of(plan)
+    declared = index.component(component)
     variant = f", variant {declared.variant}" if declared.variant else ""
     replicated = ", replicated" if plan.analysis.replicated[component] else ""
     parts: list[RenderableType] = [
@@ -79,39 +79,39 @@ def component_report(plan: Plan, component: str, *, layout: Layout | None = None
     ]
     if not declared.description:
         parts.pop()
-    for derivation in graph.derivations.get(component, ()):
+    for derivation in index.derivations.get(component, ()):
         parts += ["", heading(f"{component}.{derivation.output}", None, layout)]
-        parts += [_proof(derivation, layout, most=None), "", _rules_used(graph, derivation)]
-    for entry in graph.entries.get(component, ()):
+        parts += [_proof(derivation, layout, most=None), "", _rules_used(index, derivation)]
+    for entry in index.entries.get(component, ()):
         title = f"{entry.path.source} {layout.glyphs.path} {entry.path.target}"
-        does = list(words.does(graph, entry))
+        does = list(words.does(index, entry))
         rows: Rows = [("Plan", paragraph([f"{entry.strategy.value}: {does[0]}", *does[1:]]))]
         cheaper = [words.cheaper(each) for each in entry.alternatives]
-        dependency = words.by_dependency(graph, entry)
+        dependency = words.by_dependency(index, entry)
         rows += _either([*cheaper, *([dependency] if dependency else [])])
         parts += ["", heading(f"{title}  {entry.path.annotation}", entry.path.position, layout)]
         parts += [named(rows)]
-    if not graph.entries.get(component):
+    if not index.entries.get(component):
         parts += ["", Text("All of its paths are confluent: it is never coordinated.")]
     return printed(parts, layout)
 
 
-def analysis_parts(graph: Graph, layout: Layout) -> list[RenderableType]:
+def analysis_parts(index: Index, layout: Layout) -> list[RenderableType]:
     """The parts of the analysis report, in order."""
-    plan = graph.plan
-    small = layout.everything or len(graph.components) <= LARGE
+    plan = index.plan
+    small = layout.everything or len(index.components) <= LARGE
     parts: list[RenderableType] = [_title(plan), _verdict(plan, layout), ""]
     if small:
-        parts += [heading("Dataflow", None, layout), _dataflow(graph, layout), ""]
+        parts += [heading("Dataflow", None, layout), _dataflow(index, layout), ""]
         parts += [heading("Streams", None, layout), _streams(plan, layout)]
     else:
-        parts += [heading("Dataflow", None, layout), _counts(graph)]
-    shown = _shown(graph.need_coordination(), layout)
+        parts += [heading("Dataflow", None, layout), _counts(index)]
+    shown = _shown(index.need_coordination(), layout)
     for name in shown:
-        parts += ["", *_finding(finding(graph, name), layout)]
-    parts += _rest(graph, shown, layout)
-    parts += _consequences(list(consequences(graph)), layout)
-    parts += _tolerated(graph) + _inherited(plan)
+        parts += ["", *_finding(finding(index, name), layout)]
+    parts += _rest(index, shown, layout)
+    parts += _consequences(list(consequences(index)), layout)
+    parts += _tolerated(index) + _inherited(plan)
     if not small:
         parts += ["", Text("--all lists every stream; blazes explain FILE COMPONENT derives one.")]
     return parts
@@ -142,32 +142,32 @@ def _verdict(plan: Plan, layout: Layout) -> RenderableType:
     return Padding(grid, (1, 0, 0, 0))
 
 
-def _dataflow(graph: Graph, layout: Layout) -> RenderableType:
+def _dataflow(index: Index, layout: Layout) -> RenderableType:
     """Components in topological order; each stream stands under the one that produces it."""
-    analysis = graph.plan.analysis
+    analysis = index.plan.analysis
     names = [*analysis.dataflow.streams, ""]
     columns = (
         min(max(map(cells, names)), 24),
         min(max([cells(str(label)) for label in analysis.labels.values()] + [0]), 24),
     )
     lines: list[Text] = []
-    if graph.sources:
+    if index.sources:
         lines.append(Text("outside", style="italic"))
-        lines += _out(graph, graph.sources, columns, layout)
-    for name in graph.components:
-        component = graph.component(name)
+        lines += _out(index, index.sources, columns, layout)
+    for name in index.components:
+        component = index.component(name)
         head = Text(printable(name), style="bold")
         if analysis.replicated[name]:
             times = f" x{component.replicas}" if component.replicas > 1 else ""
             head.append(f"  Rep{times}", style="blue not bold")
         if component.variant:
             head.append(printable(f"  {component.variant}"), style="italic not bold")
-        if graph.coordinated(name):
-            head.append(f"  {words.needs(graph.coordinated(name))}", style="yellow not bold")
+        if index.coordinated(name):
+            head.append(f"  {words.needs(index.coordinated(name))}", style="yellow not bold")
         lines.append(head)
-        streams = graph.out_of.get(name, ())
+        streams = index.out_of.get(name, ())
         lines += [_path(path, layout, last=not streams) for path in component.paths]
-        lines += _out(graph, streams, columns, layout)
+        lines += _out(index, streams, columns, layout)
     return Padding(Group(*lines), (0, 0, 0, INDENT))
 
 
@@ -179,17 +179,17 @@ def _path(path: Path, layout: Layout, *, last: bool) -> Text:
 
 
 def _out(
-    graph: Graph, streams: Sequence[Stream], columns: tuple[int, int], layout: Layout
+    index: Index, streams: Sequence[Stream], columns: tuple[int, int], layout: Layout
 ) -> list[Text]:
     lines = []
-    for index, stream in enumerate(streams):
-        label = graph.plan.analysis.labels[stream.name]
-        last = index == len(streams) - 1
+    for stream in streams:
+        label = index.plan.analysis.labels[stream.name]
+        last = stream is streams[-1]
         text = Text((layout.glyphs.last if last else layout.glyphs.branch) + " ", style="dim")
         text.append(padded(stream.name, columns[0]), style="not dim")
         text.append("  ")
         text.append(padded(str(label), columns[1]), style=f"not dim {STYLES[label.label]}")
-        text.append(" Rep" if graph.plan.analysis.rep[stream.name] else "    ", style="blue")
+        text.append(" Rep" if index.plan.analysis.rep[stream.name] else "    ", style="blue")
         text.append(f" {layout.glyphs.arrow} ")
         target = printable(str(stream.consumer)) if stream.consumer else "outside"
         text.append(target, style="not dim" if stream.consumer else "not dim italic")
@@ -230,18 +230,18 @@ def _streams(plan: Plan, layout: Layout) -> Table:
     return table
 
 
-def _counts(graph: Graph) -> RenderableType:
+def _counts(index: Index) -> RenderableType:
     """How many components and streams there are, and how many have which label."""
-    analysis = graph.plan.analysis
+    analysis = index.plan.analysis
     text = Text(
-        f"{words.number(len(graph.components), 'component')}, "
+        f"{words.number(len(index.components), 'component')}, "
         f"{words.number(len(analysis.labels), 'stream')}, "
-        f"{words.number(len(graph.sources), 'source')}, "
-        f"{words.number(len(graph.sinks), 'sink')}; "
-        f"{words.number(len(graph.need_coordination()), 'component')} to coordinate\n"
+        f"{words.number(len(index.sources), 'source')}, "
+        f"{words.number(len(index.sinks), 'sink')}; "
+        f"{words.number(len(index.need_coordination()), 'component')} to coordinate\n"
     )
     before = Counter(label.label for label in analysis.labels.values())
-    after = Counter(label.label for label in graph.plan.repaired.values())
+    after = Counter(label.label for label in index.plan.repaired.values())
     table = Table.grid(padding=(0, 3, 0, 0))
     table.add_row(Text("Label", style="dim"), Text("streams", style="dim"), Text("with the plan"))
     for label in reversed(Label):
@@ -256,9 +256,9 @@ def _shown(names: Sequence[str], layout: Layout) -> Sequence[str]:
     return names if layout.everything else names[:MOST_FINDINGS]
 
 
-def _rest(graph: Graph, shown: Sequence[str], layout: Layout) -> list[RenderableType]:
+def _rest(index: Index, shown: Sequence[str], layout: Layout) -> list[RenderableType]:
     """The names of the components whose findings are not shown."""
-    rest = graph.need_coordination()[len(shown) :]
+    rest = index.need_coordination()[len(shown) :]
     if not rest:
         return []
     named = ", ".join(rest[:MOST_NAMES])
@@ -286,7 +286,7 @@ def _what_to_do(found: Finding, layout: Layout) -> RenderableType:
 
 
 def _either(cheaper: Sequence[str]) -> Rows:
-    lines = [f"{'or ' if index else ''}{line}" for index, line in enumerate(cheaper)]
+    lines = [f"{'or ' if number else ''}{line}" for number, line in enumerate(cheaper)]
     return [("Cheaper", paragraph(lines))] if lines else []
 
 
@@ -313,12 +313,12 @@ def _proof(derivation: Derivation, layout: Layout, *, most: int | None) -> Rende
     return text
 
 
-def _rules_used(graph: Graph, derivation: Derivation) -> RenderableType:
+def _rules_used(index: Index, derivation: Derivation) -> RenderableType:
     """One line for each rule of the derivation: its text, and where it applied."""
     from blazes.report.rules import one_line
 
     used = dict.fromkeys([*(step.rule for step in derivation.steps), *derivation.reconciled])
-    rows: Rows = [(rule, paragraph([one_line(rule, graph.plan.analysis.rules)])) for rule in used]
+    rows: Rows = [(rule, paragraph([one_line(rule, index.plan.analysis.rules)])) for rule in used]
     return named(rows)
 
 
@@ -341,8 +341,8 @@ def _consequences(found: Sequence[Consequence], layout: Layout) -> list[Renderab
     return parts
 
 
-def _tolerated(graph: Graph) -> list[RenderableType]:
-    entries: list[Entry] = list(tolerated(graph))
+def _tolerated(index: Index) -> list[RenderableType]:
+    entries: list[Entry] = list(tolerated(index))
     if not entries:
         return []
     names = [f"{entry.component} {entry.path} ({entry.cause})" for entry in entries[:MOST_NAMES]]

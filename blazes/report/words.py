@@ -21,7 +21,7 @@ from blazes.coordination import (
     Strategy,
     Vote,
 )
-from blazes.report.graph import Graph, other_writers
+from blazes.report.index import Index, other_writers
 
 CAN_GO_WRONG: Final = {
     Label.RUN: "give different answers when it is run again or replayed after a failure",
@@ -82,9 +82,9 @@ def needs(entries: Sequence[Entry]) -> str:
     return "waits for a seal" if strategies == {Strategy.SEAL} else "needs an order and a seal"
 
 
-def why(graph: Graph, derivation: Derivation, step: Step) -> str | None:
+def why(index: Index, derivation: Derivation, step: Step) -> str | None:
     """Why a step adds to the labels; None where it adds nothing."""
-    component = graph.component(derivation.component)
+    component = index.component(derivation.component)
     path = step.path
     gate = path.annotation.gate
     one = for_one(gate) if gate else ""
@@ -108,7 +108,7 @@ def why(graph: Graph, derivation: Derivation, step: Step) -> str | None:
                 f"({step.input}), and {component.name} keeps them: "
                 "what once differs stays different."
             )
-        case "R4" | "S1" if not fits(graph, derivation.component, step):
+        case "R4" | "S1" if not fits(index, derivation.component, step):
             return (
                 f"{path.source} is sealed ({step.input}), but {path.annotation} needs all "
                 f"records {one}: these are not all in one sealed partition."
@@ -128,12 +128,12 @@ def why(graph: Graph, derivation: Derivation, step: Step) -> str | None:
     return None
 
 
-def fits(graph: Graph, component: str, step: Step) -> bool:
+def fits(index: Index, component: str, step: Step) -> bool:
     """True where a key of the step's input is compatible with its path's gate."""
     from annotations.dependencies import compatible
 
     gate = step.path.annotation.gate
-    analysis = graph.plan.analysis
+    analysis = index.plan.analysis
     return gate is not None and any(
         compatible(gate, key, analysis.dataflow.fds, rules=analysis.rules)
         for key in step.input.keys
@@ -158,12 +158,12 @@ def effect(derivation: Derivation) -> str | None:
     )
 
 
-def does(graph: Graph, entry: Entry) -> Iterator[str]:
+def does(index: Index, entry: Entry) -> Iterator[str]:
     """What the plan does for a path: who waits for whom, what order, scope, mode and vote."""
     if entry.strategy is Strategy.SEAL:
         yield from _seals(entry)
     elif entry.strategy is Strategy.ORDER:
-        yield from _orders(graph, entry)
+        yield from _orders(index, entry)
     else:
         yield from _nothing(entry)
 
@@ -186,14 +186,14 @@ def _seals(entry: Entry) -> Iterator[str]:
     yield "Partitions do not wait for each other, and nothing else waits."
 
 
-def _orders(graph: Graph, entry: Entry) -> Iterator[str]:
+def _orders(index: Index, entry: Entry) -> Iterator[str]:
     inputs = listed(sorted(entry.inputs))
     gate = entry.path.annotation.gate
     if entry.scope is Scope.GATE and gate is not None:
         scope = f"one order for each {tupled(gate.attributes or ())} (scope: gate)"
     else:
         scope = "one order for all of them (scope: global)"
-    replicated = graph.plan.analysis.replicated[entry.component]
+    replicated = index.plan.analysis.replicated[entry.component]
     every = "every replica" if replicated else entry.component
     yield f"Each record of {inputs} waits for its place in {scope}, and {every} follows it."
     if entry.mode is Mode.RECORDED:
@@ -226,17 +226,17 @@ def cheaper(alternative: Alternative) -> str:
     )
 
 
-def by_dependency(graph: Graph, entry: Entry) -> str | None:
+def by_dependency(index: Index, entry: Entry) -> str | None:
     """The dependency that would make the seals there are compatible, where one would do."""
     gate = entry.path.annotation.gate
     if entry.strategy is not Strategy.ORDER or gate is None or not gate.attributes:
         return None
-    component = graph.component(entry.component)
+    component = index.component(entry.component)
     interfaces = {path.source for path in other_writers(component, entry.path)}
     if entry.path.annotation.kind is AnnotationKind.OW or not interfaces:
         interfaces.add(entry.path.source)
-    streams = list(graph.streams_into(entry.component, sorted(interfaces)))
-    common = common_keys(streams, graph.plan)
+    streams = list(index.streams_into(entry.component, sorted(interfaces)))
+    common = common_keys(streams, index.plan)
     if not common:
         return None
     key = min(common, key=lambda key: (len(key), sorted(key)))

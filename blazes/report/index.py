@@ -12,7 +12,7 @@ from blazes.coordination import Entry, Plan, Strategy
 
 
 @dataclass(frozen=True, slots=True)
-class Graph:
+class Index:
     """Components in topological order, and what goes in and out of them."""
 
     plan: Plan
@@ -29,7 +29,7 @@ class Graph:
     """By component; the plan for its order-sensitive paths."""
 
     @classmethod
-    def of(cls, plan: Plan) -> Graph:
+    def of(cls, plan: Plan) -> Index:
         """Index a plan; linear in its size."""
         dataflow = plan.analysis.dataflow
         into: dict[Endpoint, list[Stream]] = {}

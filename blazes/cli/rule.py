@@ -1,0 +1,40 @@
+"""Explain a rule of the analysis (R1, S3, C2, ...) or a code of the front end (BLZ010, ...)."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from blazes.cli import CommandError, one_of
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    parser.add_argument("ids", metavar="ID", nargs="*", help="rules and codes, in any case")
+    parser.add_argument("--all", action="store_true", help="every rule, then every code")
+    parser.add_argument(
+        "--format", type=one_of("text", "markdown"), default="text", metavar="text|markdown"
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print the pages of the rules that were named."""
+    from blazes.report import rules
+    from blazes.report.glyphs import ASCII, UNICODE
+    from blazes.report.plain import colour_of, safe_write, unicode_of, width_of
+
+    names = rules.ids() if arguments.all else arguments.ids
+    if not names:
+        raise CommandError("which rule?", remedy=f"one of {', '.join(rules.ids())}, or --all")
+    glyphs = UNICODE if unicode_of(sys.stdout) else ASCII
+    try:
+        pages = [rules.page(name, glyphs=glyphs) for name in names]
+    except KeyError as unknown:
+        raise CommandError(str(unknown.args[0]), remedy="blazes rule --all lists them") from None
+    if arguments.format == "markdown":
+        text = "\n".join(rules.as_markdown(page) for page in pages)
+    else:
+        width, colour = width_of(sys.stdout, most=100), colour_of(sys.stdout)
+        text = "\n".join(rules.as_text(page, width=width, colour=colour) for page in pages)
+    safe_write(sys.stdout, text)
+    return 0

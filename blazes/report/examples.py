@@ -1,0 +1,319 @@
+"""A small dataflow for every rule and every code; each is run when it is printed.
+
+So an example cannot say something else than the program does. A test checks that each shows the
+rule or code that it is there for.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from annotations.diagnostics import BadInput
+from blazes.report.glyphs import UNICODE, Glyphs
+
+FILE: Final = "dataflow.yaml"
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """A dataflow file, and the component whose derivation shows the rule (none for a code)."""
+
+    text: str
+    component: str = ""
+    variants: Mapping[str, str] = field(default_factory=dict)
+
+
+def _rule(component: str, text: str) -> Example:
+    return Example(textwrap.dedent(text).strip("\n") + "\n", component)
+
+
+def _code(text: str, **variants: str) -> Example:
+    return Example(textwrap.dedent(text).strip("\n") + "\n", variants=variants)
+
+
+RULE_EXAMPLES: Final[Mapping[str, Example]] = {
+    "R1": _rule(
+        "Report",
+        """
+        components:
+          Report:
+            annotation:
+              - {from: click, to: response, label: CW}
+              - {from: request, to: response, label: "OR[id]"}
+        """,
+    ),
+    "R2": _rule(
+        "Count",
+        """
+        components:
+          Count:
+            annotation: {from: words, to: counts, label: "OW[word, batch]"}
+        """,
+    ),
+    "R3": _rule(
+        "Cache",
+        """
+        components:
+          Cache:
+            Rep: true
+            annotation: {from: answers, to: results, label: CW}
+        streams:
+          answers: {to: Cache.answers, label: Inst}
+          results: {from: Cache.results}
+        """,
+    ),
+    "R4": _rule(
+        "Count",
+        """
+        components:
+          Count:
+            annotation: {from: clicks, to: counts, label: "OW[id]"}
+        streams:
+          clicks: {to: Count.clicks, seal: [campaign]}
+          counts: {from: Count.counts}
+        """,
+    ),
+    "S1": _rule(
+        "Report",
+        """
+        components:
+          Report:
+            annotation:
+              - {from: click, to: response, label: CW}
+              - {from: request, to: response, label: "OR[campaign]"}
+        streams:
+          clicks: {to: Report.click}
+          requests: {to: Report.request, seal: [campaign]}
+          answers: {from: Report.response}
+        """,
+    ),
+    "S2": _rule(
+        "Stock",
+        """
+        components:
+          Stock:
+            annotation:
+              - {from: orders, to: levels, label: "OW[day]"}
+              - {from: corrections, to: levels, label: CW}
+        streams:
+          orders: {to: Stock.orders, seal: [day]}
+          corrections: {to: Stock.corrections}
+          levels: {from: Stock.levels}
+        """,
+    ),
+    "S3": _rule(
+        "Count",
+        """
+        components:
+          Count:
+            annotation: {from: words, to: counts, label: "OW[word, batch]"}
+        streams:
+          words: {to: Count.words, seal: [batch]}
+          counts: {from: Count.counts}
+        """,
+    ),
+    "N1": _rule(
+        "Enrich",
+        """
+        components:
+          Enrich:
+            annotation:
+              {from: payments, to: priced, label: CR, nondeterministic: "today's rate"}
+        """,
+    ),
+    "N2": _rule(
+        "Store",
+        """
+        components:
+          Store:
+            annotation:
+              {from: rows, to: stored, label: CW, nondeterministic: "stamped with the time"}
+        """,
+    ),
+    "p": _rule(
+        "Splitter",
+        """
+        components:
+          Splitter:
+            annotation: {from: tweets, to: words, label: CR}
+        """,
+    ),
+    "C1": _rule(
+        "Ledger",
+        """
+        components:
+          Ledger:
+            Rep: true
+            annotation: {from: bookings, to: balances, label: "OW[account]"}
+        """,
+    ),
+    "C2": _rule(
+        "Report",
+        """
+        components:
+          Report:
+            Rep: true
+            annotation:
+              - {from: click, to: response, label: CW}
+              - {from: request, to: response, label: "OR[campaign]"}
+        """,
+    ),
+    "S4": _rule(
+        "Ledger",
+        """
+        components:
+          Ledger:
+            annotation:
+              - {from: bookings, to: receipts, label: "OW[account]"}
+              - {from: asked, to: balance, label: CR, state: accounts}
+              - {from: closing, to: balance, label: "OW[account]", state: accounts}
+        """,
+    ),
+    "S5": _rule(
+        "Rates",
+        """
+        components:
+          Rates:
+            annotation:
+              - {from: feed, to: stored, label: CW, state: rates}
+              - {from: asked, to: rate, label: CR, state: rates}
+        streams:
+          feed: {to: Rates.feed, label: Run}
+          asked: {to: Rates.asked}
+          stored: {from: Rates.stored}
+          rate: {from: Rates.rate}
+        """,
+    ),
+}
+
+_COUNT = """
+components:
+  Count:
+    annotation: {from: words, to: counts, label: "OW[word]"}
+"""
+
+CODE_EXAMPLES: Final[Mapping[str, Example]] = {
+    "BLZ002": _code("components: {Count: [\n"),
+    "BLZ003": _code("- Count\n"),
+    "BLZ004": _code(_COUNT + "---\n" + _COUNT),
+    "BLZ005": _code("components: &all\n  Count: *all\n"),
+    "BLZ006": _code(_COUNT + "  Count:\n    annotation: {from: words, to: counts, label: CW}\n"),
+    "BLZ007": _code("name: on" + _COUNT),
+    "BLZ008": _code("name: !!python/name:os.system x" + _COUNT),
+    "BLZ009": _code(
+        "components:\n  Count:\n    <<: words\n    annotation: {from: w, to: c, label: CW}"
+    ),
+    "BLZ010": _code(
+        "components:\n  Count:\n    annotation: {from: words, to: counts, label: OW, subscrpt: [w]}"
+    ),
+    "BLZ011": _code("components:\n  Count:\n    annotation: OW"),
+    "BLZ012": _code("components:\n  Count:\n    annotation: {from: words, label: CW}"),
+    "BLZ013": _code(
+        "components:\n  Count:\n    annotation: {from: words, to: counts, label: OW, within: bag}"
+    ),
+    "BLZ014": _code(
+        "components:\n  Word Count:\n    annotation: {from: words, to: counts, label: CW}"
+    ),
+    "BLZ020": _code(
+        'components:\n  Count:\n    annotation: {from: words, to: counts, label: "OW[word"}'
+    ),
+    "BLZ021": _code(
+        "components:\n  Count:\n    annotation: {from: words, to: counts, label: CW, subscript: w}"
+    ),
+    "BLZ022": _code(
+        "components:\n  Count:\n"
+        '    annotation: {from: words, to: counts, label: "OW[word]", subscript: [batch]}'
+    ),
+    "BLZ023": _code("components:\n  Count:\n    annotation: {from: words, to: counts}"),
+    "BLZ024": _code(
+        "components:\n  Count:\n    annotation: {from: words, to: counts, label: CW, within: set}"
+    ),
+    "BLZ025": _code("components:\n  Count:\n    Rep: true"),
+    "BLZ030": _code(
+        "components:\n  Count:\n    variants:\n      BYWORD: {from: words, to: counts, label: CW}",
+        Count="BYWRD",
+    ),
+    "BLZ031": _code(
+        "components:\n  Count:\n    annotation: {from: words, to: log, label: CW}\n    variants:\n"
+        "      BYWORD: {from: words, to: counts, label: CW}"
+    ),
+    "BLZ032": _code("BYWORD: {from: words, to: counts, label: CW}"),
+    "BLZ040": _code(
+        _COUNT + "streams:\n  words: {to: Cuont.words}\n  counts: {from: Count.counts}"
+    ),
+    "BLZ041": _code(_COUNT + "streams:\n  words: {to: Count.word}\n  counts: {from: Count.counts}"),
+    "BLZ042": _code(
+        _COUNT + "streams:\n  words: {to: Count.words}\n  counts: {from: Count.counts}\n  more: {}"
+    ),
+    "BLZ043": _code(
+        _COUNT + "streams:\n  words: {to: Count.words, sink: {format: json, path: out}}\n"
+        "  counts: {from: Count.counts}"
+    ),
+    "BLZ044": _code(_COUNT + "streams:\n  counts: {from: Count.counts}"),
+    "BLZ045": _code(_COUNT + "streams:\n  words: {to: Count.words}"),
+    "BLZ046": _code("components:\n  Count:\n    annotation: {from: counts, to: counts, label: CW}"),
+    "BLZ047": _code("components: {}"),
+    "BLZ048": _code("components: {}"),
+    "BLZ050": _code(
+        _COUNT + "streams:\n  words: {to: Count.words, schema: {text: string}}\n"
+        "  counts: {from: Count.counts}"
+    ),
+    "BLZ051": _code("components: {}"),
+    "BLZ052": _code(_COUNT + 'fds: ["ward -> word"]'),
+    "BLZ060": _code(
+        "components:\n  Count:\n    replicas: 3\n"
+        "    annotation: {from: words, to: counts, label: CW}"
+    ),
+    "BLZ061": _code(
+        "components:\n  Count:\n    annotation: {from: words, to: counts, label: CW}\n"
+        "    sql: {count: SELECT * FROM words}"
+    ),
+    "BLZ062": _code(
+        "components:\n  Count:\n    annotation: {from: words, to: counts, label: CW}\n"
+        "    sql: SELECT * FROM words\n    python: counting:count"
+    ),
+    "BLZ063": _code(
+        "components:\n  Count:\n    annotation:\n      - {from: words, to: counts, label: CW}\n"
+        "      - {from: words, to: log, label: CR}\n    sql: SELECT * FROM words"
+    ),
+}
+"""Without BLZ001, which is about files that cannot be read."""
+
+
+def examples(rule: str, glyphs: Glyphs = UNICODE) -> Iterator[str]:
+    """The example of a rule: its file, and the derivation that it gives."""
+    from annotations.yaml_file import loads
+    from blazes.analysis import analyze
+    from blazes.report.notation import derivation_block
+
+    example = RULE_EXAMPLES.get(rule)
+    if example is None:
+        return
+    yield example.text.rstrip()
+    dataflow, _ = loads(example.text, file=FILE, variants=example.variants)
+    for derivation in analyze(dataflow).derivations:
+        if derivation.component == example.component:
+            yield "\n".join(derivation_block(derivation, width=72, glyphs=glyphs))
+
+
+def diagnosed(code: str) -> Iterator[str]:
+    """The example of a code: its file, and the report of the mistakes in it."""
+    from annotations.yaml_file import loads
+    from blazes.report.problems import Sources, problem_text
+
+    example = CODE_EXAMPLES.get(code)
+    if example is None:
+        return
+    yield example.text.rstrip()
+    try:
+        found = loads(example.text, file=FILE, variants=example.variants)[1]
+    except BadInput as refused:
+        found = refused.diagnostics
+    sources = Sources({FILE: example.text})
+    for diagnostic in found:
+        if diagnostic.code.id == code:
+            yield problem_text(diagnostic, sources=sources)
+            return

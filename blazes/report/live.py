@@ -1,0 +1,164 @@
+"""Shows the progress of a job: redrawn in place on a terminal, as lines anywhere else."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator
+from types import TracebackType
+from typing import Final, Protocol, Self, TextIO
+
+from blazes.report.plain import safe_write, unicode_of
+from blazes.report.progress import (
+    BAD_EVENTS,
+    Progress,
+    duration,
+    event_text,
+    plain_line,
+    recent,
+    screen,
+)
+
+NARROWEST: Final = 60
+"""Columns below which there is no table."""
+PLAIN_EVERY_S: Final = 5.0
+
+
+class View(Protocol):
+    """Shows progress as it comes."""
+
+    def __enter__(self) -> Self:
+        """Begin."""
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """End; the last state stays to be read."""
+
+    def show(self, progress: Progress) -> None:
+        """Show this now."""
+
+    def say(self, text: str) -> None:
+        """A message that stays."""
+
+
+class PlainView:
+    """A line per unit every `every_s` seconds where something changed, and every event once."""
+
+    def __init__(self, out: TextIO, *, every_s: float = PLAIN_EVERY_S) -> None:
+        self._out = out
+        self._unicode = unicode_of(out)
+        self._every_s = every_s
+        self._next = 0.0
+        self._said: dict[str, str] = {}
+        self._state = ""
+        self._events = 0
+        self._last: Progress | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._last is not None:
+            self._say_units(self._last)
+
+    def show(self, progress: Progress) -> None:
+        """Print what is new."""
+        self._last = progress
+        if progress.state != self._state:
+            self._state = progress.state
+            self.say(f"{progress.name}: {progress.state}")
+        for event in recent(progress.events[self._events :], len(progress.events)):
+            self.say(event_text(event))
+        self._events = len(progress.events)
+        if time.monotonic() >= self._next:
+            self._next = time.monotonic() + self._every_s
+            self._say_units(progress)
+
+    def say(self, text: str) -> None:
+        """Print a line."""
+        with contextlib.suppress(BrokenPipeError):
+            safe_write(self._out, (text if self._unicode else text.replace("…", "~")) + "\n")
+            self._out.flush()
+
+    def _say_units(self, progress: Progress) -> None:
+        for sample in progress.units:
+            line = plain_line(sample)
+            if self._said.get(sample.unit) != line:
+                self._said[sample.unit] = line
+                self.say(line)
+
+
+class LiveView:
+    """Redraws the screen in place, on a terminal, with rich."""
+
+    def __init__(self, out: TextIO, *, colour: bool = True) -> None:
+        from rich.console import Console
+        from rich.live import Live
+
+        self._dots = "…" if unicode_of(out) else "~"
+        self._console = Console(
+            file=out, force_terminal=True, no_color=not colour, highlight=False, markup=False
+        )
+        self._live = Live(
+            console=self._console, auto_refresh=False, redirect_stdout=False, redirect_stderr=False
+        )
+
+    def __enter__(self) -> Self:
+        self._live.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._live.stop()
+
+    def show(self, progress: Progress) -> None:
+        """Draw this in place of what was drawn before."""
+        from rich.text import Text
+
+        width, height = self._console.size
+        lines = screen(progress, width - 1) if width >= NARROWEST else list(_narrow(progress))
+        text = Text(no_wrap=True, overflow="ellipsis")
+        for number, line in enumerate(lines[: max(height - 1, 1)]):
+            text.append(line.replace("…", self._dots) + "\n", style=_style(number, line, progress))
+        text.rstrip()
+        self._live.update(text, refresh=True)
+
+    def say(self, text: str) -> None:
+        """Print a line above the picture."""
+        self._console.print(text, soft_wrap=True)
+
+
+def view_for(out: TextIO, *, progress: bool, colour: bool, width: int) -> View:
+    """The live view on a wide terminal, else plain lines."""
+    if progress and out.isatty() and width >= NARROWEST:
+        return LiveView(out, colour=colour)
+    return PlainView(out)
+
+
+def _narrow(progress: Progress) -> Iterator[str]:
+    yield f"{progress.state}, {duration(progress.elapsed_s)}"
+    yield from map(plain_line, progress.units)
+
+
+def _style(number: int, line: str, progress: Progress) -> str:
+    if number == 0:
+        return "bold"
+    if number == 2 and progress.units:
+        return "dim"
+    kinds = [kind.replace("_", " ") for kind in BAD_EVENTS]
+    if "quarantined" in line or any(f"  {kind}" in line for kind in kinds):
+        return "yellow"
+    return ""

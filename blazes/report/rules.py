@@ -1,0 +1,139 @@
+"""A rule of the analysis, or a code of the front end, as a page with fixed headings.
+
+`blazes rule R2` and `docs/reference/` print these pages; their contents are the rule tables
+(`blazes.rules`), the table of codes (`annotations.diagnostics`) and examples that are run.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from annotations.diagnostics import CODES, Code, did_you_mean
+from blazes.report.examples import diagnosed, examples
+from blazes.report.glyphs import UNICODE, Glyphs
+from blazes.report.notation import centred
+from blazes.report.plain import cells
+from blazes.rules import RULE_SETS, RULES, Inference, Reconciliation, Rule
+
+BOLD: Final = "\033[1m{}\033[0m"
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A heading with paragraphs and blocks, which are printed as they are."""
+
+    heading: str
+    text: str = ""
+    blocks: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """What there is to say about one rule or code."""
+
+    id: str
+    title: str
+    sections: tuple[Section, ...]
+
+
+def ids() -> list[str]:
+    """Every rule, then every code."""
+    return [*RULES, *CODES]
+
+
+def page(name: str, *, glyphs: Glyphs = UNICODE) -> Page:
+    """The page of a rule or code, in any case; KeyError with a suggestion for another name."""
+    known = {each.lower(): each for each in ids()}
+    found = known.get(name.lower())
+    if found is None:
+        raise KeyError(f"no rule or code {name!r}{did_you_mean(name.upper(), ids())}")
+    return _code_page(CODES[found]) if found in CODES else _rule_page(RULES[found], glyphs)
+
+
+def one_line(rule: str, rule_set: str) -> str:
+    """The text of a rule, as the rule set has it."""
+    for each in RULE_SETS[rule_set].rules:
+        if each.id == rule:
+            return each.text
+    return RULES[rule].text
+
+
+def _rule_page(rule: Rule, glyphs: Glyphs) -> Page:
+    return Page(
+        rule.id,
+        f"{rule.when}: {rule.adds}",
+        (
+            Section("What it does", rule.text, ("\n".join(statement(rule, glyphs)),)),
+            Section("Why it matters", rule.why),
+            Section("Example", rule.example, tuple(examples(rule.id, glyphs))),
+            Section("Source", f"{rule.source} (rule sets: {', '.join(rule.sets)})"),
+        ),
+    )
+
+
+def _code_page(code: Code) -> Page:
+    return Page(
+        code.id,
+        f"{code.title} ({code.severity.name.lower()})",
+        (
+            Section("What it does", f"Reports a {code.title} in a dataflow file."),
+            Section("Why it matters", code.why),
+            Section("Example", blocks=tuple(diagnosed(code.id))),
+            Section("What to do", code.remedy),
+        ),
+    )
+
+
+def statement(rule: Rule, glyphs: Glyphs) -> list[str]:
+    """A rule as the paper prints it: premises over the line, conclusion under it."""
+    premise, conclusion = rule.when, rule.adds
+    if isinstance(rule, Inference) and rule.id != "p":
+        labels = ", ".join(map(str, sorted(rule.labels)))
+        kinds = ", ".join(
+            kind.name + ("" if kind.confluent else "[g]") for kind in sorted(rule.kinds)
+        )
+        labels = "any" if len(rule.labels) == 5 else "{" + labels + "}"
+        premise = f"{labels}   {kinds}"
+    elif isinstance(rule, Reconciliation):
+        conclusion = f"Rep ? {rule.replicated} : {rule.single}"
+    width = max(cells(premise), cells(conclusion))
+    return [
+        centred(premise, width),
+        f"{glyphs.line * width} ({rule.id})",
+        centred(conclusion, width),
+    ]
+
+
+def as_text(page: Page, *, width: int = 80, colour: bool = False) -> str:
+    """A page for a terminal."""
+    bold = BOLD.format if colour else str
+    return "\n".join(_text(page, width, bold)) + "\n"
+
+
+def _text(page: Page, width: int, bold: Callable[[str], str]) -> Iterator[str]:
+    title = textwrap.wrap(f"{page.id}  {page.title}", width)
+    yield from (bold(line) for line in title)
+    for section in page.sections:
+        yield ""
+        yield bold(section.heading)
+        if section.text:
+            yield from textwrap.wrap(
+                section.text, width, initial_indent="  ", subsequent_indent="  "
+            )
+        for block in section.blocks:
+            yield ""
+            yield from (f"    {line}".rstrip() for line in block.splitlines())
+
+
+def as_markdown(page: Page, *, level: int = 2) -> str:
+    """A page as a section of a Markdown document."""
+    from blazes.report.markdown import fenced, text
+
+    parts = [f"{'#' * level} {page.id}: {text(page.title)}"]
+    for section in page.sections:
+        parts.append(f"**{section.heading}.** {text(section.text)}".rstrip())
+        parts += [fenced(block, "text") for block in section.blocks]
+    return "\n\n".join(parts) + "\n"
