@@ -1,0 +1,101 @@
+"""The consumer side of a node: one inlet per producer pair, merged.
+
+S-Cons, F-Cons and egress are this class with different initial settings and tables (`inlet`).
+"""
+
+from __future__ import annotations
+
+from flux_runtime.protocol.inlet import Consumer, Inlet
+from flux_runtime.protocol.merge import complete_up_to, next_batch, release
+from flux_runtime.protocol.messages import Message, Rows, Send
+from flux_runtime.protocol.vocabulary import PRIM, RECV, THE_INGRESS, Node, Shape, Status
+
+
+class ConsumerSide:
+    """Inlets and their merge.
+
+    Attributes:
+        window: attempt whose catch-up window is open: drain every link (CU-14), owe reverses
+            (TO-5b); 0 if none is.
+    """
+
+    __slots__ = ("inlets", "kind", "ordered", "shape", "window")
+
+    def __init__(self, shape: Shape, kind: Consumer, node: Node) -> None:
+        self.shape = shape
+        self.kind = kind
+        self.ordered = kind is not Consumer.EGRESS or shape.ordered_egress
+        self.window = 0
+        self.inlets = [
+            Inlet(kind, _peers(shape, kind, node, j))
+            for j in range(len(shape.upstream(node.stage)))
+        ]
+
+    def clone(self) -> ConsumerSide:
+        """An independent copy."""
+        new = ConsumerSide.__new__(ConsumerSide)
+        new.shape, new.kind, new.ordered = self.shape, self.kind, self.ordered
+        new.window = self.window
+        new.inlets = [inlet.clone() for inlet in self.inlets]
+        return new
+
+    def freeze(self) -> tuple[object, ...]:
+        """The state as one hashable value."""
+        return (self.window, *(inlet.freeze() for inlet in self.inlets))
+
+    def accepts(self, j: int, d: int, message: Message) -> bool:
+        """Whether the head of the link from copy d of producer j can be handled now."""
+        inlet = self.inlets[j]
+        room = bool(self.window) or len(inlet.queue) < self.shape.in_hand
+        return inlet.accepts(d, message, room=room)
+
+    def receive(self, j: int, d: int, message: Message) -> list[Send]:
+        """Handle the head of the link from copy d of producer j."""
+        every = self.shape.ack_every
+        return self.inlets[j].receive(d, message, every=every, attempt=self.window)
+
+    def take(self) -> tuple[int, list[Rows]] | None:
+        """XM-1: the next batch and its units, if the merge can release one."""
+        batch = next_batch(self.inlets, ordered=self.ordered)
+        if batch is None:
+            return None
+        return batch, release(self.inlets, batch, ordered=self.ordered)
+
+    def ready(self) -> bool:
+        """Whether `take` would give one."""
+        return next_batch(self.inlets, ordered=self.ordered) is not None
+
+    def complete(self) -> int:
+        """The batch up to which all input has been released."""
+        return complete_up_to(self.inlets)
+
+    def whole(self) -> bool:
+        """CU-9: every producer pair is whole and in its first roles."""
+        return self.kind is Consumer.S or all(inlet.whole() for inlet in self.inlets)
+
+    # ---- the catch-up window of F-Cons
+
+    def quiet(self) -> bool:
+        """CU-16: nothing is in flight from any live primary."""
+        return all(
+            inlet.status[PRIM] is not Status.ACTIVE or not inlet.conn[PRIM] & RECV
+            for inlet in self.inlets
+        )
+
+    def resume(self) -> None:
+        """CU-18: take the links up again."""
+        for inlet in self.inlets:
+            if inlet.status[PRIM] is Status.ACTIVE:
+                inlet.conn[PRIM] = RECV
+
+
+def _peers(shape: Shape, kind: Consumer, node: Node, part: int) -> tuple[Node, Node | None]:
+    """The producer's nodes, PRIM first, as the consumer `node` sees them."""
+    before = node.stage - 1
+    if shape.outside(before):
+        return THE_INGRESS, None
+    if shape.copies == 1:
+        return Node(before, part, 0, 0), None
+    if kind is Consumer.F and shape.cluster_pairs:
+        return Node(before, part, node.copy, 0), None
+    return Node(before, part, node.copy, 0), Node(before, part, 1 - node.copy, 0)

@@ -1,0 +1,292 @@
+"""The controller: membership, placement, and the order in which pairs recover (CT-1 to CT-7).
+
+A logically single, highly available service. It holds no data in flight and no operator state. What
+it decides is one totally ordered log that every node reads; what nodes report are notices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import NamedTuple
+
+from flux_runtime.protocol.messages import (
+    Avail,
+    CatchUpDone,
+    CatchUpReady,
+    CatchUpStart,
+    Fail,
+    FoldInDone,
+    LogEntry,
+    Notice,
+)
+from flux_runtime.protocol.vocabulary import LABELS, THE_INGRESS, Node, Pair, Shape, Status, other
+
+ACTIVE, DEAD, STANDBY = Status.ACTIVE, Status.DEAD, Status.STANDBY
+
+
+class Copy(NamedTuple):
+    """What the controller knows of one copy of a pair."""
+
+    status: Status
+    life: int
+    site: int
+
+
+class PairView(NamedTuple):
+    """What the controller knows of one pair; `ready` is the failure count of its last cu-ready."""
+
+    copies: tuple[Copy | None, ...]
+    attempts: int = 0
+    ready: int = -1
+    lost: bool = False
+
+
+class Phase(Enum):
+    """How far the catch-up in hand has come."""
+
+    ANNOUNCED = "announced"
+    STARTED = "started"
+    MOVED = "moved"
+
+
+class CatchUp(NamedTuple):
+    """The one catch-up in hand (CT-7): which copy, how far, who has folded in."""
+
+    pair: Pair
+    copy: int
+    attempt: int
+    phase: Phase
+    folded: frozenset[Node] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Instantiate:
+    """Create this standby, in its initial state, on that site."""
+
+    node: Node
+    site: int
+
+
+@dataclass(frozen=True, slots=True)
+class Destroy:
+    """End this node."""
+
+    node: Node
+
+
+@dataclass(frozen=True, slots=True)
+class DataLoss:
+    """Both copies of the pair are gone: what they held cannot be masked (FS-26)."""
+
+    pair: Pair
+    why: str
+
+
+Order = Instantiate | Destroy | DataLoss
+
+
+def chained(shape: Shape, sites: int) -> dict[tuple[Pair, int], int]:
+    """Chained declustering: copy P of partition k on site k, copy S on site k + 1, modulo `sites`.
+
+    Raises:
+        ValueError: fewer sites than copies, so that two copies would share one.
+    """
+    if sites < shape.copies:
+        raise ValueError(f"{shape.copies} copies need as many sites, there are {sites}")
+    return {
+        (pair, copy): (pair.part + copy) % sites
+        for pair in shape.pairs()
+        for copy in range(shape.copies)
+    }
+
+
+class Controller:
+    """Decides view changes; one mutator per event, each gives the orders to carry out.
+
+    Attributes:
+        log: all view changes so far; nodes read it at their own pace.
+        failures: number of the last failure in the log.
+        current: the catch-up in hand.
+    """
+
+    __slots__ = ("current", "failures", "log", "losses", "pairs", "shape", "sites")
+
+    def __init__(
+        self, shape: Shape, placement: Mapping[tuple[Pair, int], int], sites: frozenset[int]
+    ) -> None:
+        self.shape = shape
+        self.sites = sites
+        self.log: tuple[LogEntry, ...] = ()
+        self.failures = 0
+        self.current: CatchUp | None = None
+        self.losses: tuple[DataLoss, ...] = ()
+        self.pairs: dict[Pair, PairView] = {}
+        for pair in shape.pairs():
+            first = Copy(ACTIVE, 0, placement[pair, 0])
+            second = Copy(ACTIVE, 0, placement[pair, 1]) if shape.copies == 2 else None
+            if second is not None and second.site == first.site:
+                raise ValueError(f"two copies of {pair} on site {first.site}")
+            self.pairs[pair] = PairView((first, second))
+
+    def clone(self) -> Controller:
+        """An independent copy."""
+        new = Controller.__new__(Controller)
+        new.shape, new.sites, new.log = self.shape, self.sites, self.log
+        new.failures, new.current, new.losses = self.failures, self.current, self.losses
+        new.pairs = self.pairs.copy()
+        return new
+
+    def freeze(self) -> tuple[object, ...]:
+        """The state as one hashable value."""
+        return (self.sites, self.log, self.current, tuple(self.pairs.values()))
+
+    def nodes(self) -> Iterator[tuple[Node, Copy]]:
+        """Every copy that is not dead."""
+        for pair, view in self.pairs.items():
+            for c, copy in enumerate(view.copies):
+                if copy is not None and copy.status is not DEAD:
+                    yield Node(*pair, c, copy.life), copy
+
+    # ---- events
+
+    def site_failed(self, site: int) -> list[Order]:
+        """A site is gone for good, with every copy on it."""
+        self.sites -= {site}
+        out: list[Order] = []
+        for node, copy in list(self.nodes()):
+            now = self.pairs[node.pair].copies[node.copy]
+            if copy.site == site and now is not None and now.status is not DEAD:
+                out += self._fail(node.pair, node.copy)
+        return out + self._plan()
+
+    def copy_failed(self, node: Node) -> list[Order]:
+        """One process is gone; its site is well. Old news about earlier incarnations is ignored."""
+        copy = self.pairs[node.pair].copies[node.copy]
+        if copy is None or copy.status is DEAD or copy.life != node.life:
+            return []
+        return self._fail(node.pair, node.copy) + self._plan()
+
+    def site_joined(self, site: int) -> list[Order]:
+        """A new, stateless site may take standbys."""
+        self.sites |= {site}
+        return self._plan()
+
+    def notice(self, notice: Notice) -> list[Order]:
+        """A node reports; what belongs to an earlier attempt is ignored."""
+        match notice:
+            case CatchUpReady(pair, failures):
+                self.pairs[pair] = self.pairs[pair]._replace(ready=failures)
+            case CatchUpDone(pair, attempt):
+                now = self.current
+                if now and (now.pair, now.attempt) == (pair, attempt):
+                    self.current = now._replace(phase=Phase.MOVED)
+            case FoldInDone(pair, attempt, at):
+                now = self.current
+                if now and (now.pair, now.attempt) == (pair, attempt):
+                    self.current = now._replace(folded=now.folded | {at})
+        return self._plan()
+
+    # ---- view changes
+
+    def _fail(self, pair: Pair, c: int) -> list[Order]:
+        view = self.pairs[pair]
+        copy = view.copies[c]
+        assert copy is not None
+        self._set(pair, c, copy._replace(status=DEAD))
+        self.failures += 1
+        self.log += (Fail(pair, c, self.failures),)  # CT-1
+        now = self.current
+        if now and now.pair == pair:
+            self.current = None
+        survivor = view.copies[other(c)]
+        if view.lost or (survivor is not None and survivor.status is ACTIVE):
+            return []
+        return self._lose(pair, c, survivor)
+
+    def _lose(self, pair: Pair, c: int, survivor: Copy | None) -> list[Order]:
+        """FS-26: nobody holds the whole state any more; say so, and let no half copy go on."""
+        why = f"copy {c} failed while the other was {survivor.status.name if survivor else 'none'}"
+        loss = DataLoss(pair, why)
+        self.losses += (loss,)
+        self.pairs[pair] = self.pairs[pair]._replace(lost=True)
+        out: list[Order] = [loss]
+        if survivor is not None and survivor.status is STANDBY:
+            out.append(Destroy(Node(*pair, other(c), survivor.life)))
+            out += self._fail(pair, other(c))
+        return out
+
+    def _set(self, pair: Pair, c: int, copy: Copy) -> None:
+        copies = list(self.pairs[pair].copies)
+        copies[c] = copy
+        self.pairs[pair] = self.pairs[pair]._replace(copies=tuple(copies))
+
+    # ---- recovery
+
+    def _plan(self) -> list[Order]:
+        """CT-3: source to destination, one pair at a time; looked at again after every event."""
+        out: list[Order] = []
+        now = self.current
+        if now and now.phase is Phase.MOVED and self._neighbours(now.pair) <= now.folded:
+            copy = self.pairs[now.pair].copies[now.copy]
+            assert copy is not None
+            self._set(now.pair, now.copy, copy._replace(status=ACTIVE))  # CT-6: whole again
+            self.current = now = None
+        if now and now.phase is not Phase.ANNOUNCED:
+            return out
+        chosen = self._first_incomplete()
+        if chosen is None:
+            return out
+        pair, c = chosen
+        view = self.pairs[pair]
+        copy = view.copies[c]
+        assert copy is not None
+        if copy.status is DEAD:
+            site = self.place(pair, c)
+            if site is None:
+                return out
+            attempt = view.attempts + 1  # AB-1
+            self.pairs[pair] = view._replace(attempts=attempt)
+            self._set(pair, c, Copy(STANDBY, attempt, site))
+            self.log += (Avail(pair, c, attempt),)
+            out.append(Instantiate(Node(*pair, c, attempt), site))
+        attempt = self.pairs[pair].attempts
+        self.current = CatchUp(pair, c, attempt, Phase.ANNOUNCED)
+        if self.pairs[pair].ready == self.failures:  # CT-5
+            self.current = self.current._replace(phase=Phase.STARTED)
+            self.log += (CatchUpStart(pair, attempt),)
+        return out
+
+    def _first_incomplete(self) -> tuple[Pair, int] | None:
+        for pair in self.shape.pairs():
+            view = self.pairs[pair]
+            if view.lost:
+                continue
+            for c, copy in enumerate(view.copies):
+                if copy is not None and copy.status is not ACTIVE:
+                    return pair, c
+        return None
+
+    def place(self, pair: Pair, c: int) -> int | None:
+        """CT-4, UF-13: the emptiest site that does not host the other copy."""
+        mate = self.pairs[pair].copies[other(c)]
+        load = dict.fromkeys(self.sites, 0)
+        for _, copy in self.nodes():
+            if copy.site in load:
+                load[copy.site] += 1
+        allowed = [(n, site) for site, n in load.items() if mate is None or site != mate.site]
+        return min(allowed)[1] if allowed else None
+
+    def _neighbours(self, pair: Pair) -> frozenset[Node]:
+        """CT-6: who must have folded in: the live copies next to the pair."""
+        found = set()
+        for near in (*self.shape.upstream(pair.stage), *self.shape.downstream(pair.stage)):
+            if self.shape.outside(near.stage):
+                found.add(THE_INGRESS if near.stage < 0 else self.shape.egress)
+                continue
+            for c in LABELS:
+                copy = self.pairs[near].copies[c]
+                if copy is not None and copy.status is ACTIVE:
+                    found.add(Node(*near, c, copy.life))
+        return frozenset(found)

@@ -1,0 +1,59 @@
+"""What the protocol asks of a dataflow: operators, and how rows are merged and split.
+
+The protocol never looks into rows. Whoever defines a dataflow says how the rows of one batch that
+come from several producers become one value in the order of their sequence numbers (`merge`), and
+which partition of the next stage each row belongs to (`split`). Both are functions of their
+arguments alone: the two copies of a pair must decide alike (DET-1 to DET-4), so never use `hash()`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from flux_runtime.protocol.messages import Rows
+from flux_runtime.protocol.vocabulary import Pair, Shape
+
+
+class Operator(Protocol):
+    """A deterministic state machine over rows: the same input sequence gives the same output.
+
+    Every output row carries the sequence number its kind prescribes: one-to-one keeps the input's;
+    one-to-many appends a discriminator; many-to-one takes the largest that contributed.
+    """
+
+    def process(self, batch: Rows) -> Rows:
+        """Consume the rows of one batch, give the rows it produces (possibly none)."""
+        ...
+
+    def get_state(self) -> Any:
+        """The state as a value that can be pickled, with any order that output depends on."""
+        ...
+
+    def install_state(self, state: Any) -> None:
+        """Replace the state by what `get_state` gave, perhaps in another process."""
+        ...
+
+    def state_size(self) -> int:
+        """Size of the state in bytes, as moved."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dataflow:
+    """A linear dataflow of partitioned operators.
+
+    Attributes:
+        shape: partitions and limits.
+        operator: makes the operator of a pair in its initial state.
+        split: (stage that receives, rows, partitions) -> rows per partition, empty ones left out.
+        merge: rows of one batch from several producers -> rows in the order of sequence numbers.
+        rows_size: size of rows in bytes, for links that take time.
+    """
+
+    shape: Shape
+    operator: Callable[[Pair], Operator]
+    split: Callable[[int, Rows, int], Mapping[int, Rows]]
+    merge: Callable[[Sequence[Rows]], Rows]
+    rows_size: Callable[[Rows], int] = lambda rows: 0

@@ -1,0 +1,355 @@
+"""A segment: consumer side, operator, producer side of one copy of one pair; the unit of recovery.
+
+Catch-up (thesis 3.2.4 and 3.3.4) brings a standby up to date: the active copy quiesces its inputs
+(CU-9 to CU-14), its state moves (CU-16, CU-17), and both copies announce the new version to all
+neighbours (CU-18, CU-20). It may be given up at any point and tried again (AB-1 to AB-9).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from flux_runtime.protocol.boundary import Boundary
+from flux_runtime.protocol.consumer import ConsumerSide
+from flux_runtime.protocol.dataflow import Dataflow
+from flux_runtime.protocol.inlet import Consumer
+from flux_runtime.protocol.messages import (
+    Avail,
+    CatchUpDone,
+    CatchUpReady,
+    CatchUpStart,
+    Csync,
+    Fail,
+    Instruction,
+    LogEntry,
+    Message,
+    Move,
+    Pause,
+    Psync,
+    Send,
+    Tell,
+)
+from flux_runtime.protocol.outlet import Producer
+from flux_runtime.protocol.producer import ProducerSide
+from flux_runtime.protocol.vocabulary import (
+    ACK,
+    LABELS,
+    PAUSED,
+    PRIM,
+    RECV,
+    SEC,
+    Node,
+    ProtocolError,
+    Status,
+)
+
+ACTIVE, STANDBY, PAUSE = Status.ACTIVE, Status.STANDBY, Status.PAUSE
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentState:
+    """All that must travel (AMB-6): operator, every queue, buffers, versions, place in the log."""
+
+    consumer: ConsumerSide
+    producer: ProducerSide
+    operator: Any
+    version: int
+    log_position: int
+    failures: int
+
+    def freeze(self) -> tuple[object, ...]:
+        """The state as one hashable value."""
+        return (
+            self.consumer.freeze(),
+            self.producer.freeze(),
+            self.operator,
+            self.version,
+            self.log_position,
+            self.failures,
+        )
+
+
+class Segment:
+    """One copy of one partition pair.
+
+    Attributes:
+        status: ACTIVE; STANDBY until the state arrives; PAUSE while it moves.
+        version: attempt number of the last state movement (`my_ver`).
+        p_fail: my replica has failed and is not replaced yet (TO-4).
+        standby: the node that is to replace it, if announced.
+        ready_sent: number of failures that the last `cu-ready` knew of (CU-9).
+    """
+
+    __slots__ = (
+        "boundary",
+        "consumer",
+        "dataflow",
+        "node",
+        "operator",
+        "p_fail",
+        "producer",
+        "ready_sent",
+        "standby",
+        "status",
+        "version",
+    )
+
+    def __init__(
+        self,
+        dataflow: Dataflow,
+        node: Node,
+        *,
+        standby: bool = False,
+        story: list[str] | None = None,
+    ) -> None:
+        self.dataflow = dataflow
+        self.node = node
+        self.boundary = Boundary(dataflow.shape, node, story=story)
+        assert self.boundary.consumer is not None
+        assert self.boundary.producer is not None
+        self.consumer: ConsumerSide = self.boundary.consumer
+        self.producer: ProducerSide = self.boundary.producer
+        self.operator = dataflow.operator(node.pair)
+        self.status = STANDBY if standby else ACTIVE
+        self.version = 0
+        self.p_fail = False
+        self.standby: Node | None = None
+        self.ready_sent = -1
+
+    def clone(self) -> Segment:
+        """An independent copy, without the story."""
+        new = Segment.__new__(Segment)
+        new.dataflow, new.node = self.dataflow, self.node
+        new.boundary = self.boundary.clone()
+        assert new.boundary.consumer is not None
+        assert new.boundary.producer is not None
+        new.consumer, new.producer = new.boundary.consumer, new.boundary.producer
+        new.operator = self.dataflow.operator(self.node.pair)
+        new.operator.install_state(self.operator.get_state())
+        new.status, new.version, new.p_fail = self.status, self.version, self.p_fail
+        new.standby, new.ready_sent = self.standby, self.ready_sent
+        return new
+
+    def freeze(self) -> tuple[object, ...]:
+        """The state as one hashable value."""
+        return (
+            self.boundary.freeze(),
+            self.operator.get_state(),
+            self.status,
+            self.version,
+            self.p_fail,
+            self.standby,
+            self.ready_sent,
+        )
+
+    # ---- normal case
+
+    def accepts(self, peer: Node, message: Message) -> bool:
+        """Whether the head of the link from this node can be handled now; nothing is in PAUSE."""
+        return self.status is ACTIVE and self.boundary.accepts(peer, message)
+
+    def receive(self, peer: Node, message: Message) -> list[Instruction]:
+        """Handle the head of a link."""
+        return self._then(self.boundary.receive(peer, message))
+
+    def next_message(self, to: Node) -> Message | None:
+        """NC-2: the next rows or progress for a link that has room, if any."""
+        return self.boundary.next_message(to) if self.status is ACTIVE else None
+
+    def has_message(self, to: Node) -> bool:
+        """Whether `next_message` would give one."""
+        return self.status is ACTIVE and self.boundary.has_message(to)
+
+    def can_work(self) -> bool:
+        """Whether `work` would change anything."""
+        if self.status is not ACTIVE:
+            return False
+        if self.producer.pending:
+            i, batch, _ = self.producer.pending[0]
+            return not self.producer.outlets[i].buffer.needs_room(batch) or self.producer.room(i)
+        return self.consumer.ready() or self.consumer.complete() > self.producer.progress
+
+    def work(self) -> list[Instruction]:
+        """Admit what waits for room (NC-1), else merge and process one batch."""
+        if self.status is not ACTIVE:
+            return []
+        producer = self.producer
+        if not producer.pending:
+            taken = self.consumer.take()
+            if taken is not None:
+                batch, parts = taken
+                rows = parts[0] if len(parts) == 1 else self.dataflow.merge(parts)
+                made = self.operator.process(rows)
+                width = len(producer.outlets)
+                producer.offer(batch, dict(self.dataflow.split(self.node.stage + 1, made, width)))
+                self.boundary.did("work", f"batch {batch}")
+            producer.complete(self.consumer.complete())
+        producer.admit()
+        return []
+
+    # ---- the controller's log
+
+    @property
+    def reads_log(self) -> bool:
+        """AB-9: a standby leaves the log alone until its state tells where to go on."""
+        return self.status is not STANDBY
+
+    def log(self, entry: LogEntry) -> list[Instruction]:
+        """Handle the next entry of the controller's log."""
+        out = self.boundary.log(entry)
+        if entry.pair == self.node.pair:
+            self.boundary.did("log", entry)
+            match entry:
+                case Fail():
+                    self.p_fail = True  # TO-4
+                    self.standby = None
+                    if self.consumer.window or self.status is PAUSE:
+                        out += self._abort()
+                case Avail(_, copy, attempt):
+                    self.standby = Node(*self.node.pair, copy, attempt)
+                case CatchUpStart(_, attempt):
+                    if self.standby is not None and self.standby.life == attempt:  # AB-7
+                        out += self._open_window(attempt)
+        return self._then(out)
+
+    def _then(self, out: list[Instruction]) -> list[Instruction]:
+        """What any event may have enabled: the snapshot (CU-16), or `cu-ready` (CU-9)."""
+        if self.consumer.window and self.status is ACTIVE and self.consumer.quiet():
+            out.append(self._snapshot())
+        ready = self.p_fail and not self.consumer.window and self.consumer.whole()
+        if ready and self.ready_sent != self.boundary.failures and self.tk_done():
+            self.ready_sent = self.boundary.failures
+            self.boundary.did("CU-9", f"ready, {self.ready_sent} failures known")
+            out.append(Tell(CatchUpReady(self.node.pair, self.ready_sent)))
+        return out
+
+    def tk_done(self) -> bool:
+        """TO-9, TO-9F: take-over is complete downstream."""
+        return self.p_fail and all(outlet.taken_over() for outlet in self.producer.outlets)
+
+    # ---- catch-up, active copy
+
+    def _open_window(self, attempt: int) -> list[Instruction]:
+        """CU-10, CU-11: pause the live primaries, in order with their data."""
+        self.consumer.window = attempt
+        self.boundary.did("CU-10", f"attempt {attempt}")
+        if self.consumer.kind is Consumer.S:
+            for inlet in self.consumer.inlets:
+                inlet.conn[PRIM] = PAUSED  # CU-2: the ingress keeps what is not acknowledged
+            return []
+        out: list[Instruction] = []
+        for inlet in self.consumer.inlets:
+            peer = inlet.peers[PRIM]
+            if inlet.status[PRIM] is ACTIVE and peer is not None:
+                out.append(Send(peer, Pause(attempt)))
+        return out
+
+    def _snapshot(self) -> Move:
+        """CU-16 (CU-2, CU-4): nothing is in flight towards me; quiesce and hand over the state."""
+        if self.standby is None:
+            raise ProtocolError(f"nobody to move the state to\n{self.boundary.tale()}")
+        self.status = PAUSE  # CU-3
+        version = self.consumer.window
+        state = SegmentState(
+            self.consumer.clone(),
+            self.producer.clone(),
+            self.operator.get_state(),
+            version,
+            self.boundary.log_position,
+            self.boundary.failures,
+        )
+        self.boundary.did("CU-16", f"state of attempt {version} to {self.standby}")
+        return Move(self.standby, state, self.size())
+
+    def size(self) -> int:
+        """Bytes that a move of this segment carries."""
+        held = sum(
+            self.dataflow.rows_size(entry.rows)
+            for outlet in self.producer.outlets
+            for entry in outlet.buffer.entries.values()
+        )
+        queued = sum(
+            self.dataflow.rows_size(unit.rows)
+            for inlet in self.consumer.inlets
+            for unit in inlet.queue
+        )
+        return self.operator.state_size() + held + queued
+
+    def moved(self, attempt: int) -> list[Instruction]:
+        """CU-18 (CU-5): the standby has the state; go on with the new version."""
+        if self.status is not PAUSE or self.consumer.window != attempt:
+            return []
+        self.status = ACTIVE
+        self.version = attempt
+        out = self._sync(standby=False)
+        out.append(Tell(CatchUpDone(self.node.pair, attempt)))
+        return self._then(out)
+
+    def _sync(self, *, standby: bool) -> list[Instruction]:
+        """CU-5, CU-7, CU-18, CU-20: markers to all neighbours, then postponed reverses (CU-15)."""
+        out: list[Instruction] = []
+        self.p_fail = False
+        for outlet in self.producer.outlets:
+            outlet.sync(standby)
+            out += [
+                Send(peer, Psync(self.version))
+                for d in LABELS
+                if (peer := outlet.peers[d]) is not None and outlet.status[d] is ACTIVE
+            ]
+        out += self._close_window(self.version)
+        self.boundary.did("CU-18", f"version {self.version}")
+        return out
+
+    def _close_window(self, attempt: int) -> list[Instruction]:
+        """Un-pause, send `csync` behind all acknowledgements, then the reverses owed (CU-15)."""
+        out: list[Instruction] = []
+        self.consumer.window = 0
+        for inlet in self.consumer.inlets:
+            if inlet.status[PRIM] is ACTIVE:
+                s_cons = self.consumer.kind is Consumer.S
+                inlet.conn[PRIM] = RECV | ACK if s_cons else RECV
+            out += inlet.flush()
+            out += [
+                Send(peer, Csync(attempt))
+                for d in LABELS
+                if (peer := inlet.peers[d]) is not None and inlet.status[d] is ACTIVE
+            ]
+            if inlet.rev_owed:
+                out += inlet.reverse_to(SEC)
+        return out
+
+    def _abort(self) -> list[Instruction]:
+        """The standby died: let the producers go on; `p_fail` stays (AB-6)."""
+        attempt = self.consumer.window
+        self.status = ACTIVE
+        self.boundary.did("AB-6", f"attempt {attempt} is given up")
+        return self._close_window(attempt)
+
+    # ---- catch-up, standby
+
+    def install(self, state: SegmentState) -> list[Instruction]:
+        """CU-17, CU-18 (CU-4, CU-5): become the copy that the state describes."""
+        if self.status is not STANDBY:
+            raise ProtocolError(f"{self.node} has a state already\n{self.boundary.tale()}")
+        self.consumer = self.boundary.consumer = state.consumer.clone()
+        self.producer = self.boundary.producer = state.producer.clone()
+        self.producer.copy = self.node.copy
+        for inlet in self.consumer.inlets:
+            inlet.owed = 0  # the copy that moved acknowledges what it received before its csync
+            if self.consumer.kind is Consumer.F:
+                inlet.swap()
+        if self.producer.kind is Producer.F:
+            for outlet in self.producer.outlets:
+                outlet.swap()
+        self.operator.install_state(state.operator)
+        self.version = state.version
+        self.boundary.log_position = state.log_position
+        self.boundary.failures = state.failures
+        self.status = ACTIVE
+        self.boundary.did("CU-17", f"installed version {self.version}")
+        return self._then(self._sync(standby=True))
+
+    def validate(self) -> None:
+        """Check the invariants of the segment's parts."""
+        self.boundary.validate()

@@ -1,0 +1,174 @@
+"""Names of the protocol: copies, labels, modes, uses of a link, nodes, the shape of a dataflow.
+
+A *unit* is what the protocol stores, sends and acknowledges: the rows of one batch that belong to
+one partition. Its sequence number is the number of the batch; a row's own is (batch, offset), so
+order and identity stay exact per row while the protocol pays per unit.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+PRIM: Final = 0
+"""Label of the peer in the same copy of the dataflow; at ingress and egress, of slot 1."""
+SEC: Final = 1
+"""Label of the peer in the other copy of the dataflow; at ingress and egress, of slot 2."""
+LABELS: Final = (PRIM, SEC)
+
+MARK_PRIM: Final = 1
+MARK_SEC: Final = 2
+PROD: Final = 4
+"""Marks of a buffer entry: acknowledged by (or sent for good to) PRIM, SEC; produced here."""
+MARK_OF: Final = (MARK_PRIM, MARK_SEC)
+
+SEND: Final = 1
+RECV: Final = 2
+ACK: Final = 4
+PAUSED: Final = 8
+"""What a link is used for now; 0 means that it is ignored."""
+
+INGRESS: Final = -1
+"""Stage number of the ingress; the egress has the number of stages."""
+
+NOTHING: Final = -1
+"""Below every sequence number."""
+END: Final = 1 << 60
+"""Above every sequence number: the progress of a stream that has ended (XM-3)."""
+
+
+class Status(IntEnum):
+    """Mode of an operator, or of a peer as seen by an operator."""
+
+    ACTIVE = 0
+    DEAD = 1
+    STANDBY = 2
+    PAUSE = 3
+
+
+class Pair(NamedTuple):
+    """A partition pair: two copies of the segment that processes one partition of one stage."""
+
+    stage: int
+    part: int
+
+
+class Node(NamedTuple):
+    """One incarnation of one copy of a pair; `life` is the attempt number that created it (AB-1).
+
+    Links are named by the two nodes they join, so a new incarnation never inherits what was
+    written to, or by, the one before.
+    """
+
+    stage: int
+    part: int
+    copy: int
+    life: int
+
+    @property
+    def pair(self) -> Pair:
+        """The pair that this node is a copy of."""
+        return Pair(self.stage, self.part)
+
+    def __str__(self) -> str:
+        if self.stage == INGRESS:
+            return "ingress"
+        life = f"'{self.life}" if self.life else ""
+        return f"{chr(ord('A') + self.stage)}{self.part}{'ps'[self.copy]}{life}"
+
+
+THE_INGRESS: Final = Node(INGRESS, 0, 0, 0)
+
+
+def other(label: int) -> int:
+    """p(d): the other label."""
+    return 1 - label
+
+
+def marks_text(marks: int) -> str:
+    """Marks as people write them: `{PROD,PRIM}`."""
+    names = [
+        n for bit, n in ((PROD, "PROD"), (MARK_PRIM, "PRIM"), (MARK_SEC, "SEC")) if marks & bit
+    ]
+    return "{" + ",".join(names) + "}"
+
+
+def use_text(use: int) -> str:
+    """Uses of a link as people write them: `{SEND,ACK}`."""
+    names = ((SEND, "SEND"), (RECV, "RECV"), (ACK, "ACK"), (PAUSED, "PAUSE"))
+    return "{" + ",".join(n for bit, n in names if use & bit) + "}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shape:
+    """The dataflow and the limits that every node knows from the start.
+
+    Attributes:
+        widths: partitions of each stage, from the source on.
+        copies: 2 for partition pairs, 1 for plain exchange (no replication).
+        cluster_pairs: both copies exist, but only ingress and egress coordinate them; inside, each
+            copy of the dataflow is plain exchange (the baseline of section 3.3 of the thesis).
+        ordered_egress: the egress emits in the order of sequence numbers; else first come.
+        pool: tuples' room of a producer's buffers, in units, shared by its outlets (UF-1).
+        reserve: units of the pool kept for each outgoing connection (UF-2).
+        ack_every: acknowledge every n-th unit; above 1 acknowledgements are cumulative (BUF-C).
+        in_hand: units that a consumer takes off a link before the merge has use for them.
+    """
+
+    widths: tuple[int, ...]
+    copies: int = 2
+    cluster_pairs: bool = False
+    ordered_egress: bool = True
+    pool: int = 64
+    reserve: int = 1
+    ack_every: int = 1
+    in_hand: int = 1
+
+    def __post_init__(self) -> None:
+        if not self.widths or min(self.widths) < 1:
+            raise ValueError(f"a dataflow has at least one stage of at least one partition: {self}")
+        if self.copies not in (1, 2) or (self.cluster_pairs and self.copies != 2):
+            raise ValueError(f"copies is 1 or 2, and 2 for cluster pairs: {self}")
+        if min(self.pool, self.reserve, self.ack_every, self.in_hand) < 1:
+            raise ValueError(f"limits are positive: {self}")
+        if self.pool <= max(self.widths) * (self.ack_every - 1):
+            raise ValueError(
+                f"a pool of {self.pool} units can fill with units that consumers have received "
+                f"and, acknowledging every {self.ack_every}th, do not acknowledge: make `pool` "
+                f"larger than {max(self.widths) * (self.ack_every - 1)}, or `ack_every` smaller"
+            )
+
+    @property
+    def egress(self) -> Node:
+        """The node that all results leave through."""
+        return Node(len(self.widths), 0, 0, 0)
+
+    @property
+    def cumulative(self) -> bool:
+        """Whether one acknowledgement stands for all before it (BUF-C)."""
+        return self.ack_every > 1
+
+    def pairs(self) -> tuple[Pair, ...]:
+        """All pairs, from source to destination (CT-2)."""
+        return tuple(Pair(s, p) for s, width in enumerate(self.widths) for p in range(width))
+
+    def outside(self, stage: int) -> bool:
+        """Whether the stage is the ingress or the egress."""
+        return stage in (INGRESS, len(self.widths))
+
+    def upstream(self, stage: int) -> tuple[Pair, ...]:
+        """The producers of a stage."""
+        before = stage - 1
+        width = 1 if self.outside(before) else self.widths[before]
+        return tuple(Pair(before, p) for p in range(width))
+
+    def downstream(self, stage: int) -> tuple[Pair, ...]:
+        """The consumers of a stage."""
+        after = stage + 1
+        width = 1 if self.outside(after) else self.widths[after]
+        return tuple(Pair(after, p) for p in range(width))
+
+
+class ProtocolError(Exception):
+    """The machine was asked for something its rules exclude; the message tells its story."""

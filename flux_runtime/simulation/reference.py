@@ -1,0 +1,64 @@
+"""What a failure-free sequential run delivers and emits: the yardstick of every check."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from flux_runtime.protocol.dataflow import Dataflow
+from flux_runtime.protocol.messages import Rows
+from flux_runtime.protocol.vocabulary import INGRESS, NOTHING, Pair
+
+
+@dataclass
+class Reference:
+    """The units of every producer-consumer pair of pairs, and the output.
+
+    Attributes:
+        units: (producer, consumer) -> batch -> rows.
+        after: (producer, consumer) -> batch -> the batch of the next unit.
+        output: what leaves, in the order of sequence numbers.
+    """
+
+    units: dict[tuple[Pair, Pair], dict[int, Rows]] = field(default_factory=dict)
+    after: dict[tuple[Pair, Pair], dict[int, int]] = field(default_factory=dict)
+    output: list[tuple[int, Rows]] = field(default_factory=list)
+
+
+def reference(dataflow: Dataflow, batches: Sequence[Rows]) -> Reference:
+    """Run the dataflow batch by batch, without network, copies or failures."""
+    shape = dataflow.shape
+    found = Reference()
+    operators = {pair: dataflow.operator(pair) for pair in shape.pairs()}
+    for number, rows in enumerate(batches):
+        inputs: dict[Pair, list[Rows]] = {}
+        _route(dataflow, found, Pair(INGRESS, 0), number, rows, inputs)
+        for pair in shape.pairs():
+            parts = inputs.get(pair)
+            if not parts:
+                continue
+            made = operators[pair].process(parts[0] if len(parts) == 1 else dataflow.merge(parts))
+            _route(dataflow, found, pair, number, made, inputs)
+        last = inputs.get(shape.egress.pair)
+        if last:
+            found.output.append((number, last[0] if len(last) == 1 else dataflow.merge(last)))
+    for link, units in found.units.items():
+        batches_of_link = list(units)
+        found.after[link] = dict(zip([NOTHING, *batches_of_link], batches_of_link, strict=False))
+    return found
+
+
+def _route(
+    dataflow: Dataflow,
+    found: Reference,
+    producer: Pair,
+    batch: int,
+    rows: Rows,
+    inputs: dict[Pair, list[Rows]],
+) -> None:
+    consumers = dataflow.shape.downstream(producer.stage)
+    parts = dataflow.split(producer.stage + 1, rows, len(consumers))
+    for part in sorted(parts):
+        consumer = consumers[part]
+        found.units.setdefault((producer, consumer), {})[batch] = parts[part]
+        inputs.setdefault(consumer, []).append(parts[part])

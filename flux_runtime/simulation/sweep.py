@@ -1,0 +1,238 @@
+"""Random schedules with random faults: everything from one seed, so a failure can be run again.
+
+A schedule is skewed: each run draws a weight for every node and kind of step, so that some links,
+logs and moves are far slower than others; uniform choice would hardly ever let a marker overtake a
+view change.
+
+    python -m flux_runtime.simulation.sweep 0 1000        seeds 0 to 999
+    python -m flux_runtime.simulation.sweep 17 --story     one seed, with the story of every node
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from flux_runtime.protocol.segment import Segment
+from flux_runtime.protocol.vocabulary import Node, ProtocolError, Shape, Status
+from flux_runtime.simulation.workload import digest_dataflow, digest_input
+from flux_runtime.simulation.world import Step, World
+
+STEPS_MAX = 50_000
+"""A run that takes more steps than this is taken for a livelock."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """One run: the dataflow, its limits, and how many faults of which kind."""
+
+    shape: Shape
+    batches: int
+    rows: int
+    keys: int
+    every: int
+    sites: int
+    spares: int
+    link_capacity: int
+    kills: int
+    reckless: bool
+
+    def world(self, *, stories: bool = False) -> World:
+        """The world in its initial state."""
+        return World(
+            digest_dataflow(self.shape, every=self.every),
+            digest_input(self.batches, rows=self.rows, keys=self.keys),
+            sites=self.sites,
+            spares=self.spares,
+            link_capacity=self.link_capacity,
+            stories=stories,
+        )
+
+
+@dataclass
+class Run:
+    """What became of one run."""
+
+    seed: int
+    plan: Plan
+    steps: list[Step] = field(default_factory=list)
+    kills: int = 0
+    recoveries: int = 0
+    losses: int = 0
+
+
+class RunError(ProtocolError):
+    """A run violated something; carries the run, so that it can be kept."""
+
+    def __init__(self, run: Run, world: World, cause: ProtocolError) -> None:
+        super().__init__(
+            f"seed {run.seed}, step {len(run.steps)}: {cause}\n{run.plan}\n"
+            f"run it again: python -m flux_runtime.simulation.sweep {run.seed} --story"
+        )
+        self.run = run
+        self.world = world
+        self.cause = cause
+
+
+WIDTHS = ((1,), (2,), (3,), (1, 1), (2, 2), (1, 2), (2, 1), (2, 3), (3, 2), (1, 1, 1), (2, 2, 2))
+
+
+def plan_of(rng: random.Random) -> Plan:
+    """Draw a dataflow, its limits and its faults."""
+    widths = rng.choice(WIDTHS)
+    ack_every = rng.choice((1, 1, 1, 2, 3))
+    shape = Shape(
+        widths=widths,
+        ordered_egress=rng.random() < 0.7,
+        pool=rng.choice((4, 6, 16, 64)) + max(widths) * (ack_every - 1),
+        reserve=1,
+        ack_every=ack_every,
+        in_hand=rng.choice((1, 1, 2, 4)),
+    )
+    return Plan(
+        shape=shape,
+        batches=rng.choice((4, 8, 12)),
+        rows=rng.choice((1, 2, 4)),
+        keys=rng.choice((2, 5, 12)),
+        every=rng.choice((1, 2, 3)),
+        sites=rng.choice((2, 3, 4)),
+        spares=rng.choice((0, 1, 1, 2)),
+        link_capacity=rng.choice((1, 2, 4, 16)),
+        kills=rng.choice((0, 1, 2, 3, 4, 6)),
+        reckless=rng.random() < 0.1,
+    )
+
+
+def victims(world: World, *, reckless: bool) -> list[Node]:
+    """Copies whose death the protocol must mask: the other copy is whole and known to be."""
+    found = []
+    for node in world.site:
+        mate = world.controller.pairs[node.pair].copies[1 - node.copy]
+        assert mate is not None
+        other = Node(*node.pair, 1 - node.copy, mate.life)
+        if reckless or (mate.status is Status.ACTIVE and other in world.nodes):
+            found.append(node)
+    return found
+
+
+def _fault(rng: random.Random, world: World, plan: Plan) -> Step | None:
+    """A process or a whole site, preferably one that takes part in a catch-up."""
+    may_die = victims(world, reckless=plan.reckless)
+    standbys = [
+        n for n in may_die if n.life or (isinstance(s := world.nodes[n], Segment) and s.standby)
+    ]
+    if standbys and rng.random() < 0.5:
+        may_die = standbys
+    if not may_die:
+        return None
+    node = rng.choice(may_die)
+    on_site = [n for n, site in world.site.items() if site == world.site[node]]
+    whole_site = plan.reckless or set(on_site) <= set(victims(world, reckless=False))
+    few = len(set(world.site.values())) > 2
+    if whole_site and few and rng.random() < 0.4:
+        return Step("crash", world.site[node])
+    return Step("kill", node)
+
+
+def run(seed: int, *, plan: Plan | None = None, stories: bool = False) -> Run:
+    """One run from a seed.
+
+    Raises:
+        RunError: something promised did not hold.
+    """
+    rng = random.Random(seed)
+    drawn = plan_of(rng)
+    done = Run(seed, plan or drawn)
+    world = done.plan.world(stories=stories)
+    weights: dict[tuple[str, object], float] = {}
+    expected_steps = 12 * done.plan.batches * sum(done.plan.shape.widths) + 40
+    moments = sorted(rng.randrange(expected_steps) for _ in range(done.plan.kills))
+    try:
+        while True:
+            steps = world.steps()
+            if not steps and not moments:
+                break
+            step = None
+            if moments and (len(done.steps) >= moments[0] or not steps):
+                moments.pop(0)
+                step = _fault(rng, world, done.plan)
+                done.kills += step is not None
+            if step is None:
+                if not steps:
+                    continue
+                step = _draw(rng, steps, weights)
+            done.steps.append(step)
+            world.perform(step)
+            if len(done.steps) > STEPS_MAX:
+                raise ProtocolError("livelock")
+            if len(done.steps) % 16 == 0:
+                world.validate()
+                world.checks.bounded(world)
+        world.validate()
+        world.finished()
+    except ProtocolError as cause:
+        raise RunError(done, world, cause) from cause
+    done.losses = len(world.controller.losses)
+    done.recoveries = sum(view.attempts for view in world.controller.pairs.values())
+    return done
+
+
+def _draw(
+    rng: random.Random, steps: Sequence[Step], weights: dict[tuple[str, object], float]
+) -> Step:
+    for step in steps:
+        if (step.kind, step.at) not in weights:
+            weights[step.kind, step.at] = 10.0 ** rng.uniform(-1.5, 1.0)
+    chances = [weights[step.kind, step.at] for step in steps]
+    return rng.choices(steps, chances)[0]
+
+
+def replay(plan: Plan, steps: Sequence[Step]) -> World:
+    """Perform recorded steps; the world they lead to.
+
+    Raises:
+        ProtocolError: what the run violated.
+    """
+    world = plan.world(stories=True)
+    for step in steps:
+        world.perform(step)
+    return world
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run seeds and print what became of them."""
+    parser = argparse.ArgumentParser(prog="python -m flux_runtime.simulation.sweep")
+    parser.add_argument("first", type=int)
+    parser.add_argument("last", type=int, nargs="?")
+    parser.add_argument("--story", action="store_true")
+    args = parser.parse_args(argv)
+    started = time.perf_counter()
+    seeds = range(args.first, args.last if args.last is not None else args.first + 1)
+    totals = [0, 0, 0, 0]
+    failed: list[int] = []
+    for seed in seeds:
+        try:
+            done = run(seed, stories=args.story)
+        except RunError as failure:
+            failed.append(seed)
+            print(str(failure).partition("\n")[0])
+            if args.story:
+                print(failure.world.tale())
+                print("\n".join(map(str, failure.run.steps[-60:])))
+            continue
+        for i, n in enumerate((len(done.steps), done.kills, done.recoveries, done.losses)):
+            totals[i] += n
+    took = time.perf_counter() - started
+    print(
+        f"{len(seeds)} runs in {took:.1f} s: {totals[0]} steps, {totals[1]} faults, "
+        f"{totals[2]} standbys, {totals[3]} losses reported, {len(failed)} violations"
+    )
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
