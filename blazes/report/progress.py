@@ -227,7 +227,7 @@ def plain_line(sample: Sample) -> str:
     words = {"unit": "{}:", "waits for": "waits for {}"}
     cells_ = row(sample)
     parts = [words.get(title, title + " {}").format(text) for title, text in cells_.items() if text]
-    return f"{parts[0]} {', '.join(parts[1:])}"
+    return f"{parts[0]} {', '.join(parts[1:]) or 'nothing yet'}"
 
 
 def cut(text: str, width: int) -> str:

@@ -1,0 +1,56 @@
+"""Where the compiled project of a dataflow is, for the commands that look at what it did."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Final
+
+from blazes.cli import CommandError
+
+PLAN: Final = "plan.json"
+
+
+def add_project(parser: argparse.ArgumentParser) -> None:
+    """FILE and --target-dir: which project."""
+    parser.add_argument(
+        "file", metavar="FILE", help="the dataflow file (YAML), or its compiled project's folder"
+    )
+    add_target_dir(parser)
+
+
+def add_target_dir(parser: argparse.ArgumentParser) -> None:
+    """--target-dir: where projects are written."""
+    parser.add_argument(
+        "--target-dir",
+        metavar="DIR",
+        default="target",
+        help="folder of the compiled projects (default: target)",
+    )
+
+
+def project_of(arguments: argparse.Namespace) -> Path:
+    """The folder `target/NAME` of FILE.
+
+    Raises:
+        CommandError: it has not been compiled.
+    """
+    given = Path(arguments.file)
+    if given.is_dir():
+        if not (given / PLAN).exists():
+            raise CommandError(
+                f"{given} is not the folder of a compiled project: it has no {PLAN}",
+                remedy="name the dataflow file, or target/NAME",
+            )
+        return given
+    from blazes.cli.options import dataflow_of
+
+    arguments.variant = getattr(arguments, "variant", [])
+    dataflow, _ = dataflow_of(arguments)
+    project = Path(arguments.target_dir) / dataflow.name
+    if not (project / PLAN).exists():
+        raise CommandError(
+            f"{dataflow.name} has not been run: there is no {project}",
+            remedy=f"blazes run {given}",
+        )
+    return project
