@@ -1,15 +1,17 @@
 """One model of a mistake, for every front end and every renderer.
 
-A rule of the front end has one home, the `CODES` table: code, severity, title, why it matters and
-what to do. `blazes rule CODE` and the reference pages print it.
+A kind of mistake has one home, the `CODES` table: code, severity, title, why it matters and what
+to do. `blazes rule CODE` and the reference pages print it.
 """
 
 from __future__ import annotations
 
-import difflib
 import enum
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from itertools import islice
+from types import MappingProxyType
+from typing import Final, Protocol
 
 from annotations.dataflow import Position
 
@@ -48,12 +50,16 @@ class Diagnostic:
         return f"{where}{self.code.id} {self.message}\n    {self.remedy or self.code.remedy}"
 
 
-class BadInput(Exception):
+class BadInput(Exception):  # noqa: N818
     """The input was refused; `diagnostics` are all of its mistakes, in the order of the file."""
 
     def __init__(self, diagnostics: Iterable[Diagnostic]) -> None:
         self.diagnostics = tuple(diagnostics)
         super().__init__("\n".join(map(str, self.diagnostics)))
+
+
+SEARCHED_MAX: Final = 2_000
+"""Among more known words than this, `did_you_mean` looks only at those that begin alike."""
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
@@ -62,5 +68,220 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     >>> did_you_mean("subscrpt", ["subscript", "label"])
     '; did you mean subscript?'
     """
-    near = difflib.get_close_matches(word, list(known), n=2, cutoff=0.6)
+    import difflib
+
+    words = list(known)
+    if len(words) > SEARCHED_MAX:
+        head = word[:2].lower()
+        words = list(islice((w for w in words if w[:2].lower() == head), SEARCHED_MAX))
+    same = [w for w in words if w.lower() == word.lower()]
+    near = same or difflib.get_close_matches(word, words, n=2, cutoff=0.6)
     return f"; did you mean {' or '.join(near)}?" if near else ""
+
+
+class Mark(Protocol):
+    """A place in a text; `line` and `column` count from 0, as YAML parsers do."""
+
+    @property
+    def line(self) -> int: ...  # noqa: D102
+
+    @property
+    def column(self) -> int: ...  # noqa: D102
+
+
+class Findings:
+    """Collects the mistakes of one file. The same mistake at the same place is kept once."""
+
+    SUGGESTIONS_MAX: Final = 50
+    """Looking for a near word is slow beside everything else; past this it is left out."""
+
+    def __init__(self, file: str, text: str = "") -> None:
+        self.file = file
+        self.text = text
+        self.errors = 0
+        """How many findings stop the analysis."""
+        self.key = ""
+        """The key whose value is being read: messages about the value begin with it."""
+        self._found: dict[Diagnostic, None] = {}
+        self._suggested = 0
+
+    def position(self, mark: Mark) -> Position:
+        """The position that `mark` stands for."""
+        return Position(self.file, mark.line + 1, mark.column + 1)
+
+    def add(
+        self, code: str, message: str, where: Mark | Position | None, remedy: str | None = None
+    ) -> None:
+        """Note a mistake; `where` is None if it stands in no file (a choice of variants)."""
+        if where is not None and not isinstance(where, Position):
+            where = self.position(where)
+        found = Diagnostic(CODES[code], message, where, remedy)
+        if found not in self._found:
+            self._found[found] = None
+            self.errors += found.code.severity is Severity.ERROR
+
+    def add_value(self, code: str, message: str, mark: Mark, remedy: str | None = None) -> None:
+        """Note a mistake in the value of the current key."""
+        self.add(code, f"`{self.key}`: {message}" if self.key else message, mark, remedy)
+
+    def suggest(self, word: str, known: Collection[str]) -> str:
+        """As `did_you_mean`, within the limits of a run that finds many mistakes."""
+        if self._suggested >= self.SUGGESTIONS_MAX:
+            return ""
+        self._suggested += 1
+        return did_you_mean(word, known)
+
+    def sorted(self) -> tuple[Diagnostic, ...]:
+        """Everything found, in the order of the file; what stands in no file comes first."""
+        nowhere = Position("", 0, 0)
+        return tuple(sorted(self._found, key=lambda found: found.position or nowhere))
+
+
+def _table(*rows: tuple[str, Severity, str, str, str]) -> Mapping[str, Code]:
+    return MappingProxyType({row[0]: Code(*row) for row in rows})
+
+
+_E, _W, _N = Severity.ERROR, Severity.WARNING, Severity.NOTE
+
+# fmt: off
+CODES: Final = _table(
+    # ---- the file
+    ("BLZ001", _E, "file cannot be read",
+     "Nothing can be said about a dataflow that cannot be read; guessing an encoding would "
+     "change names.",
+     "Give the path of a readable UTF-8 text file."),
+    ("BLZ002", _E, "not YAML",
+     "The text does not parse, so nothing after this place can be trusted.",
+     "Correct the YAML at this place; what stands after it has not been checked."),
+    ("BLZ003", _E, "not a dataflow",
+     "A dataflow is a mapping from names to components, or has its components under `components`.",
+     "Write `components:` and under it a name for each component."),
+    ("BLZ004", _E, "more than one document",
+     "One file describes one dataflow; which of several documents is meant would be a guess.",
+     "Put each document into a file of its own."),
+    ("BLZ005", _E, "too deep or too large",
+     "A dataflow is a few levels deep; a file that is not, or whose aliases multiply, is a "
+     "mistake or an attack.",
+     "Write the structure out, without aliases that contain each other."),
+    ("BLZ006", _E, "duplicate",
+     "Only one of the two could count, and YAML parsers disagree about which.",
+     "Remove or rename one of them."),
+    ("BLZ007", _E, "YAML reads this word as something else",
+     "Unquoted, YAML parsers turn words such as `on`, `no`, `12:30` or `2024-01-01` into truth "
+     "values, numbers and dates, each parser in its own way.",
+     "Put it in quotes."),
+    ("BLZ008", _E, "tag",
+     "The file is data; a tag asks the parser to build something else.",
+     "Remove the tag."),
+    ("BLZ009", _E, "merge that cannot be done",
+     "`<<` merges the keys of a mapping, or of each mapping in a list, into the mapping it "
+     "stands in.",
+     "Write `<<: *name`, or `<<: [*one, *two]`, where each name is the anchor of a mapping."),
+    # ---- keys and values
+    ("BLZ010", _E, "unknown key",
+     "A misspelt key would be silently without effect.",
+     "Correct or remove the key."),
+    ("BLZ011", _E, "value of another kind",
+     "What was written cannot be what was meant.",
+     "Write what is expected here."),
+    ("BLZ012", _E, "missing key",
+     "Without it the meaning is open, and nothing is guessed.",
+     "Add the key."),
+    ("BLZ013", _E, "value that is not allowed",
+     "Only certain values have a meaning here.",
+     "Write one of the values that are allowed."),
+    ("BLZ014", _E, "not a name",
+     "Names become names of SQL views, Python functions and folders, and `.` separates a "
+     "component from its interface.",
+     "Use letters, digits, `_`, and `-` between them; attributes may also have `.` between them."),
+    # ---- annotations
+    ("BLZ020", _E, "annotation that does not parse",
+     "An annotation decides the verdict; a half-understood one would decide it wrongly.",
+     "Write CR, CW, OR[gate] or OW[gate]; Seal[key]; `a, b -> c` or `a <-> b`."),
+    ("BLZ021", _E, "subscript on a confluent path",
+     "A confluent path gives the same set of outputs for every order of its input: it has no gate.",
+     "Remove the subscript, or write OR (reads) or OW (writes) if the order of the input matters."),
+    ("BLZ022", _E, "subscript given twice or without a label",
+     "The gate belongs to one OR or OW, and is said once.",
+     "Write either `label: OW[a, b]`, or `label: OW` and `subscript: [a, b]`."),
+    ("BLZ023", _W, "path without an annotation",
+     "What nobody vouches for is taken for the worst there is: order-sensitive, writing, of "
+     "unknown gate.",
+     "Write `label: CR`, CW, OR or OW: does the path write state, and does the order of its "
+     "input matter?"),
+    ("BLZ024", _E, "`within` on a confluent path",
+     "`within` says whether the order inside a gate partition matters; for a confluent path no "
+     "order does.",
+     "Remove `within`, or write OR or OW."),
+    ("BLZ025", _E, "component without a path",
+     "A component is described by its paths; one without would be taken for harmless.",
+     "Give at least one path: `annotation: {from: input, to: output, label: OW}`."),
+    # ---- variants
+    ("BLZ030", _E, "unknown variant",
+     "Analysing something else than what was asked for would answer another question.",
+     "Choose a variant that the file has: --variant Component=VARIANT."),
+    ("BLZ031", _W, "no variant chosen",
+     "The verdict depends on which variant runs.",
+     "Choose one: --variant Component=VARIANT."),
+    ("BLZ032", _E, "variant without a component",
+     "A path at top level is a variant of the component above it.",
+     "Put it below its component, or under the component's `variants`."),
+    ("BLZ033", _N, "stream of another variant",
+     "It ends at an interface that the chosen variant does not have.",
+     "Nothing, if the stream is meant for another variant."),
+    # ---- streams
+    ("BLZ040", _E, "unknown component",
+     "A stream to a component that does not exist would carry its records nowhere.",
+     "Correct the name, or add the component."),
+    ("BLZ041", _E, "interface that no path has",
+     "Records would enter where nothing reads, or come from where nothing writes.",
+     "Correct the name, or add a path from or to the interface."),
+    ("BLZ042", _E, "stream without ends",
+     "A stream comes from a component or goes to one.",
+     "Add `from: Component.output`, `to: Component.input`, or both."),
+    ("BLZ043", _E, "key that does not belong to this stream",
+     "What comes from outside has a source, what leaves has a sink, and the label of everything "
+     "else is derived.",
+     "Remove the key, or the end that makes the stream an inner one."),
+    ("BLZ044", _E, "input without a stream",
+     "An input that nothing feeds looks harmless; a forgotten stream would give too good a "
+     "verdict.",
+     "Add a stream to it; one without `from` comes from outside."),
+    ("BLZ045", _W, "output without a stream",
+     "What leaves there is thrown away, and does not count in the verdict.",
+     "Add a stream from it; one without `to` is a result."),
+    ("BLZ046", _W, "component that nothing reaches",
+     "No stream from outside leads to it, so it will never get a record.",
+     "Add a stream without `from`, or, where equal names connected too much, write the `streams`."),
+    ("BLZ047", _E, "name that connects too much",
+     "Interfaces of equal name are connected, every output with every input.",
+     "Write the `streams`, or give the interfaces different names."),
+    ("BLZ048", _W, "declaration without effect",
+     "The label of an inner stream follows from its component; a declaration cannot change it.",
+     "Declare it where the records come in, on the streams without `from`."),
+    # ---- attributes
+    ("BLZ050", _E, "attribute that the schema lacks",
+     "A gate, key or column that no record has cannot partition or order anything.",
+     "Correct the attribute, or add it to the schema."),
+    ("BLZ051", _E, "dependency on an unknown attribute",
+     "Every stream declares its schema, and none has the attribute: the dependency says nothing.",
+     "Correct the attribute."),
+    ("BLZ052", _W, "dependency without effect",
+     "No gate, key, schema or other dependency names the attribute.",
+     "Correct the attribute, or remove the dependency."),
+    # ---- for the compiler
+    ("BLZ060", _E, "replicas of a component that is not replicated",
+     "Replicas can disagree, and the analysis looks for that only where it knows of them.",
+     "Add `Rep: true`, or remove `replicas`."),
+    ("BLZ061", _E, "implementation of an unknown output",
+     "It would never run.",
+     "Name an output that a path of the component has."),
+    ("BLZ062", _E, "output implemented twice",
+     "Only one of `sql` and `python` can compute an output.",
+     "Remove one of the two."),
+    ("BLZ063", _E, "implementation that fits several outputs",
+     "Each output is computed by its own query or function.",
+     "Write a mapping from output to implementation."),
+)
+# fmt: on
+"""Every kind of mistake that the front end reports, by code."""

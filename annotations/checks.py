@@ -1,0 +1,160 @@
+"""What must hold across a whole dataflow: interfaces are fed, attributes exist, records arrive."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+
+from annotations.components import Built, gate_of
+from annotations.dataflow import Endpoint, Stream
+from annotations.diagnostics import Findings
+from annotations.notation import DependencyValue
+from annotations.positions import Scalar
+from annotations.records import Fields
+from annotations.shapes import BAD, Pairs
+from annotations.streams import Streams
+
+
+def check_ends(streams: Streams, out: Findings) -> None:
+    """Every input of an active path needs a stream (BLZ044), every output should have one."""
+    makers: dict[str, str] = {}
+    for name, built in streams.components.items():
+        for interface in built.outputs:
+            makers.setdefault(interface, name)
+    for name, built in streams.components.items():
+        for interface, path in built.inputs.items():
+            end = Endpoint(name, interface)
+            if end not in streams.inputs:
+                maker = makers.get(interface)
+                begin = f"from: {maker}.{interface}, " if maker not in (None, name) else ""
+                remedy = f"Add a stream, such as `{interface}: {{{begin}to: {end}}}`."
+                out.add("BLZ044", f"no stream goes to {end}", path.position, remedy)
+        for interface, path in built.outputs.items():
+            end = Endpoint(name, interface)
+            if end not in streams.outputs:
+                remedy = f"Add a stream: `{interface}: {{from: {end}}}` makes it a result."
+                out.add("BLZ045", f"no stream comes from {end}", path.position, remedy)
+
+
+def check_unchosen(
+    components: Mapping[str, Built],
+    chosen: Collection[str],
+    left_out: Mapping[str, list[str]],
+    out: Findings,
+) -> None:
+    """Say what is missing where a component has variants and none is chosen (BLZ031)."""
+    for name, built in components.items():
+        if built.unchosen and built.component.paths and name not in chosen:
+            variants = built.component.variants
+            message = f"{name} has the variants {', '.join(variants)}, and none is chosen; "
+            message += "only its own paths count"
+            if missing := left_out.get(name):
+                message += f", and {', '.join(missing)} is left out"
+            remedy = f"Choose one: --variant {name}={variants[0]}"
+            out.add("BLZ031", message, built.component.position, remedy)
+
+
+def check_schemas(streams: Pairs, out: Findings) -> None:
+    """Seal keys and producer columns must be in the stream's schema (BLZ050)."""
+    for name, (_, fields) in streams.items():
+        if fields is BAD or "schema" not in fields:
+            continue
+        schema: Pairs = fields.get("schema")
+        for key in fields.get("seal", ()):
+            for attribute in key:
+                _known(attribute, schema, f"the schema of {name}", out)
+        if "producer" in fields:
+            _known(fields.get("producer"), schema, f"the schema of {name}", out)
+
+
+def check_component_attributes(streams: Streams, out: Findings) -> None:
+    """Gates, `order_by` and lineage must name attributes of some stream into the component.
+
+    Only where all of these streams declare their schema. A gate may name an attribute that one of
+    several inputs lacks: the paper's WINDOW asks by `window`, which only the clicks have.
+    """
+    for name, known in streams.attributes.items():
+        if known is None:
+            continue
+        built = streams.components[name]
+        where = f"any schema of the streams into {name}"
+        for attribute in built.fields.get("order_by", ()):
+            _known(attribute, known, where, out)
+        for _, fields in built.all_paths:
+            for attribute in gate_of(fields):
+                _known(attribute, known, where, out)
+            for _, copy in fields.get("lineage", {}).values():
+                if copy is not BAD:
+                    _known(copy, known, where, out)
+
+
+def _known(attribute: Scalar, known: Collection[str], where: str, out: Findings) -> None:
+    if attribute.text not in known:
+        near = out.suggest(attribute.text, known)
+        remedy = f"Correct the attribute, or add it. There are {', '.join(sorted(known))}."
+        out.add("BLZ050", f"`{attribute.text}` is not in {where}{near}", attribute.mark, remedy)
+
+
+def check_dependencies(
+    fds: Iterable[DependencyValue], streams: Pairs, components: Mapping[str, Built], out: Findings
+) -> None:
+    """Dependencies must be about attributes that exist (BLZ051), or at least occur (BLZ052)."""
+    fds = list(fds)
+    if not fds:
+        return
+    fields = [value for _, value in streams.values() if value is not BAD]
+    declared = {name for stream in fields for name in stream.get("schema", ())}
+    complete = bool(fields) and all("schema" in stream for stream in fields)
+    mentioned = declared | _mentioned(fields, components)
+    in_dependencies = Counter(
+        name for fd in fds for name in {it.text for it in (*fd.determinant, *fd.dependent)}
+    )
+    for fd in fds:
+        for attribute in (*fd.determinant, *fd.dependent):
+            name = attribute.text
+            if complete and name not in declared:
+                near = out.suggest(name, declared)
+                out.add("BLZ051", f"no stream has the attribute `{name}`{near}", attribute.mark)
+            elif name not in mentioned and in_dependencies[name] == 1:
+                near = out.suggest(name, mentioned)
+                message = f"nothing else mentions the attribute `{name}`{near}"
+                out.add("BLZ052", message, attribute.mark)
+
+
+def _mentioned(streams: Iterable[Fields], components: Mapping[str, Built]) -> set[str]:
+    """Attributes that seals, gates, lineage and orders name."""
+    names = {it.text for stream in streams for key in stream.get("seal", ()) for it in key}
+    for built in components.values():
+        names.update(it.text for it in built.fields.get("order_by", ()))
+        for path, fields in built.all_paths:
+            names.update(it.text for it in gate_of(fields))
+            names.update(path.lineage or (), (path.lineage or {}).values())
+    return names
+
+
+def check_reach(
+    components: Mapping[str, Built], streams: Mapping[str, Stream], out: Findings
+) -> None:
+    """Every component should be reached by records from outside (BLZ046)."""
+    after: dict[str, list[str]] = {}
+    todo: list[str] = []
+    for stream in streams.values():
+        if stream.consumer is None:
+            continue
+        if stream.producer is None:
+            todo.append(stream.consumer.component)
+        else:
+            after.setdefault(stream.producer.component, []).append(stream.consumer.component)
+    if not todo and components:
+        position = next(iter(components.values())).component.position
+        out.add("BLZ046", "no stream comes from outside", position)
+        return
+    reached: set[str] = set()
+    while todo:
+        name = todo.pop()
+        if name not in reached:
+            reached.add(name)
+            todo.extend(after.get(name, ()))
+    for name, built in components.items():
+        if name not in reached:
+            out.add("BLZ046", f"nothing from outside reaches {name}", built.component.position)

@@ -1,0 +1,286 @@
+"""Components out of what was read: paths, variants and the one that is chosen, implementations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import chain
+from types import MappingProxyType
+from typing import Any, Final, TypeAlias
+
+from annotations.dataflow import EMPTY, Component, Implementation, Path
+from annotations.diagnostics import Findings
+from annotations.notation import LabelValue, key_of
+from annotations.positions import Scalar
+from annotations.records import Fields
+from annotations.shapes import BAD
+from annotations.vocabulary import STAR, UNKNOWN, Annotation, Gate, Within
+
+
+@dataclass(slots=True)
+class Declared:
+    """A component as the file has it: its own keys, and variants from wherever they stand."""
+
+    key: Scalar
+    fields: Fields
+    variants: dict[str, tuple[Scalar, Any]] = field(default_factory=dict)
+    """Name -> (the name's node, a path or a list of paths or a variant or `BAD`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """A component with what the checks of its surroundings need."""
+
+    component: Component
+    fields: Fields
+    all_paths: tuple[tuple[Path, Fields], ...]
+    """Also those of variants that are not chosen, each with what was read of it."""
+    broken: bool
+    """True where some of its paths could not be read, so that it may have further interfaces."""
+    inputs: Mapping[str, Path]
+    """Input interfaces of the active paths, each with the first path that begins there."""
+    outputs: Mapping[str, Path]
+
+    @property
+    def unchosen(self) -> bool:
+        """True where it has variants and none of them is chosen."""
+        return bool(self.component.variants) and self.component.variant is None
+
+    @property
+    def all_inputs(self) -> set[str]:
+        """Input interfaces, also of the variants that are not chosen."""
+        return {path.source for path, _ in self.all_paths}
+
+    @property
+    def all_outputs(self) -> set[str]:
+        """Output interfaces, also of the variants that are not chosen."""
+        return {path.target for path, _ in self.all_paths}
+
+
+def build_component(declared: Declared, chosen: str | None, out: Findings) -> Built:
+    """The component with the paths of the variant `chosen`; base paths only where it is None.
+
+    A path of the variant replaces the base path from and to the same interfaces, in its place, and
+    is added after the base paths where there is none.
+    """
+    name, fields = declared.key.text, declared.fields
+    before = out.errors
+    base = _paths(fields.get("annotation", ()), None, out)
+    variants = {
+        variant: _paths(_variant_paths(value), variant, out)
+        for variant, (_, value) in declared.variants.items()
+    }
+    all_paths = tuple(chain(base, *variants.values()))
+    active = variants.get(chosen) if chosen is not None else None
+    paths = [path for path, _ in (base if active is None else _override(base, active))]
+    broken = fields.broken or out.errors != before
+    broken = broken or any(map(_is_broken, declared.variants.values()))
+    if not paths and not broken:
+        _report_no_path(declared, out)
+    component = Component(
+        name=name,
+        paths=tuple(paths),
+        rep=fields.get("Rep"),
+        variants=tuple(variants),
+        variant=chosen if active is not None else None,
+        implementations=_implementations(declared, base, variants, chosen, out),
+        replicas=fields.get("replicas", 1),
+        availability=fields.get("availability", "single"),
+        engine=fields.get("engine"),
+        output_mode=fields.get("output_mode", "append"),
+        order_by=tuple([attribute.text for attribute in fields.get("order_by", ())]),
+        description=fields.get("description"),
+        position=out.position(declared.key.mark),
+    )
+    if component.replicas > 1 and component.rep is not True:
+        message = f"{name} has {component.replicas} replicas, but not `Rep: true`"
+        out.add("BLZ060", message, fields.node.value_mark("replicas"))
+    inputs = {path.source: path for path in reversed(paths)}
+    outputs = {path.target: path for path in reversed(paths)}
+    return Built(component, fields, all_paths, broken, inputs, outputs)
+
+
+def _is_broken(variant: tuple[Scalar, Any]) -> bool:
+    """True where the variant, or one of its paths, could not be read."""
+    value = variant[1]
+    if isinstance(value, Fields):
+        return value.broken
+    return value is BAD or any(fields.broken for fields in value)
+
+
+def _variant_paths(value: Any) -> Iterable[Fields]:
+    if value is BAD:
+        return ()
+    if isinstance(value, Fields):
+        return value.get("annotation", ()) if "from" not in value.node.entries else (value,)
+    paths: Iterable[Fields] = value
+    return paths
+
+
+def _report_no_path(declared: Declared, out: Findings) -> None:
+    name, variants = declared.key.text, ", ".join(declared.variants)
+    if declared.variants:
+        message = f"{name} has no path outside of its variants {variants}, and none is chosen"
+        remedy = f"Choose one: --variant {name}={next(iter(declared.variants))}"
+        out.add("BLZ025", message, declared.key.mark, remedy)
+    else:
+        out.add("BLZ025", f"{name} has no path", declared.key.mark)
+
+
+_Paths: TypeAlias = "list[tuple[Path, Fields]]"
+"""Paths, each with what was read of it."""
+
+
+def _override(base: _Paths, variant: _Paths) -> _Paths:
+    ends = {(path.source, path.target): (path, fields) for path, fields in base}
+    ends.update({(path.source, path.target): (path, fields) for path, fields in variant})
+    return list(ends.values())
+
+
+def _paths(several: Iterable[Fields], variant: str | None, out: Findings) -> _Paths:
+    paths: dict[tuple[str, str], tuple[Path, Fields]] = {}
+    for fields in several:
+        path = _path(fields, variant, out)
+        if path is None:
+            continue
+        ends = (path.source, path.target)
+        if ends in paths:
+            first = paths[ends][0].position
+            line = f"; the first is in line {first.line}" if first else ""
+            message = f"a second path from {path.source} to {path.target}{line}"
+            remedy = "Keep the one with the more severe label."
+            out.add("BLZ006", message, fields.node.mark, remedy)
+        else:
+            paths[ends] = (path, fields)
+    return list(paths.values())
+
+
+_WITHIN: Final = {within.value: within for within in Within}
+
+
+def _path(fields: Fields, variant: str | None, out: Findings) -> Path | None:
+    values = fields.values
+    if "from" not in values or "to" not in values:
+        return None
+    source, target = values["from"].text, values["to"].text
+    annotation = _annotation(fields, out)
+    if annotation is None and fields.node.entries.keys().isdisjoint(("label", "subscript")):
+        message = f"the path from {source} to {target} has no label and is taken for OW[*]"
+        out.add("BLZ023", message, fields.node.mark)
+    lineage = values.get("lineage")
+    return Path(
+        source=source,
+        target=target,
+        annotation=annotation or UNKNOWN,
+        state=values["state"].text if "state" in values else None,
+        within=_WITHIN[values.get("within", "set")],
+        nondeterministic=values.get("nondeterministic"),
+        why=values.get("why"),
+        lineage=None if lineage is None else _lineage(lineage),
+        annotated=annotation is not None,
+        variant=variant,
+        position=out.position(fields.node.mark),
+    )
+
+
+def _lineage(value: Mapping[str, tuple[Scalar, Any]]) -> Mapping[str, str]:
+    copies = {attribute: copy.text for attribute, (_, copy) in value.items() if copy is not BAD}
+    return MappingProxyType(copies)
+
+
+def gate_of(fields: Fields) -> tuple[Scalar, ...]:
+    """The attributes of a path's gate, where they stand; empty where it has none or `*`."""
+    label: LabelValue | None = fields.get("label")
+    return (label and label.gate) or fields.get("subscript") or ()
+
+
+def _annotation(fields: Fields, out: Findings) -> Annotation | None:
+    """What `label` and `subscript` say together; None where there is no label."""
+    label: LabelValue | None = fields.values.get("label")
+    gate: tuple[Scalar, ...] | None = fields.values.get("subscript")
+    node = fields.node
+    if label is None:
+        if gate is not None and "label" not in node.entries:
+            message = "a subscript without a label"
+            out.add(
+                "BLZ022", message, node.key_mark("subscript"), "Add `label: OR` or `label: OW`."
+            )
+        return None
+    kind = label.kind
+    if kind.confluent:
+        if "subscript" in node.entries:
+            message = f"a subscript on {kind.name}, which is confluent"
+            out.add("BLZ021", message, node.key_mark("subscript"))
+        if fields.get("within") == "sequence":
+            message = f"`within: sequence` on {kind.name}, which is confluent"
+            out.add("BLZ024", message, node.key_mark("within"))
+        return Annotation(kind)
+    if label.gate is not None and "subscript" in node.entries:
+        out.add("BLZ022", "the gate is in the label already", node.key_mark("subscript"))
+    gate = label.gate if label.gate is not None else gate
+    return Annotation(kind, Gate(key_of(gate)) if gate else STAR)
+
+
+def _implementations(
+    declared: Declared,
+    base: _Paths,
+    variants: Mapping[str, _Paths],
+    chosen: str | None,
+    out: Findings,
+) -> Mapping[str, Implementation]:
+    """By output; those of the chosen variant take the place of the component's own."""
+    fields = declared.fields
+    brought = {
+        variant: value
+        for variant, (_, value) in declared.variants.items()
+        if isinstance(value, Fields) and not _COMPUTES.isdisjoint(value.values)
+    }
+    if not brought and _COMPUTES.isdisjoint(fields.values):
+        return EMPTY
+    outputs = {path.target for path, _ in chain(base, *variants.values())}
+    own = base or list(chain(*variants.values()))
+    found = _computed(fields, own, outputs, out)
+    for variant, value in brought.items():
+        theirs = _computed(value, variants[variant] or base, outputs, out)
+        if variant == chosen:
+            found |= theirs
+    active = {path.target for path, _ in (*base, *variants.get(chosen or "", ()))}
+    return MappingProxyType({output: by for output, by in found.items() if output in active})
+
+
+_COMPUTES: Final = frozenset({"sql", "python"})
+
+
+def _computed(
+    fields: Fields, paths: _Paths, outputs: set[str], out: Findings
+) -> dict[str, Implementation]:
+    """What `sql` and `python` of a component or variant say, whose own paths are `paths`."""
+    found: dict[str, Implementation] = {}
+    own = list(dict.fromkeys(path.target for path, _ in paths))
+    for key in ("sql", "python"):
+        value = fields.get(key)
+        if value is None:
+            continue
+        if isinstance(value, str):
+            mark = fields.node.value_mark(key)
+            if len(own) > 1:
+                message = f"one `{key}` for the outputs {', '.join(own)}"
+                example = "Write a mapping: {" + ", ".join(f"{name}: ..." for name in own) + "}"
+                out.add("BLZ063", message, mark, example)
+            items = [(name, mark, value) for name in own]
+        else:
+            items = [(name, node.mark, text) for name, (node, text) in value.items() if text]
+        for name, mark, text in items:
+            if name not in outputs and not fields.broken:
+                near = out.suggest(name, outputs)
+                out.add("BLZ061", f"`{key}` for `{name}`, which no path leads to{near}", mark)
+            elif name in found:
+                out.add("BLZ062", f"both `sql` and `python` for the output `{name}`", mark)
+            else:
+                position = out.position(mark)
+                found[name] = (
+                    Implementation(sql=text, position=position)
+                    if key == "sql"
+                    else Implementation(python=text, position=position)
+                )
+    return found

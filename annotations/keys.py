@@ -1,0 +1,307 @@
+"""The keys of a dataflow file: the only place that says which there are and what they mean.
+
+The decoder reads by these tables, and `annotations.schema` writes the JSON Schema out of them.
+"""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import Final
+
+from annotations.notation import ATTRIBUTES, Dependency, Label, Schema, Seals, Subscript
+from annotations.positions import List, Map, Node
+from annotations.records import Entry, ListOf, MapOf, OneOf, Record, is_list, is_map, is_scalar
+from annotations.shapes import (
+    ATTRIBUTE_NAME,
+    ENDPOINT_NAME,
+    INTERVAL,
+    Choice,
+    Count,
+    Duration,
+    Flag,
+    Name,
+    Option,
+    Text,
+)
+
+_INTERFACE: Final = Name("an interface")
+_OPTIONS: Final = MapOf(Name("an option", ATTRIBUTE_NAME.pattern), Option(), "a mapping", True)
+
+
+def _record(
+    name: str, description: str, keys: dict[str, Entry], *, extensions: bool = False
+) -> Record:
+    return Record(name, MappingProxyType(keys), description, extensions)
+
+
+PATH: Final = _record(
+    "a path",
+    "A path through a component, from an input interface to an output interface.",
+    {
+        "from": Entry(_INTERFACE, "The input interface at which the path begins.", True),
+        "to": Entry(_INTERFACE, "The output interface at which the path ends.", True),
+        "label": Entry(
+            Label(),
+            "What the path does to its input: CR or CW if the set of outputs is the same for every "
+            "order of inputs, OR or OW if not; R if it only reads state, W if it writes. "
+            "OR and OW may carry the gate: OW[word, batch], OR[*].",
+        ),
+        "subscript": Entry(
+            Subscript(),
+            "The gate of OR or OW: the attributes that partition its work, or '*' if unknown.",
+        ),
+        "state": Entry(
+            Name("a name"),
+            "Name of the state that the path shares with others of the component. Without it all "
+            "CW, OR and OW paths share one.",
+        ),
+        "within": Entry(
+            Choice(("set", "sequence")),
+            "What the result for a gate partition depends on: the records as a set (default), or "
+            "also their order (first, collect_list, row numbers).",
+        ),
+        "nondeterministic": Entry(
+            Text("the reason"),
+            "Why the output is not a function of the input: random numbers, clocks, outside calls.",
+        ),
+        "why": Entry(Text("a reason"), "Why the label is right, for those who read it later."),
+        "lineage": Entry(
+            MapOf(ATTRIBUTE_NAME, ATTRIBUTE_NAME, "a mapping from output to input attributes"),
+            "Which output attribute is an unchanged copy of which input attribute. Without it, "
+            "attributes of equal name.",
+        ),
+    },
+)
+
+PATHS: Final = ListOf(PATH, "a path or a list of paths", one=True)
+
+
+def _implementation(text: Text) -> OneOf:
+    by_output = MapOf(_INTERFACE, text, f"a mapping from outputs to {text.expects}")
+    return OneOf(
+        ((is_map, by_output), (is_scalar, text)), f"{text.expects}, or one for each output"
+    )
+
+
+_IMPLEMENTATIONS: Final = {
+    "sql": Entry(
+        _implementation(Text("a Spark SQL query")),
+        "Spark SQL over the input interfaces by their names: one query, or one for each output.",
+    ),
+    "python": Entry(
+        _implementation(
+            Text("`module:function`", r"^[A-Za-z_][A-Za-z0-9_.]*:[A-Za-z_][A-Za-z0-9_]*$")
+        ),
+        "module:function that takes one DataFrame for each input interface, by name, and returns "
+        "one: one function, or one for each output.",
+    ),
+}
+
+VARIANT: Final = _record(
+    "a variant",
+    "Another behaviour of a component, chosen with --variant Component=VARIANT. Its paths replace "
+    "the component's paths of equal ends, or are added.",
+    {"annotation": Entry(PATHS, "The paths of the variant."), **_IMPLEMENTATIONS},
+)
+
+
+def has_implementation(node: Node) -> bool:
+    """True for a mapping that is a variant and not a path."""
+    return type(node) is Map and not node.entries.keys().isdisjoint(VARIANT.keys)
+
+
+VARIANT_OR_PATHS: Final = OneOf(
+    ((has_implementation, VARIANT), (is_map, PATH), (is_list, PATHS)),
+    "a path, a list of paths, or a mapping with `annotation`",
+)
+
+COMPONENT: Final = _record(
+    "a component",
+    "A unit of computation and storage.",
+    {
+        "annotation": Entry(PATHS, "The paths through the component: one, or a list."),
+        "Rep": Entry(
+            Flag(),
+            "Whether several instances run on the same input. Without it, a component is "
+            "replicated if a replicated stream enters it.",
+        ),
+        "variants": Entry(
+            MapOf(Name("a variant"), VARIANT_OR_PATHS, "a mapping from variants to their paths"),
+            "Other behaviours, at most one of which is chosen.",
+        ),
+        **_IMPLEMENTATIONS,
+        "replicas": Entry(Count(), "How many instances run; more than one needs `Rep: true`."),
+        "availability": Entry(
+            Choice(("single", "pairs")),
+            "Whether each instance has a second one that takes over when it fails.",
+        ),
+        "engine": Entry(
+            Choice(("spark", "flux")), "What runs it. Without it, the compiler chooses."
+        ),
+        "output_mode": Entry(
+            Choice(("append", "update")), "Spark's output mode where it runs uncoordinated."
+        ),
+        "order_by": Entry(
+            ATTRIBUTES,
+            "Attributes that order its input records totally: the order inside a partition.",
+        ),
+        "description": Entry(Text(), "What the component does."),
+    },
+)
+
+_END: Final = _record(
+    "an external end",
+    "Where records come from or go to: a Spark format with its options.",
+    {
+        "format": Entry(Text("a Spark format"), "json, parquet, kafka, rate, ...", True),
+        "path": Entry(Text("a path"), "File or folder, relative to the folder of this file."),
+        "options": Entry(_OPTIONS, "Options of the format, passed on as they are."),
+    },
+)
+
+_PUNCTUATION: Final = _record(
+    "a punctuation",
+    "How the records that are punctuations are recognised. All are Spark SQL expressions.",
+    {
+        "when": Entry(Text("a condition"), "True for the records that are punctuations.", True),
+        "count": Entry(
+            Text("an expression"), "How many records the producer sent for the key value.", True
+        ),
+        "digest": Entry(
+            Text("an expression"), "Sum of the records' 64-bit hashes, as a decimal string."
+        ),
+    },
+)
+
+_REGISTERED: Final = _record(
+    "a registration",
+    "Producers that ZooKeeper knows.",
+    {
+        "registered": Entry(
+            Text("a file"), "JSON file with the producers of each key value, to register.", True
+        )
+    },
+)
+
+_PRODUCERS: Final = OneOf(
+    (
+        (is_scalar, Choice(("one", "registered"))),
+        (is_map, _REGISTERED),
+        (is_list, ListOf(Text("a producer"), "a list of producers")),
+    ),
+    "one, registered, {registered: FILE}, or a list of producers",
+)
+
+STREAM: Final = _record(
+    "a stream",
+    "Connects an output to an input. Without `from` it comes from outside, without `to` it is a "
+    "result.",
+    {
+        "from": Entry(ENDPOINT_NAME, "Component.output that it comes from."),
+        "to": Entry(ENDPOINT_NAME, "Component.input that it goes to."),
+        "seal": Entry(
+            Seals(),
+            "What its producers punctuate: one key (a list of attributes), a list of keys, or "
+            "Seal[campaign].",
+        ),
+        "Rep": Entry(Flag(), "Whether several instances of the consumer get the same records."),
+        "label": Entry(
+            Choice(("Run", "Inst", "Diverge")),
+            "Nondeterminism of a source from outside: its contents differ between runs, between "
+            "instances, or for ever.",
+        ),
+        "schema": Entry(Schema(), "Attributes and their Spark SQL types, in order."),
+        "source": Entry(_END, "Where the records come from; only without `from`."),
+        "sink": Entry(_END, "Where the records go; only without `to`."),
+        "producer": Entry(ATTRIBUTE_NAME, "The column that names the producer of a record."),
+        "punctuation": Entry(_PUNCTUATION, _PUNCTUATION.description),
+        "producers": Entry(
+            _PRODUCERS,
+            "Who contributes to a partition: one (whoever punctuates it), registered (ZooKeeper "
+            "knows), or the list of all.",
+        ),
+        "late": Entry(
+            Choice(("dead-letter", "fail")), "What happens to a record that comes after its seal."
+        ),
+        "seal_timeout": Entry(
+            Duration(), "Age at which a partition that is still open is warned about (600 s)."
+        ),
+        "lateness": Entry(
+            INTERVAL, "A promise: no record is later than this behind the newest one."
+        ),
+        "description": Entry(Text(), "What the stream carries."),
+    },
+)
+
+DEPLOYMENT: Final = _record(
+    "a deployment",
+    "Where and how the compiled job runs. The environment overrides it.",
+    {
+        "master": Entry(Text("a Spark master"), "Spark master; local[*] if nobody says."),
+        "zookeeper": Entry(
+            Text(
+                "embedded, or host:port,host:port",
+                r"^(embedded|[^\s:,]+:[0-9]+(,[^\s:,]+:[0-9]+)*)$",
+            ),
+            "embedded, or the addresses of an ensemble.",
+        ),
+        "trigger": Entry(INTERVAL, "Interval between micro-batches; as fast as possible without."),
+        "conf": Entry(_OPTIONS, "Spark settings."),
+    },
+)
+
+COMPONENT_NAME: Final = Name("a component")
+_NAME: Final = Entry(Name("a name"), "Name of the dataflow; the name of the file without.")
+_STREAMS: Final = Entry(
+    MapOf(Name("a stream"), STREAM, "a mapping from names to streams", empty=True),
+    "The streams. Without this key, interfaces of equal name are connected.",
+)
+_FDS: Final = Entry(
+    ListOf(Dependency(), "a list of dependencies", one=True, empty=True),
+    "Functional dependencies: 'id -> campaign' (each id has one campaign), 'company <-> symbol'.",
+)
+_DEPLOYMENT: Final = Entry(DEPLOYMENT, DEPLOYMENT.description)
+
+SECTIONS: Final = {"name": _NAME, "streams": _STREAMS, "fds": _FDS, "deployment": _DEPLOYMENT}
+"""Top-level keys beside the components, in both forms of a file."""
+
+DATAFLOW: Final = _record(
+    "a dataflow",
+    "A dataflow: its components and the streams between them. Keys that begin with x- are ignored, "
+    "so that anchors have a place.",
+    {
+        "name": _NAME,
+        "components": Entry(
+            MapOf(COMPONENT_NAME, COMPONENT, "a mapping from names to components"),
+            "The components, by name.",
+            True,
+        ),
+        "streams": _STREAMS,
+        "fds": _FDS,
+        "deployment": _DEPLOYMENT,
+    },
+    extensions=True,
+)
+
+
+def is_component(node: Node) -> bool:
+    """True at top level for a mapping that is a component and not the path of a variant."""
+    return type(node) is Map and {"from", "to"}.isdisjoint(node.entries)
+
+
+def looks_like_listing(node: Node) -> bool:
+    """True at top level for what has anything of a component or a path about it."""
+    if type(node) is List:
+        return any(type(item) is Map for item in node.items)
+    known = COMPONENT.keys.keys() | PATH.keys.keys()
+    return type(node) is Map and (not node.entries or not known.isdisjoint(node.entries))
+
+
+LISTING: Final = OneOf(
+    ((is_component, COMPONENT), (is_map, PATH), (is_list, PATHS)),
+    "a component, or the path of a variant",
+)
+"""An entry at top level of the paper's own form: a component, or a variant of the one above."""
+
+RECORDS: Final = (PATH, VARIANT, COMPONENT, STREAM, _END, _PUNCTUATION, _REGISTERED, DEPLOYMENT)
+"""Every record that the schema defines."""

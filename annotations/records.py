@@ -1,0 +1,196 @@
+"""Shapes of structures: lists, mappings from names, and records with known keys."""
+
+# ruff: noqa: D102  (the protocol `Shape` documents the methods of every shape)
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from annotations.diagnostics import Findings
+from annotations.positions import List, Map, Node, Scalar, shorten
+from annotations.shapes import BAD, Bad, Json, Name, Pairs, Shape, refuse
+
+
+@dataclass(frozen=True, slots=True)
+class ListOf:
+    """A list with at least one item, or, where `one` is set, an item that stands alone."""
+
+    item: Shape
+    expects: str
+    one: bool = False
+    empty: bool = False
+
+    def read(self, node: Node, out: Findings) -> list[Any] | Bad:
+        if type(node) is List and (node.items or self.empty):
+            values = (self.item.read(item, out) for item in node.items)
+            return [value for value in values if value is not BAD]
+        if type(node) is List or not self.one:
+            return refuse(self, node, out)
+        value = self.item.read(node, out)
+        return BAD if value is BAD else [value]
+
+    def schema(self) -> Json:
+        some = {} if self.empty else {"minItems": 1}
+        items: Json = {"type": "array", "items": self.item.schema(), **some}
+        return {"anyOf": [self.item.schema(), items]} if self.one else items
+
+
+@dataclass(frozen=True, slots=True)
+class MapOf:
+    """A mapping from names to values: name -> (the key's node, value or `BAD`)."""
+
+    key: Name
+    value: Shape
+    expects: str
+    empty: bool = False
+
+    def read(self, node: Node, out: Findings) -> Pairs | Bad:
+        if type(node) is not Map or not (node.entries or self.empty):
+            return refuse(self, node, out)
+        values: Pairs = {}
+        for text, (key, value) in node.entries.items():
+            out.key = ""
+            if self.key.read(key, out) is not BAD:
+                out.key = text
+                values[text] = (key, self.value.read(value, out))
+        return values
+
+    def schema(self) -> Json:
+        some = {} if self.empty else {"minProperties": 1}
+        return {"type": "object", "additionalProperties": self.value.schema(), **some}
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One key of a record: the shape of its value and what it means."""
+
+    shape: Shape
+    description: str
+    required: bool = False
+
+
+class Fields:
+    """What was read of a record: its values by key, and where they stand."""
+
+    __slots__ = ("broken", "node", "values")
+
+    def __init__(self, node: Map) -> None:
+        self.node = node
+        self.values: dict[str, Any] = {}
+        self.broken = False
+        """True where something in it, at any depth, is an error."""
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """The value of the key; `default` where it is absent or could not be read."""
+        return self.values.get(key, default)
+
+    def __contains__(self, key: str) -> bool:
+        return key in self.values
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A mapping with known keys."""
+
+    name: str
+    """What it is called in messages, with its article, and in the schema without."""
+    keys: Mapping[str, Entry]
+    description: str
+    extensions: bool = False
+    """Whether keys that begin with `x-` may hold anything: a place for anchors."""
+    required: tuple[str, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        required = tuple(key for key, entry in self.keys.items() if entry.required)
+        object.__setattr__(self, "required", required)
+
+    @property
+    def expects(self) -> str:
+        return f"{self.name} (a mapping)"
+
+    def read(self, node: Node, out: Findings) -> Fields | Bad:
+        if type(node) is not Map:
+            return refuse(self, node, out)
+        before = out.errors
+        fields = Fields(node)
+        for text, (key, value_node) in node.entries.items():
+            entry = self.keys.get(text)
+            if entry is None:
+                if self.extensions and text.startswith("x-"):
+                    continue
+                near = out.suggest(text, self.keys)
+                remedy = f"The keys of {self.name} are {', '.join(self.keys)}."
+                message = f"unknown key `{shorten(text)}` in {self.name}{near}"
+                out.add("BLZ010", message, key.mark, remedy)
+                continue
+            out.key = text
+            value = entry.shape.read(value_node, out)
+            if value is not BAD:
+                fields.values[text] = value
+        for text in self.required:
+            if text not in node.entries and out.errors == before:
+                out.add("BLZ012", f"{self.name} needs the key `{text}`", node.mark)
+        fields.broken = out.errors != before
+        return fields
+
+    def schema(self) -> Json:
+        return {"$ref": f"#/definitions/{self.definition_name}"}
+
+    @property
+    def definition_name(self) -> str:
+        """The name under which the schema defines it."""
+        return self.name.split(" ", 1)[1].replace(" ", "-")
+
+    def definition(self) -> Json:
+        """The schema that `schema` refers to."""
+        required = {"required": list(self.required)} if self.required else {}
+        extensions: Json = {"patternProperties": {"^x-": {}}} if self.extensions else {}
+        return {
+            "type": "object",
+            "description": self.description,
+            "properties": {key: described(entry) for key, entry in self.keys.items()},
+            **extensions,
+            "additionalProperties": False,
+            **required,
+        }
+
+
+def described(entry: Entry) -> Json:
+    """The schema of a key's value with the key's description."""
+    schema = entry.shape.schema()
+    inner = {"allOf": [schema]} if "$ref" in schema else schema
+    return {"description": entry.description, **inner}
+
+
+@dataclass(frozen=True, slots=True)
+class OneOf:
+    """Several shapes, of which a look at the node decides; the last one takes what is left."""
+
+    cases: tuple[tuple[Callable[[Node], bool], Shape], ...]
+    expects: str
+
+    def read(self, node: Node, out: Findings) -> Any:
+        for fits, shape in self.cases:
+            if fits(node):
+                return shape.read(node, out)
+        return refuse(self, node, out)
+
+    def schema(self) -> Json:
+        return {"anyOf": [shape.schema() for _, shape in self.cases]}
+
+
+def is_scalar(node: Node) -> bool:
+    """True for a word."""
+    return type(node) is Scalar
+
+
+def is_list(node: Node) -> bool:
+    """True for a list."""
+    return type(node) is List
+
+
+def is_map(node: Node) -> bool:
+    """True for a mapping."""
+    return type(node) is Map

@@ -1,0 +1,244 @@
+"""Shapes of single values of a file; `annotations.records` has those of whole structures.
+
+A shape knows how to read a node, and the JSON Schema of what it accepts. The key tables
+(`annotations.keys`) are built out of shapes, so that what the decoder accepts and what editors are
+told are one fact. Reading never raises: a mistake goes to the findings, and the value is `BAD`, so
+that one mistake is reported once.
+"""
+
+# ruff: noqa: D102  (the protocol `Shape` documents the methods of every shape)
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any, Final, Protocol, TypeAlias
+
+from annotations.diagnostics import Findings
+from annotations.positions import Node, Scalar, describe, shorten
+from annotations.traps import ATTRIBUTE, ENDPOINT, NAME, misread
+
+Json: TypeAlias = dict[str, Any]
+
+
+class Bad:
+    """The value of what could not be read; the reason has been noted."""
+
+    def __repr__(self) -> str:
+        return "BAD"
+
+    def __bool__(self) -> bool:
+        return False
+
+
+BAD: Final = Bad()
+
+
+Pairs: TypeAlias = dict[str, tuple[Scalar, Any]]
+"""A mapping as it was read: name -> (the name's node, value or `BAD`)."""
+
+
+class Shape(Protocol):
+    """What a value can look like."""
+
+    @property
+    def expects(self) -> str:
+        """The shape in words, as in "expected ..."."""
+
+    def read(self, node: Node, out: Findings) -> Any:
+        """The value of `node`, or `BAD` with the reason in `out`."""
+
+    def schema(self) -> Json:
+        """JSON Schema (draft-07) of what `read` accepts."""
+
+
+def refuse(shape: Shape, node: Node, out: Findings, remedy: str | None = None) -> Bad:
+    """Note that `node` is of another kind than the shape."""
+    out.add_value("BLZ011", f"expected {shape.expects}, found {describe(node)}", node.mark, remedy)
+    return BAD
+
+
+def is_word(shape: Shape, node: Node, out: Findings) -> bool:
+    """True for a non-empty string that every YAML parser reads as one."""
+    if type(node) is not Scalar or not node.text.strip():
+        refuse(shape, node, out)
+        return False
+    if node.plain and (reading := misread(node.text)):
+        message = f"expected {shape.expects}, but YAML reads `{node.text}` as {reading}"
+        out.add_value("BLZ007", message, node.mark, f'Put it in quotes: "{node.text}"')
+        return False
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """A name that matches a pattern; its value is the node itself, which knows its position."""
+
+    expects: str
+    pattern: re.Pattern[str] = NAME
+    json_pattern: str | None = None
+
+    def read(self, node: Node, out: Findings) -> Scalar | Bad:
+        if not is_word(self, node, out):
+            return BAD
+        assert type(node) is Scalar
+        if self.pattern.fullmatch(node.text):
+            return node
+        out.add_value("BLZ014", f"`{shorten(node.text)}` is not {self.expects}", node.mark)
+        return BAD
+
+    def schema(self) -> Json:
+        pattern = {"pattern": self.json_pattern} if self.json_pattern else {}
+        return {"type": "string", "minLength": 1, **pattern}
+
+
+ATTRIBUTE_NAME: Final = Name("an attribute", ATTRIBUTE)
+ENDPOINT_NAME: Final = Name("`Component.interface`", ENDPOINT, r"^[^\s.]+\.[^\s.]+$")
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A string that is not empty, of which nothing or only a pattern is required."""
+
+    expects: str = "a text"
+    pattern: str | None = None
+    """Valid both in Python and in ECMAScript, and anchored."""
+
+    def read(self, node: Node, out: Findings) -> str | Bad:
+        if not is_word(self, node, out):
+            return BAD
+        assert type(node) is Scalar
+        if self.pattern is not None and not re.search(self.pattern, node.text):
+            message = f"expected {self.expects}, found `{shorten(node.text)}`"
+            out.add_value("BLZ013", message, node.mark)
+            return BAD
+        return node.text
+
+    def schema(self) -> Json:
+        pattern = {"pattern": self.pattern} if self.pattern else {}
+        return {"type": "string", "minLength": 1, **pattern}
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """`true` or `false`, in those words."""
+
+    expects: str = "true or false"
+
+    def read(self, node: Node, out: Findings) -> bool | Bad:
+        if type(node) is Scalar and node.plain and node.text.lower() in ("true", "false"):
+            return node.text.lower() == "true"
+        return refuse(self, node, out, "Write true or false, without quotes.")
+
+    def schema(self) -> Json:
+        return {"type": "boolean"}
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One of a few words."""
+
+    values: tuple[str, ...]
+
+    @property
+    def expects(self) -> str:
+        return alternatives(self.values)
+
+    def read(self, node: Node, out: Findings) -> str | Bad:
+        if not is_word(self, node, out):
+            return BAD
+        assert type(node) is Scalar
+        if node.text in self.values:
+            return node.text
+        near = out.suggest(node.text, self.values)
+        message = f"expected {self.expects}, found `{shorten(node.text)}`{near}"
+        out.add_value("BLZ013", message, node.mark)
+        return BAD
+
+    def schema(self) -> Json:
+        return {"enum": list(self.values)}
+
+
+def alternatives(words: tuple[str, ...]) -> str:
+    """The words as a person lists them.
+
+    >>> alternatives(("Run", "Inst", "Diverge"))
+    'Run, Inst or Diverge'
+    """
+    return " or ".join(filter(None, (", ".join(words[:-1]), words[-1])))
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """A whole number, at least 1."""
+
+    expects: str = "a whole number, at least 1"
+
+    def read(self, node: Node, out: Findings) -> int | Bad:
+        if type(node) is Scalar and node.plain and re.fullmatch(r"[1-9][0-9]{0,8}", node.text):
+            return int(node.text)
+        return refuse(self, node, out)
+
+    def schema(self) -> Json:
+        return {"type": "integer", "minimum": 1}
+
+
+_NUMBER: Final = r"(0|[1-9][0-9]{0,14})(\.[0-9]{1,9})?"
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """The value of an option that is passed on as text: a text, a number, true or false."""
+
+    expects: str = "a text, a number, true or false"
+
+    def read(self, node: Node, out: Findings) -> str | Bad:
+        if type(node) is Scalar:
+            if not node.plain or re.fullmatch(f"-?{_NUMBER}|true|false", node.text):
+                return node.text
+            return node.text if is_word(self, node, out) else BAD
+        return refuse(self, node, out)
+
+    def schema(self) -> Json:
+        return {"type": ["string", "number", "boolean"]}
+
+
+_UNITS_S: Final = {
+    "microsecond": 1e-6,
+    "millisecond": 1e-3,
+    "second": 1.0,
+    "minute": 60.0,
+    "hour": 3600.0,
+    "day": 86400.0,
+    "week": 604800.0,
+}
+_INTERVAL: Final = rf"^\s*([0-9]{{1,9}}\s+({'|'.join(_UNITS_S)})s?(\s+|$))+$"
+_PART: Final = re.compile(r"([0-9]+)\s+([a-z]+?)s?(?:\s|$)")
+
+
+def seconds(interval: str) -> float:
+    """The length of an interval as Spark writes them.
+
+    >>> seconds("1 hour 30 minutes")
+    5400.0
+    """
+    return sum(int(number) * _UNITS_S[unit] for number, unit in _PART.findall(interval))
+
+
+INTERVAL: Final = Text('an interval such as "10 minutes" or "1 hour 30 seconds"', _INTERVAL)
+
+
+@dataclass(frozen=True, slots=True)
+class Duration:
+    """A number of seconds or an interval; the value is in seconds."""
+
+    expects: str = 'a number of seconds, or an interval such as "10 minutes"'
+
+    def read(self, node: Node, out: Findings) -> float | Bad:
+        if type(node) is Scalar and node.plain and re.fullmatch(_NUMBER, node.text):
+            return float(node.text)
+        interval = INTERVAL.read(node, out) if type(node) is Scalar else refuse(self, node, out)
+        return seconds(interval) if isinstance(interval, str) else BAD
+
+    def schema(self) -> Json:
+        return {"anyOf": [{"type": "number", "minimum": 0}, INTERVAL.schema()]}

@@ -1,0 +1,195 @@
+"""Streams as the file declares them, with their ends looked up among the components."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, Final
+
+from annotations.components import Built
+from annotations.dataflow import Endpoint, External, Producers, Punctuation, Stream
+from annotations.diagnostics import Findings
+from annotations.notation import key_of
+from annotations.positions import Scalar
+from annotations.records import Fields
+from annotations.shapes import Pairs
+from annotations.traps import ENDPOINT
+from annotations.vocabulary import Label
+
+_ONLY_WITHOUT: Final = {"source": "from", "label": "from", "sink": "to"}
+"""Keys that a stream cannot have beside this end (BLZ043)."""
+_ONLY_FROM_OUTSIDE: Final = ("seal", "producer", "punctuation", "producers", "lateness")
+"""Keys that change nothing about a stream that comes from a component (BLZ048)."""
+
+
+class Streams:
+    """The streams of a file, and which interfaces they use."""
+
+    def __init__(self, components: Mapping[str, Built], out: Findings) -> None:
+        self.components = components
+        self.out = out
+        self.streams: dict[str, Stream] = {}
+        self.broken = False
+        """True where a stream could not be read, so that it may have used any interface."""
+        self.seen: set[str] = set()
+        """Names of the streams that could be read."""
+        self.inputs: set[Endpoint] = set()
+        """Interfaces that a stream goes to, whether or not the stream is left out."""
+        self.outputs: set[Endpoint] = set()
+        self.attributes: dict[str, set[str] | None] = {}
+        """Component -> attributes of the streams into it; None where a schema is not declared."""
+        self.left_out: dict[str, list[str]] = {}
+        """Component without a chosen variant -> streams that only its variants have use for."""
+
+    def add(self, key: Scalar, fields: Fields) -> None:
+        """Add the stream `key`, or note what is wrong with it."""
+        self.seen.add(key.text)
+        entries = fields.node.entries
+        if "from" not in entries and "to" not in entries:
+            if not fields.broken:
+                message = f"the stream {key.text} has neither `from` nor `to`"
+                self.out.add("BLZ042", message, key.mark)
+            self.broken = True
+            return
+        producer = self._end("from", fields)
+        consumer = self._end("to", fields)
+        self._check_keys(fields)
+        if (producer is None and "from" in entries) or (consumer is None and "to" in entries):
+            self.broken = True
+            return
+        if producer is not None:
+            self.outputs.add(producer)
+        if consumer is not None:
+            self.inputs.add(consumer)
+            self._collect_attributes(consumer.component, fields)
+        if self._sleeps(key, producer, consumer):
+            return
+        values = {
+            field: convert(fields.values[text], self.out)
+            for text, (field, convert) in _CONVERSIONS.items()
+            if text in fields.values
+        }
+        position = self.out.position(key.mark)
+        self.streams[key.text] = Stream(key.text, producer, consumer, position=position, **values)
+
+    def _collect_attributes(self, component: str, fields: Fields) -> None:
+        schema: Pairs | None = fields.get("schema")
+        known = self.attributes.setdefault(component, set())
+        if schema is None or known is None:
+            self.attributes[component] = None
+        else:
+            known.update(schema)
+
+    def _end(self, side: str, fields: Fields) -> Endpoint | None:
+        """The end that `from` or `to` names; None where there is none, the reason noted."""
+        node: Scalar | None = fields.get(side)
+        if node is None:
+            return None
+        component, interface = ENDPOINT.fullmatch(node.text).groups()  # type: ignore[union-attr]
+        built = self.components.get(component)
+        if built is None:
+            near = self.out.suggest(component, self.components)
+            self.out.add("BLZ040", f"there is no component `{component}`{near}", node.mark)
+            return None
+        active = built.outputs if side == "from" else built.inputs
+        if interface in active or interface in _all(built, side):
+            return Endpoint(component, interface)
+        if not built.broken:
+            self._report_interface(built, side, interface, node)
+        return None
+
+    def _report_interface(self, built: Built, side: str, interface: str, node: Scalar) -> None:
+        name = built.component.name
+        here, other = ("output", "input") if side == "from" else ("input", "output")
+        known = _all(built, side)
+        if interface in _all(built, "to" if side == "from" else "from"):
+            hint = f"; it is an {other}"
+        else:
+            hint = self.out.suggest(interface, known)
+        message = f"{name} has no {here} `{interface}`{hint}"
+        remedy = f"The {here}s of {name} are {', '.join(sorted(known))}." if known else None
+        self.out.add("BLZ041", message, node.mark, remedy)
+
+    def _check_keys(self, fields: Fields) -> None:
+        node = fields.node
+        for text, end in _ONLY_WITHOUT.items():
+            if text in node.entries and end in node.entries:
+                message = f"`{text}` beside `{end}`"
+                self.out.add("BLZ043", message, node.key_mark(text))
+        if "from" in node.entries:
+            for text in _ONLY_FROM_OUTSIDE:
+                if text in node.entries:
+                    message = f"`{text}` has no effect on a stream from a component"
+                    self.out.add("BLZ048", message, node.key_mark(text))
+
+    def _sleeps(self, key: Scalar, producer: Endpoint | None, consumer: Endpoint | None) -> bool:
+        """True for a stream that ends at an interface of a variant that is not chosen."""
+        for end, side in ((producer, "from"), (consumer, "to")):
+            if end is None:
+                continue
+            built = self.components[end.component]
+            if end.interface in (built.outputs if side == "from" else built.inputs):
+                continue
+            if built.unchosen:
+                self.left_out.setdefault(end.component, []).append(key.text)
+            else:
+                chosen = f"{end.component}={built.component.variant}"
+                message = f"the stream {key.text} is left out: {end} is not part of {chosen}"
+                self.out.add("BLZ033", message, key.mark)
+            return True
+        return False
+
+
+def _all(built: Built, side: str) -> set[str]:
+    """Interfaces at which a stream can come `from`, or go `to`, with any variant."""
+    return built.all_outputs if side == "from" else built.all_inputs
+
+
+def _external(fields: Fields, out: Findings) -> External:
+    return External(
+        format=fields.get("format", ""),
+        path=fields.get("path"),
+        options=texts(fields.get("options", {})),
+        position=out.position(fields.node.mark),
+    )
+
+
+def texts(pairs: Pairs) -> Mapping[str, str]:
+    """The texts of a mapping, without the places."""
+    return MappingProxyType({name: text for name, (_, text) in pairs.items() if text})
+
+
+def _punctuation(fields: Fields, out: Findings) -> Punctuation:
+    when, count = fields.get("when", ""), fields.get("count", "")
+    return Punctuation(when=when, count=count, digest=fields.get("digest"))
+
+
+def _producers(value: str | list[str] | Fields, out: Findings) -> Producers:
+    if isinstance(value, str):
+        return Producers(value)
+    if isinstance(value, list):
+        return Producers("all", tuple(value))
+    return Producers("registered", registrations=value.get("registered"))
+
+
+def _same(value: Any, out: Findings) -> Any:
+    return value
+
+
+_LABELS: Final = {"Run": Label.RUN, "Inst": Label.INST, "Diverge": Label.DIVERGE}
+_CONVERSIONS: Final[Mapping[str, tuple[str, Callable[[Any, Findings], Any]]]] = {
+    "seal": ("seals", lambda keys, out: tuple(dict.fromkeys(map(key_of, keys)))),
+    "Rep": ("rep", _same),
+    "label": ("label", lambda label, out: _LABELS[label]),
+    "schema": ("schema", lambda types, out: texts(types)),
+    "source": ("source", _external),
+    "sink": ("sink", _external),
+    "producer": ("producer_column", lambda node, out: node.text),
+    "punctuation": ("punctuation", _punctuation),
+    "producers": ("producers", _producers),
+    "late": ("late", _same),
+    "seal_timeout": ("seal_timeout_s", _same),
+    "lateness": ("lateness", _same),
+    "description": ("description", _same),
+}
+"""Key of the file -> field of `Stream`, and how the value becomes the field's."""

@@ -1,0 +1,271 @@
+"""The YAML front end: a file becomes a `Dataflow`, or all of its mistakes are named in one run.
+
+`positions` makes a tree that knows its places, `keys` and `shapes` read it by tables, `components`,
+`streams` and `connect` build the dataflow, `checks` looks at it as a whole. Format:
+`docs/reference/file-format.md`; the paper's own listings (Blazes section VI) load unchanged.
+"""
+
+from __future__ import annotations
+
+import gc
+import hashlib
+import re
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path as FilePath
+from types import MappingProxyType
+from typing import Any, Final
+
+from annotations import checks
+from annotations.components import Built, Declared, build_component
+from annotations.connect import connect
+from annotations.dataflow import EMPTY, Dataflow, Deployment, Stream
+from annotations.diagnostics import BadInput, Diagnostic, Findings
+from annotations.keys import (
+    COMPONENT_NAME,
+    DATAFLOW,
+    LISTING,
+    SECTIONS,
+    is_component,
+    looks_like_listing,
+)
+from annotations.notation import key_of
+from annotations.positions import Map, Node, Place, Scalar, describe, place_at, read_tree, shorten
+from annotations.records import Fields
+from annotations.shapes import BAD, Pairs
+from annotations.streams import Streams, texts
+from annotations.vocabulary import FunctionalDependency
+
+BYTES_MAX: Final = 256 * 2**20
+"""Size of the largest file that is read."""
+
+
+def load(
+    path: str | FilePath, *, variants: Mapping[str, str] = EMPTY
+) -> tuple[Dataflow, tuple[Diagnostic, ...]]:
+    """The dataflow of a file, and warnings. `variants`: component -> the variant to choose.
+
+    Raises `BadInput` with every mistake of the file, warnings among them.
+    """
+    file = FilePath(path)
+    try:
+        with file.open("rb") as stream:
+            data = stream.read(BYTES_MAX + 1)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise _unreadable(str(path), f"{path} cannot be read: {reason}") from None
+    if len(data) > BYTES_MAX:
+        raise _unreadable(str(path), f"{path} has more than {BYTES_MAX // 2**20} MiB")
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        before = data[: error.start].decode("utf-8")
+        message = f"byte {error.start + 1} of {path} is not UTF-8"
+        raise _unreadable(str(path), message, place_at(before, len(before))) from None
+    name = re.sub(r"[^\w-]+|-(?=-)|^-+|-+$", "-", file.stem).strip("-") or "dataflow"
+    return _Reading(text, str(path), variants).dataflow(name, file, data)
+
+
+def loads(
+    text: str, *, file: str = "<string>", variants: Mapping[str, str] = EMPTY
+) -> tuple[Dataflow, tuple[Diagnostic, ...]]:
+    """As `load`, of a text; `file` is what positions call it."""
+    data = text.encode("utf-8", "surrogatepass")
+    return _Reading(text, file, variants).dataflow("dataflow", None, data)
+
+
+def _unreadable(file: str, message: str, where: Place | None = None) -> BadInput:
+    findings = Findings(file)
+    findings.add("BLZ001", message, where)
+    return BadInput(findings.sorted())
+
+
+@contextmanager
+def _no_garbage() -> Iterator[None]:
+    """Pauses the cycle collector: a tree has no cycles, and walking it again and again is slow."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+class _Reading:
+    """One run over one file."""
+
+    def __init__(self, text: str, file: str, variants: Mapping[str, str]) -> None:
+        self.text = text.removeprefix("\ufeff")
+        self.out = Findings(file, self.text)
+        self.chosen = variants
+        self.declared: dict[str, Declared] = {}
+        self.sections: dict[str, Any] = {}
+        """Key at top level -> its value, as far as it could be read."""
+        self.complete = True
+        """False where a component or a stream may be missing, so that nothing can be said of the
+        whole."""
+
+    def dataflow(
+        self, name: str, file: FilePath | None, data: bytes
+    ) -> tuple[Dataflow, tuple[Diagnostic, ...]]:
+        """The dataflow, or `BadInput`."""
+        with _no_garbage():
+            dataflow = self._run(name, file, data)
+            self.declared, self.sections = {}, {}  # the collector need not see the tree
+        if dataflow is None or self.out.errors:
+            raise BadInput(self.out.sorted())
+        return dataflow, self.out.sorted()
+
+    def _run(self, name: str, file: FilePath | None, data: bytes) -> Dataflow | None:
+        root = read_tree(self.text, self.out)
+        self.complete = not self.out.errors
+        if root is None or not self._read(root):
+            return None
+        return self._build(name, file, data)
+
+    def _read(self, root: Node) -> bool:
+        """Read the file by the key tables; False where there are no components to go on with."""
+        if type(root) is not Map or not root.entries:
+            self.out.add("BLZ003", f"expected a mapping, found {describe(root)}", root.mark)
+            return False
+        if "components" in root.entries:
+            fields = DATAFLOW.read(root, self.out)
+            assert isinstance(fields, Fields)
+            self.sections = fields.values
+            for name, (key, value) in self.sections.get("components", {}).items():
+                self._declare(name, key, value)
+            self._count_entries(root, "components", self.declared)
+        else:
+            self._read_listing(root)
+        self._count_entries(root, "streams", self.sections.get("streams", ()))
+        return bool(self.declared)
+
+    def _declare(self, name: str, key: Scalar, value: Any) -> None:
+        """A component; `value` is `BAD` where nothing but its name could be read."""
+        fields = value if isinstance(value, Fields) else Fields(Map(key.mark))
+        fields.broken |= value is BAD
+        self.declared[name] = Declared(key, fields, dict(fields.get("variants", {})))
+
+    def _count_entries(self, root: Map, section: str, read: Collection[str]) -> None:
+        node = root.entries[section][1] if section in root.entries else None
+        if node is not None and (type(node) is not Map or len(node.entries) != len(read)):
+            self.complete = False
+
+    def _read_listing(self, root: Map) -> None:
+        """The paper's own form: components and variants at top level, beside the sections."""
+        last: Declared | None = None
+        for text, (key, node) in root.entries.items():
+            self.out.key = text
+            if text in SECTIONS:
+                value = SECTIONS[text].shape.read(node, self.out)
+                if value is not BAD:
+                    self.sections[text] = value
+            elif self._misspelt_section(key, node) or COMPONENT_NAME.read(key, self.out) is BAD:
+                self.complete = False
+            else:
+                self.out.key = text
+                value = LISTING.read(node, self.out)
+                if is_component(node):
+                    self._declare(text, key, value)
+                    last = self.declared[text]
+                elif value is BAD:
+                    self.complete = False
+                else:
+                    self._add_variant(last, key, value)
+        if not self.declared and self.complete:
+            self.out.add("BLZ003", "the file has no components", root.mark)
+
+    def _misspelt_section(self, key: Scalar, node: Node) -> bool:
+        """True, and noted, for what is neither a component nor a variant and named much alike."""
+        if looks_like_listing(node):
+            return False
+        near = self.out.suggest(key.text, (*SECTIONS, "components"))
+        if near:
+            self.out.add("BLZ010", f"unknown key `{shorten(key.text)}`{near}", key.mark)
+        return bool(near)
+
+    def _add_variant(self, component: Declared | None, key: Scalar, value: Any) -> None:
+        if component is None:
+            message = f"the path {key.text} stands above every component"
+            self.out.add("BLZ032", message, key.mark)
+        elif key.text in component.variants:
+            message = f"a second variant {key.text} of {component.key.text}"
+            self.out.add("BLZ006", message, key.mark)
+        else:
+            paths = [value] if isinstance(value, Fields) else value
+            component.variants[key.text] = (key, paths)
+
+    def _build(self, name: str, file: FilePath | None, data: bytes) -> Dataflow:
+        components = {
+            text: build_component(declared, self._choice(text, declared), self.out)
+            for text, declared in self.declared.items()
+        }
+        self._check_choices()
+        streams = self._streams(components)
+        return Dataflow(
+            name=self.sections["name"].text if "name" in self.sections else name,
+            components=MappingProxyType({n: built.component for n, built in components.items()}),
+            streams=MappingProxyType(streams),
+            fds=tuple(
+                FunctionalDependency(key_of(fd.determinant), key_of(fd.dependent), fd.injective)
+                for fd in self.sections.get("fds", ())
+            ),
+            deployment=_deployment(self.sections.get("deployment")),
+            file=file,
+            sha256=hashlib.sha256(data).hexdigest(),
+        )
+
+    def _choice(self, name: str, declared: Declared) -> str | None:
+        """The variant chosen for the component, if it has it."""
+        chosen = self.chosen.get(name)
+        if chosen is None or chosen in declared.variants:
+            return chosen
+        if not declared.fields.broken:
+            near = self.out.suggest(chosen, declared.variants)
+            message = f"{name} has no variant `{chosen}`{near}"
+            known = ", ".join(declared.variants)
+            remedy = f"{name} has {known}." if known else f"{name} has no variants at all."
+            self.out.add("BLZ030", message, declared.key.mark, remedy)
+        return None
+
+    def _check_choices(self) -> None:
+        for name, variant in self.chosen.items():
+            if name not in self.declared and self.complete:
+                near = self.out.suggest(name, self.declared)
+                message = f"the variant {name}={variant} is for a component that is not there{near}"
+                self.out.add("BLZ030", message, None)
+
+    def _streams(self, components: Mapping[str, Built]) -> Mapping[str, Stream]:
+        """The streams, declared or by equal names, after every check of the whole."""
+        out, complete = self.out, self.complete
+        declared: Pairs = self.sections.get("streams", {})
+        complete = complete and not any(built.broken for built in components.values())
+        found = Streams(components, out)
+        for key, fields in declared.values():
+            if isinstance(fields, Fields):
+                found.add(key, fields)
+        complete = complete and not found.broken and len(found.seen) == len(declared)
+        checks.check_schemas(declared, out)
+        if complete and "streams" in self.sections:
+            checks.check_ends(found, out)
+            checks.check_component_attributes(found, out)
+        elif complete:
+            found.streams = connect(components, out)
+        if complete:
+            checks.check_dependencies(self.sections.get("fds", ()), declared, components, out)
+        checks.check_unchosen(components, self.chosen, found.left_out, out)
+        if not out.errors and not found.left_out:
+            checks.check_reach(components, found.streams, out)
+        return found.streams
+
+
+def _deployment(fields: Fields | None) -> Deployment:
+    if fields is None:
+        return Deployment()
+    return Deployment(
+        master=fields.get("master"),
+        zookeeper=fields.get("zookeeper", "embedded"),
+        trigger=fields.get("trigger"),
+        conf=texts(fields.get("conf", {})),
+    )
