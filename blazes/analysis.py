@@ -1,12 +1,17 @@
-"""Labels for every stream of a dataflow, with the derivation of each. (Types only so far.)"""
+"""Labels for every stream of a dataflow, with the derivation of each (Blazes section V-A)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections import deque
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
 from annotations.dataflow import Dataflow, Path
-from annotations.vocabulary import Gate, Label, StreamLabel
+from annotations.vocabulary import STAR, Gate, Label, StreamLabel
+from blazes.effects import Effect, Interpreter
+from blazes.graph import Cycle, Graph
+from blazes.propagation import Propagation
+from blazes.rules import BLAZES, Conclusion, Rendezvous, rule_set
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,15 +32,18 @@ class Taint:
         return "Taint"
 
 
+Added = NDRead | Taint | StreamLabel
+
+
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One inference step: an input label meets a path."""
+    """One inference step: an input label meets a path. A path has one for each rule that fires."""
 
     path: Path
     input: StreamLabel
     rule: str
     """`R1` ... `R4`, `S1`, `S2`, `N1`, `N2`, or `p` where nothing is added."""
-    adds: tuple[NDRead | Taint | StreamLabel, ...]
+    adds: tuple[Added, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +55,7 @@ class Derivation:
     steps: tuple[Step, ...]
     rep: bool
     reconciled: tuple[str, ...]
-    """`C1`, `C2`, `S4`, in that order, where they added something."""
+    """`C1`, `C2`, `S4`, `S5`, in that order, where they added something."""
     label: StreamLabel
 
 
@@ -67,4 +75,158 @@ class Analysis:
     derivations: tuple[Derivation, ...]
     """In the order of the dataflow: a derivation stands after those it depends on."""
     verdict: Label
-    """The highest severity at any sink."""
+    """The highest severity at any sink; at any stream where there is no sink."""
+    cycles: tuple[tuple[str, ...], ...] = ()
+    """The names of the streams inside each cycle (2.6)."""
+    found: Propagation | None = field(default=None, repr=False, compare=False)
+    """The labels by number, from which the plan goes on."""
+
+
+def analyze(dataflow: Dataflow, *, rules: str = BLAZES) -> Analysis:
+    """Label every stream (specification 2).
+
+    Args:
+        dataflow: checked by its front end.
+        rules: `blazes`, or `icde14` for the paper's own rules.
+
+    Raises:
+        ValueError: no such rule set, or a stream ends where no path begins.
+    """
+    found = explore(dataflow, rules=rules)
+    graph, rep = found.graph, found.rep
+    return Analysis(
+        dataflow=dataflow,
+        rules=rules,
+        labels=labels_of(found),
+        rep={
+            stream.name: bool(stream.rep) or (output >= 0 and rep[graph.output_component[output]])
+            for stream, output in zip(graph.streams, graph.stream_output, strict=True)
+        },
+        replicated={
+            component.name: replicated
+            for component, replicated in zip(graph.components, rep, strict=True)
+        },
+        derivations=tuple(_Derivations(found)),
+        verdict=verdict_of(found),
+        cycles=tuple(_streams_in(graph, cycle) for cycle in graph.cycles),
+        found=found,
+    )
+
+
+def explore(dataflow: Dataflow, *, rules: str = BLAZES) -> Propagation:
+    """The labels by number, without derivations; errors as `analyze`."""
+    tables = rule_set(rules)
+    graph = Graph(dataflow, shared_state=tables.rendezvous is Rendezvous.STATE_GROUP)
+    return Propagation(graph, replication(graph), Interpreter(tables, dataflow.fds))
+
+
+def labels_of(found: Propagation) -> dict[str, StreamLabel]:
+    """Stream name -> label, in the order of the file."""
+    values = found.interpreter.labels.values
+    return {
+        stream.name: values[label]
+        for stream, label in zip(found.graph.streams, found.stream_label, strict=True)
+    }
+
+
+def verdict_of(found: Propagation) -> Label:
+    """The highest severity at any sink; at any stream where no stream leaves the dataflow."""
+    values = found.interpreter.labels.values
+    labels = {found.stream_label[stream] for stream in found.graph.sinks()}
+    return max((values[label].label for label in labels), default=Label.SEAL)
+
+
+def replication(graph: Graph) -> list[bool]:
+    """Which components are replicated (2.4).
+
+    Those that say so and, unless they say `Rep: false`, those that a replicated stream enters; a
+    stream is replicated if it says so or if its producer is.
+    """
+    rep = [component.rep is True for component in graph.components]
+    numbers = {component.name: number for number, component in enumerate(graph.components)}
+    leaving: dict[int, list[int]] = {}
+    entered: list[int] = []
+    any_rep = any(rep) or any(stream.rep for stream in graph.streams)
+    if not any_rep:
+        return rep
+    for stream in graph.streams:
+        if stream.consumer is None:
+            continue
+        consumer = numbers[stream.consumer.component]
+        if stream.rep:
+            entered.append(consumer)
+        if stream.producer is not None:
+            leaving.setdefault(numbers[stream.producer.component], []).append(consumer)
+    queue = deque(number for number, replicated in enumerate(rep) if replicated)
+    while queue or entered:
+        for consumer in entered:
+            if not rep[consumer] and graph.components[consumer].rep is None:
+                rep[consumer] = True
+                queue.append(consumer)
+        entered = leaving.get(queue.popleft(), []) if queue else []
+    return rep
+
+
+def _streams_in(graph: Graph, cycle: Cycle) -> tuple[str, ...]:
+    return tuple(
+        graph.streams[stream].name
+        for output in sorted(cycle.outputs)
+        for stream in graph.output_streams[output]
+        if graph.stream_input[stream] in cycle.inputs
+    )
+
+
+class _Derivations:
+    """The derivation of every output, in the order in which they were labelled."""
+
+    def __init__(self, found: Propagation) -> None:
+        self._found = found
+        self._values = found.interpreter.labels.values
+        self._fired: dict[tuple[int, bool], tuple[tuple[str, tuple[Added, ...]], ...]] = {}
+
+    def __iter__(self) -> Iterator[Derivation]:
+        found, graph, values = self._found, self._found.graph, self._values
+        for output in graph.outputs():
+            component = graph.output_component[output]
+            rep = found.cycle_rep.get(output, found.rep[component])
+            paths = graph.output_paths[output]
+            label, reconciled = found.verdicts[output]
+            yield Derivation(
+                graph.components[component].name,
+                graph.paths[paths[0]].target,
+                tuple([step for path in paths for step in self._steps(path, rep)]),
+                rep,
+                reconciled,
+                values[label],
+            )
+
+    def _steps(self, number: int, rep: bool) -> list[Step]:
+        found, graph = self._found, self._found.graph
+        path = graph.paths[number]
+        label = found.input_label[graph.path_input[number]]
+        if number in found.collapsed:
+            annotation, label = found.collapsed[number]
+            if annotation is not path.annotation:
+                path = replace(path, annotation=annotation)
+        effect = found.effects[number]
+        assert effect is not None
+        entered = self._values[label]
+        gate = path.annotation.gate
+        return [Step(path, entered, rule, adds) for rule, adds in self._adds(effect, gate, rep)]
+
+    def _adds(
+        self, effect: Effect, gate: Gate | None, rep: bool
+    ) -> tuple[tuple[str, tuple[Added, ...]], ...]:
+        """The rules that fired, each with the labels it adds; worked out once for each effect."""
+        key = (id(effect), rep)
+        known = self._fired.get(key)
+        if known is None:
+            adds: dict[Conclusion, tuple[Added, ...]] = {
+                Conclusion.NOTHING: (),
+                Conclusion.ND_READ: (NDRead(gate or STAR),),
+                Conclusion.TAINT: (Taint(),),
+                Conclusion.RUN_OR_INST: (self._values[self._found.interpreter.varies[rep]],),
+            }
+            known = tuple((rule.id, adds[rule.conclusion]) for rule in effect.fired)
+            self._fired[key] = known
+        return known

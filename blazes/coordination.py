@@ -1,14 +1,27 @@
-"""The coordination plan: for every order-sensitive path seal, order or none. (Types only so far.)"""
+"""The coordination plan: for every order-sensitive path seal, order or none (specification 3).
+
+Which paths to order is not searched for. A label only gets worse on its way and an order takes away
+nothing but the race of its own path, so every race whose consequence at some sink exceeds the
+target has to be ordered, wherever else an order is placed, and no other path has to be: the
+smallest set is unique, and one pass in the order of the dataflow finds it, exactly, at any size
+(`blazes.limits` says what a race may do, `blazes.propagation` orders it where it does more).
+"""
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 
 from annotations.dataflow import Path
-from annotations.vocabulary import Key, Label, StreamLabel
-from blazes.analysis import Analysis
+from annotations.vocabulary import AnnotationKind, Gate, Key, Label, StreamLabel, Within
+from blazes.alternatives import minimal_keys
+from blazes.analysis import Analysis, explore, labels_of, verdict_of
+from blazes.effects import ASYNC, WORST
+from blazes.limits import Limits, limits
+from blazes.propagation import Propagation
+from blazes.rules import Conclusion, Condition
+from blazes.seals import meets, single_producers, waits
 
 
 class Strategy(enum.Enum):
@@ -72,6 +85,9 @@ class Entry:
     """Names of the sealed streams that are waited for."""
     vote: Vote | None = None
     release: Release | None = None
+    seals: Mapping[str, Key] = field(default_factory=dict)
+    """Input interface that waits -> the key it is sealed on. All the same, which is `key`, unless
+    the inputs have no compatible key in common; `key` is then the union of theirs."""
     # order
     scope: Scope | None = None
     mode: Mode | None = None
@@ -101,3 +117,183 @@ class Plan:
     inherited: tuple[Inherited, ...]
     verdict: Label
     """The highest severity at any sink under the plan."""
+
+
+def plan(analysis: Analysis, *, target: Label = Label.ASYNC) -> Plan:
+    """The least coordination that brings every sink within the target.
+
+    Whatever is above the target under the plan comes from `inherited`, and from nothing else.
+
+    Args:
+        analysis: the labels without coordination.
+        target: the highest severity that the sinks tolerate.
+
+    Raises:
+        ValueError: the target is `Seal`; nothing can promise punctuations that no source sends.
+    """
+    if target is Label.SEAL:
+        raise ValueError("the target is one of Async, Run, Inst, Diverge")
+    mode = Mode.RECORDED if target is Label.ASYNC else Mode.DYNAMIC
+    before = analysis.found or explore(analysis.dataflow, rules=analysis.rules)
+    tolerated = limits(before.graph, before.rep, before.interpreter.rules, target=target)
+    found = before.ordering(tolerated, dynamic=mode is Mode.DYNAMIC)
+    return Plan(
+        analysis=analysis,
+        target=target,
+        entries=tuple(_Entries(found, mode)),
+        repaired=labels_of(found),
+        inherited=tuple(_inherited(found, tolerated, target)),
+        verdict=verdict_of(found),
+    )
+
+
+class _Entries:
+    """The entries of all order-sensitive paths, in the order in which outputs are labelled."""
+
+    def __init__(self, found: Propagation, mode: Mode) -> None:
+        self._found = found
+        self._graph = found.graph
+        self._mode = mode
+        self._keys: dict[tuple[Key, Key], tuple[Key, ...]] = {}
+        self._waits = waits(found)
+        self._single = single_producers(found, self._waits) if self._waits else []
+        self._cyclic = {
+            stream
+            for cycle in found.graph.cycles
+            for output in cycle.outputs
+            for stream in found.graph.output_streams[output]
+            if found.graph.stream_input[stream] in cycle.inputs
+        }
+
+    def __iter__(self) -> Iterator[Entry]:
+        graph = self._graph
+        for output in graph.outputs():
+            for number in graph.output_paths[output]:
+                if graph.paths[number].annotation.kind.confluent:
+                    continue
+                if number in self._found.ordered:
+                    yield self._order(number)
+                elif number in self._waits:
+                    yield self._seal(number)
+                else:
+                    yield Entry(
+                        self._component(number),
+                        graph.paths[number],
+                        Strategy.NONE,
+                        (),
+                        cause=self._cause(number),
+                    )
+
+    def _component(self, number: int) -> str:
+        return self._graph.components[self._graph.path_component[number]].name
+
+    def _cause(self, number: int) -> str | None:
+        effect = self._found.ordered.get(number) or self._found.effects[number]
+        if effect is None or effect.origin is None:
+            return None
+        if effect.nd_read and self._found.protected(number):
+            return None
+        return effect.origin.id
+
+    def _names(self, inputs: Iterable[int]) -> dict[int, str]:
+        """Input -> the name of its interface."""
+        return {i: self._graph.paths[self._graph.input_paths[i][0]].source for i in inputs}
+
+    def _streams(self, inputs: Iterable[int]) -> list[int]:
+        return sorted({s for i in inputs for s in self._graph.input_streams[i]})
+
+    def _seal(self, number: int) -> Entry:
+        path = self._graph.paths[number]
+        wait = self._waits[number]
+        names = self._names(wait.inputs)
+        streams = self._streams(wait.inputs)
+        one = len(streams) == 1 and self._single[streams[0]]
+        return Entry(
+            self._component(number),
+            path,
+            Strategy.SEAL,
+            tuple(sorted(names.values())),
+            key=wait.key,
+            streams=tuple(self._graph.streams[s].name for s in streams),
+            vote=Vote.NONE if one else Vote.UNANIMOUS,
+            release=Release.SORTED if path.within is Within.SEQUENCE else Release.WHOLE,
+            seals={names[i]: key for i, key in wait.keys.items()},
+        )
+
+    def _order(self, number: int) -> Entry:
+        graph = self._graph
+        path = graph.paths[number]
+        gate = path.annotation.gate
+        assert gate is not None
+        beside = [graph.path_input[p] for p in graph.writers_beside(number)]
+        inputs = {graph.path_input[number], *beside}
+        schemas = [graph.streams[s].schema for s in self._streams(inputs)]
+        partitioned = gate.attributes is not None and all(
+            schema is not None and gate.attributes <= schema.keys() for schema in schemas
+        )
+        return Entry(
+            self._component(number),
+            path,
+            Strategy.ORDER,
+            tuple(sorted(self._names(inputs).values())),
+            cause=self._cause(number),
+            scope=Scope.GATE if partitioned else Scope.GLOBAL,
+            mode=self._mode,
+            alternatives=self._alternatives(number, gate),
+        )
+
+    def _alternatives(self, number: int, gate: Gate) -> tuple[Alternative, ...]:
+        """The seals that would make the order unnecessary.
+
+        A stream whose schema is not declared is taken to have the gate's attributes, which are
+        those of the records that the path works on. A stream in a cycle can keep no seal, and no
+        seal helps one whose contents are inherited as nondeterministic.
+        """
+        found, graph = self._found, self._graph
+        others = [graph.path_input[p] for p in meets(found, number)]
+        inputs = set(others)
+        if graph.paths[number].annotation.kind is AnnotationKind.OW or not others:
+            inputs.add(graph.path_input[number])
+        streams = self._streams(inputs)
+        labels = [found.stream_label[s] for s in streams]
+        if gate.attributes is None or not streams or not self._cyclic.isdisjoint(streams):
+            return ()
+        if any(ASYNC < label <= WORST for label in labels):
+            return ()
+        schemas = [graph.streams[s].schema for s in streams]
+        common = frozenset.intersection(
+            *(gate.attributes if schema is None else frozenset(schema) for schema in schemas)
+        )
+        names = tuple(graph.streams[s].name for s in streams)
+        keys = self._keys.get((gate.attributes, common))
+        if keys is None:
+            rules = found.interpreter.rules.name
+            keys = minimal_keys(gate, common, graph.dataflow.fds, rules=rules)
+            self._keys[gate.attributes, common] = keys
+        return tuple(Alternative(key, names) for key in keys)
+
+
+def _inherited(found: Propagation, tolerated: Limits, target: Label) -> Iterator[Inherited]:
+    """Declared sources and nondeterministic paths that push a sink over the target."""
+    graph, interpreter = found.graph, found.interpreter
+    for number, stream in enumerate(graph.streams):
+        if stream.producer is not None or stream.label is None:
+            continue
+        consumer = graph.stream_input[number]
+        if stream.label > (target if consumer < 0 else tolerated.inputs[consumer]):
+            yield Inherited(stream.name, stream.label, f"declared {stream.label}")
+    for number, path in enumerate(graph.paths):
+        effect = found.effects[number]
+        if path.nondeterministic is None or effect is None:
+            continue
+        output = graph.path_output[number]
+        component = graph.path_component[number]
+        for rule in effect.fired:
+            if rule.condition is not Condition.NONDETERMINISTIC:
+                continue
+            taints = rule.conclusion is Conclusion.TAINT
+            adds = (interpreter.tainted if taints else interpreter.varies)[found.rep[component]]
+            limit = tolerated.written(graph, number) if taints else tolerated.outputs[output]
+            if adds > limit:
+                origin = f"{graph.components[component].name}: {path}"
+                yield Inherited(origin, Label(adds), path.nondeterministic)
