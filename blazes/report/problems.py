@@ -118,9 +118,9 @@ def problem_text(diagnostic: Diagnostic, *, sources: Sources, colour: bool = Fal
 
 
 def excerpt(line: str, column: int) -> tuple[str, int]:
-    """The line as it is shown, cut around the column, and the caret's offset in screen cells.
+    r"""The line as it is shown, cut around the column, and the caret's offset in screen cells.
 
-    >>> excerpt("a:\\tb", 4)
+    >>> excerpt("a:\tb", 4)
     ('a: b', 3)
     """
     at = min(max(column - 1, 0), len(line))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Final
 
 from blazes.report.diagram import COLOURS, Diagram, Edge
@@ -105,7 +106,7 @@ def _routes(boxes: Mapping[str, Box], edges: Sequence[Edge]) -> list[Route]:
         label = middle[-1] if index not in turned else middle[0]
         label.lines = tuple(map(printable, edge.lines))
         chain = [start, *middle, end]
-        for one, next_one in zip(chain, chain[1:], strict=False):
+        for one, next_one in pairwise(chain):
             one.after.append(next_one)
             next_one.before.append(one)
         path = tuple(reversed(chain)) if index in turned else tuple(chain)
@@ -237,7 +238,7 @@ def _edge(route: Route) -> str:
         points += [(box.x - right * box.width / 2, y), (box.x + right * box.width / 2, y)]
     points.append((last.x - right * last.width / 2, last.y))
     path = f"M{points[0][0]:.1f} {points[0][1]:.1f}"
-    for (x, y), (to_x, to_y) in zip(points, points[1:], strict=False):
+    for (x, y), (to_x, to_y) in pairwise(points):
         bend = (x + to_x) / 2
         path += f"C{bend:.1f} {y:.1f} {bend:.1f} {to_y:.1f} {to_x:.1f} {to_y:.1f}"
     line = _line(path, route.edge)

@@ -7,6 +7,7 @@ what would be cheaper. Names are printed through `Text`, never as markup.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from typing import Final
@@ -51,6 +52,16 @@ def analysis_report(plan: Plan, *, layout: Layout | None = None) -> str:
     """What `blazes analyze` prints."""
     layout = layout or Layout()
     return printed(analysis_parts(Index.of(plan), layout), layout)
+
+
+def picture(plan: Plan, *, title: str, width: int = 80) -> str:
+    """What `blazes analyze` prints on a terminal, as SVG, without links to fonts elsewhere."""
+    layout = Layout(width=width, colour=True)
+    console = layout.console(record=True)
+    for part in analysis_parts(Index.of(plan), layout):
+        console.print(part)
+    svg = console.export_svg(title=title, unique_id="report")
+    return re.sub(r"@font-face \{.*?\}\s*", "", svg, flags=re.DOTALL)
 
 
 def plan_report(plan: Plan, *, layout: Layout | None = None) -> str:
@@ -197,7 +208,7 @@ def _out(
     return lines
 
 
-def _streams(plan: Plan, layout: Layout) -> Table:
+def _streams(plan: Plan, layout: Layout) -> RenderableType:
     """Every stream with its label before and after the plan; its ends where there is room."""
     analysis = plan.analysis
     table = Table(
@@ -218,7 +229,7 @@ def _streams(plan: Plan, layout: Layout) -> Table:
         )
         for name, stream in analysis.dataflow.streams.items()
     ]
-    needed = sum(
+    needed = INDENT + sum(
         3 + max([cells(heading), *(cells(row[column].plain) for row in rows)])
         for column, heading in enumerate(headings)
     )
@@ -227,7 +238,7 @@ def _streams(plan: Plan, layout: Layout) -> Table:
         table.add_column(headings[column], overflow="fold")
     for row in rows:
         table.add_row(*(row[column] for column in columns))
-    return table
+    return Padding(table, (0, 0, 0, INDENT))
 
 
 def _counts(index: Index) -> RenderableType:
