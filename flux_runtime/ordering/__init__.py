@@ -1,0 +1,1 @@
+"""Ordering: the recorded order of an unreplicated component (OR-8)."""

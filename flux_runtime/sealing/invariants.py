@@ -1,0 +1,62 @@
+"""What holds of a tracker between any two events; tests check it after every one."""
+
+from __future__ import annotations
+
+from flux_runtime.sealing.partition import Status
+from flux_runtime.sealing.tracker import Tracker
+
+
+def validate(tracker: Tracker) -> None:
+    """Raise AssertionError, with the rule, if the state contradicts the protocol."""
+    _check_partitions(tracker)
+    _check_references(tracker)
+    pending = set(tracker.pending.keys) if tracker.pending else set()
+    releasing = {k for k, p in tracker.partitions.items() if p.status is Status.RELEASING}
+    assert pending == releasing, f"SE-10: {pending ^ releasing} is in one of log and state only"
+    both = tracker.partitions.keys() & tracker.released.keys()
+    assert not both, f"SE-3: {both} is released and waiting"
+
+
+def _check_partitions(tracker: Tracker) -> None:
+    for key, partition in tracker.partitions.items():
+        assert partition.shares.keys() == tracker.rules.inputs.keys(), key
+        assert (partition.quarantine is not None) == (partition.status is Status.QUARANTINED), key
+        if partition.status is Status.OPEN:
+            assert not partition.complete, f"SE-3: {key} is complete and waits"
+        elif partition.status is not Status.QUARANTINED:
+            assert partition.complete, f"SE-4: {key} is {partition.status} and not complete"
+        for name, share in partition.shares.items():
+            members = set(share.producers) if share.producers is not None else None
+            if members is not None:
+                others = (share.received.keys() | share.votes.keys()) - members
+                assert not others, f"SE-7: {key} of {name} took {others}"
+            assert share.batches == sorted(set(share.batches)), (key, name)
+            assert all(rows > 0 for rows in share.received.values()), (key, name)
+            if partition.status is not Status.QUARANTINED:
+                for producer, vote in share.votes.items():
+                    if producer not in share.excused:
+                        received = share.received.get(producer, 0)
+                        assert received <= vote.count, f"SE-6: {key} of {name}: {producer}"
+
+
+def _check_references(tracker: Tracker) -> None:
+    """SE-9: a chunk is kept exactly as long as somebody needs it."""
+    expected: dict[str, dict[int, int]] = {}
+
+    def need(name: str, batches: list[int]) -> None:
+        for batch in batches:
+            of_input = expected.setdefault(name, {})
+            of_input[batch] = of_input.get(batch, 0) + 1
+
+    for partition in tracker.partitions.values():
+        for name, share in partition.shares.items():
+            need(name, share.batches)
+    if tracker.rules.requests:
+        for was in tracker.released.values():
+            for name, batches in was.batches.items():
+                need(name, batches)
+    for name, wanted in tracker.wanted.items():
+        for rows in wanted.values():
+            need(name, list(rows))
+    actual = {name: of_input for name, of_input in tracker.references.items() if of_input}
+    assert actual == expected, f"SE-9: chunks {actual} are kept, {expected} are needed"

@@ -1,0 +1,80 @@
+"""What a running unit is handed: session, state folders, run folder, registry."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
+from urllib.parse import quote
+
+from pyspark.sql import SparkSession
+
+from flux_runtime.observe.run_folder import RunFolder
+from flux_runtime.sealing.storage import Storage
+from flux_runtime.spark.dead_letters import DeadLetters
+from flux_runtime.spark.outputs import Output
+from flux_runtime.spark.units import Unit
+from flux_runtime.zookeeper.znode_names import PartitionKey
+
+LookUp: TypeAlias = Callable[
+    [str, Sequence[PartitionKey]], Mapping[PartitionKey, frozenset[str] | None]
+]
+"""(stream, keys) -> the registered producers of each, None where nothing is registered."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Context:
+    """What all units of a job share."""
+
+    session: SparkSession
+    state: Storage
+    run: RunFolder
+    look_up: LookUp | None
+    """None where no source has registered producers."""
+    outputs: Mapping[str, Output]
+
+    def unit_state(self, unit: Unit) -> Storage:
+        """A unit's own part of the state folder."""
+        return self.state.at(f"units/{file_name(unit.name)}")
+
+    def dead_letters(self, unit: Unit) -> DeadLetters:
+        """A unit's dead letters."""
+        return DeadLetters(self.state.at(f"dead_letters/{file_name(unit.name)}"), unit.name)
+
+
+class Running(Protocol):
+    """A unit that runs."""
+
+    @property
+    def name(self) -> str:
+        """Of the unit."""
+
+    def start(self, *, available_now: bool, trigger: str | None) -> None:
+        """Start its queries."""
+
+    @property
+    def active(self) -> bool:
+        """Whether a query is running."""
+
+    @property
+    def error(self) -> BaseException | None:
+        """What made it fail."""
+
+    @property
+    def rows(self) -> int:
+        """How many rows it has read since the process started."""
+
+    def finish(self) -> None:
+        """After the queries have ended by themselves: do what is still to be done."""
+
+    def stop(self) -> None:
+        """Finish the running micro-batch and release, and stop."""
+
+
+def file_name(name: str) -> str:
+    """A name as one component of a path.
+
+    >>> file_name("Count.counts"), file_name("a/b")
+    ('Count.counts', 'a%2Fb')
+    """
+    return quote(name, safe="._-")

@@ -1,0 +1,189 @@
+"""Small things about DataFrames that several parts need: SQL over frames, empty ones, literals."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, TypeAlias
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sf
+from pyspark.sql.types import (
+    BooleanType,
+    DataType,
+    IntegralType,
+    StringType,
+    StructField,
+    StructType,
+)
+
+Operator: TypeAlias = Callable[..., DataFrame]
+"""A component's function: one DataFrame for each input interface, by name; returns one."""
+
+RESERVED: Final = "__"
+"""Columns whose name begins like this belong to the runtime."""
+
+_views = threading.Lock()
+
+
+def sql(query: str, /, **frames: DataFrame) -> DataFrame:
+    """Run a query over DataFrames by the names they are given.
+
+    Safe under threads: the names exist, as temporary views of the frames' session, only while
+    the query is analysed.
+
+    >>> sql("SELECT word, count(*) FROM words GROUP BY word", words=words)  # doctest: +SKIP
+    """
+    if not frames:
+        raise TypeError("sql() needs at least one DataFrame")
+    session = next(iter(frames.values())).sparkSession
+    with _views:
+        try:
+            for name, frame in frames.items():
+                frame.createOrReplaceTempView(name)
+            return session.sql(query)
+        finally:
+            for name in frames:
+                session.catalog.dropTempView(name)
+
+
+def empty(session: SparkSession, schema: StructType) -> DataFrame:
+    """A frame of no rows."""
+    return session.createDataFrame([], schema)
+
+
+def union(frames: Sequence[DataFrame]) -> DataFrame:
+    """All rows of frames whose columns have the same names."""
+    first, *others = frames
+    for other in others:
+        first = first.unionByName(other)
+    return first
+
+
+def nullable(schema: StructType) -> StructType:
+    """The schema as it is read back from files, where every column may be null."""
+    return StructType([StructField(f.name, f.dataType, True) for f in schema.fields])
+
+
+def parse_schema(ddl: str) -> StructType:
+    """The schema of `name TYPE, ...`."""
+    parsed = StructType.fromDDL(ddl)
+    if not isinstance(parsed, StructType):
+        raise ValueError(f"not a list of columns: {ddl}")
+    return parsed
+
+
+def extended(schema: StructType, **types: str) -> StructType:
+    """The schema with further columns; types as `StructType.add` names them."""
+    longer = StructType(list(schema.fields))
+    for name, of in types.items():
+        longer = longer.add(name, of)
+    return longer
+
+
+def column(name: str) -> str:
+    """A column's name as SQL has it.
+
+    >>> column("a b`c")
+    '`a b``c`'
+    """
+    return "`" + name.replace("`", "``") + "`"
+
+
+def literal(text: str, of: DataType) -> str:
+    """The SQL literal of a value that was cast to STRING.
+
+    >>> literal("17", IntegralType()), literal("it's", StringType())
+    ('17', "'it\\\\'s'")
+    """
+    if isinstance(of, IntegralType):
+        return str(int(text))
+    if isinstance(of, BooleanType):
+        return "true" if text == "true" else "false"
+    quoted = "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+    return quoted if isinstance(of, StringType) else f"CAST({quoted} AS {of.simpleString()})"
+
+
+def among(schema: StructType, names: Sequence[str], values: Iterable[Sequence[str]]) -> str:
+    """The SQL condition that the columns have one of the given values (texts of each).
+
+    One `IN` for each column, which file formats can use to skip, and for several columns one over
+    all of them.
+    """
+    rows = list(values)
+    if not rows:
+        return "false"
+    types = [schema[name].dataType for name in names]
+    texts = [[literal(text, of) for text, of in zip(row, types, strict=True)] for row in rows]
+    conditions = []
+    for position, name in enumerate(names):
+        distinct = dict.fromkeys(row[position] for row in texts)
+        conditions.append(f"{column(name)} IN ({', '.join(distinct)})")
+    if len(names) > 1:
+        listed = ", ".join(f"({', '.join(row)})" for row in texts)
+        conditions.append(f"({', '.join(map(column, names))}) IN ({listed})")
+    return " AND ".join(conditions)
+
+
+def columns_read(
+    build: Callable[[Mapping[str, DataFrame]], DataFrame],
+    files: Mapping[str, DataFrame],
+    paths: Mapping[str, str],
+) -> Mapping[str, frozenset[str]]:
+    """Which columns of each file-backed frame a computation reads, by planning it.
+
+    Args:
+        build: makes the result from the frames, without running anything.
+        files: frames over (empty) files.
+        paths: where the files are.
+
+    Returns:
+        Name -> columns. A frame is missing where that cannot be said: its scan is not in the plan
+        or the computation ran a Spark job of its own while it was being built.
+    """
+    session = next(iter(files.values())).sparkSession
+    scheduler: Any = session.sparkContext._jsc.sc().dagScheduler()
+    jobs = scheduler.numTotalJobs()
+    plan: Any = build(files)._jdf.queryExecution().sparkPlan()
+    if scheduler.numTotalJobs() != jobs:
+        return {}
+    found: dict[str, frozenset[str]] = {}
+    for leaf in _leaves(plan):
+        if leaf.getClass().getSimpleName() != "FileSourceScanExec":
+            continue
+        root = leaf.relation().location().rootPaths().head().toString()
+        for name, path in paths.items():
+            if root.rstrip("/") == path.rstrip("/"):
+                read = frozenset(leaf.requiredSchema().fieldNames())
+                found[name] = found.get(name, frozenset()) | read
+    return found
+
+
+def _leaves(plan: Any) -> Iterable[Any]:
+    for tree in (plan, *_each(plan.subqueriesAll())):
+        yield from _each(tree.collectLeaves())
+
+
+def _each(scala_seq: Any) -> Iterable[Any]:
+    return [scala_seq.apply(i) for i in range(scala_seq.size())]
+
+
+def pruned(frame: DataFrame, schema: StructType) -> DataFrame:
+    """The frame with all columns of `schema`; those it lacks fail when somebody reads them.
+
+    A column is left out of the buffer only if planning the component showed that it is not read.
+    Should that have been wrong, the job stops instead of computing with nulls.
+    """
+    present = set(frame.columns)
+    columns = []
+    for field in schema.fields:
+        if field.name in present:
+            columns.append(sf.col(column(field.name)))
+        else:
+            message = (
+                f"column {field.name} was not buffered, because planning the component on empty "
+                "frames showed that it is not read; set BLAZES_KEEP_ALL_COLUMNS=1 and run --fresh"
+            )
+            missing = sf.raise_error(sf.lit(message)).cast(field.dataType)
+            columns.append(missing.alias(field.name))
+    return frame.select(columns)

@@ -1,0 +1,389 @@
+"""A sealed unit at work: buffer, vote, release (specification 1.4).
+
+Every waiting input has a streaming query of its own, which writes micro-batches to the buffer and
+tells the tracker; so has every requesting input. One background thread releases what is complete,
+while the next micro-batches are being buffered.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Mapping
+from typing import Any, Final
+
+from pyspark.sql import DataFrame
+
+from flux_runtime.ordering.recorded import canonical
+from flux_runtime.sealing import report
+from flux_runtime.sealing.events import (
+    Finding,
+    Found,
+    Quarantined,
+    Release,
+    ReleaseFinished,
+    ReleaseStarted,
+    Unneeded,
+)
+from flux_runtime.sealing.journal import Journal
+from flux_runtime.sealing.keys import KEY_TYPES, key_values
+from flux_runtime.sealing.partition import Status
+from flux_runtime.sealing.tracker import One, Rules
+from flux_runtime.spark import faults
+from flux_runtime.spark.chunks import Buffer
+from flux_runtime.spark.context import Context, file_name
+from flux_runtime.spark.feed import COUNT, PRODUCER, Feed, Origin
+from flux_runtime.spark.frames import columns_read, empty, union
+from flux_runtime.spark.intake import RequestIntake, WaitIntake
+from flux_runtime.spark.outputs import Seals
+from flux_runtime.spark.query import Query
+from flux_runtime.spark.releases import Releaser
+from flux_runtime.spark.requests import Requests
+from flux_runtime.spark.source import Source
+from flux_runtime.spark.units import SealUnit, data_of, in_channel, no_rows
+from flux_runtime.zookeeper.znode_names import PartitionKey
+
+AHEAD_MAX: Final = 8
+"""Micro-batches that may be buffered while complete partitions wait for their release."""
+
+
+class Gate:
+    """A `SealUnit` that runs."""
+
+    def __init__(self, unit: SealUnit, context: Context) -> None:
+        self.unit = unit
+        self.name = unit.name
+        self.context = context
+        self._state = context.unit_state(unit)
+        origins = unit.waiting()
+        self._reads = {
+            f"{interface}.{position}.{feed.origin.name}": (interface, feed)
+            for interface, feeds in unit.reads.items()
+            for position, feed in enumerate(feeds)
+        }
+        self._streams = {
+            name: unit.producers[name].stream or name for name in origins if name in unit.producers
+        }
+        rules = Rules(
+            inputs={
+                name: unit.producers[name].rule if name in unit.producers else One()
+                for name in origins
+            },
+            requests=tuple(self._reads),
+            remember=unit.remember,
+        )
+        self.journal = Journal(self._state.at("journal"), rules)
+        self.buffers = {name: self._buffer(origin) for name, origin in origins.items()}
+        self.requests = {
+            name: self._request_buffer(name, feed) for name, (_, feed) in self._reads.items()
+        }
+        self._tidy()
+        self.releaser = Releaser(f"release {unit.name}", self._work, self._housekeeping)
+        self._ahead = 0
+        self._released = threading.Condition()
+        self._rows_out = 0
+        self._warned: set[str] = set()
+        self._queries = [*map(self._wait_query, origins.values())]
+        self._queries += [self._request_query(name) for name in self._reads]
+
+    # ---- running
+
+    def start(self, *, available_now: bool, trigger: str | None) -> None:
+        """See `Running`."""
+        if not self.releaser.started:
+            self.releaser.start()
+        for query in self._queries:
+            query.start(available_now=available_now, trigger=trigger)
+
+    @property
+    def active(self) -> bool:
+        """See `Running`."""
+        return any(tuple(query.active for query in self._queries))
+
+    @property
+    def error(self) -> BaseException | None:
+        """See `Running`."""
+        return self.releaser.error or next((q.error for q in self._queries if q.error), None)
+
+    @property
+    def rows(self) -> int:
+        """See `Running`."""
+        return sum(query.rows for query in self._queries)
+
+    def finish(self) -> None:
+        """See `Running`: release all that is complete."""
+        self.releaser.wake()
+        self.releaser.drain()
+        self.report()
+
+    def stop(self) -> None:
+        """See `Running`."""
+        for query in self._queries:
+            query.stop()
+        self.releaser.stop()
+        self.journal.snapshot()
+        self.report()
+
+    # ---- what the intakes call
+
+    def look_up(self, name: str, keys: list[str]) -> Mapping[str, tuple[str, ...]]:
+        """The producer sets of partitions, where they are registered; one look-up for each."""
+        if not keys or self.context.look_up is None:
+            return {}
+        columns = self.unit.key_of(name)
+        order = sorted(range(len(columns)), key=lambda i: columns[i])
+        asked: dict[PartitionKey, str] = {
+            tuple(key_values(key)[i] for i in order): key for key in keys
+        }
+        found = self.context.look_up(self._streams[name], list(asked))
+        return {asked[k]: tuple(sorted(who)) for k, who in found.items() if who is not None}
+
+    def follow(self, findings: list[Finding]) -> None:
+        """Do what follows from the tracker's findings."""
+        for finding in findings:
+            match finding:
+                case Quarantined():
+                    self.context.run.event(
+                        "partition_quarantined",
+                        self.unit.name,
+                        partition=list(key_values(finding.key)),
+                        stream=finding.input,
+                        producer=finding.producer,
+                        reason=finding.why,
+                        promised=finding.promised,
+                        found=finding.found,
+                        rule="SE-6",
+                    )
+                case Unneeded():
+                    self.delete_chunk(finding.input, finding.batch)
+                case _:
+                    pass
+
+    def ingested(self) -> None:
+        """A micro-batch is in the journal: release what is complete, and do not run too far ahead.
+
+        Raises:
+            BaseException: what ended the background thread.
+        """
+        self.releaser.wake()
+        with self._released:
+            self._ahead = self._ahead + 1 if self._sealed_waiting() else 0
+            self._released.wait_for(
+                lambda: self._ahead <= AHEAD_MAX or self.releaser.error is not None
+            )
+        self.releaser.check()
+        self.report()
+
+    def delete_chunk(self, name: str, batch: int) -> None:
+        """SE-9: what nobody needs leaves the buffer."""
+        if name in self.buffers:
+            self.buffers[name].delete(batch)
+        else:
+            self.requests[name].delete(batch)
+
+    def report(self) -> None:
+        """Hand the metrics to the run folder."""
+        with self.journal.lock:
+            values = report.metrics(self.journal.tracker, time.time())
+        self.context.run.metrics(
+            self.unit.name,
+            batches=sum(q.batches for q in self._queries),
+            rows_in=self.rows,
+            rows_out=self._rows_out,
+            rows_per_s=round(max(q.rows_per_s for q in self._queries), 1),
+            **values,
+        )
+
+    # ---- the background thread
+
+    def _work(self) -> bool:
+        return self._release()
+
+    def _release(self) -> bool:
+        with self.journal.lock:
+            tracker = self.journal.tracker
+            again = tracker.pending is not None
+            release = tracker.next_release()
+            if release is None:
+                return False
+            if not again:
+                self.journal.record(ReleaseStarted(release, time.time()))
+        faults.point("release-logged")
+        if release.process:
+            self._rows_out += self._process(release)
+        faults.point("release-processed")
+        findings = self.journal.record(ReleaseFinished(release.number, time.time()))
+        faults.point("release-finished")
+        self.follow(findings)
+        with self._released:
+            self._ahead = 0
+            self._released.notify_all()
+        self.report()
+        return True
+
+    def _process(self, release: Release) -> int:
+        """Hand whole partitions, and the requests for them, to the component; commit its output."""
+        frames = self._waiting_frames(release)
+        session = self.context.session
+        for interface, feeds in self.unit.reads.items():
+            names = [n for n, (i, f) in self._reads.items() if i == interface and f in feeds]
+            frames[interface] = union(
+                [self.requests[n].records(session, release.answers.get(n, {})) for n in names]
+            )
+        second = None if self.unit.partial is None else self.unit.partial[1]
+        output = self.unit.compute(frames, second)
+        seals = Seals(self.unit.forward, release.keys) if self.unit.forward else None
+        return self.context.outputs[self.unit.name].commit(release.number, output, seals=seals)
+
+    def _waiting_frames(self, release: Release) -> dict[str, DataFrame]:
+        session = self.context.session
+
+        def rows_of(feed: Feed) -> DataFrame:
+            name = feed.origin.name
+            buffer = self.buffers[name]
+            read = buffer.records if self.unit.partial is None else buffer.partials
+            chunks, excluded = release.chunks.get(name, ()), release.excluded.get(name, ())
+            return feed.apply(read(session, chunks, release.process, excluded))
+
+        frames = {
+            interface: union([rows_of(feed) for feed in feeds])
+            for interface, feeds in self.unit.waits.items()
+        }
+        if self.unit.in_sequence:  # SE-11
+            return {
+                interface: canonical(frame, self.unit.order_by, within=self.unit.key)
+                for interface, frame in frames.items()
+            }
+        return frames
+
+    def _housekeeping(self) -> None:
+        with self.journal.lock:
+            tracker = self.journal.tracker
+            due = tracker.lookups_due()
+            late = list(report.overdue(tracker, time.time(), self.unit.seal_timeout_s))
+        for name, keys in due.items():
+            found = self.look_up(name, keys)
+            if found:
+                self.follow(self.journal.record(Found(name, time.time(), found)))
+                self.releaser.wake()
+        for key, age, reasons in late:
+            if key not in self._warned:  # SE-8
+                self._warned.add(key)
+                self.context.run.event(
+                    "seal_timeout",
+                    self.unit.name,
+                    partition=list(key_values(key)),
+                    age_s=round(age, 1),
+                    waits_for=reasons,
+                    rule="SE-8",
+                )
+        self.report()
+
+    # ---- setting up
+
+    def _buffer(self, origin: Origin) -> Buffer:
+        unit, session = self.unit, self.context.session
+        schema = origin.schema(session)
+        key = unit.key_of(origin.name)
+        _check_key(unit, origin.name, key, {f.name: f.dataType.typeName() for f in schema.fields})
+        partial = None
+        digests = isinstance(origin, Source) and _has_digest(origin)
+        if unit.partial is not None and not digests:
+            (interface,) = unit.waits
+            first = unit.partial[0]
+
+            def partial(rows: DataFrame) -> DataFrame:
+                return first(**{interface: rows})
+
+        keep = None if digests else self._columns_needed(origin)
+        return Buffer(
+            self._state.at(f"buffer/{file_name(origin.name)}"),
+            schema,
+            key=key,
+            keep=keep,
+            digests=digests,
+            partial=partial,
+        )
+
+    def _columns_needed(self, origin: Origin) -> frozenset[str] | None:
+        """The columns of an origin that the component reads; None where that cannot be said."""
+        if os.environ.get("BLAZES_KEEP_ALL_COLUMNS"):
+            return None
+        unit, session = self.unit, self.context.session
+        files, paths = {}, {}
+        for name, of_input in unit.waiting().items():
+            schema = in_channel(of_input.schema(session))
+            paths[name] = self._state.uri(f"empty/{file_name(name)}")
+            empty(session, schema).write.mode("overwrite").parquet(paths[name])
+            files[name] = session.read.schema(schema).parquet(paths[name])
+
+        def plan(frames: Mapping[str, DataFrame]) -> DataFrame:
+            if unit.partial is not None:
+                (interface,) = unit.waits
+                return unit.partial[0](**{interface: next(iter(frames.values()))})
+            waiting = {
+                interface: union(
+                    [f.apply(frames[f.origin.name].drop(PRODUCER, COUNT)) for f in feeds]
+                )
+                for interface, feeds in unit.waits.items()
+            }
+            reading = {
+                interface: union([no_rows(session, feed) for feed in feeds])
+                for interface, feeds in unit.reads.items()
+            }
+            return unit.compute(waiting | reading)
+
+        read = columns_read(plan, files, paths).get(origin.name)
+        return None if read is None else read - {PRODUCER, COUNT}
+
+    def _request_buffer(self, name: str, feed: Feed) -> Requests:
+        session = self.context.session
+        schema = feed.apply(empty(session, feed.origin.schema(session))).schema
+        key = self.unit.key_of(name)
+        _check_key(self.unit, name, key, {f.name: f.dataType.typeName() for f in schema.fields})
+        return Requests(self._state.at(f"requests/{file_name(name)}"), schema, key=key)
+
+    def _wait_query(self, origin: Origin) -> Query:
+        intake = WaitIntake(self, origin.name)
+        stream = origin.stream(self.context.session)
+        return self._query(origin.name, stream, intake)
+
+    def _request_query(self, name: str) -> Query:
+        _, feed = self._reads[name]
+        stream = feed.apply(data_of(feed.origin.stream(self.context.session)))
+        return self._query(name, stream, RequestIntake(self, name))
+
+    def _query(self, name: str, stream: DataFrame, intake: Any) -> Query:
+        checkpoint = self._state.uri(f"checkpoint/{file_name(name)}")
+        return Query(f"{self.unit.name} <- {name}", stream, checkpoint, intake)
+
+    def _tidy(self) -> None:
+        """Delete chunks that a crash left behind after they had become unneeded."""
+        tracker = self.journal.tracker
+        buffers: Mapping[str, Buffer | Requests] = {**self.buffers, **self.requests}
+        for name, buffer in buffers.items():
+            needed = tracker.references.get(name, {})
+            for batch in buffer.batches():
+                if tracker.replayed(name, batch) and batch not in needed:
+                    buffer.delete(batch)
+
+    def _sealed_waiting(self) -> bool:
+        with self.journal.lock:
+            partitions = self.journal.tracker.partitions.values()
+            return any(p.status in (Status.SEALED, Status.RELEASING) for p in partitions)
+
+
+def _has_digest(source: Source) -> bool:
+    return source.punctuation is not None and source.punctuation.digest is not None
+
+
+def _check_key(unit: SealUnit, name: str, key: tuple[str, ...], types: Mapping[str, str]) -> None:
+    for attribute in key:
+        if attribute not in types:
+            raise ValueError(f"{unit.name} is sealed on {attribute}, which {name} does not have")
+        if types[attribute] not in ("integer", "long", "short", "byte", *KEY_TYPES):
+            raise ValueError(
+                f"{unit.name} is sealed on {attribute}, which is of type {types[attribute]} in "
+                f"{name}; a key can be of {', '.join(KEY_TYPES)}"
+            )

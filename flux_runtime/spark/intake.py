@@ -1,0 +1,181 @@
+"""Micro-batches on their way into a gate: chunk, census, look-ups, dead letters, journal.
+
+Everything before the journal entry is named after the micro-batch and done anew on a replay;
+everything after it is recognised and skipped (SE-10).
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql import DataFrame
+
+from flux_runtime.sealing.events import Found, Group, Ingested, KeyText, Requested
+from flux_runtime.sealing.tracker import Verdict
+from flux_runtime.spark import faults
+from flux_runtime.spark.chunks import Buffer, Census, pair_condition
+from flux_runtime.spark.context import file_name
+from flux_runtime.spark.dead_letters import letters, reason_of
+from flux_runtime.spark.feed import COUNT, PRODUCER
+
+if TYPE_CHECKING:
+    from flux_runtime.spark.gate import Gate
+
+REDUCTION_MIN: Final = 4.0
+"""Partial aggregates are buffered while there are at least so many records for each of them."""
+_JUDGED_FROM_ROWS: Final = 1000
+"""A smaller chunk says nothing about the reduction."""
+
+
+class LateDataError(Exception):
+    """Records came after the release of their partition, and the stream says `late: fail`."""
+
+
+class WaitIntake:
+    """Takes the micro-batches of one waiting input."""
+
+    def __init__(self, gate: Gate, name: str) -> None:
+        self._gate = gate
+        self._name = name
+        self._buffer: Buffer = gate.buffers[name]
+        self._partial = self._buffer.partial is not None
+
+    def __call__(self, rows: DataFrame, batch: int) -> int:
+        """Take a micro-batch; how many rows it had."""
+        gate, name = self._gate, self._name
+        if gate.journal.tracker.replayed(name, batch):  # SE-10
+            return 0
+        self._buffer.write(rows, batch, partial=self._partial)
+        faults.point("chunk-written")
+        census = self._buffer.census(rows.sparkSession, batch)
+        self._adapt(census)
+        event = Ingested(name, batch, time.time(), census.groups, census.rejected)
+        self._look_up(event)
+        faults.point("looked-up")
+        with gate.journal.lock:  # nothing is released between the verdicts and the journal
+            self._sort_out(rows, event)
+            faults.point("sorted-out")
+            findings = gate.journal.record(event)
+        faults.point("ingested")
+        gate.follow(findings)
+        if batch not in gate.journal.tracker.references.get(name, {}):
+            self._buffer.delete(batch)
+        gate.ingested()
+        return census.rows
+
+    def _adapt(self, census: Census) -> None:
+        """Buffer records from now on where partial aggregates do not pay."""
+        if self._partial and census.rows >= _JUDGED_FROM_ROWS:
+            self._partial = census.rows >= REDUCTION_MIN * census.size
+
+    def _look_up(self, event: Ingested) -> None:
+        gate = self._gate
+        with gate.journal.lock:
+            keys = gate.journal.tracker.unknown_sets(event)
+        found = gate.look_up(self._name, keys)
+        if found:
+            gate.follow(gate.journal.record(Found(self._name, event.time, found)))
+
+    def _sort_out(self, rows: DataFrame, event: Ingested) -> None:
+        """Dead letters for what cannot be taken, and a chunk without it."""
+        verdicts = self._gate.journal.tracker.assess(event)
+        late = [group for group, verdict in verdicts if verdict is Verdict.LATE]
+        unknown = [group for group, verdict in verdicts if verdict is Verdict.UNKNOWN]
+        if not (late or unknown or event.rejected):
+            return
+        if late and self._gate.unit.late_fails:  # SE-5
+            raise LateDataError(self._refusal(late, event.batch))
+        self._keep_letters(rows, event, late, unknown)
+        bad = {(g.key, g.producer) for g in (*late, *unknown) if g.count is None}
+        if bad:
+            self._buffer.without(rows.sparkSession, event.batch, sorted(bad))
+
+    def _keep_letters(
+        self, rows: DataFrame, event: Ingested, late: list[Group], unknown: list[Group]
+    ) -> None:
+        gate, name = self._gate, self._name
+        key = gate.unit.key_of(name)
+        schema = rows.schema
+
+        def condition(groups: list[Group]) -> str:
+            data = [(g.key, g.producer) for g in groups if g.count is None]
+            votes = [(g.key, g.producer) for g in groups if g.count is not None]
+            return (
+                f"({COUNT} IS NULL AND {pair_condition(schema, key, data)}) OR "
+                f"({COUNT} IS NOT NULL AND {pair_condition(schema, key, votes)})"
+            )
+
+        reason = reason_of(key, PRODUCER, late=condition(late), unknown=condition(unknown))
+        kept = gate.context.dead_letters(gate.unit).keep(
+            f"{file_name(name)}-{event.batch:09d}", name, event.batch, letters(rows, reason)
+        )
+        if late:
+            gate.context.run.event(
+                "late_data",
+                gate.unit.name,
+                stream=name,
+                batch=event.batch,
+                records=sum(g.rows for g in late),
+                partitions=_some(late),
+                rule="SE-5",
+            )
+        if unknown:
+            gate.context.run.event(
+                "unknown_producer",
+                gate.unit.name,
+                stream=name,
+                batch=event.batch,
+                records=sum(g.rows for g in unknown),
+                partitions=_some(unknown),
+                producers=sorted({g.producer for g in unknown})[:5],
+                rule="SE-7",
+            )
+        if kept:
+            gate.context.run.event(
+                "dead_letters", gate.unit.name, stream=name, batch=event.batch, records=kept
+            )
+
+    def _refusal(self, late: list[Group], batch: int) -> str:
+        records = sum(group.rows for group in late)
+        partitions = ", ".join(_some(late))
+        return (
+            f"{records} records or punctuations of {self._name} came after their partition was "
+            f"complete: {partitions} (SE-5, late: fail). They are still in the source: nothing of "
+            f"micro-batch {batch} was taken. To go on without them, set late: dead-letter"
+        )
+
+
+class RequestIntake:
+    """Takes the micro-batches of one requesting input."""
+
+    def __init__(self, gate: Gate, name: str) -> None:
+        self._gate = gate
+        self._name = name
+
+    def __call__(self, rows: DataFrame, batch: int) -> int:
+        """Take a micro-batch; how many rows it had."""
+        gate, name = self._gate, self._name
+        if gate.journal.tracker.replayed(name, batch):  # SE-10
+            return 0
+        requests = gate.requests[name]
+        requests.write(rows, batch)
+        faults.point("requests-written")
+        keys, rejected = requests.census(rows.sparkSession, batch)
+        if rejected:
+            reason = reason_of(gate.unit.key_of(name), "''", late="false", unknown="false")
+            gate.context.dead_letters(gate.unit).keep(
+                f"{file_name(name)}-{batch:09d}",
+                name,
+                batch,
+                letters(rows.selectExpr("*", f"CAST(NULL AS BIGINT) AS {COUNT}"), reason),
+            )
+        event = Requested(name, batch, time.time(), keys, rejected)
+        gate.follow(gate.journal.record(event))
+        faults.point("requested")
+        gate.ingested()
+        return sum(keys.values()) + rejected
+
+
+def _some(groups: list[Group]) -> list[KeyText]:
+    return sorted({group.key for group in groups})[:5]

@@ -1,0 +1,355 @@
+"""A job as its author declares it: sources, units, sinks, and the feeds between them.
+
+Nothing here starts Spark; `flux_runtime.spark.runner` runs what was declared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sf
+from pyspark.sql.types import StructType
+
+from flux_runtime.sealing.tracker import REMEMBER
+from flux_runtime.spark.commit import Folders
+from flux_runtime.spark.context import file_name
+from flux_runtime.spark.feed import COUNT, PRODUCER, Feed, Producers, Punctuation
+from flux_runtime.spark.frames import Operator, column, parse_schema, union
+from flux_runtime.spark.outputs import Sink
+from flux_runtime.spark.source import FILE_FORMATS, Source
+from flux_runtime.spark.units import Inputs, NativeUnit, SealUnit, StatefulUnit, Unit, data_of
+
+U = TypeVar("U", bound=Unit)
+
+
+@dataclass(eq=False)
+class Loop:
+    """The origin of a feed that is declared before the units that feed it."""
+
+    name: str
+    ddl: str
+    feeds: tuple[Feed, ...] = ()
+
+    def schema(self, session: SparkSession) -> StructType:
+        """Of its records."""
+        return parse_schema(self.ddl)
+
+    def stream(self, session: SparkSession) -> DataFrame:
+        """See `flux_runtime.spark.feed`."""
+        parts = [feed.apply(data_of(feed.origin.stream(session))) for feed in self.feeds]
+        names = self.schema(session).fieldNames()
+        return union([part.select(*map(column, names)) for part in parts]).withColumns(
+            {PRODUCER: sf.lit(None).cast("string"), COUNT: sf.lit(None).cast("bigint")}
+        )
+
+
+@dataclass(kw_only=True)
+class Job:
+    """What `build` fills.
+
+    Args:
+        root: relative paths of sources, sinks and registrations are relative to it.
+        results: where sinks without a path write.
+    """
+
+    root: Path
+    results: Path
+    sources: dict[str, Source] = field(default_factory=dict)
+    units: dict[str, Unit] = field(default_factory=dict)
+    loops: dict[str, Loop] = field(default_factory=dict)
+    sinks: dict[str, Sink] = field(default_factory=dict)
+
+    def source(
+        self,
+        name: str,
+        *,
+        format: str,
+        path: str | None = None,
+        options: Mapping[str, str] | None = None,
+        schema: str | None = None,
+        producer: str | None = None,
+        punctuation: Punctuation | None = None,
+    ) -> Feed:
+        """An external source.
+
+        Args:
+            name: of the stream; producers are registered under it.
+            format: any format that Spark can read as a stream.
+            path: for formats that have one; a relative one is relative to the job's root.
+            options: Spark's, for the format.
+            schema: the columns, `name TYPE, ...`; None: what the format says.
+            producer: the column that names a record's producer.
+            punctuation: how punctuations are recognised; None: there are none.
+        """
+        self._new(name)
+        source = Source(
+            name=name,
+            format=format,
+            path=self._resolved(path),
+            options=dict(options or {}),
+            ddl=schema,
+            producer=producer,
+            punctuation=punctuation,
+        )
+        self.sources[name] = source
+        return Feed(source)
+
+    def native(
+        self,
+        name: str,
+        fn: Operator,
+        *,
+        inputs: Inputs,
+        output_mode: str = "append",
+        ordered: bool = False,
+        watermark: tuple[str, str] | None = None,
+        replica: int | None = None,
+    ) -> Feed:
+        """A component on streaming DataFrames, with Spark's own state.
+
+        Args:
+            name: of the unit.
+            fn: the component's function.
+            inputs: input interface -> feeds; punctuations are left out.
+            output_mode: `append` or `update`.
+            ordered: the micro-batches are the recorded order (OR-8); runs the same.
+            watermark: (column, delay): the sources promise that no record is later than that.
+            replica: number of the replica, from 1.
+        """
+        if output_mode not in ("append", "update"):
+            raise ValueError(f"{name}: output_mode is append or update, not {output_mode!r}")
+        unit = NativeUnit(
+            name=_replica_name(name, replica),
+            fn=fn,
+            replica=replica,
+            feeds=_inputs(inputs),
+            output_mode=output_mode,
+            ordered=ordered,
+            watermark=watermark,
+        )
+        return self._add(unit)
+
+    def stateful(
+        self,
+        name: str,
+        fn: Operator,
+        *,
+        writes: Inputs,
+        reads: Inputs | None = None,
+        monotone: bool,
+        ordered: bool = False,
+        order_by: Sequence[str] = (),
+        changed_by: Sequence[str] | None = None,
+        replica: int | None = None,
+    ) -> Feed:
+        """A component whose records accumulate durably and are read again.
+
+        Args:
+            name: of the unit.
+            fn: the component's function.
+            writes: input interface -> feeds whose records are the state.
+            reads: input interface -> feeds whose records ask.
+            monotone: every path is confluent: reads wait, each batch emits what is new of
+                `fn(all writes, all reads)` as a set; in a cycle that is its fixpoint. Else each
+                read is answered once, with all writes up to and including its batch.
+            ordered: the batches, and `order_by` inside them, are the recorded order (OR-8).
+            order_by: a total key of the records.
+            changed_by: gate attributes; without reads, after each batch `fn` is applied to all
+                records of the gate partitions that changed, in recorded order.
+            replica: number of the replica, from 1.
+        """
+        unit = StatefulUnit(
+            name=_replica_name(name, replica),
+            fn=fn,
+            replica=replica,
+            writes=_inputs(writes),
+            reads=_inputs(reads or {}),
+            monotone=monotone,
+            ordered=ordered,
+            order_by=tuple(order_by),
+            changed_by=None if changed_by is None else tuple(changed_by),
+        )
+        return self._add(unit)
+
+    def seal(
+        self,
+        name: str,
+        fn: Operator,
+        *,
+        waits: Inputs,
+        reads: Inputs | None = None,
+        key: Sequence[str],
+        renamed: Mapping[str, Sequence[str]] | None = None,
+        producers: Mapping[str, Producers] | None = None,
+        release: str = "whole",
+        order_by: Sequence[str] = (),
+        late: str = "dead-letter",
+        seal_timeout_s: float = 600.0,
+        forward: Sequence[str] = (),
+        partial: tuple[Operator, Operator] | None = None,
+        replica: int | None = None,
+        remember: int = REMEMBER,
+    ) -> Feed:
+        """A component that sees whole partitions only (SE-1 to SE-12).
+
+        Args:
+            name: of the unit.
+            fn: the component's function.
+            waits: input interface -> feeds that are sealed on `key`.
+            reads: input interface -> feeds of requests, which wait for the partitions they read
+                and are answered once (SE-12); `fn`'s output then has to come from requests. The
+                partitions are kept for later requests.
+            key: the seal key.
+            renamed: origin -> what the key's attributes are called there, where that differs.
+            producers: source stream -> who contributes to a partition. A unit's output has one
+                producer, the unit.
+            release: `whole`, or `sorted`: in canonical order (SE-11).
+            order_by: a total key of the records, for `sorted`.
+            late: `dead-letter` or `fail` (SE-5).
+            seal_timeout_s: age at which an open partition is warned about (SE-8).
+            forward: what the output calls the key's attributes, where its punctuations leave with
+                a released partition (SE-3).
+            partial: the component in two steps. The first is handed the records with
+                `__producer` and `__count`, groups by the key, both of these and its own groups,
+                keeps all of these columns and adds `COUNT(*) AS __rows`; it drops no rows. The
+                second is called in `fn`'s place, on partial aggregates.
+            replica: number of the replica, from 1.
+            remember: released partitions that are remembered (SE-9).
+        """
+        waiting = _inputs(waits)
+        _one_of(name, "release", release, ("whole", "sorted"))
+        _one_of(name, "late", late, ("dead-letter", "fail"))
+        if forward and reads:
+            raise ValueError(f"{name}: requests can come at any time, so no seal can be forwarded")
+        if forward and len(forward) != len(key):
+            raise ValueError(f"{name}: forward must name all attributes of the key, in its order")
+        feeds = [feed for of_interface in waiting.values() for feed in of_interface]
+        if not feeds:
+            raise ValueError(f"{name}: a sealed unit waits for at least one feed")
+        if partial is not None and (len(feeds) != 1 or feeds[0].transforms):
+            raise ValueError(f"{name}: partial aggregates need one feed without transforms")
+        unit = SealUnit(
+            name=_replica_name(name, replica),
+            fn=fn,
+            replica=replica,
+            waits=waiting,
+            reads=_inputs(reads or {}),
+            key=tuple(key),
+            renamed={origin: tuple(names) for origin, names in (renamed or {}).items()},
+            producers=dict(producers or {}),
+            in_sequence=release == "sorted",
+            order_by=tuple(order_by),
+            late_fails=late == "fail",
+            seal_timeout_s=seal_timeout_s,
+            forward=tuple(forward),
+            partial=partial,
+            remember=remember,
+        )
+        for origin in unit.waiting().values():
+            self._check_waiting(unit, origin)
+        return self._add(unit)
+
+    def loop(self, name: str, *, schema: str) -> Feed:
+        """A feed that is closed later: its records come from units declared after it."""
+        self._new(name)
+        self.loops[name] = Loop(name, schema)
+        return Feed(self.loops[name])
+
+    def close_loop(self, feed: Feed, feeds: Sequence[Feed]) -> None:
+        """Say where a loop's records come from."""
+        if not isinstance(feed.origin, Loop) or feed.transforms:
+            raise ValueError(f"{feed} is not a loop")
+        feed.origin.feeds = tuple(feeds)
+
+    def sink(
+        self,
+        name: str,
+        feeds: Sequence[Feed],
+        *,
+        format: str = "parquet",
+        path: str | None = None,
+        options: Mapping[str, str] | None = None,
+    ) -> None:
+        """An external sink.
+
+        Args:
+            name: of the stream.
+            feeds: what it gets.
+            format: any format that Spark can write. File formats are committed exactly once, one
+                folder per commit; others are appended to, at least once.
+            path: None: the job's results folder, for file formats.
+            options: Spark's, for the format.
+        """
+        if name in self.sinks:
+            raise ValueError(f"there are two sinks named {name}")
+        location = self._resolved(path)
+        folders = None
+        if format in FILE_FORMATS:
+            location = location or str(self.results / file_name(name))
+            folders = Folders(location, format, dict(options or {}))
+        passed = tuple(self._of_unit(name, number, feed) for number, feed in enumerate(feeds, 1))
+        self.sinks[name] = Sink(
+            name=name,
+            feeds=passed,
+            format=format,
+            path=location,
+            options=dict(options or {}),
+            folders=folders,
+        )
+
+    # ---- parts
+
+    def _of_unit(self, sink: str, number: int, feed: Feed) -> Feed:
+        """The feed, behind a unit that passes it on if it does not come from a unit."""
+        if isinstance(feed.origin, Unit):
+            return feed
+        return self.native(f"{sink}.{number}", _pass_on, inputs={"records": [feed]})
+
+    def _add(self, unit: Unit) -> Feed:
+        self._new(unit.name)
+        self.units[unit.name] = unit
+        return Feed(unit)
+
+    def _new(self, name: str) -> None:
+        if name in self.sources or name in self.units or name in self.loops:
+            raise ValueError(f"there are two streams or units named {name}")
+
+    def _resolved(self, path: str | None) -> str | None:
+        if path is None or urlsplit(path).scheme:
+            return path
+        return str(self.root / path)
+
+    def _check_waiting(self, unit: SealUnit, origin: Any) -> None:
+        if isinstance(origin, Source):
+            if origin.punctuation is None:
+                raise ValueError(f"{unit.name} waits for {origin.name}, which has no punctuation")
+            if origin.name not in unit.producers:
+                raise ValueError(f"{unit.name}: who are the producers of {origin.name}?")
+        elif isinstance(origin, Loop):
+            raise ValueError(f"{unit.name}: no seal survives in the cycle {origin.name}")
+        elif isinstance(origin, SealUnit) and not origin.forward:
+            raise ValueError(f"{unit.name} waits for {origin.name}, which forwards no seals")
+        elif not isinstance(origin, SealUnit):
+            raise ValueError(f"{unit.name} waits for {origin.name}, whose output is not sealed")
+
+
+def _inputs(inputs: Inputs) -> Inputs:
+    return {interface: tuple(feeds) for interface, feeds in inputs.items() if feeds}
+
+
+def _replica_name(name: str, replica: int | None) -> str:
+    return name if replica is None else f"{name}-{replica}"
+
+
+def _one_of(name: str, option: str, value: str, allowed: Sequence[str]) -> None:
+    if value not in allowed:
+        raise ValueError(f"{name}: {option} is {' or '.join(allowed)}, not {value!r}")
+
+
+def _pass_on(records: DataFrame) -> DataFrame:
+    return records

@@ -1,0 +1,79 @@
+"""A unit whose component runs on streaming DataFrames, with Spark's own state."""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame
+
+from flux_runtime.spark import faults
+from flux_runtime.spark.context import Context
+from flux_runtime.spark.feed import Feed
+from flux_runtime.spark.query import Query
+from flux_runtime.spark.units import NativeUnit, data_of
+
+
+class Native:
+    """A `NativeUnit` that runs: one query, one commit for each micro-batch."""
+
+    def __init__(self, unit: NativeUnit, context: Context) -> None:
+        self.unit = unit
+        self.name = unit.name
+        self.context = context
+        self._rows_out = 0
+        frame = unit.compute(unit.frames(self._stream))
+        checkpoint = context.unit_state(unit).uri("checkpoint")
+        self._query = Query(
+            unit.name, frame, checkpoint, self._on_batch, output_mode=unit.output_mode
+        )
+
+    def start(self, *, available_now: bool, trigger: str | None) -> None:
+        """See `Running`."""
+        self._query.start(available_now=available_now, trigger=trigger)
+
+    @property
+    def active(self) -> bool:
+        """See `Running`."""
+        return self._query.active
+
+    @property
+    def error(self) -> BaseException | None:
+        """See `Running`."""
+        return self._query.error
+
+    @property
+    def rows(self) -> int:
+        """See `Running`."""
+        return self._query.rows
+
+    def finish(self) -> None:
+        """See `Running`."""
+        self._report()
+
+    def stop(self) -> None:
+        """See `Running`."""
+        self._query.stop()
+        self._report()
+
+    def _stream(self, feed: Feed) -> DataFrame:
+        rows = data_of(feed.origin.stream(self.context.session))
+        watermark = self.unit.watermark
+        if watermark is not None and watermark[0] in rows.columns:
+            rows = rows.withWatermark(*watermark)
+        return feed.apply(rows)
+
+    def _on_batch(self, frame: DataFrame, batch: int) -> int:
+        output = self.context.outputs[self.unit.name]
+        rows = output.commit(batch, frame, keep_empty=False)
+        faults.point("native-committed")
+        self._rows_out += rows
+        self._report()
+        return rows
+
+    def _report(self) -> None:
+        query = self._query
+        self.context.run.metrics(
+            self.unit.name,
+            batches=query.batches,
+            rows_in=query.rows,
+            rows_out=self._rows_out,
+            rows_per_s=round(query.rows_per_s, 1),
+        )

@@ -1,0 +1,96 @@
+"""The background thread of a sealed unit: look-ups, digests, and one release after the other.
+
+Releases overlap the buffering of the next micro-batches and are group-committed: each takes all
+partitions that are complete by then. Nothing is remembered here; what to do is read off the
+tracker, so that a restart goes on by itself.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Final
+
+PERIOD_S: Final = 1.0
+"""How often look-ups that found nothing are repeated, and ages and excuses are looked at."""
+
+
+class Releaser:
+    """Runs `work` in a thread of its own until it has nothing left to do, again and again.
+
+    Args:
+        name: of the thread.
+        work: does one piece of work and says whether there was any.
+        housekeeping: called about every `PERIOD_S` seconds.
+    """
+
+    def __init__(
+        self, name: str, work: Callable[[], bool], housekeeping: Callable[[], None]
+    ) -> None:
+        self.error: BaseException | None = None
+        self._work = work
+        self._housekeeping = housekeeping
+        self._changed = threading.Condition()
+        self._due = False
+        self._idle = True
+        self._ending = False
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def start(self) -> None:
+        """Start the thread; what a crash left unfinished is done first."""
+        self._due = True
+        self._idle = False
+        self._thread.start()
+
+    @property
+    def started(self) -> bool:
+        """Whether `start` has been called."""
+        return self._thread.ident is not None
+
+    def wake(self) -> None:
+        """There may be something to do."""
+        with self._changed:
+            self._due = True
+            self._idle = False
+            self._changed.notify_all()
+
+    def drain(self) -> None:
+        """Wait until there is nothing to do, or the thread has failed."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._idle or self.error is not None)
+
+    def stop(self) -> None:
+        """End the thread after the piece of work it is at."""
+        with self._changed:
+            self._ending = True
+            self._changed.notify_all()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def check(self) -> None:
+        """Raise what ended the thread, if it failed."""
+        if self.error is not None:
+            raise self.error
+
+    def _run(self) -> None:
+        kept_house = time.monotonic()
+        try:
+            while True:
+                with self._changed:
+                    self._changed.wait_for(lambda: self._due or self._ending, PERIOD_S)
+                    if self._ending:
+                        return
+                    self._due = False
+                while not self._ending and self._work():
+                    pass
+                if time.monotonic() - kept_house >= PERIOD_S:
+                    self._housekeeping()
+                    kept_house = time.monotonic()
+                with self._changed:
+                    self._idle = not self._due
+                    self._changed.notify_all()
+        except BaseException as error:
+            with self._changed:
+                self.error = error
+                self._changed.notify_all()

@@ -1,0 +1,137 @@
+"""The Spark session of a job: where it runs, its defaults, its log.
+
+What spark-submit, spark-defaults.conf, the deployment section or the environment set is left as
+it is; everything else gets the defaults below.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+from pyspark import SparkConf, SparkContext
+from pyspark.sql import SparkSession
+
+DEFAULTS: Final[Mapping[str, str]] = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.streaming.stateStore.providerClass": (
+        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    ),
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+    "spark.sql.streaming.pollingDelay": "200ms",  # an idle file source lists its folder this often
+    "spark.sql.streaming.minBatchesToRetain": "20",
+    "spark.ui.showConsoleProgress": "false",
+}
+
+LOCAL_DEFAULTS: Final[Mapping[str, str]] = {
+    "spark.ui.enabled": "false",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.memory": "2g",
+}
+"""On top of `DEFAULTS` where driver and executors are one process."""
+
+_LOG_CONFIG: Final = """\
+rootLogger.level = warn
+rootLogger.appenderRef.file.ref = file
+appender.file.type = File
+appender.file.name = file
+appender.file.fileName = {log}
+appender.file.layout.type = PatternLayout
+appender.file.layout.pattern = %d{{yyyy-MM-dd HH:mm:ss.SSS}} %p %c{{1}}: %m%n%ex
+logger.native.name = org.apache.hadoop.util.NativeCodeLoader
+logger.native.level = error
+"""
+
+
+def start_session(
+    name: str, *, master: str | None, conf: Mapping[str, str], log: Path
+) -> SparkSession:
+    """A session for a job.
+
+    Args:
+        name: of the application.
+        master: Spark master URL; None: what spark-submit or spark-defaults.conf say, else
+            `local[*]`.
+        conf: settings of the deployment.
+        log: where Spark and its Java process log to.
+    """
+    given = _given()
+    wanted = {**given, **conf}
+    master = master or wanted.get("spark.master") or "local[*]"
+    defaults = dict(DEFAULTS)
+    cores = local_cores(master)
+    if cores is not None:
+        defaults |= LOCAL_DEFAULTS
+        defaults["spark.sql.shuffle.partitions"] = str(cores)
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    config = log.with_name("log4j2.properties")
+    config.write_text(_LOG_CONFIG.format(log=log))
+    settings = {k: v for k, v in defaults.items() if k not in given} | dict(conf)
+    options = wanted.get("spark.driver.extraJavaOptions", "")
+    if "log4j" not in options:
+        settings["spark.driver.extraJavaOptions"] = (
+            f"{options} -Dlog4j2.configurationFile={config.as_uri()}".strip()
+        )
+    builder = SparkSession.builder.appName(name).master(master)
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    running = SparkContext._gateway is not None or "PYSPARK_GATEWAY_PORT" in os.environ
+    with _stderr_to(log):
+        session = builder.getOrCreate()
+    if running:
+        _log_to(session, config)
+    return session
+
+
+def local_cores(master: str) -> int | None:
+    """How many cores a local master has; None for a cluster.
+
+    >>> local_cores("local[3]"), local_cores("local[2, 4]"), local_cores("spark://h:7077")
+    (3, 2, None)
+    """
+    found = re.fullmatch(r"local(?:\[\s*(\*|\d+)\s*(?:,\s*\d+\s*)?\])?", master)
+    if found is None:
+        return None
+    if found[1] == "*":
+        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
+    return int(found[1] or 1)
+
+
+def _given() -> dict[str, str]:
+    """What spark-submit or spark-defaults.conf set."""
+    if SparkContext._gateway is not None or "PYSPARK_GATEWAY_PORT" in os.environ:
+        return dict(SparkConf().getAll())
+    home = os.environ.get("SPARK_CONF_DIR") or f"{os.environ.get('SPARK_HOME', '')}/conf"
+    file = Path(home) / "spark-defaults.conf"
+    if not file.is_file():
+        return {}
+    lines = (line.strip() for line in file.read_text().splitlines())
+    pairs = (re.split(r"[\s=]+", line, maxsplit=1) for line in lines if line and line[0] != "#")
+    return {pair[0]: pair[1] for pair in pairs if len(pair) == 2}
+
+
+@contextlib.contextmanager
+def _stderr_to(log: Path) -> Iterator[None]:
+    """Let what starts now write its standard error to the log."""
+    saved = os.dup(2)
+    target = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    try:
+        os.dup2(target, 2)
+        yield
+    finally:
+        os.dup2(saved, 2)
+        os.close(saved)
+        os.close(target)
+
+
+def _log_to(session: SparkSession, config: Path) -> None:
+    """Point the log of a Java process that runs already to the run folder."""
+    jvm = session.sparkContext._jvm
+    assert jvm is not None
+    configurator = jvm.org.apache.logging.log4j.core.config.Configurator
+    configurator.reconfigure(jvm.java.net.URI(config.as_uri()))

@@ -1,0 +1,117 @@
+"""External sources: any Spark format, its punctuations recognised, its unreadable records kept."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as sf
+from pyspark.sql.streaming.readwriter import DataStreamReader
+from pyspark.sql.types import StructType
+
+from flux_runtime.spark.feed import (
+    COUNT,
+    DIGEST,
+    MALFORMED,
+    PRODUCER,
+    UNREADABLE,
+    UNREADABLE_TEXT,
+    Punctuation,
+)
+from flux_runtime.spark.frames import RESERVED, column, extended, parse_schema
+
+FILE_FORMATS: Final = frozenset({"json", "csv", "parquet", "orc", "text", "avro", "xml"})
+"""Formats that Spark reads and writes as folders of files."""
+
+_FIXED_SCHEMA: Final = frozenset({"kafka", "rate", "rate-micro-batch", "socket"})
+"""Formats that bring their own columns and refuse a schema."""
+
+_TEXT_FORMATS: Final = frozenset({"json", "csv"})
+"""Formats whose records can be unreadable one by one."""
+
+_NEVER_TOO_OLD: Final = "10000d"
+"""Spark's file source silently skips files a week older than the newest; a record lost."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Source:
+    """An external source. `path` is absolute, or a URI."""
+
+    name: str
+    format: str
+    path: str | None = None
+    options: Mapping[str, str] = field(default_factory=dict)
+    ddl: str | None = None
+    """The columns, `name TYPE, ...`; None: what the format or the present files say."""
+    producer: str | None = None
+    """The column that names a record's producer; None: the source is one producer."""
+    punctuation: Punctuation | None = None
+
+    def schema(self, session: SparkSession) -> StructType:
+        """The records' columns, punctuation columns included."""
+        if self.ddl is not None:
+            return _checked(parse_schema(self.ddl), self.name)
+        if self.format in FILE_FORMATS:
+            reader = session.read.format(self.format).options(**self.options)
+            return _checked(reader.load(self.path).schema, self.name)
+        return _checked(self._reader(session).load(self.path).schema, self.name)
+
+    def stream(self, session: SparkSession) -> DataFrame:
+        """See `flux_runtime.spark.feed`."""
+        schema = self.schema(session)
+        reader = self._reader(session)
+        keeps_unreadable = self._keeps_unreadable(schema)
+        if self.format not in _FIXED_SCHEMA:
+            read = schema
+            if keeps_unreadable:
+                read = extended(schema, **{UNREADABLE_TEXT: "string"})
+                reader = reader.option("columnNameOfCorruptRecord", UNREADABLE_TEXT)
+            reader = reader.schema(read)
+        rows = reader.load(self.path)
+        kept = [column(name) for name in schema.fieldNames()]
+        if keeps_unreadable:
+            kept.append(UNREADABLE_TEXT)
+        return rows.select(*kept, *self._envelope(keeps_unreadable))
+
+    def _reader(self, session: SparkSession) -> DataStreamReader:
+        options: dict[str, Any] = dict(self.options)
+        if self.format in FILE_FORMATS:
+            options.setdefault("maxFileAge", _NEVER_TOO_OLD)
+        return session.readStream.format(self.format).options(**options)
+
+    def _keeps_unreadable(self, schema: StructType) -> bool:
+        """Whether unreadable records can be told apart; not where the options say otherwise."""
+        return (
+            self.format in _TEXT_FORMATS
+            and self.options.get("mode", "PERMISSIVE").upper() == "PERMISSIVE"
+            and "columnNameOfCorruptRecord" not in self.options
+            and "_corrupt_record" not in schema.fieldNames()
+        )
+
+    def _envelope(self, keeps_unreadable: bool) -> list[Column]:
+        named = sf.lit(self.name) if self.producer is None else sf.col(column(self.producer))
+        count: Column = sf.lit(None)
+        columns = [named.cast("string").alias(PRODUCER)]
+        if self.punctuation is not None:
+            is_one = sf.coalesce(sf.expr(f"({self.punctuation.when})"), sf.lit(False))
+            given = sf.expr(f"try_cast(({self.punctuation.count}) AS BIGINT)")
+            promised = sf.when(given >= 0, given).otherwise(sf.lit(MALFORMED))
+            count = sf.when(is_one, promised)
+            if self.punctuation.digest is not None:
+                digest = sf.expr(f"CAST(({self.punctuation.digest}) AS STRING)")
+                columns.append(sf.when(is_one, digest).alias(DIGEST))
+        if keeps_unreadable:
+            unreadable = sf.col(UNREADABLE_TEXT).isNotNull()
+            count = sf.when(unreadable, sf.lit(UNREADABLE)).otherwise(count)
+        return [*columns, count.cast("bigint").alias(COUNT)]
+
+
+def _checked(schema: StructType, name: str) -> StructType:
+    reserved = [field for field in schema.fieldNames() if field.startswith(RESERVED)]
+    if reserved:
+        raise ValueError(
+            f"source {name}: columns named {RESERVED}... are the runtime's: {reserved}"
+        )
+    return schema

@@ -1,0 +1,148 @@
+"""Units: outputs of components that have streaming queries of their own.
+
+What a unit is, as the job declares it; `gate`, `native` and `stateful` run them. Each is also an
+origin: its output can be read as a stream from its channel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sf
+from pyspark.sql.types import StructType
+
+from flux_runtime.spark.commit import Folders
+from flux_runtime.spark.feed import COUNT, PRODUCER, Feed, Origin, Producers
+from flux_runtime.spark.frames import Operator, empty, extended, nullable, union
+
+Inputs = Mapping[str, Sequence[Feed]]
+"""Input interface -> the feeds that enter it."""
+
+REPLICA = "replica"
+"""The column that tells the outputs of replicas apart."""
+
+
+@dataclass(eq=False, kw_only=True)
+class Unit:
+    """What every unit has."""
+
+    name: str
+    fn: Operator
+    replica: int | None = None
+    channel: Folders | None = None
+    """Where the output is read from by other units; set when the job starts."""
+    _schema: StructType | None = field(default=None, repr=False)
+
+    def inputs(self) -> Iterator[tuple[str, Feed]]:
+        """(input interface, feed), all of them."""
+        raise NotImplementedError
+
+    def compute(self, frames: Mapping[str, DataFrame], fn: Operator | None = None) -> DataFrame:
+        """The component's output, tagged with the replica."""
+        output = (fn or self.fn)(**frames)
+        return output if self.replica is None else output.withColumn(REPLICA, sf.lit(self.replica))
+
+    def schema(self, session: SparkSession) -> StructType:
+        """Of the output: the component's function, run on frames without rows."""
+        if self._schema is None:
+            self._schema = nullable(self.compute(self.frames(lambda f: no_rows(session, f))).schema)
+        return self._schema
+
+    def frames(self, rows_of: Callable[[Feed], DataFrame]) -> dict[str, DataFrame]:
+        """Input interface -> the rows of its feeds."""
+        by_interface: dict[str, list[DataFrame]] = {}
+        for interface, feed in self.inputs():
+            by_interface.setdefault(interface, []).append(rows_of(feed))
+        return {interface: union(parts) for interface, parts in by_interface.items()}
+
+    def stream(self, session: SparkSession) -> DataFrame:
+        """See `flux_runtime.spark.feed`."""
+        assert self.channel is not None
+        reader = session.readStream.schema(in_channel(self.schema(session)))
+        return reader.option("maxFileAge", "10000d").parquet(self.channel.uri())
+
+
+@dataclass(eq=False, kw_only=True)
+class SealUnit(Unit):
+    """Whole partitions only (SE-1 to SE-12); see `Job.seal`."""
+
+    waits: Inputs
+    reads: Inputs
+    key: tuple[str, ...]
+    renamed: Mapping[str, tuple[str, ...]]
+    producers: Mapping[str, Producers]
+    in_sequence: bool
+    """Release in canonical order (SE-11)."""
+    order_by: tuple[str, ...]
+    late_fails: bool
+    """SE-5: stop the job instead of writing a dead letter."""
+    seal_timeout_s: float
+    forward: tuple[str, ...]
+    partial: tuple[Operator, Operator] | None
+    remember: int
+
+    def inputs(self) -> Iterator[tuple[str, Feed]]:
+        """(input interface, feed), all of them."""
+        for interface, feeds in (*self.waits.items(), *self.reads.items()):
+            for feed in feeds:
+                yield interface, feed
+
+    def waiting(self) -> Mapping[str, Origin]:
+        """The origins whose partitions have to be complete, by name."""
+        return {feed.origin.name: feed.origin for fs in self.waits.values() for feed in fs}
+
+    def key_of(self, origin: str) -> tuple[str, ...]:
+        """What the key's attributes are called in an origin."""
+        return self.renamed.get(origin, self.key)
+
+
+@dataclass(eq=False, kw_only=True)
+class NativeUnit(Unit):
+    """A streaming query with Spark's own state; see `Job.native`."""
+
+    feeds: Inputs
+    output_mode: str
+    ordered: bool
+    watermark: tuple[str, str] | None
+
+    def inputs(self) -> Iterator[tuple[str, Feed]]:
+        """(input interface, feed), all of them."""
+        for interface, feeds in self.feeds.items():
+            for feed in feeds:
+                yield interface, feed
+
+
+@dataclass(eq=False, kw_only=True)
+class StatefulUnit(Unit):
+    """Records accumulate durably and are read again; see `Job.stateful`."""
+
+    writes: Inputs
+    reads: Inputs
+    monotone: bool
+    ordered: bool
+    order_by: tuple[str, ...]
+    changed_by: tuple[str, ...] | None
+
+    def inputs(self) -> Iterator[tuple[str, Feed]]:
+        """(input interface, feed), all of them."""
+        for interface, feeds in (*self.writes.items(), *self.reads.items()):
+            for feed in feeds:
+                yield interface, feed
+
+
+def no_rows(session: SparkSession, feed: Feed) -> DataFrame:
+    """A feed's frame without rows."""
+    return feed.apply(empty(session, feed.origin.schema(session)))
+
+
+def data_of(stream: DataFrame) -> DataFrame:
+    """The data records of an origin's stream, without the envelope."""
+    own = [c for c in stream.columns if not c.startswith("__")]
+    return stream.where(sf.col(COUNT).isNull()).select(*[f"`{c}`" for c in own])
+
+
+def in_channel(schema: StructType) -> StructType:
+    """The columns of a channel: the records' own, producer and count."""
+    return extended(schema, **{PRODUCER: "string", COUNT: "long"})
