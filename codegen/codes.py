@@ -151,6 +151,14 @@ _ROWS: Final = (
         "declare punctuation: and producers: for the stream",
     ),
     Code(
+        "BLZ527",
+        Severity.ERROR,
+        "a seal on a type that has no exact text",
+        "Partitions are told apart by the text of their key; two equal floating-point numbers or "
+        "nested values need not have the same.",
+        "seal on integers, strings, booleans, dates, timestamps or decimals",
+    ),
+    Code(
         "BLZ531",
         Severity.ERROR,
         "an order-sensitive component in a cycle",

@@ -111,11 +111,15 @@ def draft_of(
     """The draft of one output."""
     own = tuple(path for path in component.paths if path.target == output)
     implementation = component.implementations.get(output)
-    groups = {group(path) for path in own} - {None}
+    groups = {
+        path.state or ""
+        for path in own
+        if path.state is not None or not path.annotation.kind.confluent
+    }
     others = tuple(
         path
         for path in component.paths
-        if path.target != output and path.annotation.kind.writes and group(path) in groups
+        if path.target != output and path.annotation.kind.writes and (path.state or "") in groups
     )
     position = own[0].position or component.position
     operator = operator_of(implementation, dataflow, problems)
@@ -207,13 +211,6 @@ def in_cycle(draft: Draft, problems: list[Diagnostic]) -> Draft:
     return replace(draft, kind=Kind.ACCUMULATING, writes=writes, reads=reads)
 
 
-def group(path: Path) -> str | None:
-    """The state group of a path: its own name, `""` for the component's; None for a CR path."""
-    if path.annotation.kind is AnnotationKind.CR:
-        return path.state
-    return path.state or ""
-
-
 def refused_engines(component: Component) -> list[Diagnostic]:
     """Engines and availabilities that this version lacks."""
     found = []
@@ -280,5 +277,5 @@ def folder_of(dataflow: Dataflow) -> FilePath:
 
 
 def path_words(draft: Draft) -> tuple[str, ...]:
-    """`input -> output: annotation` of each path, for people."""
-    return tuple(f"{path.source} -> {path.target}: {path.annotation}" for path in draft.paths)
+    """`input: annotation` of each path, for people."""
+    return tuple(f"{path.source}: {path.annotation}" for path in draft.paths)

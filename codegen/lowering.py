@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from annotations.dataflow import Endpoint, External, Stream
@@ -92,6 +92,7 @@ class Lowering:
     def __init__(self, net: Network, sealed: Mapping[Endpoint, Way]) -> None:
         self._net = net
         self._sealed = sealed
+        self._awaited = {at for way in sealed.values() for at in way.units}
         self._names = Names(*(module_root(draft) for draft in net.drafts.values()))
 
     def stages_of(self, draft: Draft) -> list[Stage]:
@@ -99,34 +100,28 @@ class Lowering:
         if draft.kind is Kind.FUSED:
             return [self._fused(draft)]
         function = self._function(draft)
-        number = draft.component.replicas
-        units = [
-            self._unit(draft, function, replica if number > 1 else None)
-            for replica in range(1, number + 1)
-        ]
-        read = [
+        units = [self._unit(draft, function, replica) for replica in replicas_of(draft)]
+        if draft.at not in self._net.channels:
+            return [*units]
+        streams = [
             stream.name
             for stream in self._net.leaving[draft.at]
             if stream.consumer is not None and stream.name not in self._net.loops
         ]
-        if not read:
-            return [*units]
-        return [
-            *units,
-            Channel(
-                id=f"channel:{draft.at}",
-                name=str(draft.at),
-                inputs=tuple(unit.id for unit in units),
-                description=wording.channel(read, loop=False),
-                streams=tuple(read),
-            ),
-        ]
+        channel = Channel(
+            id=f"{Channel.kind}:{draft.at}",
+            name=str(draft.at),
+            inputs=tuple(unit.id for unit in units),
+            description=wording.channel(streams, loop=False),
+            streams=tuple(streams),
+        )
+        return [*units, channel]
 
     def loop(self, stream: Stream) -> Channel:
         """The channel of a stream that closes a cycle."""
         assert stream.producer is not None
         return Channel(
-            id=f"channel:{stream.name}",
+            id=f"{Channel.kind}:{stream.name}",
             name=stream.name,
             inputs=self._units(stream.producer),
             description=wording.channel([stream.name], loop=True),
@@ -139,27 +134,20 @@ class Lowering:
         """The stage of an external sink; without one in the file, parquet under results/."""
         it = stream.sink or External("parquet")
         files = it.format.lower() in FILE_FORMATS
-        if files and it.path is None:
-            it = External(it.format, f"results/{stream.name}", it.options, it.position)
         guarantee = Guarantee.EXACTLY_ONCE if files else Guarantee.AT_LEAST_ONCE
-        if stream.producer is None or self._net.drafts[stream.producer].kind is Kind.FUSED:
-            inputs: tuple[str, ...] = (self._net.feed(stream),)
-        else:
-            inputs = self._units(stream.producer)
         return Sink(
-            id=f"sink:{stream.name}",
+            id=f"{Sink.kind}:{stream.name}",
             name=stream.name,
-            inputs=inputs,
-            description=wording.sink(it, guarantee),
+            inputs=self._feed(stream),
+            description=wording.sink(stream.name, it, guarantee),
             external=it,
             guarantee=guarantee,
         )
 
     def _units(self, at: Endpoint) -> tuple[str, ...]:
         draft = self._net.drafts[at]
-        number = draft.component.replicas
-        replicas = range(1, number + 1) if number > 1 else [None]
-        return tuple(unit_id(draft, self._kind(draft), replica) for replica in replicas)
+        kind = self._kind(draft)
+        return tuple(f"{kind}:{unit_name(at, each)}" for each in replicas_of(draft))
 
     def _kind(self, draft: Draft) -> str:
         """The kind of stage that an output becomes."""
@@ -170,7 +158,23 @@ class Lowering:
 
     def _inputs(self, draft: Draft, interfaces: Iterable[str]) -> Inputs:
         name = draft.component.name
-        return {each: self._net.feeds(Endpoint(name, each)) for each in interfaces}
+        return {each: self._feeds(Endpoint(name, each)) for each in interfaces}
+
+    def _feeds(self, at: Endpoint) -> tuple[str, ...]:
+        """Ids of the stages that an input interface is fed from."""
+        found = (id for stream in self._net.entering[at] for id in self._feed(stream))
+        return tuple(dict.fromkeys(found))
+
+    def _feed(self, stream: Stream) -> tuple[str, ...]:
+        """Ids of the stages that a reader of the stream reads."""
+        at = stream.producer
+        if at is None:
+            return (f"{Source.kind}:{stream.name}",)
+        if stream.name in self._net.loops:
+            return (f"{Channel.kind}:{stream.name}",)
+        if self._net.drafts[at].kind is Kind.FUSED:
+            return (f"{Transform.kind}:{at}",)
+        return (f"{Channel.kind}:{at}",) if at in self._net.channels else self._units(at)
 
     def _function(self, draft: Draft) -> Function:
         it = draft.implementation
@@ -180,6 +184,7 @@ class Lowering:
             output=draft.output,
             parameters=draft.inputs,
             paths=path_words(draft),
+            description=draft.component.description,
             sql=it.sql if it else None,
             python=it.python if it else None,
         )
@@ -194,6 +199,7 @@ class Lowering:
             way=Runs.RECORD_WISE,
             component=draft.component.name,
             output=draft.output,
+            streams=self._net.streams_of(draft.at),
             function=self._function(draft) if draft.implementation else None,
             reads=inputs,
         )
@@ -220,13 +226,14 @@ class Lowering:
             why = wording.seal_why(draft.entries)
             description = wording.watermark(*watermark)
         return Transform(
-            id=unit_id(draft, Transform.kind, replica),
-            name=str(draft.at),
+            id=f"{Transform.kind}:{unit_name(draft.at, replica)}",
+            name=unit_name(draft.at, replica),
             inputs=flat(writes, reads),
             description=description,
             way=Runs.ACCUMULATING if kept else Runs.NATIVE,
             component=draft.component.name,
             output=draft.output,
+            streams=self._net.streams_of(draft.at),
             function=function,
             writes=writes,
             reads=reads,
@@ -252,12 +259,13 @@ class Lowering:
         release = Release.SORTED if in_order else Release.WHOLE
         unanimous = any(entry.vote is not Vote.NONE for entry in draft.entries)
         return Seal(
-            id=unit_id(draft, Seal.kind, replica),
-            name=str(draft.at),
+            id=f"{Seal.kind}:{unit_name(draft.at, replica)}",
+            name=unit_name(draft.at, replica),
             inputs=flat(waits, reads),
             description=wording.seal(draft, way.key),
             component=draft.component.name,
             output=draft.output,
+            streams=self._net.streams_of(draft.at),
             function=function,
             waits=waits,
             reads=reads,
@@ -265,18 +273,28 @@ class Lowering:
             gates=tuple(dict.fromkeys(str(each.path.annotation.gate) for each in draft.entries)),
             vote=Vote.UNANIMOUS if unanimous else Vote.NONE,
             producers=way.producers,
-            renamed=way.renamed,
+            renamed=dict(self._renamed(way)),
             release=release,
             order_by=draft.component.order_by if release is Release.SORTED else (),
             late="fail"
             if any(each.late == "fail" for each in [*policies, *near])
             else policies[0].late,
             seal_timeout_s=min(each.seal_timeout_s for each in policies),
-            forward=way.forward,
+            forward=way.forward if draft.at in self._awaited else (),
             partial=partial_of(draft, way, waits, release),
             why=wording.seal_why(draft.entries),
             replica=replica,
         )
+
+    def _renamed(self, way: Way) -> Iterator[tuple[str, tuple[str, ...]]]:
+        """`Way.renamed` by what the running job calls the units."""
+        outputs = {str(at): at for at in self._sealed}
+        for name, key in way.renamed.items():
+            if name in outputs:
+                at = outputs[name]
+                yield from ((unit_name(at, r), key) for r in replicas_of(self._net.drafts[at]))
+            else:
+                yield name, key
 
     def _order(self, draft: Draft, function: Function) -> Order:
         writes = self._inputs(draft, draft.writes)
@@ -286,12 +304,13 @@ class Lowering:
         scope = Scope.GATE if all(e.scope is Scope.GATE for e in entries) else Scope.GLOBAL
         changed_by = None if reads or native else common_gate(entries, scope)
         return Order(
-            id=unit_id(draft, Order.kind, None),
+            id=f"{Order.kind}:{draft.at}",
             name=str(draft.at),
             inputs=flat(writes, reads),
             description=wording.order(draft, changed_by, native=native),
             component=draft.component.name,
             output=draft.output,
+            streams=self._net.streams_of(draft.at),
             function=function,
             writes=writes,
             reads=reads,
@@ -305,9 +324,15 @@ class Lowering:
         )
 
 
-def unit_id(draft: Draft, kind: str, replica: int | None) -> str:
-    """`seal:Report.response/2`: kind, name, and the replica where there are several."""
-    return f"{kind}:{draft.at}" + (f"/{replica}" if replica is not None else "")
+def unit_name(at: Endpoint, replica: int | None) -> str:
+    """What the running job calls a unit: `Report.response-2` where it is one of several."""
+    return str(at) if replica is None else f"{at}-{replica}"
+
+
+def replicas_of(draft: Draft) -> tuple[int | None, ...]:
+    """The numbers of an output's units; a single one has none."""
+    number = draft.component.replicas
+    return tuple(range(1, number + 1)) if number > 1 else (None,)
 
 
 def flat(*inputs: Inputs) -> tuple[str, ...]:
@@ -336,19 +361,17 @@ def alternatives(entries: Iterable[Entry]) -> tuple[Alternative, ...]:
 
 
 def partial_of(draft: Draft, way: Way, waits: Inputs, release: Release) -> Partial | None:
-    """The component's aggregate in two steps, where the buffer can hold partial results."""
+    """The component's aggregate in two steps, where the buffer can hold partial results.
+
+    That takes one source that is read as it stands, with a declared schema.
+    """
     sql = draft.implementation.sql if draft.implementation else None
-    streams = list(way.sources.values())
-    producers = {each.producer_column for each in streams}
-    schemas = {tuple((each.schema or {}).items()) for each in streams}
-    direct = all(id.startswith("source:") for id in flat(waits))
-    simple = len(waits) == 1 and not draft.reads and direct and release is Release.WHOLE
-    if sql is None or not simple or len(producers) != 1 or len(schemas) != 1:
+    (feeds, *others) = waits.values()
+    direct = len(feeds) == 1 and feeds[0].startswith(f"{Source.kind}:")
+    whole = bool(others) or not direct or bool(draft.reads) or release is not Release.WHOLE
+    if sql is None or whole or len(way.sources) != 1:
         return None
-    return split(
-        sql,
-        view=next(iter(waits)),
-        key=way.key,
-        producer=producers.pop(),
-        schema=dict(schemas.pop()),
-    )
+    (stream,) = way.sources.values()
+    if stream.schema is None:
+        return None
+    return split(sql, view=next(iter(waits)), key=way.key, schema=stream.schema)

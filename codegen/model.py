@@ -48,7 +48,8 @@ class Function:
     parameters: tuple[str, ...]
     """Input interfaces; each is handed in as a DataFrame."""
     paths: tuple[str, ...]
-    """`input -> output: annotation` of each path, for people."""
+    """`input: annotation` of each path, for people."""
+    description: str | None = None
     sql: str | None = None
     python: str | None = None
     """`module:function`. Where `sql` is None too, the only input is passed through."""
@@ -98,6 +99,7 @@ class Transform(Stage):
     way: Way
     component: str
     output: str
+    streams: tuple[str, ...]
     function: Function | None
     """None: a record-wise transform that passes its records through."""
     writes: Inputs = field(default_factory=lambda: EMPTY)
@@ -121,6 +123,7 @@ class Seal(Stage):
 
     component: str
     output: str
+    streams: tuple[str, ...]
     function: Function
     waits: Inputs
     reads: Inputs
@@ -150,6 +153,7 @@ class Order(Stage):
 
     component: str
     output: str
+    streams: tuple[str, ...]
     function: Function
     writes: Inputs
     reads: Inputs

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from annotations.dataflow import Endpoint, Stream
@@ -25,21 +25,13 @@ class Network:
     """Output interface -> the streams that leave it."""
     loops: frozenset[str]
     """Names of the streams that close a cycle."""
+    channels: frozenset[Endpoint]
+    """Outputs that other queries read, at once or through record-wise transforms."""
 
-    def feeds(self, at: Endpoint) -> tuple[str, ...]:
-        """Ids of the stages that an input interface is fed from."""
-        found = (self.feed(stream) for stream in self.entering.get(at, ()))
-        return tuple(dict.fromkeys(found))
-
-    def feed(self, stream: Stream) -> str:
-        """Id of the stage that a consumer of the stream reads."""
-        if stream.producer is None:
-            return f"source:{stream.name}"
-        if stream.name in self.loops:
-            return f"channel:{stream.name}"
-        if self.drafts[stream.producer].kind is Kind.FUSED:
-            return f"transform:{stream.producer}"
-        return f"channel:{stream.producer}"
+    def streams_of(self, at: Endpoint) -> tuple[str, ...]:
+        """Names of the streams that leave an output, those that close a cycle last."""
+        names = (stream.name for stream in self.leaving[at])
+        return tuple(sorted(names, key=lambda name: name in self.loops))
 
 
 def network(plan: Plan, problems: list[Diagnostic]) -> Network:
@@ -73,4 +65,32 @@ def network(plan: Plan, problems: list[Diagnostic]) -> Network:
         {at: tuple(each) for at, each in entering.items()},
         {at: tuple(each) for at, each in leaving.items()},
         graph.closing,
+        read_by_queries(found, entering, graph.closing),
     )
+
+
+def read_by_queries(
+    found: Mapping[Endpoint, Draft],
+    entering: Mapping[Endpoint, Iterable[Stream]],
+    loops: frozenset[str],
+) -> frozenset[Endpoint]:
+    """The outputs of units that a unit reads; a stream that closes a cycle has its own channel."""
+    todo = [
+        Endpoint(at.component, interface)
+        for at, draft in found.items()
+        if draft.kind is not Kind.FUSED
+        for interface in draft.inputs
+    ]
+    seen, read = set(todo), set[Endpoint]()
+    while todo:
+        for stream in entering.get(todo.pop(), ()):
+            at = stream.producer
+            if at is None or stream.name in loops:
+                continue
+            if found[at].kind is not Kind.FUSED:
+                read.add(at)
+                continue
+            before = {Endpoint(at.component, each) for each in found[at].inputs} - seen
+            seen |= before
+            todo += before
+    return frozenset(read)

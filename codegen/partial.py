@@ -12,7 +12,6 @@ doubles in Spark too, exact up to 2^53.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
@@ -38,27 +37,39 @@ AGGREGATES: Final = frozenset(
 """Aggregates that can be finished from their own results (an average: from sum and count)."""
 
 
+ENVELOPE: Final = ("__producer", "__count")
+ROWS: Final = "__rows"
+"""What the runtime calls a record's producer, a punctuation's count, a partial's weight."""
+KEPT: Final = "partial_kept"
+
+
 class _Whole(Exception):  # noqa: N818 - not an error: the query is kept as it is
     """The query is not on the white list."""
 
 
-def split(
-    sql: str,
-    *,
-    view: str,
-    key: Iterable[str],
-    producer: str | None,
-    schema: Mapping[str, str],
-) -> Partial | None:
+def split(sql: str, *, view: str, key: Iterable[str], schema: Mapping[str, str]) -> Partial | None:
     """The query in two steps, or None where it has to stay whole (or sqlglot is not installed).
 
-    `view` is the input interface; `schema` its attributes and Spark SQL types. The first step
-    groups by the producer column too, so that what a producer sent can still be told apart.
+    `view` is the input interface; `schema` its attributes and Spark SQL types. The first step is
+    what `Job.seal` asks of one: it drops no rows, keeps `__producer` and `__count` apart (so that
+    punctuations, which have a count, stay what they are) and says how many rows it stands for.
 
     >>> found = split(
     ...     "SELECT day, count(*) AS n FROM clicks GROUP BY day",
-    ...     view="clicks", key=["day"], producer=None, schema={"day": "INT"},
+    ...     view="clicks", key=["day"], schema={"day": "INT"},
     ... )
+    >>> print(found.first)
+    SELECT
+      day,
+      __producer,
+      __count,
+      COUNT(*) AS __rows,
+      COUNT(*) AS partial_1
+    FROM clicks
+    GROUP BY
+      day,
+      __producer,
+      __count
     >>> " ".join(found.second.split())
     'SELECT day, SUM(partial_1) AS n FROM clicks GROUP BY day'
     """
@@ -71,7 +82,7 @@ def split(
     except sqlglot.errors.SqlglotError:
         return None
     try:
-        return _Splitter(tree, view=view, key=key, producer=producer, schema=schema).result()
+        return _Splitter(tree, view=view, key=key, schema=schema).result()
     except _Whole:
         return None
 
@@ -85,7 +96,6 @@ class _Splitter:
         *,
         view: str,
         key: Iterable[str],
-        producer: str | None,
         schema: Mapping[str, str],
     ) -> None:
         from sqlglot import exp
@@ -96,13 +106,14 @@ class _Splitter:
         self._tree = tree
         self._steps: dict[str, str] = {}
         """SQL of a partial aggregate -> its column."""
+        self._guarded = bool(tree.args.get("where"))
+        """True where an aggregate must not look at rows that the query leaves out."""
         self._check_clauses()
         self._strip_qualifiers()
         self._groups = self._group_columns()
         missing = {name.lower() for name in key} - set(self._groups)
-        if missing or any(re.fullmatch(r"partial_\d+", name) for name in self._types):
+        if missing or any(name.startswith(("partial_", "__")) for name in self._types):
             raise _Whole
-        self._extra = [producer] if producer and producer.lower() not in self._groups else []
 
     def result(self) -> Partial:
         """Both queries."""
@@ -111,19 +122,30 @@ class _Splitter:
         having = tree.args.get("having")
         if having is not None:
             second = second.having(self._finished(self._without_aliases(having.this)))
-        by = [column.copy() for column in self._groups.values()]
-        extra = [self._column(name) for name in self._extra]
-        steps = [f"{step} AS {name}" for step, name in self._steps.items()]
-        first = exp.select(*by, *extra, *steps, dialect="spark")
-        where = tree.args.get("where")
-        if where is not None:
-            self._check_scalar(where.this)
-            first = first.where(where.this.copy())
-        first = first.from_(self._table()).group_by(*by, *extra)
-        second = second.from_(self._table()).group_by(*by)
+        table = self._table().sql(dialect="spark")
+        by = [column.sql(dialect="spark") for column in self._groups.values()]
+        second = second.from_(table, dialect="spark").group_by(*by, dialect="spark")
+        kept = [KEPT] if self._guarded else []
+        if kept:
+            second = second.where(KEPT, dialect="spark")
+            table = f"(SELECT *, {self._kept()} AS {KEPT} FROM {table})"
+        by += [*ENVELOPE, *kept]
+        only = f" FILTER(WHERE {KEPT})" if kept else ""
+        steps = [f"{step}{only} AS {name}" for step, name in self._steps.items()]
+        first = exp.select(*by, f"COUNT(*) AS {ROWS}", *steps, dialect="spark")
+        first = first.from_(table, dialect="spark").group_by(*by, dialect="spark")
         return Partial(
             first.sql(dialect="spark", pretty=True), second.sql(dialect="spark", pretty=True)
         )
+
+    def _kept(self) -> str:
+        """True for the records that the query takes, false for punctuations."""
+        where = self._tree.args.get("where")
+        condition = "TRUE"
+        if where is not None:
+            self._check_scalar(where.this)
+            condition = f"COALESCE({where.this.sql(dialect='spark')}, FALSE)"
+        return f"CASE WHEN {ENVELOPE[1]} IS NULL THEN {condition} ELSE FALSE END"
 
     def _check_clauses(self) -> None:
         exp, tree = self._exp, self._tree
@@ -197,6 +219,8 @@ class _Splitter:
         star = isinstance(argument, self._exp.Star) and name == "Count"
         if not star:
             self._check_scalar(argument)
+            # An expression can fail on a record that WHERE leaves out, or on a punctuation.
+            self._guarded |= not isinstance(argument, self._exp.Column | self._exp.Literal)
         if name in ("Sum", "Avg") and not self._is_integer(argument):
             raise _Whole
         return self._finish(name, "*" if star else argument.sql(dialect="spark"))
@@ -284,11 +308,3 @@ class _Splitter:
         table = self._tree.find(self._exp.From).this.copy()
         table.set("alias", None)
         return table
-
-    def _column(self, name: str) -> Any:
-        """A column, quoted where its name is not a plain word."""
-        from sqlglot.dialects.spark import Spark
-
-        keywords = Spark.Tokenizer.KEYWORDS
-        plain = re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII) and name.upper() not in keywords
-        return self._exp.column(name, quoted=not plain)

@@ -9,12 +9,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from annotations.dataflow import EMPTY, Endpoint, Path, Producers, Stream
 from annotations.diagnostics import Diagnostic
 from codegen.codes import CODES
 from codegen.drafts import Draft, Kind
 from codegen.network import Network
+
+INEXACT: Final = ("array", "binary", "double", "float", "interval", "map", "real", "struct")
+"""Types that cannot be a key: two equal values need not have the same text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,9 +30,11 @@ class Way:
     sources: Mapping[str, Stream] = field(default_factory=lambda: EMPTY)
     """The source streams whose producers vote."""
     renamed: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: EMPTY)
-    """Source stream -> what the key is called there, where that differs."""
+    """Source stream or unit -> what the key is called there, where that differs."""
+    units: frozenset[Endpoint] = frozenset()
+    """The sealed outputs whose punctuations are waited for."""
     forward: tuple[str, ...] = ()
-    """The key as the output names it, where its punctuations leave with the partition."""
+    """The key as the output names it, where its punctuations can leave with the partition."""
     promise: Stream | None = None
     """The one source stream whose lateness promise takes the place of votes."""
 
@@ -40,9 +46,10 @@ class Way:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """A source stream at the far end, and what the key's attributes are called there."""
+    """What announces partitions at the far end, and what the key's attributes are called there."""
 
-    stream: Stream
+    at: Stream | Endpoint
+    """A source stream, or the output of a sealed component."""
     key: tuple[str, ...]
 
 
@@ -67,26 +74,29 @@ def way(
         problems.append(Diagnostic(CODES["BLZ524"], message, draft.position))
     origins: dict[str, Origin] = {}
     for origin in origins_of(draft, key, net, before, problems):
-        known = origins.setdefault(origin.stream.name, origin)
+        name = origin.at.name if isinstance(origin.at, Stream) else str(origin.at)
+        known = origins.setdefault(name, origin)
         if known.key != origin.key:
             message = (
-                f"{draft.at} gets stream {origin.stream.name} on two ways, on which its "
-                f"[{', '.join(known.key)}] and its [{', '.join(origin.key)}] become the key"
+                f"{draft.at} gets {name} on two ways, on which its [{', '.join(known.key)}] and "
+                f"its [{', '.join(origin.key)}] become the key"
             )
             problems.append(Diagnostic(CODES["BLZ524"], message, draft.position))
     problems += requests_without_key(draft, key, net)
-    announced = [each for each in origins.values() if each.stream.punctuation is not None]
-    promised = [each for each in origins.values() if each.stream.punctuation is None]
+    sources = {n: (o.at, o.key) for n, o in origins.items() if isinstance(o.at, Stream)}
+    promised = [(stream, names) for stream, names in sources.values() if not stream.punctuation]
     if promised:
-        problems += unusable_promises(draft, net, promised, mixed=bool(announced))
-        return Way(key, promise=promised[0].stream)
-    for origin in announced:
-        problems += unknown_producers(origin.stream, origin.key)
+        mixed = len(origins) > 1
+        problems += unusable_promise(draft, net, *promised[0], mixed=mixed)
+        return Way(key, promise=promised[0][0])
+    for stream, names in sources.values():
+        problems += unknown_producers(stream, names)
     return Way(
         key,
-        {each.stream.name: each.stream for each in announced},
-        {each.stream.name: each.key for each in announced if each.key != key},
-        forward=forward(draft, key, net),
+        {name: stream for name, (stream, _) in sources.items()},
+        {name: origin.key for name, origin in origins.items() if origin.key != key},
+        frozenset(o.at for o in origins.values() if isinstance(o.at, Endpoint)),
+        forward=() if draft.reads else forward(draft, key, net),
     )
 
 
@@ -104,7 +114,8 @@ def origins_of(
         at, names = todo.pop(0)
         for stream in net.entering.get(at, ()):
             if stream.producer is None:
-                yield from source_origin(stream, at, names, problems)
+                if announces(stream, at, names, problems):
+                    yield Origin(stream, names)
                 continue
             feeder = net.drafts[stream.producer]
             if feeder.kind is Kind.FUSED:
@@ -116,7 +127,10 @@ def origins_of(
                 if step not in seen:
                     seen.add(step)
                     todo.append(step)
-            elif feeder.at not in before or set(before[feeder.at].forward) != set(names):
+            elif feeder.at in before and set(before[feeder.at].forward) == set(names):
+                # The unit's punctuations have its own order of the attributes.
+                yield Origin(feeder.at, names)
+            else:
                 message = (
                     f"{draft.at} waits for [{', '.join(key)}], and stream {stream.name} comes "
                     f"from {feeder.at}, which forwards no punctuations on [{', '.join(names)}]"
@@ -124,23 +138,23 @@ def origins_of(
                 problems.append(Diagnostic(CODES["BLZ523"], message, stream.position))
 
 
-def source_origin(
+def announces(
     stream: Stream, at: Endpoint, key: tuple[str, ...], problems: list[Diagnostic]
-) -> list[Origin]:
-    """A source stream that says when a partition is complete, or why it does not."""
+) -> bool:
+    """True where a source stream says when a partition is complete."""
     told = f"[{', '.join(key)}]"
     if frozenset(key) not in stream.seals:
         message = f"{at} waits for {told}, on which stream {stream.name} is not sealed"
         problems.append(Diagnostic(CODES["BLZ514"], message, stream.position))
-        return []
+        return False
     if stream.punctuation is None and stream.lateness is None:
         message = (
             f"stream {stream.name} is sealed on {told}, and has neither punctuations nor a "
             "lateness promise"
         )
         problems.append(Diagnostic(CODES["BLZ521"], message, stream.position))
-        return []
-    return [Origin(stream, key)]
+        return False
+    return True
 
 
 def forward(draft: Draft, key: tuple[str, ...], net: Network) -> tuple[str, ...]:
@@ -193,48 +207,49 @@ def unknown_producers(stream: Stream, key: tuple[str, ...]) -> list[Diagnostic]:
         remedy = "add producer: COLUMN to the stream"
         found.append(Diagnostic(CODES["BLZ522"], message, stream.position, remedy))
     named = [*key, *([stream.producer_column] if stream.producer_column else [])]
-    lost = [] if stream.schema is None else [each for each in named if each not in stream.schema]
+    schema = stream.schema or {}
+    lost = [each for each in named if schema and each not in schema]
     if lost:
         message = f"stream {stream.name} has no column {', '.join(lost)} in its schema"
         found.append(Diagnostic(CODES["BLZ509"], message, stream.position))
+    for name in key:
+        type = schema.get(name, "").strip().lower()
+        if type.startswith(INEXACT):
+            message = f"stream {stream.name} is sealed on {name}, which is of type {schema[name]}"
+            found.append(Diagnostic(CODES["BLZ527"], message, stream.position))
     return found
 
 
-def unusable_promises(
-    draft: Draft, net: Network, promised: list[Origin], *, mixed: bool
+def unusable_promise(
+    draft: Draft, net: Network, stream: Stream, key: tuple[str, ...], *, mixed: bool
 ) -> list[Diagnostic]:
     """Why a watermark would not do what the lateness promise says."""
-    origin = promised[0]
-    stream, key = origin.stream, origin.key
-    types = stream.schema or {}
-    feeds = [f for i in draft.writes for f in net.feeds(Endpoint(draft.component.name, i))]
-    reasons = [
-        (mixed or len(promised) > 1, "is not the only stream that the output waits for"),
-        (len(feeds) > 1, "is not the only stream that the output waits for"),
+    type = (stream.schema or {}).get(key[0], "").strip().lower()
+    component = draft.component.name
+    feeds = [s for i in draft.writes for s in net.entering.get(Endpoint(component, i), ())]
+    reasons = (
+        (mixed or len(feeds) > 1, "is not the only stream that the output waits for"),
         (len(draft.writes) > 1 or bool(draft.reads), f"meets other inputs at {draft.at}"),
         (len(key) != 1, f"is sealed on [{', '.join(key)}], which is not one attribute"),
         (
-            len(key) == 1 and not types.get(key[0], "").strip().lower().startswith("timestamp"),
+            len(key) == 1 and not type.startswith("timestamp"),
             f"has no {key[0]} of type TIMESTAMP in its schema",
         ),
         (draft.sequence, f"meets an order within partitions at {draft.at}"),
-        (not groups_on(draft, origin), f"is not grouped on {' '.join(key)} by the SQL"),
-    ]
-    told = dict.fromkeys(reason for applies, reason in reasons if applies)
+        (not groups_on(draft), f"is not grouped on {' '.join(key)} by the SQL of {draft.at}"),
+    )
     return [
-        Diagnostic(
-            CODES["BLZ526"], f"stream {stream.name}, with a promise, {each}", stream.position
-        )
-        for each in told
+        Diagnostic(CODES["BLZ526"], f"stream {stream.name}, with a promise, {why}", stream.position)
+        for applies, why in reasons
+        if applies
     ]
 
 
-def groups_on(draft: Draft, origin: Origin) -> bool:
+def groups_on(draft: Draft) -> bool:
     """False where the component's SQL does not even name the timestamp after GROUP BY."""
     sql = draft.implementation.sql if draft.implementation else None
     if sql is None:
         return True
-    keys = [entry.key for entry in draft.entries if entry.key]
-    names = "|".join(re.escape(each) for key in keys for each in key)
+    names = "|".join(re.escape(each) for entry in draft.entries for each in entry.key or ())
     grouped = re.split(r"\bgroup\s+by\b", sql, flags=re.I)[1:]
     return any(re.search(rf"(?<!\w)({names})(?!\w)", each, re.I) for each in grouped)

@@ -39,7 +39,7 @@ def source(stream: Stream, it: External) -> str:
     words = f"reads {external(it)}"
     if stream.seals and stream.punctuation is not None:
         keys = " and ".join(attributes(sorted(key)) for key in stream.seals)
-        words += f"; sealed on {keys} by the records with {stream.punctuation.when}"
+        words += f"; sealed on {keys}: a record with {stream.punctuation.when} is a punctuation"
     return words
 
 
@@ -165,6 +165,9 @@ def channel(streams: Iterable[str], *, loop: bool) -> str:
     return f"durable stream {listing(streams)}, in committed folders"
 
 
-def sink(it: External, guarantee: Guarantee) -> str:
+def sink(name: str, it: External, guarantee: Guarantee) -> str:
     """What a sink does."""
-    return f"writes {external(it)}, {guarantee.value}"
+    files = guarantee is Guarantee.EXACTLY_ONCE
+    where = it.path or (f"results/{name}" if files else None)
+    how = ", one folder for each commit" if files else ", appending"
+    return f"writes {it.format}{f' {where}' if where else ''}{how}: {guarantee.value}"

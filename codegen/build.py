@@ -1,0 +1,276 @@
+"""The function `build(job)` of a job: one statement for each stage that runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+from annotations.dataflow import Producers, Punctuation
+from codegen.literals import INDENT, WIDTH, Call, Code, Text, value
+from codegen.model import (
+    Channel,
+    Inputs,
+    Order,
+    Seal,
+    Sink,
+    Source,
+    Stage,
+    Stages,
+    Transform,
+    Way,
+)
+from codegen.names import Names
+
+SHORT_SCHEMA: Final = 56
+"""A schema of more characters is written one column a line."""
+
+
+class Build:
+    """Writes `build`. Feeds are variables; a variable may hold a list of feeds."""
+
+    def __init__(self, stages: Stages, names: Names) -> None:
+        self._stages = stages
+        self._names = names
+        self._feeds: dict[str, tuple[str, ...]] = {}
+        """Stage id -> its feeds as they stand in a list: `name`, or `*name` for a list."""
+
+    def text(self) -> str:
+        """The definition of `build`."""
+        statements = [each for stage in self._stages for each in self._statements(stage)]
+        statements += [each for stage in self._stages for each in self._closing(stage)]
+        lines = ["def build(job: Job) -> None:"]
+        lines.append(f'{INDENT}"""Sources, components and sinks, each after what it reads."""')
+        before = ""
+        for statement in statements:
+            if "\n" in statement or "\n" in before:
+                lines.append("")
+            lines.append(f"{INDENT}{statement}")
+            before = statement
+        if lines[2:3] == [""]:
+            del lines[2]
+        return "\n".join(lines)
+
+    def _statements(self, stage: Stage) -> Iterator[str]:
+        match stage:
+            case Source():
+                yield self._assigned(stage, stage.name, source(stage))
+            case Channel(loop=True):
+                schema = schema_value(stage.schema or {})
+                loop = Call("job.loop", [stage.name], [("schema", schema)])
+                yield self._assigned(stage, stage.name, loop)
+            case Channel():
+                found = (feed for id in stage.inputs for feed in self._feeds[id])
+                self._feeds[stage.id] = tuple(dict.fromkeys(found))
+            case Transform(way=Way.RECORD_WISE):
+                yield from self._record_wise(stage)
+            case Transform() | Seal() | Order():
+                yield from self._unit(stage)
+            case Sink():
+                options = external(stage.external)
+                sink = Call("job.sink", [stage.name, self._list(stage.inputs)], options)
+                yield value(sink, depth=1, before=len(INDENT), after=0)
+
+    def _closing(self, stage: Stage) -> Iterator[str]:
+        if isinstance(stage, Channel) and stage.loop:
+            (loop,) = self._feeds[stage.id]
+            close = Call("job.close_loop", [Code(loop), self._list(stage.inputs)])
+            yield value(close, depth=1, before=len(INDENT), after=0)
+
+    def _record_wise(self, stage: Transform) -> Iterator[str]:
+        feeds = tuple(dict.fromkeys(feed for id in stage.inputs for feed in self._feeds[id]))
+        if stage.function is None:
+            self._feeds[stage.id] = feeds
+            return
+        arguments = [stage.name, Code(stage.function.name)]
+        if len(feeds) == 1 and not feeds[0].startswith("*"):
+            yield self._assigned(stage, stage.streams[0], Call(f"{feeds[0]}.transform", arguments))
+            return
+        variable = self._variable(stage, stage.streams[0], several=True)
+        flat = f"[{value(Call('feed.transform', arguments))} for feed in {flat_list(feeds)}]"
+        if len(INDENT) + len(variable) + 3 + len(flat) <= WIDTH:
+            yield f"{variable} = {flat}"
+        else:
+            each = Call("feed.transform", arguments, tall=True)
+            yield f"{variable} = {comprehension(each, 'feed', feeds)}"
+
+    def _unit(self, stage: Transform | Seal | Order) -> Iterator[str]:
+        if stage.replica not in (None, 1):
+            self._feeds[stage.id] = self._feeds[f"{stage.kind}:{base_name(stage)}-1"]
+            return
+        call = self._unit_call(stage)
+        if stage.replica is None:
+            yield self._assigned(stage, stage.streams[0], call)
+            return
+        variable = self._variable(stage, stage.streams[0], several=True)
+        name = base_name(stage)
+        number = sum(
+            isinstance(each, Transform | Seal) and base_name(each) == name for each in self._stages
+        )
+        replicas = f"range(1, {number + 1})"
+        yield f"{variable} = {comprehension(call, 'replica', replicas)}"
+
+    def _unit_call(self, stage: Transform | Seal | Order) -> Call:
+        assert stage.function is not None
+        match stage:
+            case Seal():
+                function, named = "job.seal", self._seal(stage)
+            case Order(native=True):
+                function, named = "job.native", self._native(stage)
+            case Transform(way=Way.NATIVE):
+                function, named = "job.native", self._native(stage)
+            case _:
+                function, named = "job.stateful", self._stateful(stage)
+        if stage.replica is not None:
+            named.append(("replica", Code("replica")))
+        return Call(function, [base_name(stage), Code(stage.function.name)], named, tall=True)
+
+    def _native(self, stage: Transform | Order) -> list[tuple[str, Any]]:
+        named: list[tuple[str, Any]] = [("inputs", self._inputs(stage.writes, stage.reads))]
+        if isinstance(stage, Order):
+            return [*named, ("output_mode", "update"), ("ordered", True)]
+        named.append(("output_mode", stage.output_mode))
+        if stage.watermark is not None:
+            named.append(("watermark", stage.watermark))
+        return named
+
+    def _stateful(self, stage: Transform | Order) -> list[tuple[str, Any]]:
+        ordered = isinstance(stage, Order)
+        named: list[tuple[str, Any]] = [("writes", self._inputs(stage.writes))]
+        if stage.reads:
+            named.append(("reads", self._inputs(stage.reads)))
+        named.append(("monotone", isinstance(stage, Transform) and stage.monotone))
+        if ordered:
+            named.append(("ordered", True))
+        if stage.order_by:
+            named.append(("order_by", stage.order_by))
+        if isinstance(stage, Order) and stage.changed_by is not None:
+            named.append(("changed_by", stage.changed_by))
+        return named
+
+    def _seal(self, stage: Seal) -> list[tuple[str, Any]]:
+        assert stage.function is not None
+        voters = {name: producers(name, it) for name, it in stage.producers.items()}
+        named: list[tuple[str, Any]] = [("waits", self._inputs(stage.waits))]
+        if stage.reads:
+            named.append(("reads", self._inputs(stage.reads)))
+        named.append(("key", stage.key))
+        if voters:
+            named.append(("producers", voters))
+        named.append(("release", stage.release.value))
+        if stage.order_by:
+            named.append(("order_by", stage.order_by))
+        if stage.renamed:
+            named.append(("renamed", stage.renamed))
+        named += [("late", stage.late), ("seal_timeout_s", stage.seal_timeout_s)]
+        if stage.forward:
+            named.append(("forward", stage.forward))
+        if stage.partial is not None:
+            steps = f"({stage.function.name}_partial, {stage.function.name}_total)"
+            named.append(("partial", Code(steps)))
+        return named
+
+    def _inputs(self, *inputs: Inputs) -> dict[str, Code | list[Code]]:
+        return {name: self._list(ids) for each in inputs for name, ids in each.items()}
+
+    def _list(self, ids: Iterable[str]) -> Code | list[Code]:
+        """The feeds of some stages as a list; the variable itself where it holds just them."""
+        feeds = tuple(dict.fromkeys(feed for id in ids for feed in self._feeds[id]))
+        if len(feeds) == 1 and feeds[0].startswith("*"):
+            return Code(feeds[0][1:])
+        return [Code(feed) for feed in feeds]
+
+    def _variable(self, stage: Stage, name: str, *, several: bool = False) -> str:
+        variable = self._names.new(name)
+        self._feeds[stage.id] = (f"*{variable}" if several else variable,)
+        return variable
+
+    def _assigned(self, stage: Stage, name: str, call: Call) -> str:
+        variable = self._variable(stage, name)
+        before = len(INDENT) + len(variable) + 3
+        return f"{variable} = {value(call, depth=1, before=before, after=0)}"
+
+
+def base_name(stage: Transform | Seal | Order) -> str:
+    """What all replicas of a unit are called."""
+    return f"{stage.component}.{stage.output}"
+
+
+def source(stage: Source) -> Call:
+    """`job.source(...)`."""
+    named: list[tuple[str, Any]] = external(stage.external)
+    if stage.schema is not None:
+        named.append(("schema", schema_value(stage.schema)))
+    if stage.producer is not None:
+        named.append(("producer", stage.producer))
+    if stage.punctuation is not None:
+        named.append(("punctuation", punctuation(stage.punctuation)))
+    return Call("job.source", [stage.name], named, tall=True)
+
+
+def external(it: Any) -> list[tuple[str, Any]]:
+    """The arguments of a source or sink that say what and where it is."""
+    named: list[tuple[str, Any]] = [("format", it.format)]
+    if it.path is not None:
+        named.append(("path", it.path))
+    if it.options:
+        named.append(("options", it.options))
+    return named
+
+
+def schema_value(schema: Mapping[str, str]) -> str | Text:
+    """A schema as Spark's DDL, one column a line where it is long.
+
+    >>> schema_value({"id": "BIGINT", "a-b": "STRING"})
+    'id BIGINT, `a-b` STRING'
+    """
+    columns = [f"{column(name)} {' '.join(type.split())}" for name, type in schema.items()]
+    flat = ", ".join(columns)
+    if len(flat) <= SHORT_SCHEMA:
+        return flat
+    return Text((*(f"{each}," for each in columns[:-1]), columns[-1]), deeper=True)
+
+
+def column(name: str) -> str:
+    """A column's name, quoted where it is not a plain word."""
+    plain = name.isidentifier() and name.isascii()
+    return name if plain else "`" + name.replace("`", "``") + "`"
+
+
+def punctuation(it: Punctuation) -> Call:
+    """`Punctuation(...)`."""
+    named = [("when", it.when), ("count", it.count)]
+    return Call("Punctuation", (), [*named, *([("digest", it.digest)] if it.digest else [])])
+
+
+def producers(stream: str, it: Producers) -> Call:
+    """`Producers.RULE(...)`."""
+    match it.rule:
+        case "one":
+            return Call("Producers.one")
+        case "all":
+            return Call("Producers.all", [list(it.members)])
+        case _:
+            named = [("registrations", it.registrations)] if it.registrations else []
+            return Call("Producers.registered", [stream], named)
+
+
+def flat_list(feeds: Iterable[str]) -> str:
+    """Feeds to iterate over, on one line."""
+    found = list(feeds)
+    if len(found) == 1:
+        return found[0].removeprefix("*")
+    return f"[{', '.join(found)}]"
+
+
+def comprehension(call: Call, name: str, over: str | tuple[str, ...]) -> str:
+    """A list of calls over three lines or more, in `build`."""
+    inner = INDENT * 2
+    head = f"{inner}for {name} in "
+    if isinstance(over, tuple):
+        items: Any = Code(over[0].removeprefix("*")) if len(over) == 1 else [*map(Code, over)]
+    else:
+        items = Code(over)
+    iterated = value(items, depth=2, before=len(head), after=0)
+    return (
+        f"[\n{inner}{value(call, depth=2, before=len(inner), after=0)}\n{head}{iterated}\n{INDENT}]"
+    )

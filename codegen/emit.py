@@ -1,0 +1,224 @@
+"""Stages as the text of a job: one Python file to hand to `spark-submit`.
+
+The same stages give the same bytes. The text is what `ruff format` would make of it at any line
+length from 88 on, and nothing that a user wrote gets into it unquoted.
+"""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import Any, Final
+
+from codegen.build import Build
+from codegen.literals import INDENT, WIDTH, Call, Code, Text, escaped, value
+from codegen.model import Function, Partial, Seal, Stage, Stages, Transform, Unit, Way
+from codegen.names import Names, is_plain
+from codegen.sql_text import sql_lines
+
+SQL_WIDTH: Final = WIDTH - 2 * len(INDENT)
+RUNTIME: Final = ("Job", "Producers", "Punctuation", "main", "sql")
+"""What a job takes from flux_runtime.spark, in the order of the import line."""
+
+
+def emit(stages: Stages) -> str:
+    """The text of job.py."""
+    functions = stages.functions
+    modules = sorted({each.python.partition(":")[0] for each in functions if each.python})
+    roots = [module.split(".")[0] for module in modules]
+    names = Names(*(each.name for each in functions), *roots)
+    hidden = frozenset({"sql", *roots})
+    blocks = [
+        *definitions(stages, hidden),
+        Build(stages, names).text(),
+        entry(stages),
+    ]
+    body = "\n\n\n".join(blocks)
+    return f"{docstring(stages)}\n\n{imports(body, modules)}\n\n\n{body}\n"
+
+
+def docstring(stages: Stages) -> str:
+    """What the job is, what it was compiled from, and its stages."""
+    dataflow = stages.plan.analysis.dataflow
+    file = dataflow.file.name if dataflow.file else "a text"
+    chosen = [
+        f"{each.name}={each.variant}" for each in dataflow.components.values() if each.variant
+    ]
+    variants = f" with {', '.join(chosen)}" if chosen else ""
+    lines = [
+        *wrapped(f"The streaming job {dataflow.name}, compiled from {file}{variants}."),
+        "",
+        *wrapped("Compiling again writes this file anew: changes belong into the dataflow."),
+        f"sha256 of the input: {dataflow.sha256}",
+        "",
+        "Stages, each after what it reads:",
+        "",
+    ]
+    for stage in stages:
+        replica = getattr(stage, "replica", None)
+        if replica in (None, 1):
+            lines.append(f"  {stage.kind} {title(stage, stages)}")
+            lines += wrapped(stage.description, indent=6)
+    return quoted_docstring(lines)
+
+
+def imports(body: str, modules: Iterable[str]) -> str:
+    """The import lines of what the body uses."""
+    used = [name for name in RUNTIME if re.search(rf"\b{name}\b", body)]
+    lines = ["from pathlib import Path", "", f"from flux_runtime.spark import {', '.join(used)}"]
+    if "DataFrame" in body:
+        lines.append("from pyspark.sql import DataFrame")
+    local = [f"import {module}" for module in modules]
+    return "\n".join([*lines, "", *local] if local else lines)
+
+
+def definitions(stages: Stages, hidden: frozenset[str]) -> Iterator[str]:
+    """One definition for each implementation, and for each step of a partial aggregate.
+
+    `hidden` are global names that a parameter must not hide.
+    """
+    done: set[str] = set()
+    for stage in stages:
+        if not isinstance(stage, Unit) or stage.function is None or stage.function.name in done:
+            continue
+        function = stage.function
+        done.add(function.name)
+        fused = isinstance(stage, Transform) and stage.way is Way.RECORD_WISE
+        yield definition(function, hidden, fused=fused)
+        if isinstance(stage, Seal) and stage.partial is not None:
+            yield from partial_definitions(function, stage.partial, hidden)
+
+
+def definition(function: Function, hidden: frozenset[str], *, fused: bool) -> str:
+    """An implementation as a function of DataFrames.
+
+    Inputs are parameters by their own names where these are identifiers. A fused function is
+    called with one DataFrame, by place, so that its parameter can have any name.
+    """
+    plain = all(is_plain(each) and each not in hidden for each in function.parameters)
+    if plain:
+        parameters = list(function.parameters)
+        frames = [(each, Code(each)) for each in parameters]
+        splat = ""
+    elif fused:
+        parameters, frames = ["records"], []
+        splat = f"**{value({function.parameters[0]: Code('records')})}"
+    else:
+        parameters, frames, splat = ["**frames"], [], "**frames"
+    if function.sql is not None:
+        query = sql_value(function.sql)
+        body = call("sql", [query], frames, splat)
+    elif function.python is not None:
+        body = call(function.python.replace(":", "."), [], frames, splat)
+    elif plain:
+        body = parameters[0]
+    else:
+        body = "records" if fused else "next(iter(frames.values()))"
+    return "\n".join(
+        [header(function.name, parameters), *function_docstring(function), f"{INDENT}return {body}"]
+    )
+
+
+def call(function: str, positional: list[Any], named: list[tuple[str, Any]], splat: str) -> str:
+    """The call that a function returns."""
+    arguments = [*positional, *([Code(splat)] if splat else [])]
+    return value(Call(function, arguments, named), depth=1, before=len("    return "), after=0)
+
+
+def sql_value(sql: str) -> str | Text:
+    """A query as a string on one line, or over several."""
+    lines = sql_lines(sql, SQL_WIDTH)
+    if lines is None:
+        return sql
+    return lines[0] if len(lines) == 1 else Text(lines)
+
+
+def header(name: str, parameters: list[str]) -> str:
+    """The line or lines up to the colon."""
+    typed = [f"{each}: DataFrame" for each in parameters]
+    line = f"def {name}({', '.join(typed)}) -> DataFrame:"
+    if len(line) <= WIDTH:
+        return line
+    comma = "" if parameters[0].startswith("**") else ","
+    inside = "".join(f"{INDENT}{each}{comma}\n" for each in typed)
+    return f"def {name}(\n{inside}) -> DataFrame:"
+
+
+def function_docstring(function: Function) -> list[str]:
+    """What the function computes, with the annotation that was believed."""
+    title = f"{function.component}.{function.output} <- "
+    flat = f"{title}{', '.join(function.paths)}."
+    if len(function.paths) == 1 or len(flat) <= WIDTH - len(INDENT) - 3:
+        lines = [flat]
+    else:
+        lines = [f"{title}several inputs.", "", *function.paths]
+    if function.description:
+        lines += ["", *wrapped(function.description, indent=0, width=WIDTH - len(INDENT))]
+    return textwrap.indent(quoted_docstring(lines), INDENT).split("\n")
+
+
+def quoted_docstring(lines: Iterable[str]) -> str:
+    """Lines as a docstring; a single one on one line."""
+    safe = [escaped(line.rstrip()).replace('"""', '\\"\\"\\"') for line in lines]
+    if len(safe) == 1 and not safe[0].endswith(('"', "\\")):
+        return f'"""{safe[0]}"""'
+    return '"""' + "\n".join(safe) + '\n"""'
+
+
+def entry(stages: Stages) -> str:
+    """The last lines of the file, with what the deployment section says."""
+    it = stages.plan.analysis.dataflow.deployment
+    named: list[tuple[str, Any]] = [
+        ("name", stages.name),
+        ("folder", Code("Path(__file__).parent")),
+    ]
+    given = (
+        ("master", it.master),
+        ("zookeeper", it.zookeeper if it.zookeeper != "embedded" else None),
+        ("trigger", it.trigger),
+        ("conf", it.conf),
+    )
+    named += [(name, setting) for name, setting in given if setting]
+    main = value(Call("main", [Code("build")], named), depth=1, before=len(INDENT), after=0)
+    return f'if __name__ == "__main__":\n{INDENT}{main}'
+
+
+def wrapped(text: str, *, indent: int = 0, width: int = WIDTH) -> list[str]:
+    """Text in lines of at most `width`; white space in it means nothing."""
+    return textwrap.wrap(
+        " ".join(text.split()),
+        width,
+        initial_indent=" " * indent,
+        subsequent_indent=" " * indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def title(stage: Stage, stages: Stages) -> str:
+    """A stage's name; for the first of several replicas, the name of all."""
+    if not isinstance(stage, Unit) or stage.replica is None:
+        return stage.name
+    copies = [each for each in stages if isinstance(each, Unit) and each.function == stage.function]
+    return f"{stage.component}.{stage.output}, {len(copies)} replicas"
+
+
+def partial_definitions(
+    function: Function, partial: Partial, hidden: frozenset[str]
+) -> Iterator[str]:
+    """The two steps of an aggregate as functions."""
+    steps = (
+        ("partial", partial.first, "what a micro-batch adds to each group."),
+        ("total", partial.second, "what the partial results of a partition come to."),
+    )
+    for suffix, sql, words in steps:
+        step = replace(
+            function,
+            name=f"{function.name}_{suffix}",
+            sql=sql,
+            paths=(words,),
+            description=None,
+        )
+        yield definition(step, hidden, fused=False)
