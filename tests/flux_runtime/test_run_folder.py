@@ -142,11 +142,11 @@ def test_the_summary_has_the_last_metrics_and_the_duration(tmp_path: Path) -> No
     run = RunFolder.create(tmp_path)
     run.metrics("u", batches=1)
     run.metrics("u", batches=2)
-    run.finish({"state": "finished"})
+    run.finish({"status": "finished"})
     run.metrics("u", batches=3)  # a listener that was slow
     read = read_run(run.path)
     assert read.summary is not None
-    assert read.summary["state"] == "finished"
+    assert read.summary["status"] == "finished"
     assert read.summary["units"] == {"u": {"batches": 2}}
     assert read.summary["wall_s"] >= 0
     assert read.units["u"].values["batches"] == 3

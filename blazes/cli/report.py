@@ -1,0 +1,98 @@
+"""Show what a run did: its units, what did not go as it should, and what happened when.
+
+FILE is a dataflow file or the folder of its compiled project (then its newest run is shown), or
+the folder of a run.
+
+exit status: 0; 2 where there is no such run, and for bad usage.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+from blazes.cli import CommandError
+from blazes.cli.options import add_output, format_of, write
+from blazes.cli.projects import PLAN, add_project, project_of
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    add_project(parser)
+    parser.add_argument("--list", action="store_true", help="list the runs of the project")
+    add_output(parser, "text", "markdown", "json", "prometheus")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print the report."""
+    from blazes.report import run_report
+    from blazes.report.plain import unicode_of, width_of
+    from flux_runtime.observe.metrics import METRICS, prometheus_text
+    from flux_runtime.observe.reader import read_history, read_run
+
+    if arguments.list:
+        return list_runs(project_of(arguments))
+    folder = run_folder(arguments)
+    read = read_run(folder)
+    name = folder.resolve().parent.parent.name
+    report = run_report.run_report(read, read_history(folder), METRICS, name=name)
+    match format_of(arguments):
+        case "json":
+            text = json.dumps(run_report.to_json(report), indent=2, ensure_ascii=False) + "\n"
+        case "markdown":
+            text = run_report.to_markdown(report)
+        case "prometheus":
+            text = prometheus_text({unit: sample.values for unit, sample in read.units.items()})
+        case _:
+            width, unicode = width_of(sys.stdout), unicode_of(sys.stdout)
+            text = run_report.to_text(report, width=width, unicode=unicode)
+    write(arguments, text)
+    return 0
+
+
+def run_folder(arguments: argparse.Namespace) -> Path:
+    """The folder of the run that is meant.
+
+    Raises:
+        CommandError: there is none.
+    """
+    from flux_runtime.observe.reader import latest_run
+    from flux_runtime.observe.run_folder import EVENTS_FILE, METRICS_FILE
+
+    given = Path(arguments.file)
+    if any((given / name).exists() for name in (EVENTS_FILE, METRICS_FILE)):
+        return given
+    if given.is_dir() and not (given / "runs").exists() and not (given / PLAN).exists():
+        raise CommandError(
+            f"{given} is neither the folder of a run nor of a compiled project",
+            remedy="name the dataflow file, target/NAME, or target/NAME/runs/DATE",
+        )
+    project = project_of(arguments)
+    latest = latest_run(project)
+    if latest is None:
+        raise CommandError(f"nothing has run in {project}", remedy=f"blazes run {given}")
+    return latest
+
+
+def list_runs(project: Path) -> int:
+    """Print a line for each run, the newest first."""
+    from blazes.report.progress import amount, duration
+    from flux_runtime.observe.reader import read_run
+
+    runs = project / "runs"
+    folders = (
+        [each for each in runs.iterdir() if each.is_dir() and not each.is_symlink()]
+        if runs.is_dir()
+        else []
+    )
+    for folder in sorted(folders, key=lambda each: each.name, reverse=True):
+        read = read_run(folder)
+        summary = read.summary or {}
+        state = summary.get("status", "finished" if read.summary else "without an end")
+        took = duration(summary["wall_s"]) if "wall_s" in summary else ""
+        print(f"{folder}  {state:<12} {took:>8}  {amount(read.total('rows_in'))} rows")
+    if not folders:
+        print("No runs.")
+    return 0

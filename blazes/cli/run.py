@@ -1,0 +1,260 @@
+"""Compile a dataflow, run the job on Spark, show its progress, and say where the results are.
+
+The job continues where it stopped the last time; --fresh starts over. Ctrl-C lets it finish its
+micro-batches and stop, a second one kills it: nothing that was committed is lost either way.
+
+exit status: the job's; 2 for a bad file, bad usage or a machine that cannot run it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Final
+from urllib.parse import quote
+
+from blazes.cli.job_process import JobProcess, remedy_for
+from blazes.cli.options import add_file
+from blazes.cli.projects import add_target_dir
+from blazes.report.plain import printable
+from blazes.report.progress import Progress
+
+if TYPE_CHECKING:
+    from annotations.dataflow import Dataflow
+    from blazes.report.live import View
+    from flux_runtime.observe.reader import Run
+
+LOOK_S: Final = 0.2
+"""How often the run folder is looked at."""
+LOG_LINES: Final = 15
+FILE_FORMATS: Final = frozenset({"parquet", "json", "csv", "text", "orc"})
+"""Sink formats that are written as files, and can be looked into."""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    add_file(parser)
+    add_target_dir(parser)
+    parser.add_argument(
+        "--available-now",
+        action="store_true",
+        help="process what there is and end; without it the job waits for more until Ctrl-C",
+    )
+    parser.add_argument(
+        "--fresh", action="store_true", help="forget the state and results of earlier runs"
+    )
+    parser.add_argument("--master", metavar="URL", help="Spark master (default: the file's)")
+    parser.add_argument(
+        "--zookeeper", metavar="HOSTS", help="embedded, or host:port,... (default: the file's)"
+    )
+    parser.add_argument(
+        "--no-progress", action="store_true", help="print lines, do not redraw the terminal"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A run that has come to its end."""
+
+    status: int
+    run: Run
+    seconds: float
+    log: Path
+    log_end: tuple[str, ...]
+    interrupted: bool
+    """By the user."""
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Compile FILE and run the job to its end."""
+    from blazes.cli.doctor import as_text, check_before_run
+    from blazes.report.plain import safe_write
+    from flux_runtime.observe.run_folder import RunFolder
+
+    for warning in check_before_run(Path(arguments.target_dir)):
+        print(as_text(warning, colour=False, unicode=False), file=sys.stderr)
+    dataflow, project = compiled(arguments)
+    folder = RunFolder.create(project / "runs", project / "plan.json").path
+    job = JobProcess(command_of(arguments, project, folder), log=folder / "log.txt")
+    ended = watch(job, folder, name=dataflow.name, progress=not arguments.no_progress)
+    safe_write(sys.stdout, "\n".join(tell(arguments, dataflow, project, ended)) + "\n")
+    return ended.status
+
+
+def compiled(arguments: argparse.Namespace) -> tuple[Dataflow, Path]:
+    """The dataflow of FILE, and the project that it was compiled to."""
+    from codegen.project import write
+
+    from annotations.vocabulary import Label
+    from blazes.analysis import analyze
+    from blazes.cli.options import dataflow_of
+    from blazes.coordination import plan
+    from codegen.stages import stages
+
+    dataflow, _ = dataflow_of(arguments)
+    project = Path(arguments.target_dir) / dataflow.name
+    write(stages(plan(analyze(dataflow), target=Label.ASYNC)), project)
+    return dataflow, project
+
+
+def command_of(arguments: argparse.Namespace, project: Path, folder: Path) -> list[str]:
+    """The job as a command line."""
+    command = [sys.executable, str(project / "job.py"), "--run-dir", str(folder)]
+    command += ["--available-now"] if arguments.available_now else []
+    command += ["--fresh"] if arguments.fresh else []
+    command += ["--master", arguments.master] if arguments.master else []
+    command += ["--zookeeper", arguments.zookeeper] if arguments.zookeeper else []
+    return command
+
+
+@dataclass(slots=True)
+class Interrupts:
+    """Counts requests to stop; `handle` is a signal handler."""
+
+    wanted: int = 0
+    done: int = 0
+    signals: list[int] = field(default_factory=lambda: [signal.SIGINT, signal.SIGTERM])
+
+    def handle(self, number: int, _frame: FrameType | None) -> None:
+        """Count; SIGTERM asks for a gentle stop however often it comes."""
+        self.wanted = self.wanted + 1 if number == signal.SIGINT else max(self.wanted, 1)
+
+    @contextlib.contextmanager
+    def caught(self) -> Iterator[None]:
+        """Within it, Ctrl-C is counted and not raised."""
+        before = [signal.signal(number, self.handle) for number in self.signals]
+        try:
+            yield
+        finally:
+            for number, handler in zip(self.signals, before, strict=True):
+                signal.signal(number, handler)
+
+    def pass_on(self, job: JobProcess, view: View) -> None:
+        """Stop the job gently the first time, at once the second."""
+        if self.wanted == self.done:
+            return
+        self.done += 1
+        if self.done == 1:
+            view.say("Stopping after the micro-batches at work; Ctrl-C again kills the job.")
+            job.interrupt()
+        else:
+            view.say("Killed. Nothing that was committed is lost; the next run continues there.")
+            job.kill()
+
+
+def watch(job: JobProcess, folder: Path, *, name: str, progress: bool) -> Ended:
+    """Run the job to its end and show how it goes."""
+    from blazes.report.live import view_for
+    from blazes.report.plain import colour_of, width_of
+    from flux_runtime.observe.reader import Follower
+
+    follower = Follower(folder)
+    interrupts = Interrupts()
+    started = time.monotonic()
+    view = view_for(
+        sys.stdout, progress=progress, colour=colour_of(sys.stdout), width=width_of(sys.stdout)
+    )
+
+    def show(state: str) -> Run:
+        run = follower.poll()
+        word = state or ("running" if run.units else "starting Spark")
+        seconds = time.monotonic() - started
+        view.show(Progress(name, word, seconds, tuple(run.units.values()), run.events))
+        return run
+
+    with interrupts.caught(), view:
+        job.start()
+        while (status := job.poll()) is None:
+            interrupts.pass_on(job, view)
+            show("stopping" if interrupts.done else "")
+            time.sleep(LOOK_S)
+        run = show("finished" if status == 0 else "failed")
+    return Ended(
+        status=status,
+        run=run,
+        seconds=time.monotonic() - started,
+        log=job.log,
+        log_end=tuple(job.log_end()),
+        interrupted=interrupts.done > 0,
+    )
+
+
+def tell(
+    arguments: argparse.Namespace, dataflow: Dataflow, project: Path, ended: Ended
+) -> list[str]:
+    """How it ended, where everything is and how to go on, as lines."""
+    lines = [""]
+    if ended.status == 0:
+        lines += [headline(dataflow.name, ended), *results(dataflow, project), ""]
+    else:
+        lines += failure(dataflow.name, ended)
+    letters = int(ended.run.total("dead_letters"))
+    again = f"blazes run {arguments.file}" + "".join(f" --variant {v}" for v in arguments.variant)
+    rows = [("report", f"blazes report {ended.run.folder}"), ("log", str(ended.log))]
+    if letters:
+        rows.insert(0, ("dead letters", f"{letters}: blazes dead-letters {project}"))
+    if ended.status == 0:
+        rows.append(("go on", f"{again} continues where this run stopped; --fresh starts over"))
+    return lines + [f"  {name:<13} {text}" for name, text in rows]
+
+
+def headline(name: str, ended: Ended) -> str:
+    """What the run did, in one line."""
+    from blazes.report.progress import amount, duration
+
+    summary = ended.run.summary or {}
+    word = "stopped" if summary.get("status") == "stopped" else "finished"
+    batches, rows = (amount(ended.run.total(metric)) for metric in ("batches", "rows_in"))
+    return f"{name} {word} after {duration(ended.seconds)}: {batches} batches, {rows} rows read"
+
+
+def results(dataflow: Dataflow, project: Path) -> list[str]:
+    """Every sink with its place, and the first rows of the files in it."""
+    from blazes.cli.preview import preview
+
+    root = dataflow.file.resolve().parent if dataflow.file else Path.cwd()
+    lines = []
+    for stream in dataflow.streams.values():
+        if stream.consumer is not None:
+            continue
+        sink = stream.sink
+        format = sink.format if sink else "parquet"
+        given = sink.path if sink else None
+        folder = root / given if given else project / "results" / quote(stream.name, safe="._-")
+        if format not in FILE_FORMATS:
+            lines += ["", f"  {stream.name}: {format}" + (f" {given}" if given else "")]
+            continue
+        shown = preview(folder, format)
+        lines += ["", f"  {stream.name}: {relative(folder)} ({format}, {shown.size})"]
+        lines += [f"    {line}" for line in shown.lines]
+    return lines
+
+
+def failure(name: str, ended: Ended) -> list[str]:
+    """Why the job failed, as far as it is known, and what helps."""
+    error = str((ended.run.summary or {}).get("error", "")).strip()
+    log = ended.log_end
+    lines = [f"{name} failed (exit status {ended.status})"]
+    if ended.interrupted:
+        lines = [f"{name} was killed" if ended.status > 128 else f"{name} was interrupted"]
+    elif error:
+        lines += [f"  {printable(line)}" for line in error.splitlines()[:LOG_LINES]]
+    else:
+        lines += ["  the end of its log:"]
+        lines += [f"    {printable(line)}" for line in log[-LOG_LINES:]]
+    remedy = "" if ended.interrupted else remedy_for([*error.splitlines(), *log])
+    return [*lines, *([f"  {remedy}"] if remedy else []), ""]
+
+
+def relative(path: Path) -> Path:
+    """The path as it is shortest to type here."""
+    with contextlib.suppress(ValueError):
+        return path.resolve().relative_to(Path.cwd())
+    return path
