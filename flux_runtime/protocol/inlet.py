@@ -233,8 +233,8 @@ class Inlet:
             return []
         if self.status[SEC] is ACTIVE and (self.sec_stopped or not self.conn[SEC] & RECV):
             if window:
-                self.rev_owed = True  # TO-5b
-                return []
+                self.rev_owed = True
+                return []  # TO-5b
             return self.reverse_to(SEC)  # TO-5a, AB-4
         return []
 

@@ -79,6 +79,7 @@ class Segment:
         p_fail: my replica has failed and is not replaced yet (TO-4).
         standby: the node that is to replace it, if announced.
         ready_sent: number of failures that the last `cu-ready` knew of (CU-9).
+        to_start: attempt that the controller told to start and that waits for the take-over.
     """
 
     __slots__ = (
@@ -92,6 +93,7 @@ class Segment:
         "ready_sent",
         "standby",
         "status",
+        "to_start",
         "version",
     )
 
@@ -116,6 +118,7 @@ class Segment:
         self.p_fail = False
         self.standby: Node | None = None
         self.ready_sent = -1
+        self.to_start = 0
 
     def clone(self) -> Segment:
         """An independent copy, without the story."""
@@ -129,6 +132,7 @@ class Segment:
         new.operator.install_state(self.operator.get_state())
         new.status, new.version, new.p_fail = self.status, self.version, self.p_fail
         new.standby, new.ready_sent = self.standby, self.ready_sent
+        new.to_start = self.to_start
         return new
 
     def freeze(self) -> tuple[object, ...]:
@@ -141,6 +145,7 @@ class Segment:
             self.p_fail,
             self.standby,
             self.ready_sent,
+            self.to_start,
         )
 
     # ---- normal case
@@ -204,17 +209,25 @@ class Segment:
                 case Fail():
                     self.p_fail = True  # TO-4
                     self.standby = None
+                    self.to_start = 0
                     if self.consumer.window or self.status is PAUSE:
                         out += self._abort()
                 case Avail(_, copy, attempt):
                     self.standby = Node(*self.node.pair, copy, attempt)
                 case CatchUpStart(_, attempt):
                     if self.standby is not None and self.standby.life == attempt:  # AB-7
-                        out += self._open_window(attempt)
+                        self.to_start = attempt
         return self._then(out)
 
     def _then(self, out: list[Instruction]) -> list[Instruction]:
-        """What any event may have enabled: the snapshot (CU-16), or `cu-ready` (CU-9)."""
+        """What any event may have enabled: the window (CU-10), the snapshot, `cu-ready` (CU-9).
+
+        A fold-in downstream may have finished since `cu-ready`, and its consumer's reverse may
+        still be on the way; so the window waits until take-over is complete (again).
+        """
+        if self.to_start and self.tk_done():
+            attempt, self.to_start = self.to_start, 0
+            out += self._open_window(attempt)
         if self.consumer.window and self.status is ACTIVE and self.consumer.quiet():
             out.append(self._snapshot())
         ready = self.p_fail and not self.consumer.window and self.consumer.whole()

@@ -11,13 +11,14 @@ view change.
 from __future__ import annotations
 
 import argparse
+import json
 import random
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 
-from flux_runtime.protocol.segment import Segment
 from flux_runtime.protocol.vocabulary import Node, ProtocolError, Shape, Status
 from flux_runtime.simulation.workload import digest_dataflow, digest_input
 from flux_runtime.simulation.world import Step, World
@@ -78,7 +79,7 @@ class RunError(ProtocolError):
         self.cause = cause
 
 
-WIDTHS = ((1,), (2,), (3,), (1, 1), (2, 2), (1, 2), (2, 1), (2, 3), (3, 2), (1, 1, 1), (2, 2, 2))
+WIDTHS = ((1,), (2,), (3,), (1, 1), (2, 2), (1, 2), (2, 1), (3, 2), (1, 1, 1), (1, 2, 1), (2, 2, 2))
 
 
 def plan_of(rng: random.Random) -> Plan:
@@ -119,23 +120,41 @@ def victims(world: World, *, reckless: bool) -> list[Node]:
     return found
 
 
+def _near_catch_up(world: World, nodes: Sequence[Node]) -> list[Node]:
+    """Those whose death disturbs the catch-up in hand most: its standby, its neighbours."""
+    now = world.controller.current
+    if now is None:
+        return []
+    return [n for n in nodes if n.pair == now.pair or abs(n.stage - now.pair.stage) == 1]
+
+
 def _fault(rng: random.Random, world: World, plan: Plan) -> Step | None:
     """A process or a whole site, preferably one that takes part in a catch-up."""
     may_die = victims(world, reckless=plan.reckless)
-    standbys = [
-        n for n in may_die if n.life or (isinstance(s := world.nodes[n], Segment) and s.standby)
-    ]
-    if standbys and rng.random() < 0.5:
-        may_die = standbys
+    near = _near_catch_up(world, may_die)
+    if near and rng.random() < 0.7:
+        may_die = near
     if not may_die:
         return None
     node = rng.choice(may_die)
     on_site = [n for n, site in world.site.items() if site == world.site[node]]
     whole_site = plan.reckless or set(on_site) <= set(victims(world, reckless=False))
     few = len(set(world.site.values())) > 2
-    if whole_site and few and rng.random() < 0.4:
+    if whole_site and few and rng.random() < 0.3:
         return Step("crash", world.site[node])
     return Step("kill", node)
+
+
+def _moments(rng: random.Random, plan: Plan) -> list[int]:
+    """When faults strike: anywhere, or soon after one another, while a catch-up is under way."""
+    expected_steps = 12 * plan.batches * sum(plan.shape.widths) + 40
+    moments: list[int] = []
+    for _ in range(plan.kills):
+        if moments and rng.random() < 0.6:
+            moments.append(moments[-1] + rng.randrange(120))
+        else:
+            moments.append(rng.randrange(expected_steps))
+    return sorted(moments)
 
 
 def run(seed: int, *, plan: Plan | None = None, stories: bool = False) -> Run:
@@ -149,8 +168,7 @@ def run(seed: int, *, plan: Plan | None = None, stories: bool = False) -> Run:
     done = Run(seed, plan or drawn)
     world = done.plan.world(stories=stories)
     weights: dict[tuple[str, object], float] = {}
-    expected_steps = 12 * done.plan.batches * sum(done.plan.shape.widths) + 40
-    moments = sorted(rng.randrange(expected_steps) for _ in range(done.plan.kills))
+    moments = _moments(rng, done.plan)
     try:
         while True:
             steps = world.steps()
@@ -191,16 +209,43 @@ def _draw(
     return rng.choices(steps, chances)[0]
 
 
-def replay(plan: Plan, steps: Sequence[Step]) -> World:
-    """Perform recorded steps; the world they lead to.
+def keep(failed: Run, folder: Path) -> Path:
+    """Write a run as a file that `replay` reads; gives its path."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"seed-{failed.seed}.json"
+    steps = [[s.kind, s.at, s.peer] for s in failed.steps]
+    path.write_text(json.dumps({"plan": asdict(failed.plan), "steps": steps}) + "\n")
+    return path
+
+
+def replay(path: Path, *, stories: bool = False) -> World:
+    """Perform the steps of a kept run as far as they are possible, then go on to the end.
+
+    The protocol may have changed since: a step that is not possible any more is left out.
 
     Raises:
-        ProtocolError: what the run violated.
+        ProtocolError: what the run violates.
     """
-    world = plan.world(stories=True)
-    for step in steps:
-        world.perform(step)
+    kept = json.loads(path.read_text())
+    shape = Shape(**kept["plan"].pop("shape"))
+    shape = replace(shape, widths=tuple(shape.widths))
+    world = Plan(shape=shape, **kept["plan"]).world(stories=stories)
+    for kind, at, peer in kept["steps"]:
+        step = Step(kind, _place(at), None if peer is None else Node(*peer))
+        fault = (kind == "kill" and step.at in world.site) or (
+            kind == "crash" and step.at in world.site.values()
+        )
+        if fault or step in world.steps():
+            world.perform(step)
+    while steps := world.steps():
+        world.perform(steps[0])
+    world.validate()
+    world.finished()
     return world
+
+
+def _place(at: int | list[int]) -> Node | int:
+    return at if isinstance(at, int) else Node(*at)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -209,6 +254,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("first", type=int)
     parser.add_argument("last", type=int, nargs="?")
     parser.add_argument("--story", action="store_true")
+    parser.add_argument("--keep", type=Path, help="folder that failing runs are written to")
     args = parser.parse_args(argv)
     started = time.perf_counter()
     seeds = range(args.first, args.last if args.last is not None else args.first + 1)
@@ -220,6 +266,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         except RunError as failure:
             failed.append(seed)
             print(str(failure).partition("\n")[0])
+            if args.keep:
+                print(f"kept: {keep(failure.run, args.keep)}")
             if args.story:
                 print(failure.world.tale())
                 print("\n".join(map(str, failure.run.steps[-60:])))

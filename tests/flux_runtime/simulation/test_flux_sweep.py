@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 
 from flux_runtime.protocol.outlet import Outlet
-from flux_runtime.protocol.vocabulary import Shape
+from flux_runtime.protocol.vocabulary import ProtocolError, Shape
 from flux_runtime.simulation import sweep
 from flux_runtime.simulation.sweep import Plan, RunError
 
-KEPT = Path(__file__).parent / "kept_seeds.json"
-"""Seeds that once found a mistake; they are run again for ever."""
+KEPT = sorted((Path(__file__).parent / "kept").glob("*.json"))
+"""Runs that once found a mistake; they are run again for ever."""
 
 
 def test_the_same_seed_gives_the_same_trace() -> None:
@@ -35,9 +34,22 @@ def test_three_hundred_seeds_with_mixed_faults() -> None:
     assert recoveries > 500
 
 
-@pytest.mark.parametrize("seed", json.loads(KEPT.read_text()))
-def test_seeds_that_once_found_a_mistake(seed: int) -> None:
-    sweep.run(seed)
+@pytest.mark.parametrize("path", KEPT, ids=lambda path: path.stem)
+def test_runs_that_once_found_a_mistake(path: Path) -> None:
+    sweep.replay(path)
+
+
+def test_a_failing_run_can_be_kept_and_run_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as broken:
+        broken.setattr(Outlet, "reverse", lambda self, d: False)
+        with pytest.raises(RunError) as failure:
+            some_seeds()
+        path = sweep.keep(failure.value.run, tmp_path)
+        with pytest.raises(ProtocolError):
+            sweep.replay(path)
+    sweep.replay(path)
 
 
 @pytest.mark.slow
