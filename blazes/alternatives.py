@@ -19,8 +19,8 @@ def minimal_keys(
     """Every minimal key out of the attributes that is compatible with the gate.
 
     Fewest attributes first, then by the alphabet. Under `blazes` these are single attributes,
-    because every part of a compatible key is compatible; under `icde14` they need not be. Under both
-    the gate determines its keys.
+    because every part of a compatible key is compatible; under `icde14` they need not be.
+    In both rule sets the gate determines its keys.
     """
     if gate.attributes is None:
         return ()

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from annotations.dataflow import Dataflow, Path
 from annotations.vocabulary import STAR, Gate, Label, StreamLabel
+from blazes.collector import collector_off
 from blazes.effects import Effect, Interpreter
 from blazes.graph import Cycle, Graph
 from blazes.propagation import Propagation
@@ -44,6 +45,8 @@ class Step:
     rule: str
     """`R1` ... `R4`, `S1`, `S2`, `N1`, `N2`, or `p` where nothing is added."""
     adds: tuple[Added, ...]
+    leaves: StreamLabel
+    """What leaves the path besides the added labels (2.2)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,11 +95,15 @@ def analyze(dataflow: Dataflow, *, rules: str = BLAZES) -> Analysis:
     Raises:
         ValueError: no such rule set, or a stream ends where no path begins.
     """
-    found = explore(dataflow, rules=rules)
-    graph, rep = found.graph, found.rep
+    with collector_off():
+        return _analysis(explore(dataflow, rules=rules))
+
+
+def _analysis(found: Propagation) -> Analysis:
+    graph, rep, dataflow = found.graph, found.rep, found.graph.dataflow
     return Analysis(
         dataflow=dataflow,
-        rules=rules,
+        rules=found.interpreter.rules.name,
         labels=labels_of(found),
         rep={
             stream.name: bool(stream.rep) or (output >= 0 and rep[graph.output_component[output]])
@@ -212,7 +219,9 @@ class _Derivations:
         assert effect is not None
         entered = self._values[label]
         gate = path.annotation.gate
-        return [Step(path, entered, rule, adds) for rule, adds in self._adds(effect, gate, rep)]
+        leaves = self._values[effect.leaves]
+        added = self._adds(effect, gate, rep)
+        return [Step(path, entered, rule, adds, leaves) for rule, adds in added]
 
     def _adds(
         self, effect: Effect, gate: Gate | None, rep: bool

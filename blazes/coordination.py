@@ -17,6 +17,7 @@ from annotations.dataflow import Path
 from annotations.vocabulary import AnnotationKind, Gate, Key, Label, StreamLabel, Within
 from blazes.alternatives import minimal_keys
 from blazes.analysis import Analysis, explore, labels_of, verdict_of
+from blazes.collector import collector_off
 from blazes.effects import ASYNC, WORST
 from blazes.limits import Limits, limits
 from blazes.propagation import Propagation
@@ -133,6 +134,11 @@ def plan(analysis: Analysis, *, target: Label = Label.ASYNC) -> Plan:
     """
     if target is Label.SEAL:
         raise ValueError("the target is one of Async, Run, Inst, Diverge")
+    with collector_off():
+        return _plan(analysis, target)
+
+
+def _plan(analysis: Analysis, target: Label) -> Plan:
     mode = Mode.RECORDED if target is Label.ASYNC else Mode.DYNAMIC
     before = analysis.found or explore(analysis.dataflow, rules=analysis.rules)
     tolerated = limits(before.graph, before.rep, before.interpreter.rules, target=target)
@@ -169,23 +175,17 @@ class _Entries:
         graph = self._graph
         for output in graph.outputs():
             for number in graph.output_paths[output]:
-                if graph.paths[number].annotation.kind.confluent:
+                path = graph.paths[number]
+                if path.annotation.kind.confluent:
                     continue
+                component = graph.components[graph.path_component[number]].name
                 if number in self._found.ordered:
-                    yield self._order(number)
+                    yield self._order(component, number)
                 elif number in self._waits:
-                    yield self._seal(number)
+                    yield self._seal(component, number)
                 else:
-                    yield Entry(
-                        self._component(number),
-                        graph.paths[number],
-                        Strategy.NONE,
-                        (),
-                        cause=self._cause(number),
-                    )
-
-    def _component(self, number: int) -> str:
-        return self._graph.components[self._graph.path_component[number]].name
+                    cause = self._cause(number)
+                    yield Entry(component, path, Strategy.NONE, (), cause=cause)
 
     def _cause(self, number: int) -> str | None:
         effect = self._found.ordered.get(number) or self._found.effects[number]
@@ -202,14 +202,14 @@ class _Entries:
     def _streams(self, inputs: Iterable[int]) -> list[int]:
         return sorted({s for i in inputs for s in self._graph.input_streams[i]})
 
-    def _seal(self, number: int) -> Entry:
+    def _seal(self, component: str, number: int) -> Entry:
         path = self._graph.paths[number]
         wait = self._waits[number]
         names = self._names(wait.inputs)
         streams = self._streams(wait.inputs)
         one = len(streams) == 1 and self._single[streams[0]]
         return Entry(
-            self._component(number),
+            component,
             path,
             Strategy.SEAL,
             tuple(sorted(names.values())),
@@ -220,27 +220,34 @@ class _Entries:
             seals={names[i]: key for i, key in wait.keys.items()},
         )
 
-    def _order(self, number: int) -> Entry:
+    def _order(self, component: str, number: int) -> Entry:
         graph = self._graph
         path = graph.paths[number]
+        own = graph.path_input[number]
+        others = sorted({own, *(graph.path_input[p] for p in graph.writers_beside(number))})
         gate = path.annotation.gate
         assert gate is not None
-        beside = [graph.path_input[p] for p in graph.writers_beside(number)]
-        inputs = {graph.path_input[number], *beside}
-        schemas = [graph.streams[s].schema for s in self._streams(inputs)]
-        partitioned = gate.attributes is not None and all(
-            schema is not None and gate.attributes <= schema.keys() for schema in schemas
-        )
         return Entry(
-            self._component(number),
+            component,
             path,
             Strategy.ORDER,
-            tuple(sorted(self._names(inputs).values())),
+            tuple(sorted(self._names(others).values())),
             cause=self._cause(number),
-            scope=Scope.GATE if partitioned else Scope.GLOBAL,
+            scope=self._scope(gate, others),
             mode=self._mode,
             alternatives=self._alternatives(number, gate),
         )
+
+    def _scope(self, gate: Gate, inputs: Iterable[int]) -> Scope:
+        """Within each gate partition, where all ordered streams are declared to have the gate."""
+        if gate.attributes is None:
+            return Scope.GLOBAL
+        for source in inputs:
+            for stream in self._graph.input_streams[source]:
+                schema = self._graph.streams[stream].schema
+                if schema is None or not gate.attributes <= schema.keys():
+                    return Scope.GLOBAL
+        return Scope.GATE
 
     def _alternatives(self, number: int, gate: Gate) -> tuple[Alternative, ...]:
         """The seals that would make the order unnecessary.
@@ -250,27 +257,28 @@ class _Entries:
         seal helps one whose contents are inherited as nondeterministic.
         """
         found, graph = self._found, self._graph
-        others = [graph.path_input[p] for p in meets(found, number)]
-        inputs = set(others)
-        if graph.paths[number].annotation.kind is AnnotationKind.OW or not others:
-            inputs.add(graph.path_input[number])
-        streams = self._streams(inputs)
-        labels = [found.stream_label[s] for s in streams]
-        if gate.attributes is None or not streams or not self._cyclic.isdisjoint(streams):
+        if gate.attributes is None:
             return ()
-        if any(ASYNC < label <= WORST for label in labels):
+        others = {graph.path_input[p] for p in meets(found, number)}
+        if not others or graph.paths[number].annotation.kind is AnnotationKind.OW:
+            others.add(graph.path_input[number])
+        streams = self._streams(others)
+        common: frozenset[str] | None = None
+        for stream in streams:
+            if stream in self._cyclic or ASYNC < found.stream_label[stream] <= WORST:
+                return ()
+            schema = graph.streams[stream].schema
+            names = gate.attributes if schema is None else frozenset(schema)
+            common = names if common is None else common & names
+        if common is None:
             return ()
-        schemas = [graph.streams[s].schema for s in streams]
-        common = frozenset.intersection(
-            *(gate.attributes if schema is None else frozenset(schema) for schema in schemas)
-        )
-        names = tuple(graph.streams[s].name for s in streams)
         keys = self._keys.get((gate.attributes, common))
         if keys is None:
             rules = found.interpreter.rules.name
             keys = minimal_keys(gate, common, graph.dataflow.fds, rules=rules)
             self._keys[gate.attributes, common] = keys
-        return tuple(Alternative(key, names) for key in keys)
+        sealed = tuple([graph.streams[s].name for s in streams])
+        return tuple([Alternative(key, sealed) for key in keys])
 
 
 def _inherited(found: Propagation, tolerated: Limits, target: Label) -> Iterator[Inherited]:

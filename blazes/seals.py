@@ -77,6 +77,8 @@ class _Choice:
         self._wanted: dict[int, Counter[Key]] = {}
         """Output -> the keys that something further down waits for, in the output's names."""
         self.waits: dict[int, Wait] = {}
+        if max(found.stream_label, default=0) <= WORST:
+            return
         for item in reversed(found.graph.order):
             if isinstance(item, int):
                 self._choose(item)

@@ -1,0 +1,24 @@
+"""Python's cycle collector, off while a large result is built.
+
+The analysis makes a million small objects and no reference cycles; the collector would walk all of
+them again and again (measured: two thirds of the time for 100,000 components).
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+@contextmanager
+def collector_off() -> Iterator[None]:
+    """No cycle collection inside; on again afterwards if it was on before."""
+    if not gc.isenabled():
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
