@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from annotations.dataflow import Producers, Punctuation
+from codegen.explain import base_name
 from codegen.literals import INDENT, WIDTH, Call, Code, Text, value
 from codegen.model import (
     Channel,
@@ -188,11 +189,6 @@ class Build:
         variable = self._variable(stage, name)
         before = len(INDENT) + len(variable) + 3
         return f"{variable} = {value(call, depth=1, before=before, after=0)}"
-
-
-def base_name(stage: Transform | Seal | Order) -> str:
-    """What all replicas of a unit are called."""
-    return f"{stage.component}.{stage.output}"
 
 
 def source(stage: Source) -> Call:

@@ -13,8 +13,9 @@ from dataclasses import replace
 from typing import Any, Final
 
 from codegen.build import Build
+from codegen.explain import once, title
 from codegen.literals import INDENT, WIDTH, Call, Code, Text, escaped, value
-from codegen.model import Function, Partial, Seal, Stage, Stages, Transform, Unit, Way
+from codegen.model import Function, Partial, Seal, Stages, Transform, Unit, Way
 from codegen.names import Names, is_plain
 from codegen.sql_text import sql_lines
 
@@ -56,11 +57,9 @@ def docstring(stages: Stages) -> str:
         "Stages, each after what it reads:",
         "",
     ]
-    for stage in stages:
-        replica = getattr(stage, "replica", None)
-        if replica in (None, 1):
-            lines.append(f"  {stage.kind} {title(stage, stages)}")
-            lines += wrapped(stage.description, indent=6)
+    for stage in once(stages):
+        lines.append(f"  {stage.kind} {title(stage, stages)}")
+        lines += wrapped(stage.description, indent=6)
     return quoted_docstring(lines)
 
 
@@ -195,14 +194,6 @@ def wrapped(text: str, *, indent: int = 0, width: int = WIDTH) -> list[str]:
         break_long_words=False,
         break_on_hyphens=False,
     )
-
-
-def title(stage: Stage, stages: Stages) -> str:
-    """A stage's name; for the first of several replicas, the name of all."""
-    if not isinstance(stage, Unit) or stage.replica is None:
-        return stage.name
-    copies = [each for each in stages if isinstance(each, Unit) and each.function == stage.function]
-    return f"{stage.component}.{stage.output}, {len(copies)} replicas"
 
 
 def partial_definitions(

@@ -42,6 +42,15 @@ def is_plain(name: str) -> bool:
     )
 
 
+def in_backticks(name: str) -> str:
+    """A name as code in Markdown.
+
+    >>> in_backticks("a b"), in_backticks("a`b")
+    ('`a b`', '`` a`b ``')
+    """
+    return f"`` {name} ``" if "`" in name else f"`{name}`"
+
+
 class Names:
     """Identifiers that are given out once each."""
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 CLAUSES: Final = re.compile(
-    r"(SELECT|FROM|WHERE|GROUP\s+BY|HAVING|ORDER\s+BY|UNION|EXCEPT|INTERSECT|LATERAL|ON|WINDOW"
+    r"(SELECT|FROM|WHERE|GROUP\s+BY|HAVING|ORDER\s+BY|UNION|EXCEPT|INTERSECT|LATERAL|WINDOW"
     r"|((LEFT|RIGHT|FULL|INNER|CROSS)\s+)?((OUTER|SEMI|ANTI)\s+)?JOIN)\b",
     re.I,
 )
@@ -23,7 +23,7 @@ def sql_lines(sql: str, width: int) -> tuple[str, ...] | None:
     None where the query cannot be laid out anew without changing it: a literal or a comment that
     goes over a line's end, or one that does not end.
 
-    >>> sql_lines("SELECT a, count(*) AS n FROM b GROUP BY a", 24)
+    >>> sql_lines("SELECT a, count(*) AS n FROM b GROUP BY a", 26)
     ('SELECT a, count(*) AS n', 'FROM b', 'GROUP BY a')
     """
     text = textwrap.dedent(sql.expandtabs(4)).strip()
@@ -78,52 +78,86 @@ def quoted_end(sql: str, start: int) -> int:
 
 
 def broken(line: str, width: int) -> list[str]:
-    """One long line as several: before clauses first, then at spaces."""
+    """One long line as several: before clauses first, then after commas, then at spaces."""
     indent = line[: len(line) - len(line.lstrip())]
     if "--" in line or "/*" in line:
         return [line]
     found: list[str] = []
     for clause in clauses(line.strip()):
-        words = pieces(clause)
-        now = indent + next(words)
-        for word in words:
-            if len(now) + 1 + len(word) > width:
-                found.append(now)
-                now = f"{indent}  {word}"
-            else:
-                now = f"{now} {word}"
-        found.append(now)
+        for number, row in enumerate(filled(items(clause), width - len(indent) - 2)):
+            found.append(f"{indent}{'  ' if number else ''}{row}")
     return found
 
 
+def filled(parts: Iterable[str], width: int) -> Iterator[str]:
+    """Parts side by side as far as they fit; one that does not fit a line is broken at spaces."""
+    row = ""
+    for part in parts:
+        if row and len(row) + 1 + len(part) > width:
+            yield row
+            row = ""
+        if len(part) > width and not row:
+            *full, row = rows_of_words(part, width)
+            yield from full
+        else:
+            row = f"{row} {part}" if row else part
+    if row:
+        yield row
+
+
+def rows_of_words(part: str, width: int) -> list[str]:
+    """A long part in rows of whole words, those after the first further in."""
+    rows = [""]
+    for word in pieces(part):
+        if rows[-1] and len(rows[-1]) + 1 + len(word) > width:
+            rows.append(f"  {word}")
+        else:
+            rows[-1] = f"{rows[-1]} {word}" if rows[-1] else word
+    return rows
+
+
 def clauses(line: str) -> Iterator[str]:
-    """The line in parts that start with a clause, as far as clauses stand outside parentheses."""
+    """The line before each clause that stands outside parentheses."""
+    return cut(
+        line,
+        (
+            at
+            for at, depth in plain(line)
+            if line[at] == " "
+            and depth == 0
+            and CLAUSES.match(line, at + 1)
+            and not JOIN_WORDS.search(line, 0, at)
+        ),
+    )
+
+
+def items(clause: str) -> Iterator[str]:
+    """The clause after each comma outside parentheses."""
+    return cut(clause, (at + 1 for at, depth in plain(clause) if clause[at] == "," and depth == 0))
+
+
+def pieces(part: str) -> Iterator[str]:
+    """The part at its spaces, literals and quoted names whole."""
+    return cut(part, (at for at, _ in plain(part) if part[at] == " "))
+
+
+def cut(text: str, places: Iterable[int]) -> Iterator[str]:
+    """The text between some places, without the white space there."""
+    start = 0
+    for end in (*places, len(text)):
+        if text[start:end].strip():
+            yield text[start:end].strip()
+        start = end
+
+
+def plain(line: str) -> Iterator[tuple[int, int]]:
+    """(place, depth of parentheses) of each character outside literals and quoted names."""
     spans = dict(opaque(line) or [])
-    at = start = depth = 0
+    at = depth = 0
     while at < len(line):
         if at in spans:
             at = spans[at]
             continue
         depth += (line[at] == "(") - (line[at] == ")")
-        clause = line[at] == " " and depth == 0 and CLAUSES.match(line, at + 1)
-        if clause and not JOIN_WORDS.search(line, start, at):
-            yield line[start:at].strip()
-            start = at + 1
+        yield at, depth
         at += 1
-    yield line[start:].strip()
-
-
-def pieces(line: str) -> Iterator[str]:
-    """The line at its spaces, literals and quoted names whole."""
-    spans = dict(opaque(line) or [])
-    at = start = 0
-    while at < len(line):
-        if at in spans:
-            at = spans[at]
-            continue
-        if line[at] == " ":
-            if line[start:at]:
-                yield line[start:at]
-            start = at + 1
-        at += 1
-    yield line[start:]

@@ -13,10 +13,10 @@ from codegen.model import Guarantee
 def listing(words: Iterable[str]) -> str:
     """Words as an enumeration.
 
-    >>> listing(["a", "b", "c"])
-    'a, b and c'
+    >>> listing(["a", "b", "c"]), listing([])
+    ('a, b and c', '')
     """
-    *most, last = words
+    *most, last = list(words) or [""]
     return f"{', '.join(most)} and {last}" if most else last
 
 
@@ -115,6 +115,15 @@ def watermark(column: str, delay: str) -> str:
     return (
         f"a streaming query with Spark's own state, append mode: a group is written once, when the "
         f"newest {column} is {delay} past it"
+    )
+
+
+def late(policy: str, seal_timeout_s: float) -> str:
+    """What happens to what comes too late, and to what does not come."""
+    done = "stops the job" if policy == "fail" else "goes to the dead letters"
+    return (
+        f"a record after its seal {done}; a partition that is open for {seal_timeout_s:g} s is "
+        "warned about, never guessed"
     )
 
 

@@ -1,0 +1,83 @@
+"""Compile a dataflow to a coordinated PySpark project: job.py, plan.json, README.md.
+
+A project file that was edited since it was written is kept beside the new one as NAME.orig.
+
+exit status: 0; 2 for a bad file, one that cannot be compiled, or bad usage.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+from blazes.cli import CommandError, one_of, options
+from blazes.cli.projects import add_target_dir
+
+FORMATS = ("text", "json")
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    options.add_file(parser)
+    add_target_dir(parser)
+    parser.add_argument(
+        "-o", "--output", metavar="DIR", help="folder of this project (default: TARGET_DIR/NAME)"
+    )
+    parser.add_argument(
+        "--explain",
+        action="store_true",
+        help="print the stages, what each does and why; write nothing",
+    )
+    parser.add_argument(
+        "--format",
+        type=one_of(*FORMATS),
+        default="text",
+        metavar="|".join(FORMATS),
+        help="default: text",
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Compile FILE, or explain what it would be compiled to."""
+    from annotations.vocabulary import Label
+    from blazes.analysis import analyze
+    from blazes.coordination import plan
+    from blazes.report.plain import safe_write, width_of
+    from codegen.explain import explain
+    from codegen.project import write
+    from codegen.stages import stages
+
+    dataflow, warnings = options.dataflow_of(arguments)
+    result = stages(plan(analyze(dataflow), target=Label.ASYNC))
+    if arguments.explain:
+        if arguments.format == "json":
+            text = as_json({"dataflow": result.name, "stages": result.to_json()})
+        else:
+            text = explain(result, width=width_of(sys.stdout, most=100))
+        safe_write(sys.stdout, text)
+        return 0
+    folder = Path(arguments.output or Path(arguments.target_dir) / result.name)
+    try:
+        project = write(result, folder, warnings=warnings)
+    except OSError as failed:
+        reason = failed.strerror or str(failed)
+        raise CommandError(f"cannot write {failed.filename or folder}: {reason}") from None
+    problems = [*warnings, *project.notes]
+    if problems:
+        from blazes.report.problems import print_problems
+
+        print_problems(problems, stream=sys.stderr)
+    if arguments.format == "json":
+        written = {"folder": str(project.folder), "files": list(project.files)}
+        text = as_json({"dataflow": result.name, **written})
+    else:
+        text = f"{project.job}\n"
+    safe_write(sys.stdout, text)
+    return 0
+
+
+def as_json(value: dict[str, object]) -> str:
+    """One versioned object as JSON text."""
+    return json.dumps({"schema_version": 1, **value}, indent=2, ensure_ascii=False) + "\n"

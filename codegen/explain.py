@@ -1,0 +1,123 @@
+"""Stages for people: what each does, what it reads, and why there is coordination where there is.
+
+`blazes compile --explain` prints it, and the project's README repeats it. Every line comes from
+the stages that the emitter writes, so that the two cannot differ.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator
+from typing import Final
+
+from codegen import wording
+from codegen.model import Order, Seal, Source, Stage, Stages, Transform, Unit
+
+WIDTH: Final = 96
+
+
+def explain(stages: Stages, *, width: int = WIDTH) -> str:
+    """The stages as an indented list; replicas are told once."""
+    coordinated = [each for each in once(stages) if isinstance(each, Seal | Order)]
+    number = len(stages.stages)
+    told = wording.listing(f"{each.kind} at {base_name(each)}" for each in coordinated)
+    head = f"{stages.name}: {number} stage{'s' if number != 1 else ''}, "
+    lines = [head + (told or "no coordination"), ""]
+    for stage in once(stages):
+        lines += paragraphs(stage, stages, width)
+    lines += assumptions(stages, width)
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def once(stages: Stages) -> Iterator[Stage]:
+    """The stages, of replicas the first."""
+    return (each for each in stages if getattr(each, "replica", None) in (None, 1))
+
+
+def title(stage: Stage, stages: Stages) -> str:
+    """A stage's name; for the first of several replicas, what all of them are called."""
+    if not isinstance(stage, Unit) or stage.replica is None:
+        return stage.name
+    copies = sum(isinstance(each, Unit) and each.function == stage.function for each in stages)
+    return f"{base_name(stage)}, {copies} replicas"
+
+
+def base_name(stage: Unit) -> str:
+    """What all replicas of a unit are called."""
+    return f"{stage.component}.{stage.output}"
+
+
+def paragraphs(stage: Stage, stages: Stages, width: int) -> list[str]:
+    """A stage as a title and the facts about it."""
+    lines = [f"{stage.kind:<9} {title(stage, stages)}"]
+    inputs = dict.fromkeys(input_name(id, stages) for id in stage.inputs)
+    if inputs:
+        lines += fact("reads", wording.listing(inputs), width)
+    lines += fact("does", stage.description, width)
+    for name, text in facts(stage):
+        lines += fact(name, text, width)
+    return [*lines, ""]
+
+
+def input_name(id: str, stages: Stages) -> str:
+    """What a stage is called where another reads it."""
+    stage = stages[id]
+    return base_name(stage) if isinstance(stage, Unit) else stage.name
+
+
+def facts(stage: Stage) -> Iterator[tuple[str, str]]:
+    """What is worth telling about a stage beyond what it does."""
+    match stage:
+        case Source():
+            if stage.producer is not None:
+                yield "producer", f"named in column {stage.producer}"
+        case Transform():
+            if stage.why is not None:
+                yield "why", stage.why
+            if stage.assumes is not None:
+                yield "assumes", stage.assumes
+        case Seal():
+            yield "why", stage.why
+            yield "release", wording.vote(stage.vote, stage.release)
+            for name, producers in stage.producers.items():
+                yield "producers", f"{name}: {wording.producers(producers)}"
+            yield "late", wording.late(stage.late, stage.seal_timeout_s)
+            if stage.forward:
+                yield "forwards", f"punctuations on {wording.attributes(stage.forward)}"
+            if stage.partial is not None:
+                yield "buffers", "partial aggregates, where they are much fewer than records"
+        case Order():
+            yield "why", stage.why
+            yield "order", wording.order_scope(stage.scope, stage.mode)
+            if stage.order_by:
+                yield "within", f"a micro-batch, by {wording.attributes(stage.order_by)}"
+            for each in stage.alternatives:
+                seal = wording.attributes(sorted(each.seal))
+                yield "cheaper", f"seal {wording.listing(each.streams)} on {seal}"
+        case _:
+            pass
+
+
+def assumptions(stages: Stages, width: int) -> list[str]:
+    """What has to be true for the results to be right, beyond the annotations."""
+    plan = stages.plan
+    lines: list[str] = []
+    for each in plan.inherited:
+        text = (
+            f"{each.origin} is {each.label} by itself ({each.reason}); no coordination repairs it"
+        )
+        lines += fact("note", text, width)
+    return lines
+
+
+def fact(name: str, text: str, width: int) -> list[str]:
+    """A fact behind its name."""
+    indent = " " * 10
+    return textwrap.wrap(
+        text,
+        width,
+        initial_indent=f"{indent}{name + ':':<11}",
+        subsequent_indent=indent + " " * 11,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )

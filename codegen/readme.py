@@ -1,0 +1,104 @@
+"""The README of a compiled project."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from codegen.explain import explain, once, title
+from codegen.model import Guarantee, Order, Seal, Sink, Stages, Transform
+from codegen.names import in_backticks
+
+
+def readme(stages: Stages) -> str:
+    """Markdown: how to run the job, what coordination is in it and why, where results go."""
+    return "\n".join(
+        [
+            f"# {stages.name}",
+            "",
+            *origin(stages),
+            "",
+            "## Run it",
+            "",
+            *running(stages),
+            "",
+            "## Coordination",
+            "",
+            *coordination(stages),
+            "",
+            "## Results",
+            "",
+            *results(stages),
+            "",
+            "## Stages",
+            "",
+            "```text",
+            explain(stages).rstrip(),
+            "```",
+            "",
+        ]
+    )
+
+
+def origin(stages: Stages) -> Iterator[str]:
+    """What it was compiled from."""
+    dataflow = stages.plan.analysis.dataflow
+    file = in_backticks(dataflow.file.name) if dataflow.file else "a text"
+    yield f"Compiled from {file}, sha256 `{dataflow.sha256}`."
+    yield ""
+    yield "To change the job, change that and compile again: a file that was edited here is kept as"
+    yield "`NAME.orig`, and no longer used."
+
+
+def running(stages: Stages) -> Iterator[str]:
+    """The commands."""
+    modules = [each.python.partition(":")[0] for each in stages.functions if each.python]
+    yield "```"
+    yield "spark-submit job.py                    # on a cluster, or local[*]"
+    yield "python job.py --master 'local[*]'      # the same without spark-submit"
+    yield "python job.py --available-now          # stop when all that is there is processed"
+    yield "python job.py --help                   # folders, ZooKeeper, a fresh start"
+    yield "```"
+    yield ""
+    yield "It needs the package `blazes[run]` and Java 17 or later. Ctrl-C stops it after the"
+    yield "running micro-batches; the next start goes on there. Relative paths of sources and sinks"
+    yield "start at the folder of the dataflow file, or at `--root`."
+    if modules:
+        yield ""
+        yield "The operator modules beside `job.py` are copies; executors of a cluster get them too."
+
+
+def coordination(stages: Stages) -> Iterator[str]:
+    """Every coordinated stage with its reason, and what has to be true."""
+    found = False
+    for stage in once(stages):
+        match stage:
+            case Seal() | Order():
+                found = True
+                yield f"- **{stage.kind} at {title(stage, stages)}**. {sentence(stage.description)}"
+                yield f"  Why: {stage.why}."
+            case Transform(assumes=str(assumes)):
+                found = True
+                yield f"- **seal by promise at {title(stage, stages)}**. {sentence(assumes)}"
+    if not found:
+        yield "None: every component gives the same results whatever the order of arrival."
+    verdict, after = stages.plan.analysis.verdict, stages.plan.verdict
+    yield ""
+    yield f"Worst label at a sink, by the file alone: {verdict}; as compiled: {after}."
+
+
+def results(stages: Stages) -> Iterator[str]:
+    """Where each sink writes, and how often a record gets there."""
+    sinks = [stage for stage in stages if isinstance(stage, Sink)]
+    for stage in sinks:
+        yield f"- {in_backticks(stage.name)} {stage.description}."
+    if any(stage.guarantee is Guarantee.AT_LEAST_ONCE for stage in sinks):
+        yield ""
+        yield "At least once: after a crash the last micro-batch can be appended again."
+    yield ""
+    yield "What a run did is in `runs/latest/`: metrics, events, log and dead letters. `state/` is"
+    yield "what a restart goes on from."
+
+
+def sentence(text: str) -> str:
+    """The text with a capital and a full stop."""
+    return f"{text[:1].upper()}{text[1:].rstrip('.')}."
