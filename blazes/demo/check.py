@@ -27,7 +27,7 @@ class Difference:
         parts = []
         for name, rows in (("missing", self.missing), ("unexpected", self.unexpected)):
             if rows:
-                shown = ", ".join(map(str, rows[:3])) + (", ..." if len(rows) > 3 else "")
+                shown = ", ".join(map(str, rows[:2])) + (", ..." if len(rows) > 2 else "")
                 parts.append(f"{len(rows):,} {name}: {shown}")
         return f"not the expected {self.expected:,} rows; " + "; ".join(parts)
 

@@ -1,0 +1,58 @@
+"""Show what goes wrong without coordination, on a local Spark.
+
+`blazes demo anomalies` runs the ad network's query CAMPAIGN uncoordinated, ordered and sealed,
+under many arrival orders, and prints how many different answers each gave.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from blazes.cli import CommandError, one_of, options
+from blazes.demo.anomalies import RUNS
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    parser.add_argument("what", type=one_of("anomalies"), metavar="anomalies", help="what to show")
+    parser.add_argument(
+        "--orders",
+        type=int,
+        default=RUNS,
+        metavar="N",
+        help=f"runs, each with an arrival order for each of 3 replicas (default: {RUNS})",
+    )
+    parser.add_argument("--seed", type=int, default=1, help="of traffic and arrival orders")
+    parser.add_argument("--master", default="local[2]", help="Spark master (default: local[2])")
+    options.add_output(parser, "text", "json")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the demonstration and print what it found."""
+    if arguments.orders < 1:
+        raise CommandError(f"--orders {arguments.orders}: at least one run is needed")
+    try:
+        import pyspark  # noqa: F401
+    except ModuleNotFoundError:
+        raise CommandError(
+            "the demonstration runs on Spark, and PySpark is not installed",
+            remedy="pip install 'blazes[run]'",
+        ) from None
+    import json
+
+    from blazes.demo import show
+    from blazes.demo.anomalies import demonstrate
+
+    with show.progress() as told:
+        outcome = demonstrate(
+            runs=arguments.orders,
+            seed=arguments.seed,
+            master=arguments.master,
+            progress=told,
+        )
+    if options.format_of(arguments) == "json":
+        text = json.dumps(show.to_json(outcome), indent=2) + "\n"
+    else:
+        text = show.as_text(outcome, options.layout(arguments))
+    options.write(arguments, text)
+    return 0
