@@ -91,7 +91,7 @@ def format_of(arguments: argparse.Namespace) -> str:
     if arguments.format:
         return str(arguments.format)
     guess = SUFFIXES.get(Path(arguments.output or "").suffix.lower())
-    return guess if guess in arguments.formats else str(arguments.formats[0])
+    return str(guess if guess in arguments.formats else arguments.formats[0])
 
 
 def variants_of(arguments: argparse.Namespace) -> dict[str, str]:

@@ -16,10 +16,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print a schema."""
-    if arguments.result:
-        from blazes.report.result_schema import result_schema as schema
-    else:
-        from annotations.schema import json_schema as schema
-    json.dump(schema(), sys.stdout, indent=2, ensure_ascii=False)
+    from annotations.schema import json_schema
+    from blazes.report.result_schema import result_schema
+
+    schema = result_schema() if arguments.result else json_schema()
+    json.dump(schema, sys.stdout, indent=2, ensure_ascii=False)
     print()
     return 0

@@ -167,9 +167,8 @@ RULE_EXAMPLES: Final[Mapping[str, Example]] = {
         components:
           Ledger:
             annotation:
-              - {from: bookings, to: receipts, label: "OW[account]"}
+              - {from: bookings, to: receipts, label: "OW[account]", state: accounts}
               - {from: asked, to: balance, label: CR, state: accounts}
-              - {from: closing, to: balance, label: "OW[account]", state: accounts}
         """,
     ),
     "S5": _rule(
@@ -229,7 +228,7 @@ CODE_EXAMPLES: Final[Mapping[str, Example]] = {
     ),
     "BLZ023": _code("components:\n  Count:\n    annotation: {from: words, to: counts}"),
     "BLZ024": _code(
-        "components:\n  Count:\n    annotation: {from: words, to: counts, label: CW, within: set}"
+        "components:\n  Count:\n    annotation: {from: a, to: counts, label: CW, within: sequence}"
     ),
     "BLZ025": _code("components:\n  Count:\n    Rep: true"),
     "BLZ030": _code(
@@ -241,6 +240,14 @@ CODE_EXAMPLES: Final[Mapping[str, Example]] = {
         "      BYWORD: {from: words, to: counts, label: CW}"
     ),
     "BLZ032": _code("BYWORD: {from: words, to: counts, label: CW}"),
+    "BLZ033": _code(
+        "components:\n  Count:\n    annotation: {from: words, to: counts, label: CW}\n"
+        "    variants:\n      BYWORD: {from: asked, to: counts, label: CR}\n"
+        "      ALL: {from: words, to: counts, label: CW}\n"
+        "streams:\n  words: {to: Count.words}\n  asked: {to: Count.asked}\n"
+        "  counts: {from: Count.counts}",
+        Count="ALL",
+    ),
     "BLZ040": _code(
         _COUNT + "streams:\n  words: {to: Cuont.words}\n  counts: {from: Count.counts}"
     ),
@@ -254,14 +261,26 @@ CODE_EXAMPLES: Final[Mapping[str, Example]] = {
     ),
     "BLZ044": _code(_COUNT + "streams:\n  counts: {from: Count.counts}"),
     "BLZ045": _code(_COUNT + "streams:\n  words: {to: Count.words}"),
-    "BLZ046": _code("components:\n  Count:\n    annotation: {from: counts, to: counts, label: CW}"),
-    "BLZ047": _code("components: {}"),
-    "BLZ048": _code("components: {}"),
+    "BLZ046": _code(
+        _COUNT + "streams:\n  again: {from: Count.counts, to: Count.words}\n"
+        "  counts: {from: Count.counts}"
+    ),
+    "BLZ048": _code(
+        "components:\n  Split:\n    annotation: {from: lines, to: words, label: CR}\n"
+        "  Count:\n    annotation: {from: words, to: counts, label: CW}\n"
+        "streams:\n  lines: {to: Split.lines}\n"
+        "  words: {from: Split.words, to: Count.words, producer: host}\n"
+        "  counts: {from: Count.counts}"
+    ),
     "BLZ050": _code(
         _COUNT + "streams:\n  words: {to: Count.words, schema: {text: string}}\n"
         "  counts: {from: Count.counts}"
     ),
-    "BLZ051": _code("components: {}"),
+    "BLZ051": _code(
+        _COUNT + "streams:\n  words: {to: Count.words, schema: {word: string}}\n"
+        "  counts: {from: Count.counts, schema: {word: string, number: int}}\n"
+        'fds: ["word -> nubmer"]'
+    ),
     "BLZ052": _code(_COUNT + 'fds: ["ward -> word"]'),
     "BLZ060": _code(
         "components:\n  Count:\n    replicas: 3\n"
@@ -280,7 +299,13 @@ CODE_EXAMPLES: Final[Mapping[str, Example]] = {
         "      - {from: words, to: log, label: CR}\n    sql: SELECT * FROM words"
     ),
 }
-"""Without BLZ001, which is about files that cannot be read."""
+
+IN_WORDS: Final[Mapping[str, str]] = {
+    "BLZ001": "A path that leads nowhere, a folder, a file that is not UTF-8.",
+    "BLZ047": "In a file without `streams`, 101 components with an output `events` and 100 others "
+    "with an input `events`: 10,100 streams that nobody meant.",
+}
+"""What a text of a few lines cannot show."""
 
 
 def examples(rule: str, glyphs: Glyphs = UNICODE) -> Iterator[str]:

@@ -68,9 +68,11 @@ def finding(index: Index, component: str) -> Finding:
         position=declared.position,
         entries=entries,
         derivations=derivations,
-        why=tuple(_why(index, derivations)),
+        why=tuple(dict.fromkeys([*_why(index, derivations), *_helps(entries)])),
         does=tuple(dict.fromkeys(line for each in entries for line in words.does(index, each))),
-        cheaper=tuple(dict.fromkeys(line for each in entries for line in _cheaper(index, each))),
+        cheaper=tuple(
+            dict.fromkeys(line for each in entries for line in words.cheaper(index, each))
+        ),
         paths=tuple(path for path in declared.paths if path.target in outputs),
     )
 
@@ -107,9 +109,7 @@ def _why(index: Index, derivations: tuple[Derivation, ...]) -> Iterator[str]:
                 yield line
 
 
-def _cheaper(index: Index, entry: Entry) -> Iterator[str]:
-    for alternative in entry.alternatives:
-        yield words.cheaper(alternative)
-    dependency = words.by_dependency(index, entry)
-    if dependency is not None:
-        yield dependency
+def _helps(entries: tuple[Entry, ...]) -> Iterator[str]:
+    for entry in entries:
+        if entry.strategy is Strategy.SEAL:
+            yield words.waiting_helps(entry)

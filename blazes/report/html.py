@@ -135,7 +135,7 @@ def _step(step: Step) -> str:
     premise = f"{_label(step.input)} {_shown(str(step.path.annotation))}"
     return (
         f'<div class="step"><div class="over">{premise}</div>'
-        f'<span class="rule">({_shown(step.rule)})</span>'
+        f'<span class="rule">({_shown(", ".join(notation.rules_of(step)))})</span>'
         f'<div class="under">{_shown(notation.conclusion_of(step))}</div></div>'
     )
 

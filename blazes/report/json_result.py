@@ -25,15 +25,9 @@ def to_json(plan: Plan, *, warnings: Iterable[Diagnostic] = ()) -> dict[str, Any
     return {
         "schema_version": SCHEMA_VERSION,
         "dataflow": dataflow.name,
-        "variants": {
-            component.name: component.variant
-            for component in dataflow.components.values()
-            if component.variant is not None
-        },
         "rules": analysis.rules,
         "target": str(plan.target),
         "verdict": str(analysis.verdict),
-        "repaired_verdict": str(plan.verdict),
         "streams": {
             name: {
                 "from": str(stream.producer) if stream.producer else None,
@@ -67,6 +61,7 @@ def entry_object(entry: Entry) -> dict[str, Any]:
     if entry.strategy is Strategy.SEAL:
         common |= {
             "key": sorted(entry.key or ()),
+            "seals": {name: sorted(key) for name, key in sorted(entry.seals.items())},
             "gate": _gate(entry.path.annotation),
             "streams": sorted(entry.streams),
             "vote": entry.vote.value if entry.vote else None,

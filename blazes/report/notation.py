@@ -62,7 +62,7 @@ def fraction(step: Step, *, glyphs: Glyphs = UNICODE) -> Block:
     premise = printable(f"{step.input}  {step.path.annotation}")
     conclusion = printable(conclusion_of(step))
     line = max(cells(premise), cells(conclusion))
-    rule = f" ({step.rule})"
+    rule = f" ({', '.join(rules_of(step))})"
     return [
         centred(premise, line),
         glyphs.line * line + rule,
@@ -74,7 +74,13 @@ def conclusion_of(step: Step) -> str:
     """What a step adds, or, where it adds nothing, the label that leaves the path."""
     if step.adds:
         return ", ".join(str(label) for label in step.adds)
-    return str(step.input)
+    return str(step.leaves)
+
+
+def rules_of(step: Step) -> tuple[str, ...]:
+    """The rule of a step, and S3 where a seal passes an order-sensitive path."""
+    passes = bool(step.leaves.keys) and not step.path.annotation.kind.confluent
+    return (step.rule, "S3") if passes else (step.rule,)
 
 
 def arrange(blocks: Sequence[Block], *, width: int) -> Block:

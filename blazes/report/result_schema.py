@@ -22,11 +22,9 @@ def result_schema() -> dict[str, Any]:
             {
                 "schema_version": {"const": SCHEMA_VERSION},
                 "dataflow": STRING,
-                "variants": _mapping(STRING, "Component -> its active variant."),
                 "rules": {"enum": ["blazes", "icde14"]},
                 "target": {**LABEL, "description": "The worst label tolerated at the sinks."},
                 "verdict": {**LABEL, "description": "The highest severity at any sink."},
-                "repaired_verdict": {**LABEL, "description": "The same, under the plan."},
                 "streams": _mapping(_stream(), "Stream name -> what was derived."),
                 "plan": {
                     "type": "array",
@@ -86,6 +84,11 @@ def _seal() -> dict[str, Any]:
         "seal",
         {
             "key": STRINGS,
+            "seals": _mapping(
+                STRINGS,
+                "Input interface -> the key it is sealed on. All are `key`, unless the inputs "
+                "have no compatible key in common; `key` is then the union of theirs.",
+            ),
             "gate": gate,
             "streams": {**STRINGS, "description": "The sealed streams that are waited for."},
             "vote": {"enum": [each.value for each in Vote]},

@@ -12,12 +12,23 @@ from dataclasses import dataclass
 from typing import Final
 
 from annotations.diagnostics import CODES, Code, did_you_mean
-from blazes.report.examples import diagnosed, examples
+from annotations.vocabulary import Label
+from blazes.report.examples import IN_WORDS, diagnosed, examples
 from blazes.report.glyphs import UNICODE, Glyphs
 from blazes.report.notation import centred
 from blazes.report.plain import cells
-from blazes.rules import RULE_SETS, RULES, Inference, Reconciliation, Rule
+from blazes.rules import RULE_SETS, RULES, Condition, Inference, P, Reconciliation, Rule
 
+SIDE: Final = {
+    Condition.ALWAYS: "",
+    Condition.NONDETERMINISTIC: "declared nondeterministic",
+    Condition.SEAL_DOES_NOT_FIT: "not compatible(g, k)",
+    Condition.SEAL_DOES_NOT_FIT_OR_STATE_IS_OPEN: "not compatible(g, k), or the state is open",
+    Condition.SEAL_FITS_BUT_STATE_IS_OPEN: "compatible(g, k), but the state is open",
+}
+"""Side conditions; a state is open where a writer of it is not sealed compatibly with g."""
+STATEMENT: Final = 66
+"""Longest line of a rule's premises or conclusion."""
 BOLD: Final = "\033[1m{}\033[0m"
 
 
@@ -79,9 +90,9 @@ def _code_page(code: Code) -> Page:
         code.id,
         f"{code.title} ({code.severity.name.lower()})",
         (
-            Section("What it does", f"Reports a {code.title} in a dataflow file."),
+            Section("What it does", f"Reports in a dataflow file: {code.title}."),
             Section("Why it matters", code.why),
-            Section("Example", blocks=tuple(diagnosed(code.id))),
+            Section("Example", IN_WORDS.get(code.id, ""), tuple(diagnosed(code.id))),
             Section("What to do", code.remedy),
         ),
     )
@@ -90,21 +101,29 @@ def _code_page(code: Code) -> Page:
 def statement(rule: Rule, glyphs: Glyphs) -> list[str]:
     """A rule as the paper prints it: premises over the line, conclusion under it."""
     premise, conclusion = rule.when, rule.adds
-    if isinstance(rule, Inference) and rule.id != "p":
-        labels = ", ".join(map(str, sorted(rule.labels)))
-        kinds = ", ".join(
-            kind.name + ("" if kind.confluent else "[g]") for kind in sorted(rule.kinds)
-        )
-        labels = "any" if len(rule.labels) == 5 else "{" + labels + "}"
-        premise = f"{labels}   {kinds}"
+    if isinstance(rule, Inference) and rule is not P:
+        premise = _premise(rule)
     elif isinstance(rule, Reconciliation):
         conclusion = f"Rep ? {rule.replicated} : {rule.single}"
-    width = max(cells(premise), cells(conclusion))
+    over, under = textwrap.wrap(premise, STATEMENT), textwrap.wrap(conclusion, STATEMENT)
+    width = max(map(cells, [*over, *under]))
     return [
-        centred(premise, width),
+        *(centred(line, width) for line in over),
         f"{glyphs.line * width} ({rule.id})",
-        centred(conclusion, width),
+        *(centred(line, width) for line in under),
     ]
+
+
+def _premise(rule: Inference) -> str:
+    """Labels, annotations and side condition of a rule of inference."""
+    labels = [str(each) + ("[k]" if each is Label.SEAL else "") for each in sorted(rule.labels)]
+    kinds = [each.name + ("" if each.confluent else "[g]") for each in sorted(rule.kinds)]
+    entered = "any label" if len(labels) == len(Label) else _one_of(labels)
+    return "   ".join(part for part in (entered, _one_of(kinds), SIDE[rule.condition]) if part)
+
+
+def _one_of(words: list[str]) -> str:
+    return words[0] if len(words) == 1 else f"{{{', '.join(words)}}}"
 
 
 def as_text(page: Page, *, width: int = 80, colour: bool = False) -> str:

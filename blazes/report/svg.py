@@ -81,7 +81,7 @@ def svg(diagram: Diagram) -> str:
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}" '
         f'width="{width:.0f}" height="{height:.0f}" role="img" '
-        f'aria-label="{escape(diagram.name)}" font-family="monospace" font-size="11">',
+        f'aria-label="{escape(printable(diagram.name))}" font-family="monospace" font-size="11">',
         *(_marker(label.name, colour) for label, colour in COLOURS.items()),
         *(_edge(route) for route in routes),
         *(part for box in boxes.values() for part in (_box(box), *_loops(box))),

@@ -37,8 +37,9 @@ from blazes.report.layout import (
     paragraph,
     printed,
 )
-from blazes.report.notation import derivation_block
+from blazes.report.notation import derivation_block, rules_of
 from blazes.report.plain import cells, printable
+from blazes.rules import BLAZES
 
 PLAIN_BOX: Final = Box("    \n    \n -- \n    \n    \n    \n    \n    \n", ascii=True)
 LARGE: Final = 40
@@ -97,9 +98,7 @@ def component_report(plan: Plan, component: str, *, layout: Layout | None = None
         title = f"{entry.path.source} {layout.glyphs.path} {entry.path.target}"
         does = list(words.does(index, entry))
         rows: Rows = [("Plan", paragraph([f"{entry.strategy.value}: {does[0]}", *does[1:]]))]
-        cheaper = [words.cheaper(each) for each in entry.alternatives]
-        dependency = words.by_dependency(index, entry)
-        rows += _either([*cheaper, *([dependency] if dependency else [])])
+        rows += _either(list(words.cheaper(index, entry)))
         parts += ["", heading(f"{title}  {entry.path.annotation}", entry.path.position, layout)]
         parts += [named(rows)]
     if not index.entries.get(component):
@@ -135,7 +134,12 @@ def _title(plan: Plan) -> Text:
         for component in dataflow.components.values()
         if component.variant
     ]
-    about = [str(dataflow.file or ""), *variants, f"rules {plan.analysis.rules}"]
+    about = [
+        str(dataflow.file or ""),
+        *variants,
+        "" if plan.analysis.rules == BLAZES else f"rules {plan.analysis.rules}",
+        "" if plan.target is Label.ASYNC else f"target {plan.target}",
+    ]
     text = Text(printable(dataflow.name), style="bold")
     text.append(printable("  " + ", ".join(part for part in about if part)), style="dim not bold")
     return text
@@ -179,6 +183,9 @@ def _dataflow(index: Index, layout: Layout) -> RenderableType:
         streams = index.out_of.get(name, ())
         lines += [_path(path, layout, last=not streams) for path in component.paths]
         lines += _out(index, streams, columns, layout)
+    for cycle in analysis.cycles:
+        named = words.listed([printable(name) for name in cycle])
+        lines.append(Text(f"No seal survives in the cycle of {named}.", style="dim"))
     return Padding(Group(*lines), (0, 0, 0, INDENT))
 
 
@@ -229,9 +236,13 @@ def _streams(plan: Plan, layout: Layout) -> RenderableType:
         )
         for name, stream in analysis.dataflow.streams.items()
     ]
-    needed = INDENT + sum(
-        3 + max([cells(heading), *(cells(row[column].plain) for row in rows)])
-        for column, heading in enumerate(headings)
+    needed = (
+        INDENT
+        - 3
+        + sum(
+            3 + max([cells(heading), *(cells(row[column].plain) for row in rows)])
+            for column, heading in enumerate(headings)
+        )
     )
     columns = range(5) if needed <= layout.width else (0, 3, 4)
     for column in columns:
@@ -302,17 +313,26 @@ def _either(cheaper: Sequence[str]) -> Rows:
 
 
 def _paths_row(found: Finding, layout: Layout) -> tuple[str, RenderableType]:
-    grid = Table.grid(padding=(0, 2, 0, 0))
+    """Each path with its place, beside it where there is room, else under it."""
+    arrow = layout.glyphs.path
+    rows = []
     for path in found.paths:
         why = f" ({path.why})" if path.why else ""
-        text = f"{path.source} {layout.glyphs.path} {path.target}  {path.annotation}{why}"
-        grid.add_row(paragraph([text]), Text(printable(str(path.position or "")), "dim not bold"))
-    return ("Paths", grid)
+        text = printable(f"{path.source} {arrow} {path.target}  {path.annotation}{why}")
+        rows.append((text, printable(str(path.position or ""))))
+    widths = [max(map(cells, column)) for column in zip(*rows, strict=True)]
+    fits = sum(widths) + 2 <= layout.width - INDENT - 9
+    lines = Text(style="not bold")
+    for text, place in rows:
+        gap = " " * (widths[0] - cells(text) + 2) if fits else "\n  "
+        lines.append(text + (gap if place else "")).append(place, "dim").append("\n")
+    lines.rstrip()
+    return ("Paths", lines)
 
 
 def _proof(derivation: Derivation, layout: Layout, *, most: int | None) -> RenderableType:
     """A derivation, its labels in the colours of their severity."""
-    indent = INDENT + 9
+    indent = INDENT + 9 if layout.width >= 60 else INDENT
     block = derivation_block(
         derivation, width=layout.width - indent, glyphs=layout.glyphs, most=most
     )
@@ -328,7 +348,8 @@ def _rules_used(index: Index, derivation: Derivation) -> RenderableType:
     """One line for each rule of the derivation: its text, and where it applied."""
     from blazes.report.rules import one_line
 
-    used = dict.fromkeys([*(step.rule for step in derivation.steps), *derivation.reconciled])
+    steps = [rule for step in derivation.steps for rule in rules_of(step)]
+    used = dict.fromkeys([*steps, *derivation.reconciled])
     rows: Rows = [(rule, paragraph([one_line(rule, index.plan.analysis.rules)])) for rule in used]
     return named(rows)
 

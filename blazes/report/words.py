@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from annotations.dataflow import Stream
-from annotations.vocabulary import AnnotationKind, Gate, Label
+from annotations.dataflow import Path, Stream
+from annotations.vocabulary import AnnotationKind, Gate, Key, Label
 from blazes.analysis import Derivation, Step
 from blazes.coordination import (
     Alternative,
@@ -22,6 +22,7 @@ from blazes.coordination import (
     Vote,
 )
 from blazes.report.index import Index, other_writers
+from blazes.rules import BLAZES
 
 CAN_GO_WRONG: Final = {
     Label.RUN: "give different answers when it is run again or replayed after a failure",
@@ -90,12 +91,13 @@ def why(index: Index, derivation: Derivation, step: Step) -> str | None:
     one = for_one(gate) if gate else ""
     writers = listed(sorted({other.source for other in other_writers(component, path)}))
     match step.rule:
+        case "R1" if writers:
+            return (
+                f"{path.source} is answered from state that {writers} still changes: "
+                f"the answer {one} depends on what has arrived before it."
+                + _no_help(index, derivation.component, path)
+            )
         case "R1":
-            if writers:
-                return (
-                    f"{path.source} is answered from state that {writers} still changes: "
-                    f"the answer {one} depends on what has arrived before it."
-                )
             return f"What {path.source} gives {one} depends on what has arrived before it."
         case "R2":
             return (
@@ -108,7 +110,7 @@ def why(index: Index, derivation: Derivation, step: Step) -> str | None:
                 f"({step.input}), and {component.name} keeps them: "
                 "what once differs stays different."
             )
-        case "R4" | "S1" if not fits(index, derivation.component, step):
+        case "R4" | "S1" if not fits(index, step):
             return (
                 f"{path.source} is sealed ({step.input}), but {path.annotation} needs all "
                 f"records {one}: these are not all in one sealed partition."
@@ -125,19 +127,38 @@ def why(index: Index, derivation: Derivation, step: Step) -> str | None:
             )
         case "N1" | "N2":
             return f"{path} is not a function of its input: {path.nondeterministic}."
+        case "p" if step.input.keys and gate is not None and path.annotation.kind.writes:
+            return f"The result {one} depends on the order of its records on {path.source}."
+        case "p" if step.input.keys and gate is not None:
+            return f"What {path.source} gives {one} depends on the order of its records."
     return None
 
 
-def fits(index: Index, component: str, step: Step) -> bool:
+def fits(index: Index, step: Step) -> bool:
     """True where a key of the step's input is compatible with its path's gate."""
+    gate = step.path.annotation.gate
+    return gate is not None and any(_compatible(index, gate, key) for key in step.input.keys)
+
+
+def _compatible(index: Index, gate: Gate, key: Key) -> bool:
     from annotations.dependencies import compatible
 
-    gate = step.path.annotation.gate
     analysis = index.plan.analysis
-    return gate is not None and any(
-        compatible(gate, key, analysis.dataflow.fds, rules=analysis.rules)
-        for key in step.input.keys
-    )
+    return compatible(gate, key, analysis.dataflow.fds, rules=analysis.rules)
+
+
+def _no_help(index: Index, component: str, path: Path) -> str:
+    """Why the seals on the state that a path reads do not protect it, where there are any."""
+    writers = {other.source for other in other_writers(index.component(component), path)}
+    streams = list(index.streams_into(component, sorted(writers)))
+    gate = path.annotation.gate
+    keys = common_keys(streams, index.plan)
+    if not keys or gate is None or any(_compatible(index, gate, key) for key in keys):
+        return ""
+    sealed = tupled(min(keys, key=_size))
+    if not gate.attributes:
+        return f" The seal on {sealed} does not help, because the gate is not known (*)."
+    return f" The seal on {sealed} does not help: records {for_one(gate)} can lie in several."
 
 
 def effect(derivation: Derivation) -> str | None:
@@ -171,19 +192,34 @@ def does(index: Index, entry: Entry) -> Iterator[str]:
 def _seals(entry: Entry) -> Iterator[str]:
     key = tupled(entry.key or ())
     inputs, streams = listed(sorted(entry.inputs)), listed(sorted(entry.streams))
-    who = f"every producer of {streams}" if entry.vote is Vote.UNANIMOUS else "its one producer"
-    vote = "unanimous vote" if entry.vote is Vote.UNANIMOUS else "no vote"
-    complete = f"until {who} has said, with a count, that the {key} is complete ({vote})"
-    if entry.path.annotation.kind is AnnotationKind.OR:
-        yield (
-            f"Each request on {entry.path.source} waits for the partition of {inputs} that it "
-            f"reads, {complete}; it is then answered once."
-        )
+    if entry.vote is Vote.UNANIMOUS:
+        said = f"until every producer of {streams} has said so, with a count (unanimous vote)"
     else:
-        yield f"Records of {inputs} wait {complete}; the {key} is then processed once, whole."
+        said = f"until the one producer of the {key} has said so, with a count (no vote)"
+    if entry.path.source in entry.inputs:
+        yield f"Records of {inputs} wait until their {key} is complete, that is {said}."
+        yield "They are then processed once."
+    else:
+        yield (
+            f"Each record of {entry.path.source} waits until the {key} of {inputs} that it reads "
+            f"is complete, that is {said}."
+        )
+        yield "It is then answered once."
     if entry.release is Release.SORTED:
-        yield "The partition is handed over sorted, because its inner order matters (SE-11)."
-    yield "Partitions do not wait for each other, and nothing else waits."
+        yield f"The {key} is handed over sorted, because the order inside it matters (SE-11)."
+    yield f"One {key} does not wait for another, and nothing else waits."
+
+
+def waiting_helps(entry: Entry) -> str:
+    """Why a seal makes a path deterministic: each gate partition lies in one sealed partition."""
+    seals = entry.seals or dict.fromkeys(entry.inputs, entry.key or frozenset())
+    sealed = listed([f"{name} is sealed on {tupled(key)}" for name, key in sorted(seals.items())])
+    gate = entry.path.annotation.gate
+    one = tupled(gate.attributes) if gate and gate.attributes else "partition"
+    inside = listed([tupled(key) for key in sorted(set(seals.values()), key=sorted)])
+    if gate is not None and seals and all(key == gate.attributes for key in seals.values()):
+        return f"But {sealed}: what concerns one {one} can wait until it is complete."
+    return f"But {sealed}, and one {one} lies in one {inside}: it can wait until that is complete."
 
 
 def _orders(index: Index, entry: Entry) -> Iterator[str]:
@@ -216,20 +252,43 @@ def _nothing(entry: Entry) -> Iterator[str]:
         yield f"Nothing: what {entry.cause} leads to is within the target, or repaired elsewhere."
 
 
-def cheaper(alternative: Alternative) -> str:
-    """The seal that would make an order unnecessary, and what it asks of the producers."""
+def cheaper(index: Index, entry: Entry) -> Iterator[str]:
+    """What would make an order unnecessary, or smaller, and what it asks of the user."""
+    for alternative in entry.alternatives:
+        yield _by_seal(index, alternative)
+    dependency = _by_dependency(index, entry)
+    if dependency is not None:
+        yield dependency
+    gate = entry.path.annotation.gate
+    if entry.scope is Scope.GLOBAL and gate is not None and gate.attributes:
+        lacking = [
+            stream.name
+            for stream in index.streams_into(entry.component, entry.inputs)
+            if not gate.attributes <= (stream.schema or {}).keys()
+        ]
+        attributes = listed(sorted(gate.attributes))
+        yield (
+            f"declare {attributes} in the schema of {listed(lacking)}: "
+            f"then there is one order for each {tupled(gate.attributes)} instead of one for all"
+        )
+
+
+def _by_seal(index: Index, alternative: Alternative) -> str:
     streams = listed(sorted(alternative.streams))
     key = ", ".join(sorted(alternative.seal))
+    above = index.sources_with(alternative.streams, alternative.seal)
+    where = f"{streams} (or on {listed(above)}, where it comes from)" if above else streams
     return (
-        f"declare seal: [{key}] on {streams}, if the producers of {streams} can say when they "
+        f"declare seal: [{key}] on {where}, if the producers of {streams} can say when they "
         f"have sent everything for one {tupled(alternative.seal)}"
     )
 
 
-def by_dependency(index: Index, entry: Entry) -> str | None:
-    """The dependency that would make the seals there are compatible, where one would do."""
+def _by_dependency(index: Index, entry: Entry) -> str | None:
+    """The dependency that would make the seals that there are compatible, where one would do."""
     gate = entry.path.annotation.gate
-    if entry.strategy is not Strategy.ORDER or gate is None or not gate.attributes:
+    ordered = entry.strategy is Strategy.ORDER and index.plan.analysis.rules == BLAZES
+    if not ordered or gate is None or not gate.attributes:
         return None
     component = index.component(entry.component)
     interfaces = {path.source for path in other_writers(component, entry.path)}
@@ -239,7 +298,7 @@ def by_dependency(index: Index, entry: Entry) -> str | None:
     common = common_keys(streams, index.plan)
     if not common:
         return None
-    key = min(common, key=lambda key: (len(key), sorted(key)))
+    key = min(common, key=_size)
     sealed = listed(sorted({stream.name for stream in streams}))
     missing = ", ".join(sorted(key - gate.attributes))
     return (
@@ -249,10 +308,16 @@ def by_dependency(index: Index, entry: Entry) -> str | None:
     )
 
 
-def common_keys(streams: Iterable[Stream], plan: Plan) -> frozenset[frozenset[str]]:
+def common_keys(streams: Iterable[Stream], plan: Plan) -> frozenset[Key]:
     """The keys that all of these streams are sealed on."""
     keys = [plan.analysis.labels[stream.name].keys for stream in streams]
     return frozenset.intersection(*keys) if keys else frozenset()
+
+
+def _size(key: Iterable[str]) -> tuple[int, list[str]]:
+    """The smallest key first, then the alphabet."""
+    names = sorted(key)
+    return len(names), names
 
 
 def sealed_on(entry: Entry) -> str:

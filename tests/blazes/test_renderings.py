@@ -1,0 +1,218 @@
+"""Renderings stay valid for odd names, and show labels, seals and coordination points."""
+
+from __future__ import annotations
+
+import html.parser
+import json
+import re
+import shutil
+import subprocess
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from annotations.dataflow import Component, Dataflow, Endpoint, Stream
+from annotations.dataflow import Path as DataPath
+from annotations.vocabulary import Annotation, AnnotationKind, Gate
+from annotations.yaml_file import load
+from blazes.analysis import analyze
+from blazes.coordination import Plan, plan
+from blazes.report import dot, markdown, mermaid, sarif, terminal
+from blazes.report import html as html_page
+from blazes.report.diagram import diagram_of
+from blazes.report.layout import Layout
+from blazes.report.plain import cells, printable
+
+GOLDEN = Path(__file__).parent.parent / "golden" / "report"
+ODD = [
+    '1. end "x" <b>&amp; #35;',
+    "- `tick` |pipe| \\N",
+    "subgraph\nnew\x1b[31mline",
+    "計数 {brace} [b] (p)",
+    "# heading --> x;%%",
+    "*]{}",
+]
+
+
+def chain(names: list[str]) -> Plan:
+    """Order-sensitive components one behind the other, named like this."""
+    annotation = Annotation(AnnotationKind.OW, Gate(frozenset({names[0], "b"})))
+    components = {
+        name: Component(name, (DataPath(f"in {name}", f"out {name}", annotation),))
+        for name in names
+    }
+    ends = [None, *names], [*names, None]
+    streams = [
+        Stream(
+            f"stream {index} {left or right}",
+            Endpoint(left, f"out {left}") if left is not None else None,
+            Endpoint(right, f"in {right}") if right is not None else None,
+        )
+        for index, (left, right) in enumerate(zip(*ends, strict=True))
+    ]
+    dataflow = Dataflow(names[-1], components, {stream.name: stream for stream in streams})
+    return plan(analyze(dataflow))
+
+
+def ad_network(variant: str, *, sealed: bool = False) -> Plan:
+    file = GOLDEN / ("ad_network_sealed.yaml" if sealed else "ad_network.yaml")
+    return plan(analyze(load(file, variants={"Report": variant})[0]))
+
+
+names = st.lists(st.text(min_size=1, max_size=12), min_size=1, max_size=4, unique=True)
+
+
+@given(names)
+def test_every_rendering_takes_every_name(found: list[str]) -> None:
+    drawn = chain(found)
+    for line in mermaid.diagram(drawn).splitlines()[1:]:
+        assert MERMAID_LINE.fullmatch(line), line
+    assert dot_strings_are_closed(dot.digraph(drawn))
+    ET.fromstring(re.search(r"<svg.*</svg>", html_page.page(drawn), re.DOTALL)[0])  # type: ignore[index]
+    for text in (terminal.analysis_report(drawn), markdown.analysis_report(drawn)):
+        assert all(character.isprintable() or character == "\n" for character in text)
+    json.loads(sarif.dumps(sarif.log(drawn)))
+
+
+LABEL = r'"(?:[^\W_]|[ ,_]|#\d+;|<br>)*"'
+MERMAID_LINE = re.compile(
+    rf"  (?:[cwst]\d+(?:\[{LABEL}\]|\(\[{LABEL}\]\)|\{{\{{{LABEL}\}}\}}):::[a-z]+"
+    rf"|[cwst]\d+ (?:-->|==>)(?:\|{LABEL}\|)? [cwst]\d+"
+    r"|linkStyle [\d,]+ stroke:#[0-9a-f]{6}"
+    r"|classDef [a-z]+ [a-z]+:#[0-9a-f]+(?:,[a-z]+:#[0-9a-f]+)*)"
+)
+
+
+def dot_strings_are_closed(text: str) -> bool:
+    """True where what is left without its quoted strings is only words of the language."""
+    outside = re.sub(r'"(?:[^"\\\n]|\\[\\"n])*"', "", text)
+    return re.fullmatch(r"[\w\s{}\[\]=>-]*", outside) is not None and outside.count("{") == 1
+
+
+@pytest.mark.skipif(shutil.which("dot") is None, reason="Graphviz is not installed")
+@pytest.mark.parametrize("drawn", [chain(ODD), ad_network("POOR")], ids=["odd", "poor"])
+def test_graphviz_draws_it(drawn: Plan) -> None:
+    found = subprocess.run(
+        ["dot", "-Tsvg"],
+        input=dot.digraph(drawn),
+        capture_output=True,
+        encoding="utf-8",
+        timeout=60,
+        check=True,
+    )
+    assert found.stderr == ""
+    shown = {text.text for text in ET.fromstring(found.stdout).iter() if text.tag.endswith("text")}
+    for node in diagram_of(drawn).nodes:
+        for line in node.lines:
+            assert printable(line) in {(text or "").replace("\xa0", " ") for text in shown}
+
+
+def test_an_order_is_a_node_that_its_streams_lead_through() -> None:
+    drawing = diagram_of(ad_network("POOR"))
+    (point,) = [node for node in drawing.nodes if node.kind == "order"]
+    assert point.lines == ("order per id, recorded",)
+    report = next(node for node in drawing.nodes if node.lines[0] == "Report")
+    into = {edge.lines for edge in drawing.edges if edge.head == point.id}
+    assert into == {("Async",), ("misses", "Async")}
+    assert [edge.head for edge in drawing.edges if edge.tail == point.id] == [report.id]
+
+
+def test_a_seal_is_a_node_only_before_the_sealed_input() -> None:
+    drawing = diagram_of(ad_network("CAMPAIGN", sealed=True))
+    (point,) = [node for node in drawing.nodes if node.kind == "seal"]
+    assert "seal campaign" in point.lines[0]
+    assert [edge.lines for edge in drawing.edges if edge.head == point.id] == [("Seal[campaign]",)]
+
+
+def test_a_confluent_dataflow_has_no_coordination_point() -> None:
+    assert {node.kind for node in diagram_of(ad_network("THRESH")).nodes} == {
+        "component",
+        "source",
+        "sink",
+    }
+
+
+def test_the_page_needs_nothing_from_outside() -> None:
+    page = html_page.page(ad_network("POOR"))
+    assert not re.search(r"(?:src|href)=|@import|url\((?!#)", page)
+
+
+def test_the_page_is_well_formed() -> None:
+    class Balanced(html.parser.HTMLParser):
+        void = frozenset({"meta"})
+        implied = frozenset({"td", "th", "dt", "dd", "li", "tr", "p"})
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.open: list[str] = []
+
+        def handle_starttag(self, tag: str, attrs: object) -> None:
+            if tag not in self.void | self.implied:
+                self.open.append(tag)
+
+        def handle_endtag(self, tag: str) -> None:
+            if tag not in self.implied:
+                assert self.open.pop() == tag
+
+    reader = Balanced()
+    reader.feed(html_page.page(chain(ODD)))
+    assert reader.open == []
+
+
+def test_no_drawn_box_covers_another() -> None:
+    root = ET.fromstring(
+        re.search(r"<svg.*</svg>", html_page.page(ad_network("POOR")), re.DOTALL)[0]  # type: ignore[index]
+    )
+    boxes = [
+        tuple(float(box.attrib[name]) for name in ("x", "y", "width", "height"))
+        for box in root.iter("{http://www.w3.org/2000/svg}rect")
+    ]
+    assert len(boxes) == 6
+    for index, (x, y, width, height) in enumerate(boxes):
+        for other_x, other_y, other_width, other_height in boxes[index + 1 :]:
+            apart_x = x + width <= other_x or other_x + other_width <= x
+            apart_y = y + height <= other_y or other_y + other_height <= y
+            assert apart_x or apart_y
+
+
+def test_sarif_points_at_the_path_that_is_the_origin() -> None:
+    found = sarif.log(ad_network("POOR"))
+    (run,) = found["runs"]
+    (result,) = run["results"]
+    assert (result["ruleId"], result["level"]) == ("R1", "warning")
+    assert run["tool"]["driver"]["rules"][result["ruleIndex"]]["id"] == "R1"
+    region = result["locations"][0]["physicalLocation"]["region"]
+    line = (
+        (GOLDEN / "ad_network.yaml")
+        .read_text(encoding="utf-8")
+        .splitlines()[region["startLine"] - 1]
+    )
+    assert "POOR" in line
+    assert "declare seal: [id] on clicks" in result["message"]["text"]
+
+
+def test_sarif_of_a_sealed_component_is_a_note() -> None:
+    (result,) = sarif.log(ad_network("CAMPAIGN", sealed=True))["runs"][0]["results"]
+    assert (result["ruleId"], result["level"]) == ("seal", "note")
+
+
+@given(st.integers(min_value=20, max_value=140))
+def test_derivations_fit_the_width_or_are_stacked(width: int) -> None:
+    report = terminal.analysis_report(ad_network("POOR"), layout=Layout(width=width))
+    widest = max(cells(line) for line in report.splitlines())
+    assert widest <= max(width, 56)
+
+
+def test_a_large_dataflow_is_summarised() -> None:
+    report = terminal.analysis_report(chain([f"C{number}" for number in range(200)]))
+    assert "200 components, 201 streams" in report
+    assert "190 more components to coordinate" in report
+    assert "--all" in report
+    assert len(report.splitlines()) < 400
+    everything = terminal.analysis_report(
+        chain([f"C{number}" for number in range(200)]), layout=Layout(everything=True)
+    )
+    assert "C199 needs an order" in everything

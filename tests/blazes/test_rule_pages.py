@@ -1,0 +1,67 @@
+"""Every rule and every code has a page with the fixed headings and an example that shows it."""
+
+from __future__ import annotations
+
+import pytest
+
+from annotations.diagnostics import CODES, BadInput
+from annotations.yaml_file import loads
+from blazes.analysis import analyze
+from blazes.cli import main
+from blazes.report import rules
+from blazes.report.examples import CODE_EXAMPLES, IN_WORDS, RULE_EXAMPLES
+from blazes.rules import RULES
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_the_example_of_a_rule_shows_it(rule: str) -> None:
+    example = RULE_EXAMPLES[rule]
+    dataflow, warnings = loads(example.text)
+    assert warnings == ()
+    shown = set()
+    for derivation in analyze(dataflow).derivations:
+        if derivation.component == example.component:
+            shown |= {step.rule for step in derivation.steps} | set(derivation.reconciled)
+            if any(step.input.keys for step in derivation.steps) and derivation.label.keys:
+                shown.add("S3")
+    assert rule in shown
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_the_example_of_a_code_shows_it(code: str) -> None:
+    if code in IN_WORDS:
+        assert code not in CODE_EXAMPLES
+        return
+    example = CODE_EXAMPLES[code]
+    try:
+        found = loads(example.text, variants=example.variants)[1]
+    except BadInput as refused:
+        found = refused.diagnostics
+    assert code in {each.code.id for each in found}
+
+
+@pytest.mark.parametrize("name", [*RULES, *CODES])
+def test_a_page_has_the_fixed_headings(name: str) -> None:
+    last = "Source" if name in RULES else "What to do"
+    headings = [section.heading for section in rules.page(name).sections]
+    assert headings == ["What it does", "Why it matters", "Example", last]
+
+
+@pytest.mark.parametrize("format", ["text", "markdown"])
+def test_all_pages_are_printed(format: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["rule", "--all", "--format", format]) == 0
+    printed = capsys.readouterr().out
+    for name in [*RULES, *CODES]:
+        assert name in printed
+
+
+def test_names_are_found_in_any_case(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["rule", "r2", "blz010"]) == 0
+    printed = capsys.readouterr().out
+    assert printed.startswith("R2  ")
+    assert "\nBLZ010  " in printed
+
+
+def test_a_page_fits_80_columns(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["rule", "--all"]) == 0
+    assert max(map(len, capsys.readouterr().out.splitlines())) <= 110
