@@ -1,0 +1,153 @@
+"""What the sealed units of a job wait for, read from their journals, running or not.
+
+A unit says once what it waits for (`gate.json` beside its journal); its tracker's state is rebuilt
+from the journal without touching it.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from flux_runtime.sealing.journal import Journal
+from flux_runtime.sealing.keys import key_values
+from flux_runtime.sealing.partition import Partition
+from flux_runtime.sealing.report import waits_for
+from flux_runtime.sealing.storage import LocalStorage
+from flux_runtime.sealing.tracker import All, One, Registered, Rules, Set
+
+DESCRIPTION: Final = "gate.json"
+UNITS: Final = "units"
+_TRIES: Final = 10
+_AGAIN_S: Final = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class OpenPartition:
+    """A partition that has not been released."""
+
+    key: tuple[str, ...]
+    status: str
+    """`open`, `sealed`, `releasing` or `quarantined`."""
+    opened: float
+    """Seconds since the epoch."""
+    waits_for: tuple[str, ...]
+    """In words."""
+    missing: Mapping[str, tuple[str, ...]]
+    """Input -> producers whose punctuation has not come and who are not excused."""
+    excused: Mapping[str, tuple[str, ...]]
+    """Input -> producers who need not punctuate."""
+    records: int
+    """How many are buffered."""
+    contradiction: str | None
+    """Why it is quarantined (SE-6)."""
+
+
+@dataclass(frozen=True, slots=True)
+class GateView:
+    """A sealed unit and its partitions that are not released, the oldest first."""
+
+    unit: str
+    key: tuple[str, ...]
+    """The key's attributes."""
+    inputs: Mapping[str, str]
+    """Waiting input -> who contributes, in words."""
+    seal_timeout_s: float
+    released: int
+    partitions: tuple[OpenPartition, ...]
+
+
+def describe(unit: str, *, key: tuple[str, ...], rules: Rules, seal_timeout_s: float) -> bytes:
+    """The content of a unit's `gate.json`."""
+    return json.dumps(
+        {
+            "unit": unit,
+            "key": key,
+            "seal_timeout_s": seal_timeout_s,
+            "inputs": {name: _set_to_json(rule) for name, rule in rules.inputs.items()},
+            "requests": rules.requests,
+        },
+        ensure_ascii=False,
+    ).encode()
+
+
+def read_gates(state: Path) -> tuple[GateView, ...]:
+    """Every sealed unit of a state folder, sorted by name."""
+    folders = (state / UNITS).glob(f"*/{DESCRIPTION}")
+    return tuple(sorted((read_gate(file.parent) for file in folders), key=lambda gate: gate.unit))
+
+
+def read_gate(folder: Path) -> GateView:
+    """One sealed unit, from its part of the state folder."""
+    data = json.loads((folder / DESCRIPTION).read_text(encoding="utf-8"))
+    sets = {name: _set_from_json(rule) for name, rule in data["inputs"].items()}
+    tracker = _journal(folder, Rules(inputs=sets, requests=tuple(data["requests"]))).tracker
+    return GateView(
+        unit=data["unit"],
+        key=tuple(data["key"]),
+        inputs={name: _in_words(rule) for name, rule in sets.items()},
+        seal_timeout_s=data["seal_timeout_s"],
+        released=tracker.counters.released,
+        partitions=tuple(_view(key, p) for key, p in tracker.partitions.items()),
+    )
+
+
+def _journal(folder: Path, rules: Rules) -> Journal:
+    """The journal as it is now; read again where the running job replaced a file meanwhile."""
+    for _ in range(_TRIES - 1):
+        try:
+            return Journal(LocalStorage(folder / "journal"), rules)
+        except FileNotFoundError:
+            time.sleep(_AGAIN_S)
+    return Journal(LocalStorage(folder / "journal"), rules)
+
+
+def _view(key: str, partition: Partition) -> OpenPartition:
+    shares = partition.shares.items()
+    wrong = partition.quarantine
+    return OpenPartition(
+        key=key_values(key),
+        status=partition.status.value,
+        opened=partition.opened,
+        waits_for=tuple(waits_for(partition)),
+        missing={name: share.missing for name, share in shares if share.missing},
+        excused={name: tuple(share.excused) for name, share in shares if share.excused},
+        records=sum(sum(share.received.values()) for _, share in shares),
+        contradiction=None
+        if wrong is None
+        else f"{wrong.input}: {wrong.producer}: {wrong.why}: {wrong.promised}, then {wrong.found}",
+    )
+
+
+def _set_to_json(rule: Set) -> dict[str, Any]:
+    match rule:
+        case One():
+            return {"rule": "one"}
+        case All(members):
+            return {"rule": "all", "members": members}
+        case Registered():
+            return {"rule": "registered"}
+
+
+def _set_from_json(data: Mapping[str, Any]) -> Set:
+    match data["rule"]:
+        case "one":
+            return One()
+        case "all":
+            return All(tuple(data["members"]))
+        case _:
+            return Registered()
+
+
+def _in_words(rule: Set) -> str:
+    match rule:
+        case One():
+            return "one producer for each partition"
+        case All(members):
+            return f"all of {', '.join(members)}"
+        case Registered():
+            return "registered in ZooKeeper"
