@@ -40,13 +40,6 @@ _ROWS: Final = (
         "give the component sql: or python:",
     ),
     Code(
-        "BLZ505",
-        Severity.ERROR,
-        "an input that nothing enters",
-        "The implementation is a function of all inputs that have a path to the output.",
-        "add a stream to the interface, or remove its paths",
-    ),
-    Code(
         "BLZ506",
         Severity.ERROR,
         "an operator that is not there",
@@ -66,13 +59,6 @@ _ROWS: Final = (
         "an operator module under a name that is taken",
         "The module would hide one that the job itself imports.",
         "give the module another name",
-    ),
-    Code(
-        "BLZ509",
-        Severity.ERROR,
-        "a schema that lacks a column that the stream names",
-        "Producers and seals are read from columns of the source.",
-        "add the column to the schema",
     ),
     Code(
         "BLZ511",

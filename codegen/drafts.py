@@ -79,7 +79,6 @@ def drafts(plan: Plan, problems: list[Diagnostic]) -> dict[Endpoint, Draft]:
     for entry in plan.entries:
         entries.setdefault(Endpoint(entry.component, entry.path.target), []).append(entry)
     leaving = {stream.producer for stream in dataflow.streams.values()}
-    entered = {stream.consumer for stream in dataflow.streams.values()}
     found: dict[Endpoint, Draft] = {}
     for component in dataflow.components.values():
         problems += refused_engines(component)
@@ -87,17 +86,8 @@ def drafts(plan: Plan, problems: list[Diagnostic]) -> dict[Endpoint, Draft]:
             at = Endpoint(component.name, output)
             if at not in leaving:
                 continue
-            draft = draft_of(component, output, tuple(entries.get(at, ())), dataflow, problems)
-            found[at] = draft
-            problems += [
-                Diagnostic(
-                    CODES["BLZ505"],
-                    f"no stream enters {component.name}.{interface}, which {at} is computed from",
-                    draft.position,
-                )
-                for interface in draft.inputs
-                if Endpoint(component.name, interface) not in entered
-            ]
+            own = tuple(entries.get(at, ()))
+            found[at] = draft_of(component, output, own, dataflow, problems)
     return found
 
 

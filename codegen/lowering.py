@@ -42,14 +42,15 @@ def source_problems(stream: Stream) -> list[Diagnostic]:
     if stream.source is None:
         message = f"stream {stream.name} comes from outside and has no source"
         return [Diagnostic(CODES["BLZ501"], message, stream.position)]
-    format, at = stream.source.format.lower(), stream.source.position or stream.position
+    format = stream.source.format.lower()
     found = []
-    if format in FILE_FORMATS and stream.source.path is None:
-        message = f"the source of stream {stream.name} reads {format} files and has no path"
-        found.append(Diagnostic(CODES["BLZ503"], message, at))
     if format in FILE_FORMATS - OWN_SCHEMA and stream.schema is None:
         message = f"stream {stream.name} is read from {format} files and has no schema"
-        found.append(Diagnostic(CODES["BLZ502"], message, at))
+        found.append(Diagnostic(CODES["BLZ502"], message, stream.position))
+    if format in FILE_FORMATS and stream.source.path is None:
+        message = f"the source of stream {stream.name} reads {format} files and has no path"
+        at = stream.source.position or stream.position
+        found.append(Diagnostic(CODES["BLZ503"], message, at))
     return found
 
 

@@ -64,7 +64,7 @@ def running(stages: Stages) -> Iterator[str]:
     yield "start at the folder of the dataflow file, or at `--root`."
     if modules:
         yield ""
-        yield "The operator modules beside `job.py` are copies; executors of a cluster get them too."
+        yield "The operator modules beside `job.py` are copies; executors get them too."
 
 
 def coordination(stages: Stages) -> Iterator[str]:

@@ -13,6 +13,7 @@ from typing import Final
 
 from annotations.dataflow import EMPTY, Endpoint, Path, Producers, Stream
 from annotations.diagnostics import Diagnostic
+from codegen import wording
 from codegen.codes import CODES
 from codegen.drafts import Draft, Kind
 from codegen.network import Network
@@ -66,12 +67,14 @@ def way(
     draft: Draft, net: Network, before: Mapping[Endpoint, Way], problems: list[Diagnostic]
 ) -> Way:
     """The same for one output, given those that feed it."""
-    keys = dict.fromkeys(entry.key for entry in draft.entries if entry.key is not None)
-    key = tuple(sorted(next(iter(keys))))
+    seals = {name: key for entry in draft.entries for name, key in entry.seals.items()}
+    keys = {key for entry in draft.entries for key in (entry.key, *entry.seals.values()) if key}
+    key = tuple(sorted(frozenset().union(*keys)))
     if len(keys) > 1:
-        told = " and ".join(f"[{', '.join(sorted(each))}]" for each in keys)
-        message = f"{draft.at} would wait for seals on {told}"
+        told = wording.listing(f"{each} on [{', '.join(sorted(seals[each]))}]" for each in seals)
+        message = f"{draft.at} would wait for {told}"
         problems.append(Diagnostic(CODES["BLZ524"], message, draft.position))
+        return Way(key)
     origins: dict[str, Origin] = {}
     for origin in origins_of(draft, key, net, before, problems):
         name = origin.at.name if isinstance(origin.at, Stream) else str(origin.at)
@@ -206,12 +209,7 @@ def unknown_producers(stream: Stream, key: tuple[str, ...]) -> list[Diagnostic]:
         message = f"stream {stream.name} has several producers and no column that names them"
         remedy = "add producer: COLUMN to the stream"
         found.append(Diagnostic(CODES["BLZ522"], message, stream.position, remedy))
-    named = [*key, *([stream.producer_column] if stream.producer_column else [])]
     schema = stream.schema or {}
-    lost = [each for each in named if schema and each not in schema]
-    if lost:
-        message = f"stream {stream.name} has no column {', '.join(lost)} in its schema"
-        found.append(Diagnostic(CODES["BLZ509"], message, stream.position))
     for name in key:
         type = schema.get(name, "").strip().lower()
         if type.startswith(INEXACT):
