@@ -31,6 +31,23 @@ def canonical(frame: DataFrame, order_by: Sequence[str], *, within: Sequence[str
     return placed.sortWithinPartitions(*map(_col, together), *total_order(frame.schema, order_by))
 
 
+def recorded(
+    frame: DataFrame, order_by: Sequence[str], *, batch: str, within: Sequence[str] = ()
+) -> DataFrame:
+    """The rows in recorded order: by micro-batch, and canonically inside it.
+
+    Args:
+        frame: the rows.
+        order_by: a total key; what it leaves equal is ordered by all columns.
+        batch: the column that holds the number of a row's micro-batch; it is dropped.
+        within: columns whose values are never apart; none: one order for all rows.
+    """
+    schema = StructType([field for field in frame.schema.fields if field.name != batch])
+    placed = frame.repartition(*map(_col, within)) if within else frame.repartition(1)
+    order = [*map(_col, within), _col(batch), *total_order(schema, order_by)]
+    return placed.sortWithinPartitions(*order).drop(batch)
+
+
 def total_order(schema: StructType, order_by: Sequence[str]) -> list[Column]:
     """What to sort by so that only equal rows are left unordered."""
     rest = [f.name for f in schema.fields if f.name not in order_by]

@@ -46,6 +46,7 @@ class Folders:
         name: str,
         frame: DataFrame,
         *,
+        staged: Callable[[], object] | None = None,
         more: Callable[[str], None] | None = None,
         keep_empty: bool = True,
     ) -> int:
@@ -54,6 +55,7 @@ class Folders:
         Args:
             name: see `commit_name`.
             frame: its rows.
+            staged: called after the rows have been computed, before they are committed.
             more: adds files to the staging folder, whose address it is given.
             keep_empty: False: a commit without rows leaves no folder.
         """
@@ -62,6 +64,8 @@ class Folders:
             return 0
         uri = self._parent.uri(staging)
         frame.write.format(self.format).options(**self.options).mode("overwrite").save(uri)
+        if staged is not None:
+            staged()
         faults.point("output-staged")
         rows = count_rows(frame.sparkSession, uri, self.format)
         if more is not None:

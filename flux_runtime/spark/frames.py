@@ -11,7 +11,9 @@ from pyspark.sql import functions as sf
 from pyspark.sql.types import (
     BooleanType,
     DataType,
+    IntegerType,
     IntegralType,
+    LongType,
     StringType,
     StructField,
     StructType,
@@ -93,11 +95,13 @@ def column(name: str) -> str:
 def literal(text: str, of: DataType) -> str:
     """The SQL literal of a value that was cast to STRING.
 
-    >>> literal("17", IntegralType()), literal("it's", StringType())
-    ('17', "'it\\\\'s'")
+    >>> literal("17", IntegerType()), literal("17", LongType()), literal("it's", StringType())
+    ('17', 'CAST(17 AS bigint)', "'it\\\\'s'")
     """
-    if isinstance(of, IntegralType):
+    if isinstance(of, IntegerType):
         return str(int(text))
+    if isinstance(of, IntegralType):
+        return f"CAST({int(text)} AS {of.simpleString()})"
     if isinstance(of, BooleanType):
         return "true" if text == "true" else "false"
     quoted = "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"

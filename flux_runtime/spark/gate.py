@@ -15,9 +15,12 @@ from typing import Any, Final
 
 from pyspark.sql import DataFrame
 
+from flux_runtime.observe import excuses
+from flux_runtime.observe.gates import DESCRIPTION, describe
 from flux_runtime.ordering.recorded import canonical
 from flux_runtime.sealing import report
 from flux_runtime.sealing.events import (
+    Excused,
     Finding,
     Found,
     Quarantined,
@@ -27,7 +30,7 @@ from flux_runtime.sealing.events import (
     Unneeded,
 )
 from flux_runtime.sealing.journal import Journal
-from flux_runtime.sealing.keys import KEY_TYPES, key_values
+from flux_runtime.sealing.keys import KEY_TYPES, key_text, key_values
 from flux_runtime.sealing.partition import Status
 from flux_runtime.sealing.tracker import One, Rules
 from flux_runtime.spark import faults
@@ -41,7 +44,8 @@ from flux_runtime.spark.query import Query
 from flux_runtime.spark.releases import Releaser
 from flux_runtime.spark.requests import Requests
 from flux_runtime.spark.source import Source
-from flux_runtime.spark.units import SealUnit, data_of, in_channel, no_rows
+from flux_runtime.spark.units import SealUnit, in_channel, no_rows
+from flux_runtime.spark.unreadable import Watch
 from flux_runtime.zookeeper.znode_names import PartitionKey
 
 AHEAD_MAX: Final = 8
@@ -74,6 +78,10 @@ class Gate:
             remember=unit.remember,
         )
         self.journal = Journal(self._state.at("journal"), rules)
+        self._state.write(
+            DESCRIPTION,
+            describe(unit.name, key=unit.key, rules=rules, seal_timeout_s=unit.seal_timeout_s),
+        )
         self.buffers = {name: self._buffer(origin) for name, origin in origins.items()}
         self.requests = {
             name: self._request_buffer(name, feed) for name, (_, feed) in self._reads.items()
@@ -91,6 +99,7 @@ class Gate:
 
     def start(self, *, available_now: bool, trigger: str | None) -> None:
         """See `Running`."""
+        self._take_excuses()
         if not self.releaser.started:
             self.releaser.start()
         for query in self._queries:
@@ -257,7 +266,36 @@ class Gate:
             }
         return frames
 
+    def _take_excuses(self) -> None:
+        """SE-8: where a person decided so, a partition does not wait for a producer any more."""
+        state, unit = self.context.state, self.unit.name
+        for name, excuse in excuses.pending(state, unit):
+            if excuse.stream not in self.buffers:
+                continue
+            event = Excused(
+                input=excuse.stream,
+                key=key_text(excuse.key),
+                producer=excuse.producer,
+                reason=excuse.reason,
+                by=excuse.by,
+                time=excuse.time,
+            )
+            self.follow(self.journal.record(event))
+            excuses.taken(state, unit, name)
+            self.context.run.event(
+                "producer_excused",
+                unit,
+                partition=excuse.key,
+                stream=excuse.stream,
+                producer=excuse.producer,
+                by=excuse.by,
+                reason=excuse.reason,
+                rule="SE-8",
+            )
+            self.releaser.wake()
+
     def _housekeeping(self) -> None:
+        self._take_excuses()
         with self.journal.lock:
             tracker = self.journal.tracker
             due = tracker.lookups_due()
@@ -351,8 +389,11 @@ class Gate:
 
     def _request_query(self, name: str) -> Query:
         _, feed = self._reads[name]
-        stream = feed.apply(data_of(feed.origin.stream(self.context.session)))
-        return self._query(name, stream, RequestIntake(self, name))
+        watch = Watch(self.context.session, self.context.dead_letters(self.unit), name)
+        intake = RequestIntake(self, name, watch)
+        query = self._query(name, feed.apply(watch.stream(feed)), intake)
+        intake.query = query
+        return query
 
     def _query(self, name: str, stream: DataFrame, intake: Any) -> Query:
         checkpoint = self._state.uri(f"checkpoint/{file_name(name)}")

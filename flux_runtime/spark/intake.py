@@ -18,6 +18,8 @@ from flux_runtime.spark.chunks import Buffer, Census, pair_condition
 from flux_runtime.spark.context import file_name
 from flux_runtime.spark.dead_letters import letters, reason_of
 from flux_runtime.spark.feed import COUNT, PRODUCER
+from flux_runtime.spark.query import Query
+from flux_runtime.spark.unreadable import Watch
 
 if TYPE_CHECKING:
     from flux_runtime.spark.gate import Gate
@@ -149,9 +151,12 @@ class WaitIntake:
 class RequestIntake:
     """Takes the micro-batches of one requesting input."""
 
-    def __init__(self, gate: Gate, name: str) -> None:
+    query: Query
+
+    def __init__(self, gate: Gate, name: str, watch: Watch) -> None:
         self._gate = gate
         self._name = name
+        self._watch = watch
 
     def __call__(self, rows: DataFrame, batch: int) -> int:
         """Take a micro-batch; how many rows it had."""
@@ -160,6 +165,7 @@ class RequestIntake:
             return 0
         requests = gate.requests[name]
         requests.write(rows, batch)
+        unreadable = self._watch.keep(self.query, batch)
         faults.point("requests-written")
         keys, rejected = requests.census(rows.sparkSession, batch)
         if rejected:
@@ -170,7 +176,7 @@ class RequestIntake:
                 batch,
                 letters(rows.selectExpr("*", f"CAST(NULL AS BIGINT) AS {COUNT}"), reason),
             )
-        event = Requested(name, batch, time.time(), keys, rejected)
+        event = Requested(name, batch, time.time(), keys, rejected + unreadable)
         gate.follow(gate.journal.record(event))
         faults.point("requested")
         gate.ingested()

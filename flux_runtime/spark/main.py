@@ -20,9 +20,9 @@ from typing import Any
 from flux_runtime.observe.run_folder import RunFolder
 from flux_runtime.sealing.storage import LocalStorage, Storage
 from flux_runtime.sealing.tracker import Registered
-from flux_runtime.spark.context import Context, LookUp
+from flux_runtime.spark.context import LookUp
 from flux_runtime.spark.job import Job
-from flux_runtime.spark.runner import Runner, assign_channels, outputs
+from flux_runtime.spark.runner import run_job
 from flux_runtime.spark.session import local_cores, start_session
 from flux_runtime.spark.units import SealUnit
 from flux_runtime.zookeeper.client import connect
@@ -142,16 +142,16 @@ def _run(job: Job, settings: Settings, folder: RunFolder) -> Mapping[str, Any]:
             for module in sorted(settings.folder.glob("*.py")):
                 session.sparkContext.addPyFile(str(module))
         folder.event("job_started", master=session.sparkContext.master, pid=os.getpid())
-        assign_channels(job, state)
-        context = Context(
+        return run_job(
+            job,
             session=session,
             state=state,
             run=folder,
             look_up=look_up,
-            outputs=outputs(job, session),
+            stop=stop,
+            available_now=settings.available_now,
+            trigger=settings.trigger,
         )
-        runner = Runner(job, context, trigger=settings.trigger)
-        return runner.run(stop, available_now=settings.available_now)
 
 
 def _prepare(job: Job, settings: Settings, state: Storage) -> None:

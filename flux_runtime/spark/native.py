@@ -8,7 +8,8 @@ from flux_runtime.spark import faults
 from flux_runtime.spark.context import Context
 from flux_runtime.spark.feed import Feed
 from flux_runtime.spark.query import Query
-from flux_runtime.spark.units import NativeUnit, data_of
+from flux_runtime.spark.units import NativeUnit
+from flux_runtime.spark.unreadable import Watch
 
 
 class Native:
@@ -19,6 +20,8 @@ class Native:
         self.name = unit.name
         self.context = context
         self._rows_out = 0
+        self._dead_letters = 0
+        self._watch = Watch(context.session, context.dead_letters(unit), unit.name)
         frame = unit.compute(unit.frames(self._stream))
         checkpoint = context.unit_state(unit).uri("checkpoint")
         self._query = Query(
@@ -46,27 +49,31 @@ class Native:
 
     def finish(self) -> None:
         """See `Running`."""
+        self._query.take_progress()
         self._report()
 
     def stop(self) -> None:
         """See `Running`."""
+        self._query.take_progress()
         self._query.stop()
         self._report()
 
     def _stream(self, feed: Feed) -> DataFrame:
-        rows = data_of(feed.origin.stream(self.context.session))
+        rows = self._watch.stream(feed)
         watermark = self.unit.watermark
         if watermark is not None and watermark[0] in rows.columns:
             rows = rows.withWatermark(*watermark)
         return feed.apply(rows)
 
-    def _on_batch(self, frame: DataFrame, batch: int) -> int:
+    def _on_batch(self, frame: DataFrame, batch: int) -> None:
         output = self.context.outputs[self.unit.name]
-        rows = output.commit(batch, frame, keep_empty=False)
+        rows = output.commit(batch, frame, keep_empty=False, staged=lambda: self._keep(batch))
         faults.point("native-committed")
         self._rows_out += rows
         self._report()
-        return rows
+
+    def _keep(self, batch: int) -> None:
+        self._dead_letters += self._watch.keep(self._query, batch)
 
     def _report(self) -> None:
         query = self._query
@@ -76,4 +83,5 @@ class Native:
             rows_in=query.rows,
             rows_out=self._rows_out,
             rows_per_s=round(query.rows_per_s, 1),
+            dead_letters=self._dead_letters,
         )

@@ -6,7 +6,7 @@ sinks from it; every place recognises a commit that it has already got.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pyspark.sql import DataFrame, SparkSession
@@ -54,15 +54,31 @@ class Output:
     sinks: Sequence[tuple[Sink, Feed]] = field(default=())
 
     def commit(
-        self, number: int, frame: DataFrame, *, seals: Seals | None = None, keep_empty: bool = True
+        self,
+        number: int,
+        frame: DataFrame,
+        *,
+        seals: Seals | None = None,
+        keep_empty: bool = True,
+        staged: Callable[[], object] | None = None,
     ) -> int:
-        """Bring the rows to every place that has not got them; how many there are."""
+        """Bring the rows to every place that has not got them; how many there are.
+
+        Args:
+            number: of the release or micro-batch.
+            frame: the rows.
+            seals: the punctuations that follow them.
+            keep_empty: False: nothing is committed where there are no rows.
+            staged: called once they have been computed, before anything is committed.
+        """
         name = commit_name(self.unit, number)
         session = frame.sparkSession
         if self.channel is None:
-            counts = [self._to_sink(sink, name, feed.apply(frame)) for sink, feed in self.sinks]
+            counts = [
+                self._to_sink(sink, name, feed.apply(frame), staged) for sink, feed in self.sinks
+            ]
             return max(counts, default=0)
-        rows = self._to_channel(self.channel, name, frame, seals, keep_empty)
+        rows = self._to_channel(self.channel, name, frame, seals, keep_empty, staged)
         if not self.channel.committed(name):  # nothing to pass on
             return 0
         if self.sinks:
@@ -80,6 +96,7 @@ class Output:
         frame: DataFrame,
         seals: Seals | None,
         keep_empty: bool,
+        staged: Callable[[], object] | None,
     ) -> int:
         rows = frame.select(
             *map(column, self.schema.fieldNames()),
@@ -87,7 +104,7 @@ class Output:
             sf.lit(None).cast("bigint").alias(COUNT),
         )
         if seals is None:
-            return channel.commit(name, rows, keep_empty=keep_empty)
+            return channel.commit(name, rows, keep_empty=keep_empty, staged=staged)
         session = frame.sparkSession
         return channel.commit(name, rows, more=lambda uri: self._punctuate(session, uri, seals))
 
@@ -119,9 +136,17 @@ class Output:
         ]
         given.select(columns).coalesce(1).write.mode("append").parquet(uri)
 
-    def _to_sink(self, sink: Sink, name: str, rows: DataFrame) -> int:
+    def _to_sink(
+        self,
+        sink: Sink,
+        name: str,
+        rows: DataFrame,
+        staged: Callable[[], object] | None = None,
+    ) -> int:
         if sink.folders is not None:
-            return sink.folders.commit(name, rows)
+            return sink.folders.commit(name, rows, staged=staged)
         writer = rows.write.format(sink.format).options(**sink.options).mode("append")
         writer.save(sink.path)
+        if staged is not None:
+            staged()
         return 0

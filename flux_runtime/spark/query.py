@@ -12,8 +12,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from flux_runtime.spark import faults
 
-OnBatch: TypeAlias = Callable[[DataFrame, int], int]
-"""Processes a micro-batch; returns how many rows it had."""
+OnBatch: TypeAlias = Callable[[DataFrame, int], int | None]
+"""Processes a micro-batch; returns how many rows came in, None where only Spark knows that."""
 
 _POLL_S: Final = 0.05
 _COMMIT_WAIT_S: Final = 10.0
@@ -53,10 +53,12 @@ class Query:
         self._checkpoint = checkpoint
         self._on_batch = on_batch
         self._output_mode = output_mode
+        self._counted = -1
         self._stopping = threading.Event()
         self._parked = threading.Event()
         self._running = threading.Lock()
         self._query: StreamingQuery | None = None
+        self._started = threading.Event()
 
     def start(self, *, available_now: bool, trigger: str | None = None) -> None:
         """Start it; with `available_now` it ends when it has read what there is."""
@@ -72,7 +74,9 @@ class Query:
             writer = writer.trigger(processingTime=trigger)
         self._stopping.clear()
         self._parked.clear()
+        self._started.clear()
         self._query = writer.start()
+        self._started.set()
 
     @property
     def active(self) -> bool:
@@ -84,6 +88,21 @@ class Query:
         if self.error is None and not self._stopping.is_set():
             self.error = self._query.exception()
         return False
+
+    def take_progress(self) -> None:
+        """Take over Spark's own numbers of the last micro-batch that it has committed."""
+        progress = None if self._query is None else self._query.lastProgress
+        if progress is not None and progress.batchId > self._counted and progress.numInputRows:
+            self._counted = progress.batchId
+            self.rows += progress.numInputRows
+            self.rows_per_s = progress.processedRowsPerSecond
+
+    @property
+    def running(self) -> StreamingQuery:
+        """Spark's handle of it, also from within its first micro-batch."""
+        self._started.wait()
+        assert self._query is not None
+        return self._query
 
     def stop(self) -> None:
         """Let the running micro-batch finish and be committed, then stop."""
@@ -116,6 +135,9 @@ class Query:
                 self.error = error
                 raise
             self.batches += 1
-            self.rows += rows
-            self.rows_per_s = rows / max(time.monotonic() - began, 1e-6)
+            if rows is None:
+                self.take_progress()
+            else:
+                self.rows += rows
+                self.rows_per_s = rows / max(time.monotonic() - began, 1e-6)
         faults.point("batch-processed")

@@ -9,9 +9,10 @@ from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
+from flux_runtime.observe.run_folder import RunFolder
 from flux_runtime.sealing.storage import Storage
 from flux_runtime.spark.commit import Folders
-from flux_runtime.spark.context import Context, Running, file_name
+from flux_runtime.spark.context import Context, LookUp, Running, file_name
 from flux_runtime.spark.feed import Feed, Origin
 from flux_runtime.spark.gate import Gate
 from flux_runtime.spark.job import Job, Loop
@@ -104,6 +105,25 @@ class Runner:
                 raise running.error
 
 
+def run_job(
+    job: Job,
+    *,
+    session: SparkSession,
+    state: Storage,
+    run: RunFolder,
+    look_up: LookUp | None,
+    stop: threading.Event,
+    available_now: bool,
+    trigger: str | None = None,
+) -> Mapping[str, Any]:
+    """Run a job in a session; see `Runner.run`."""
+    assign_channels(job, state)
+    context = Context(
+        session=session, state=state, run=run, look_up=look_up, outputs=outputs(job, session)
+    )
+    return Runner(job, context, trigger=trigger).run(stop, available_now=available_now)
+
+
 def groups_in_order(job: Job) -> list[list[Unit]]:
     """The units, those that feed each other in one group, every group after what feeds it."""
     index: dict[Unit, int] = {}
@@ -161,7 +181,8 @@ def assign_channels(job: Job, state: Storage) -> None:
     readers = [source for unit in job.units.values() for source in _fed_by(unit)]
     sunk = [feed.origin for sink in job.sinks.values() for feed in sink.feeds]
     for unit in job.units.values():
-        if unit in readers or sunk.count(unit) > 1:
+        reads_itself = isinstance(unit, StatefulUnit) and unit.monotone
+        if reads_itself or unit in readers or sunk.count(unit) > 1:
             unit.channel = Folders(state.uri(f"channels/{file_name(unit.name)}"))
 
 
