@@ -18,6 +18,7 @@ from annotations.streams import Streams
 def check_ends(streams: Streams, out: Findings) -> None:
     """Every input of an active path needs a stream (BLZ044), every output should have one."""
     makers: dict[str, str] = {}
+    missing: set[str] = set()
     for name, built in streams.components.items():
         for interface in built.outputs:
             makers.setdefault(interface, name)
@@ -29,9 +30,11 @@ def check_ends(streams: Streams, out: Findings) -> None:
                 begin = f"from: {maker}.{interface}, " if maker not in (None, name) else ""
                 remedy = f"Add a stream, such as `{interface}: {{{begin}to: {end}}}`."
                 out.add("BLZ044", f"no stream goes to {end}", path.position, remedy)
+                missing.add(interface)
+    for name, built in streams.components.items():
         for interface, path in built.outputs.items():
             end = Endpoint(name, interface)
-            if end not in streams.outputs:
+            if end not in streams.outputs and interface not in missing:
                 remedy = f"Add a stream: `{interface}: {{from: {end}}}` makes it a result."
                 out.add("BLZ045", f"no stream comes from {end}", path.position, remedy)
 
@@ -46,7 +49,7 @@ def check_unchosen(
     for name, built in components.items():
         if built.unchosen and built.component.paths and name not in chosen:
             variants = built.component.variants
-            message = f"{name} has the variants {', '.join(variants)}, and none is chosen; "
+            message = f"{name} has variants ({', '.join(variants)}) and none is chosen; "
             message += "only its own paths count"
             if missing := left_out.get(name):
                 message += f", and {', '.join(missing)} is left out"

@@ -148,7 +148,15 @@ def _parse(start: str, text: str) -> Tree[Token]:
     try:
         return _parser(start).parse(text)
     except UnexpectedInput as error:
-        raise _explain(error, text) from None
+        raise _explain(error, start, text) from None
+
+
+def _parses(start: str, text: str) -> bool:
+    try:
+        _parser(start).parse(text)
+    except UnexpectedInput:
+        return False
+    return True
 
 
 _TERMINALS: Final = {
@@ -165,15 +173,16 @@ _TERMINALS: Final = {
 """What the terminals of the grammar are called in messages, in the order they are listed."""
 
 
-def _explain(error: UnexpectedInput, text: str) -> CompactError:
+def _explain(error: UnexpectedInput, start: str, text: str) -> CompactError:
     """What was expected where, and what was found."""
     if isinstance(error, UnexpectedToken):
         ended = error.token.type == "$END"
         offset = len(text) if ended else (error.token.start_pos or 0)
-        allowed = error.accepts or error.expected
+        allowed = set(error.expected)
     else:
         assert isinstance(error, UnexpectedCharacters)
-        offset, allowed = error.pos_in_stream or 0, error.allowed
+        offset = error.pos_in_stream or 0
+        allowed = error.allowed | ({"$END"} if _parses(start, text[:offset]) else set())
     expected = " or ".join(words for name, words in _TERMINALS.items() if name in allowed)
     word = re.match(r"\w+|<?->|\S|", text[offset:])
     found = word.group() if word else ""

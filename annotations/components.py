@@ -120,7 +120,7 @@ def _variant_paths(value: Any) -> Iterable[Fields]:
 def _report_no_path(declared: Declared, out: Findings) -> None:
     name, variants = declared.key.text, ", ".join(declared.variants)
     if declared.variants:
-        message = f"{name} has no path outside of its variants {variants}, and none is chosen"
+        message = f"{name} has paths only in its variants ({variants}), and none is chosen"
         remedy = f"Choose one: --variant {name}={next(iter(declared.variants))}"
         out.add("BLZ025", message, declared.key.mark, remedy)
     else:
@@ -164,7 +164,7 @@ def _path(fields: Fields, variant: str | None, out: Findings) -> Path | None:
         return None
     source, target = values["from"].text, values["to"].text
     annotation = _annotation(fields, out)
-    if annotation is None and fields.node.entries.keys().isdisjoint(("label", "subscript")):
+    if annotation is None and not fields.broken and "subscript" not in values:
         message = f"the path from {source} to {target} has no label and is taken for OW[*]"
         out.add("BLZ023", message, fields.node.mark)
     lineage = values.get("lineage")

@@ -5,35 +5,68 @@ Specification 2.5; Blazes section V-A1 (`compatible`, `injectivefd`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
+from functools import lru_cache
+from itertools import combinations
+from typing import Final, NamedTuple
 
 from annotations.vocabulary import FunctionalDependency, Gate, Key
+
+RULES: Final = ("blazes", "icde14")
+TESTS_MAX: Final = 5_000
+"""Sets of several attributes that `minimal_keys` looks at, smallest first. It is complete wherever
+up to 12 attributes are left to combine."""
+
+
+class _Arrows(NamedTuple):
+    """Dependencies in one direction each, ready for `closure`."""
+
+    open: list[int]
+    """Arrow -> how many attributes its determinant has."""
+    gives: list[Key]
+    """Arrow -> the attributes it determines."""
+    starts: dict[str, list[int]]
+    """Attribute -> the arrows whose determinant has it."""
+
+
+@lru_cache(maxsize=64)
+def _arrows(fds: tuple[FunctionalDependency, ...]) -> _Arrows:
+    arrows = _Arrows([], [], {})
+    for fd in fds:
+        there = (fd.determinant, fd.dependent)
+        for determinant, dependent in (there, there[::-1]) if fd.injective else (there,):
+            for attribute in determinant:
+                arrows.starts.setdefault(attribute, []).append(len(arrows.gives))
+            arrows.open.append(len(determinant))
+            arrows.gives.append(dependent)
+    return arrows
 
 
 def closure(attributes: Iterable[str], fds: Iterable[FunctionalDependency]) -> Key:
     """Everything that the attributes determine, by Armstrong's axioms; themselves included.
 
-    >>> sorted(closure({"id"}, [FunctionalDependency(frozenset({"id"}), frozenset({"campaign"}))]))
-    ['campaign', 'id']
+    In time linear in the dependencies: each counts the attributes of its determinant that are not
+    known yet (Beeri and Bernstein 1979).
+
+    >>> from annotations.compact import parse_dependency
+    >>> sorted(closure({"id"}, [parse_dependency("id -> ad"), parse_dependency("ad -> campaign")]))
+    ['ad', 'campaign', 'id']
     """
-    known = set(attributes)
-    waiting = list(_arrows(fds))
-    while True:
-        open_, waiting = waiting, []
-        for determinant, dependent in open_:
-            if determinant <= known:
-                known |= dependent
-            else:
-                waiting.append((determinant, dependent))
-        if len(waiting) == len(open_):
-            return frozenset(known)
-
-
-def _arrows(fds: Iterable[FunctionalDependency]) -> Iterator[tuple[Key, Key]]:
-    for fd in fds:
-        yield fd.determinant, fd.dependent
-        if fd.injective:
-            yield fd.dependent, fd.determinant
+    fds = tuple(fds)
+    if not fds:
+        return frozenset(attributes)
+    arrows = _arrows(fds)
+    missing = list(arrows.open)
+    todo = list(dict.fromkeys(attributes))
+    known = set(todo)
+    while todo:
+        for arrow in arrows.starts.get(todo.pop(), ()):
+            missing[arrow] -= 1
+            if missing[arrow] == 0:
+                new = arrows.gives[arrow] - known
+                known |= new
+                todo.extend(new)
+    return frozenset(known)
 
 
 def compatible(gate: Gate, key: Key, fds: Iterable[FunctionalDependency], *, rules: str) -> bool:
@@ -41,12 +74,84 @@ def compatible(gate: Gate, key: Key, fds: Iterable[FunctionalDependency], *, rul
 
     `blazes`: the gate determines the key, so that every gate partition lies inside one sealed
     partition. `icde14`: some non-empty part of the gate is injectively determined by the key; it
-    suffices to test the largest part that the key determines. A gate `*` fits no key.
+    suffices to test the largest part that the key determines. A gate `*` fits no key, and a key
+    without attributes fits no gate. ValueError for another rule set.
+
+    >>> from annotations.compact import parse_dependency
+    >>> def fits(gate, key, *fds, rules="blazes"):
+    ...     gate, key = (frozenset(names.split()) for names in (gate, key))
+    ...     return compatible(Gate(gate), key, map(parse_dependency, fds), rules=rules)
+    >>> fits("symbol", "company", "company <-> symbol")
+    True
+    >>> fits("city", "company", "company -> city")
+    False
+    >>> fits("word", "word batch")
+    False
+    >>> fits("word batch", "batch"), fits("id campaign", "campaign"), fits("id", "campaign")
+    (True, True, False)
+    >>> fits("id", "campaign", "id -> campaign")
+    True
+    >>> fits("id", "campaign", "id -> campaign", rules="icde14")
+    False
+    >>> fits("hour", "day", "hour -> day"), fits("hour", "day", "hour -> day", rules="icde14")
+    (True, False)
     """
-    if gate.attributes is None:
+    if rules not in RULES:
+        raise ValueError(f"{rules!r} is not one of {', '.join(RULES)}")
+    if gate.attributes is None or not key:
         return False
     fds = tuple(fds)
     if rules == "blazes":
         return key <= closure(gate.attributes, fds)
     determined = gate.attributes & closure(key, fds)
     return bool(determined) and key <= closure(determined, fds)
+
+
+def minimal_keys(
+    gate: Gate,
+    candidates: Collection[str],
+    fds: Iterable[FunctionalDependency],
+    *,
+    rules: str,
+) -> list[Key]:
+    """Every minimal key out of the candidates that is compatible with the gate.
+
+    Minimal: no smaller part of it is compatible. Fewest attributes first, then by the alphabet.
+    Under `blazes` every part of a compatible key is compatible, so these are single attributes.
+    Under `icde14` several attributes can be needed that only together determine a part of the
+    gate; at most `TESTS_MAX` such sets are looked at, and keys past that are not listed.
+
+    >>> from annotations.compact import parse_dependency
+    >>> def keys(gate, candidates, *fds):
+    ...     gate, fds = Gate(frozenset(gate.split())), map(parse_dependency, fds)
+    ...     return list(map(sorted, minimal_keys(gate, candidates.split(), fds, rules="icde14")))
+    >>> keys("id campaign", "window id campaign")
+    [['campaign'], ['id']]
+    >>> keys("zip", "street city", "street, city <-> zip")
+    [['city', 'street']]
+    """
+    if gate.attributes is None:
+        return []
+    fds = tuple(fds)
+    names = sorted(set(candidates) & closure(gate.attributes, fds))
+    found = [key for key in _sets(names, 1) if compatible(gate, key, fds, rules=rules)]
+    if rules == "blazes":
+        return found
+    # An attribute that no determinant has adds nothing to what a key determines but itself: a
+    # compatible key with it has either the attribute alone as a compatible part, or the rest.
+    determinants = _arrows(fds).starts
+    rest = [name for name in names if name in determinants and frozenset({name}) not in found]
+    tests = 0
+    for size in range(2, len(rest) + 1):
+        for key in _sets(rest, size):
+            tests += 1
+            if tests > TESTS_MAX:
+                return found
+            minimal = not any(smaller <= key for smaller in found)
+            if minimal and compatible(gate, key, fds, rules=rules):
+                found.append(key)
+    return found
+
+
+def _sets(names: list[str], size: int) -> Iterator[Key]:
+    return map(frozenset, combinations(names, size))

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 _PLAIN_LABELS: Final = dict(AnnotationKind.__members__)
 _COMPACT_LABEL: Final = r"^\s*(CR|CW|((OR|OW)\s*(\[[^\[\]]+\])?))\s*$"
 _COMPACT_SEALS: Final = r"^\s*(Seal\s*\[[^\[\]]+\]\s*)+$"
-_DEPENDENCY: Final = r"^[^<>]+[^\s<>]\s*<?->[^<>]+$|^[^\s<>]\s*<?->[^<>]+$"
 
 
 class LabelValue(NamedTuple):
@@ -53,8 +52,8 @@ def _scalars(attributes: Iterable[Attribute], node: Scalar, out: Findings) -> tu
     return tuple(Scalar(name, place_inside(node, offset, out.text)) for name, offset in attributes)
 
 
-def _refuse_compact(error: CompactError, node: Scalar, out: Findings) -> Bad:
-    out.add_value("BLZ020", error.message, place_inside(node, error.offset, out.text))
+def _refuse_compact(error: CompactError, node: Scalar, out: Findings, remedy: str) -> Bad:
+    out.add_value("BLZ020", error.message, place_inside(node, error.offset, out.text), remedy)
     return BAD
 
 
@@ -75,7 +74,9 @@ class Label:
         try:
             kind, gate, offset = read_annotation(node.text)
         except CompactError as error:
-            return _refuse_compact(error, node, out)
+            return _refuse_compact(
+                error, node, out, "Write for example CR, CW, OW[word, batch] or OR[*]."
+            )
         if gate is None:
             return LabelValue(kind)
         if kind.confluent:
@@ -158,13 +159,21 @@ class Seals:
         try:
             return [_scalars(key, node, out) for key in read_seals(node.text)]
         except CompactError as error:
-            return _refuse_compact(error, node, out)
+            return _refuse_compact(
+                error, node, out, "Write for example [campaign] or Seal[campaign]."
+            )
 
     def schema(self) -> Json:
         attribute = ATTRIBUTE_NAME.schema()
         key = {"type": "array", "items": attribute, "minItems": 1, "uniqueItems": True}
         keys = {"type": "array", "items": key, "minItems": 1}
         return {"anyOf": [key, keys, attribute, {"type": "string", "pattern": _COMPACT_SEALS}]}
+
+
+_HOW_TO_WRITE_DEPENDENCIES: Final = (
+    "Write for example `id -> campaign` or `company <-> symbol`; inside of [ ], put one with a "
+    'comma in quotes: "a, b -> c".'
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +191,7 @@ class Dependency:
         try:
             left, right, injective = read_dependency(node.text)
         except CompactError as error:
-            return _refuse_compact(error, node, out)
+            return _refuse_compact(error, node, out, _HOW_TO_WRITE_DEPENDENCIES)
         return DependencyValue(_scalars(left, node, out), _scalars(right, node, out), injective)
 
     def schema(self) -> Json:

@@ -161,8 +161,7 @@ class _Builder:
             if kind is yaml.ScalarEvent:
                 node = Scalar(event.value, event.start_mark, not event.style)
                 if event.tag is not None:
-                    self.tag(event)
-                    node.plain = False
+                    node.plain &= self.tag(event)
                 if event.anchor is not None:
                     self.anchors[event.anchor] = node
             elif kind is yaml.MappingStartEvent or kind is yaml.SequenceStartEvent:
@@ -216,10 +215,13 @@ class _Builder:
             self.anchors[event.anchor] = node
         return node
 
-    def tag(self, event: Any) -> None:
-        if event.tag not in _HARMLESS_TAGS:
-            tag = event.tag.replace("tag:yaml.org,2002:", "!!")
-            self.findings.add("BLZ008", f"the tag `{tag}` is not known here", event.start_mark)
+    def tag(self, event: Any) -> bool:
+        """False for a tag that only says what the node is anyhow, or that a word is a string."""
+        if event.tag in _HARMLESS_TAGS:
+            return False
+        tag = event.tag.replace("tag:yaml.org,2002:", "!!")
+        self.findings.add("BLZ008", f"the tag `{tag}` is not known here", event.start_mark)
+        return True
 
     def no_key(self, node: Node) -> Scalar:
         self.findings.add("BLZ011", f"a key is a word, not {describe(node)}", node.mark)

@@ -26,7 +26,8 @@ class ListOf:
         if type(node) is List and (node.items or self.empty):
             values = (self.item.read(item, out) for item in node.items)
             return [value for value in values if value is not BAD]
-        if type(node) is List or not self.one:
+        no_item = type(node) is Scalar and isinstance(self.item, Record)
+        if type(node) is List or not self.one or no_item:
             return refuse(self, node, out)
         value = self.item.read(node, out)
         return BAD if value is BAD else [value]
@@ -52,9 +53,11 @@ class MapOf:
         values: Pairs = {}
         for text, (key, value) in node.entries.items():
             out.key = ""
-            if self.key.read(key, out) is not BAD:
-                out.key = text
-                values[text] = (key, self.value.read(value, out))
+            named = self.key.read(key, out) is not BAD
+            out.key = text
+            read = self.value.read(value, out)
+            if named:
+                values[text] = (key, read)
         return values
 
     def schema(self) -> Json:

@@ -65,7 +65,9 @@ def is_word(shape: Shape, node: Node, out: Findings) -> bool:
         return False
     if node.plain and (reading := misread(node.text)):
         message = f"expected {shape.expects}, but YAML reads `{node.text}` as {reading}"
-        out.add_value("BLZ007", message, node.mark, f'Put it in quotes: "{node.text}"')
+        quoted = f'Put it in quotes: "{node.text}"'
+        remedy = "Write a value, or leave the key out." if reading == "nothing" else quoted
+        out.add_value("BLZ007", message, node.mark, remedy)
         return False
     return True
 
@@ -77,6 +79,7 @@ class Name:
     expects: str
     pattern: re.Pattern[str] = NAME
     json_pattern: str | None = None
+    remedy: str | None = None
 
     def read(self, node: Node, out: Findings) -> Scalar | Bad:
         if not is_word(self, node, out):
@@ -84,7 +87,9 @@ class Name:
         assert type(node) is Scalar
         if self.pattern.fullmatch(node.text):
             return node
-        out.add_value("BLZ014", f"`{shorten(node.text)}` is not {self.expects}", node.mark)
+        found = shorten(node.text)
+        what = f"found `{found}`" if self.remedy else f"but `{found}` is not a name"
+        out.add_value("BLZ014", f"expected {self.expects}, {what}", node.mark, self.remedy)
         return BAD
 
     def schema(self) -> Json:
@@ -93,7 +98,12 @@ class Name:
 
 
 ATTRIBUTE_NAME: Final = Name("an attribute", ATTRIBUTE)
-ENDPOINT_NAME: Final = Name("`Component.interface`", ENDPOINT, r"^[^\s.]+\.[^\s.]+$")
+ENDPOINT_NAME: Final = Name(
+    "`Component.interface`",
+    ENDPOINT,
+    r"^[^\s.]+\.[^\s.]+$",
+    "Write the name of a component, a dot, and the name of its interface.",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,7 +247,7 @@ class Duration:
     def read(self, node: Node, out: Findings) -> float | Bad:
         if type(node) is Scalar and node.plain and re.fullmatch(_NUMBER, node.text):
             return float(node.text)
-        interval = INTERVAL.read(node, out) if type(node) is Scalar else refuse(self, node, out)
+        interval = Text(self.expects, _INTERVAL).read(node, out)
         return seconds(interval) if isinstance(interval, str) else BAD
 
     def schema(self) -> Json:

@@ -18,8 +18,8 @@ from annotations.vocabulary import Label
 
 _ONLY_WITHOUT: Final = {"source": "from", "label": "from", "sink": "to"}
 """Keys that a stream cannot have beside this end (BLZ043)."""
-_ONLY_FROM_OUTSIDE: Final = ("seal", "producer", "punctuation", "producers", "lateness")
-"""Keys that change nothing about a stream that comes from a component (BLZ048)."""
+_ABOUT_PUNCTUATIONS: Final = ("producer", "punctuation", "producers", "lateness")
+"""Keys that change nothing about a stream from a component that declares no seal (BLZ048)."""
 
 
 class Streams:
@@ -116,10 +116,10 @@ class Streams:
             if text in node.entries and end in node.entries:
                 message = f"`{text}` beside `{end}`"
                 self.out.add("BLZ043", message, node.key_mark(text))
-        if "from" in node.entries:
-            for text in _ONLY_FROM_OUTSIDE:
+        if "from" in node.entries and "seal" not in node.entries:
+            for text in _ABOUT_PUNCTUATIONS:
                 if text in node.entries:
-                    message = f"`{text}` has no effect on a stream from a component"
+                    message = f"`{text}` on a stream from a component, without `seal`"
                     self.out.add("BLZ048", message, node.key_mark(text))
 
     def _sleeps(self, key: Scalar, producer: Endpoint | None, consumer: Endpoint | None) -> bool:
