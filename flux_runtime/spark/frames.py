@@ -13,7 +13,6 @@ from pyspark.sql.types import (
     DataType,
     IntegerType,
     IntegralType,
-    LongType,
     StringType,
     StructField,
     StructType,
@@ -95,8 +94,8 @@ def column(name: str) -> str:
 def literal(text: str, of: DataType) -> str:
     """The SQL literal of a value that was cast to STRING.
 
-    >>> literal("17", IntegerType()), literal("17", LongType()), literal("it's", StringType())
-    ('17', 'CAST(17 AS bigint)', "'it\\\\'s'")
+    >>> literal("17", IntegerType()), literal("it's", StringType())
+    ('17', "'it\\\\'s'")
     """
     if isinstance(of, IntegerType):
         return str(int(text))
