@@ -178,9 +178,10 @@ def answer(session: SparkSession, folder: Path, task: Task, producers: Sequence[
         options={"maxFilesPerTrigger": "1"},
         schema=dataflow.schema("requests"),
     )
+    unit = f"Report.response.{task.name}"  # Spark wants one name for one query of a session
     if task.way == SEALED:
         answered = job.seal(
-            "Report.response",
+            unit,
             report,
             waits={"click": [click]},
             reads={"request": [request]},
@@ -189,7 +190,7 @@ def answer(session: SparkSession, folder: Path, task: Task, producers: Sequence[
         )
     else:
         answered = job.stateful(
-            "Report.response",
+            unit,
             report,
             writes={"click": [click]},
             reads={"request": [request]},
