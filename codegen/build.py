@@ -18,6 +18,7 @@ from codegen.model import (
     Stage,
     Stages,
     Transform,
+    Unit,
     Way,
 )
 from codegen.names import Names
@@ -103,10 +104,8 @@ class Build:
             yield self._assigned(stage, stage.streams[0], call)
             return
         variable = self._variable(stage, stage.streams[0], several=True)
-        name = base_name(stage)
-        number = sum(
-            isinstance(each, Transform | Seal) and base_name(each) == name for each in self._stages
-        )
+        copies = (each for each in self._stages if isinstance(each, Unit) and each.replica)
+        number = sum(each.function == stage.function for each in copies)
         replicas = f"range(1, {number + 1})"
         yield f"{variable} = {comprehension(call, 'replica', replicas)}"
 

@@ -111,6 +111,8 @@ def definition(function: Function, hidden: frozenset[str], *, fused: bool) -> st
         body = call("sql", [query], frames, splat)
     elif function.python is not None:
         body = call(function.python.replace(":", "."), [], frames, splat)
+    elif function.drops is not None:
+        body = f"{parameters[0]}.drop({value(function.drops)})"
     elif plain:
         body = parameters[0]
     else:
@@ -147,7 +149,7 @@ def header(name: str, parameters: list[str]) -> str:
 
 def function_docstring(function: Function) -> list[str]:
     """What the function computes, with the annotation that was believed."""
-    title = f"{function.component}.{function.output} <- "
+    title = f"{function.title} <- "
     flat = f"{title}{', '.join(function.paths)}."
     if len(function.paths) == 1 or len(flat) <= WIDTH - len(INDENT) - 3:
         lines = [flat]

@@ -36,6 +36,9 @@ FILE_FORMATS: Final = frozenset({"avro", "csv", "json", "orc", "parquet", "text"
 OWN_SCHEMA: Final = frozenset({"text"})
 """File formats that need no schema."""
 
+REPLICA: Final = "replica"
+"""The column by which the running job tells the records of replicas apart."""
+
 
 def source_problems(stream: Stream) -> list[Diagnostic]:
     """What an external source lacks."""
@@ -56,12 +59,15 @@ def source_problems(stream: Stream) -> list[Diagnostic]:
 
 def source(stream: Stream) -> Source:
     """The stage of an external source that has no problems."""
-    assert stream.source is not None
+    it = stream.source
+    assert it is not None
+    if it.format.lower() in FILE_FORMATS:
+        it = External(it.format.lower(), it.path, it.options, it.position)
     return Source(
         id=f"source:{stream.name}",
         name=stream.name,
-        description=wording.source(stream, stream.source),
-        external=stream.source,
+        description=wording.source(stream, it),
+        external=it,
         schema=stream.schema,
         seals=tuple(tuple(sorted(key)) for key in stream.seals),
         producer=stream.producer_column,
@@ -93,6 +99,7 @@ class Lowering:
     def __init__(self, net: Network, sealed: Mapping[Endpoint, Way]) -> None:
         self._net = net
         self._sealed = sealed
+        self._without: Function | None = None
         self._awaited = {at for way in sealed.values() for at in way.units}
         self._names = Names(*(module_root(draft) for draft in net.drafts.values()))
 
@@ -116,7 +123,42 @@ class Lowering:
             description=wording.channel(streams, loop=False),
             streams=tuple(streams),
         )
-        return [*units, channel]
+        return [*units, channel, *self._without_replica(draft)]
+
+    def _without_replica(self, draft: Draft) -> Iterator[Transform]:
+        """For streams of a replicated output that declare what they hold: that, and no more."""
+        for stream in self._net.leaving[draft.at]:
+            if not self._is_narrowed(stream):
+                continue
+            if self._without is None:
+                self._without = Function(
+                    name=self._names.new(f"without {REPLICA}"),
+                    title="Streams whose schema does not tell replicas apart",
+                    parameters=("records",),
+                    paths=("every replica",),
+                    drops=REPLICA,
+                )
+            channel = f"{Channel.kind}:{draft.at}"
+            yield Transform(
+                id=f"{Transform.kind}:{stream.name}",
+                name=stream.name,
+                inputs=(channel,),
+                description=wording.narrowed(draft.component.replicas),
+                way=Runs.RECORD_WISE,
+                component=draft.component.name,
+                output=draft.output,
+                streams=(f"all {stream.name}",),
+                function=self._without,
+                reads={"records": (channel,)},
+            )
+
+    def _is_narrowed(self, stream: Stream) -> bool:
+        """True where readers must not see which replica a record is from."""
+        if stream.producer is None or stream.consumer is None or stream.name in self._net.loops:
+            return False
+        draft = self._net.drafts[stream.producer]
+        many = draft.kind is not Kind.FUSED and draft.component.replicas > 1
+        return many and stream.schema is not None and REPLICA not in stream.schema
 
     def loop(self, stream: Stream) -> Channel:
         """The channel of a stream that closes a cycle."""
@@ -135,6 +177,8 @@ class Lowering:
         """The stage of an external sink; without one in the file, parquet under results/."""
         it = stream.sink or External("parquet")
         files = it.format.lower() in FILE_FORMATS
+        if files:
+            it = External(it.format.lower(), it.path, it.options, it.position)
         guarantee = Guarantee.EXACTLY_ONCE if files else Guarantee.AT_LEAST_ONCE
         return Sink(
             id=f"{Sink.kind}:{stream.name}",
@@ -175,14 +219,15 @@ class Lowering:
             return (f"{Channel.kind}:{stream.name}",)
         if self._net.drafts[at].kind is Kind.FUSED:
             return (f"{Transform.kind}:{at}",)
+        if self._is_narrowed(stream):
+            return (f"{Transform.kind}:{stream.name}",)
         return (f"{Channel.kind}:{at}",) if at in self._net.channels else self._units(at)
 
     def _function(self, draft: Draft) -> Function:
         it = draft.implementation
         return Function(
             name=self._names.new(str(draft.at)),
-            component=draft.component.name,
-            output=draft.output,
+            title=str(draft.at),
             parameters=draft.inputs,
             paths=path_words(draft),
             description=draft.component.description,

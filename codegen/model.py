@@ -43,8 +43,8 @@ class Function:
 
     name: str
     """A Python identifier, unique in the job."""
-    component: str
-    output: str
+    title: str
+    """What it computes, for people."""
     parameters: tuple[str, ...]
     """Input interfaces; each is handed in as a DataFrame."""
     paths: tuple[str, ...]
@@ -52,7 +52,9 @@ class Function:
     description: str | None = None
     sql: str | None = None
     python: str | None = None
-    """`module:function`. Where `sql` is None too, the only input is passed through."""
+    """`module:function`."""
+    drops: str | None = None
+    """A column of the only input. Where all three are None, the input is passed through."""
 
 
 @dataclass(frozen=True, slots=True)

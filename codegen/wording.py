@@ -51,6 +51,11 @@ def record_wise(draft: Draft) -> str:
     return f"{did}, inside its consumers{note}"
 
 
+def narrowed(replicas: int) -> str:
+    """What a transform does that hides from readers which replica a record is from."""
+    return f"the columns of its schema; each of {replicas} replicas puts out its own records"
+
+
 def native(draft: Draft) -> str:
     """What a transform in Spark's own state does."""
     mode = draft.component.output_mode
