@@ -20,6 +20,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
+from blazes.cli import CommandError
 from blazes.cli.job_process import JobProcess, remedy_for
 from blazes.cli.options import add_file
 from blazes.cli.projects import add_target_dir
@@ -81,7 +82,8 @@ def run(arguments: argparse.Namespace) -> int:
     for warning in check_before_run(Path(arguments.target_dir)):
         print(as_text(warning, colour=False, unicode=False), file=sys.stderr)
     dataflow, project = compiled(arguments)
-    folder = RunFolder.create(project / "runs", project / "plan.json").path
+    runs = project.resolve() / "runs"
+    folder = RunFolder.create(runs, project / "plan.json").path
     job = JobProcess(command_of(arguments, project, folder), log=folder / "log.txt")
     ended = watch(job, folder, name=dataflow.name, progress=not arguments.no_progress)
     safe_write(sys.stdout, "\n".join(tell(arguments, dataflow, project, ended)) + "\n")
@@ -90,18 +92,25 @@ def run(arguments: argparse.Namespace) -> int:
 
 def compiled(arguments: argparse.Namespace) -> tuple[Dataflow, Path]:
     """The dataflow of FILE, and the project that it was compiled to."""
-    from codegen.project import write
-
     from annotations.vocabulary import Label
     from blazes.analysis import analyze
     from blazes.cli.options import dataflow_of
     from blazes.coordination import plan
+    from blazes.report.problems import print_problems
+    from codegen.project import write
     from codegen.stages import stages
 
-    dataflow, _ = dataflow_of(arguments)
-    project = Path(arguments.target_dir) / dataflow.name
-    write(stages(plan(analyze(dataflow), target=Label.ASYNC)), project)
-    return dataflow, project
+    dataflow, warnings = dataflow_of(arguments)
+    result = stages(plan(analyze(dataflow), target=Label.ASYNC))
+    folder = Path(arguments.target_dir) / result.name
+    try:
+        project = write(result, folder, warnings=warnings)
+    except OSError as failed:
+        reason = failed.strerror or str(failed)
+        raise CommandError(f"cannot write {failed.filename or folder}: {reason}") from None
+    if problems := [*warnings, *project.notes]:
+        print_problems(problems, stream=sys.stderr)
+    return dataflow, project.folder
 
 
 def command_of(arguments: argparse.Namespace, project: Path, folder: Path) -> list[str]:
@@ -197,7 +206,7 @@ def tell(
         lines += failure(dataflow.name, ended)
     letters = int(ended.run.total("dead_letters"))
     again = f"blazes run {arguments.file}" + "".join(f" --variant {v}" for v in arguments.variant)
-    rows = [("report", f"blazes report {ended.run.folder}"), ("log", str(ended.log))]
+    rows = [("report", f"blazes report {relative(ended.run.folder)}"), ("log", str(relative(ended.log)))]
     if letters:
         rows.insert(0, ("dead letters", f"{letters}: blazes dead-letters {project}"))
     if ended.status == 0:

@@ -151,7 +151,9 @@ def row(sample: Sample) -> dict[str, str]:
         value = number(metric)
         return "" if value is None else amount(value)
 
-    dead = shown("dead_letters")
+    def unless_zero(metric: str) -> str:
+        return shown(metric) if number(metric) else ""
+
     quarantined = number("quarantined_partitions")
     oldest = number("oldest_open_partition_s")
     reasons = [f"{amount(quarantined)} quarantined"] if quarantined else []
@@ -165,8 +167,8 @@ def row(sample: Sample) -> dict[str, str]:
         "open": shown("open_partitions"),
         "oldest": duration(oldest) if oldest else "",
         "released": shown("released_partitions"),
-        "requests": shown("waiting_requests"),
-        "dead": "" if dead == "0" else dead,
+        "requests": unless_zero("waiting_requests"),
+        "dead": unless_zero("dead_letters"),
         "waits for": printable("; ".join(reasons)),
     }
 

@@ -1,0 +1,312 @@
+"""See which partitions are open and why, excuse a producer, register producers.
+
+    list        partitions that are not released: age, and what they wait for
+    excuse      let a partition go on without a producer's punctuation; recorded with the reason
+    registered  producer sets in ZooKeeper
+    register    register the producers of partitions, from the command line or a JSON file
+
+Key values are given in the alphabetical order of the key's attributes. An excuse is taken up by
+the running job within a second or so, or by the next one when it starts.
+
+exit status: 0; 2 where something does not exist or was refused, and for bad usage.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import getpass
+import json
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from annotations.diagnostics import did_you_mean
+from blazes.cli import CommandError, one_of
+from blazes.cli.projects import PLAN, add_project, project_of
+from blazes.report.plain import printable
+
+if TYPE_CHECKING:
+    from flux_runtime.observe.gates import GateView, OpenPartition
+    from flux_runtime.zookeeper.registry import ProducerRegistry
+
+SHOWN: Final = 50
+ACTIONS: Final = ("list", "excuse", "registered", "register")
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    add_project(parser)
+    parser.add_argument(
+        "action", type=one_of(*ACTIONS), nargs="?", default="list", metavar="|".join(ACTIONS)
+    )
+    add = parser.add_argument
+    add("--unit", help="only this unit, such as Count.counts; excuse: default, all that wait")
+    add("--stream", help="excuse, registered, register: the sealed stream")
+    add("--key", action="append", default=[], metavar="VALUE", help="a key value (repeatable)")
+    add("--producer", action="append", default=[], metavar="NAME", help="a producer (repeatable)")
+    add("--reason", help="excuse: why, for the record")
+    add("--by", help="excuse: who decided (default: you)")
+    add("--from", dest="file_of_sets", metavar="JSON", help="register: key -> producers")
+    add("--replace", action="store_true", help="register: overwrite sets not looked up yet")
+    add("--zookeeper", metavar="HOSTS", help="host:port,... (default: what the job uses)")
+    add("--limit", type=int, default=SHOWN, metavar="N", help=f"list N at most (default: {SHOWN})")
+    add("--format", type=one_of("text", "json"), default="text", metavar="text|json")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Do what the action says."""
+    project = project_of(arguments)
+    match arguments.action:
+        case "list":
+            return _list(arguments, project / "state")
+        case "excuse":
+            return _excuse(arguments, project / "state")
+        case "registered":
+            return _registered(arguments, project)
+        case _:
+            return _register(arguments, project)
+
+
+def _gates(arguments: argparse.Namespace, state: Path) -> tuple[GateView, ...]:
+    from flux_runtime.observe.gates import read_gates
+
+    gates = read_gates(state)
+    if arguments.unit is None:
+        return gates
+    chosen = tuple(gate for gate in gates if gate.unit == arguments.unit)
+    if not chosen:
+        names = [gate.unit for gate in gates]
+        known = f"sealed units: {', '.join(names)}" if names else "the job has no sealed unit yet"
+        raise CommandError(
+            f"no sealed unit {arguments.unit}{did_you_mean(arguments.unit, names)}", remedy=known
+        )
+    return chosen
+
+
+# ---- list
+
+
+def _list(arguments: argparse.Namespace, state: Path) -> int:
+    gates = _gates(arguments, state)
+    if arguments.format == "json":
+        print(json.dumps({"schema_version": 1, "units": list(map(_gate_json, gates))}, indent=2))
+        return 0
+    if not gates:
+        print("No sealed unit has run.")
+    for gate in gates:
+        number = len(gate.partitions)
+        print(
+            f"{printable(gate.unit)}, sealed on {', '.join(gate.key)}: "
+            f"{number} open, {gate.released} released"
+        )
+        for name, who in gate.inputs.items():
+            print(f"  waits for {printable(name)}: {printable(who)}")
+        for partition in gate.partitions[: arguments.limit]:
+            print("\n".join(_partition_lines(partition, gate.seal_timeout_s)))
+        if number > arguments.limit:
+            print(f"  and {number - arguments.limit} more (--limit)")
+    return 0
+
+
+def _partition_lines(partition: OpenPartition, timeout_s: float) -> Iterator[str]:
+    from blazes.report.progress import duration
+
+    age = max(0.0, time.time() - partition.opened)
+    overdue = ", longer than seal_timeout" if age > timeout_s else ""
+    yield (
+        f"  {printable(_key(partition.key))}  {partition.status} for {duration(age)}{overdue}, "
+        f"{partition.records} records"
+    )
+    for reason in partition.waits_for:
+        yield f"      {printable(reason)}"
+    for name, producers in partition.excused.items():
+        yield f"      {printable(name)}: excused: {printable(', '.join(producers))}"
+    if partition.contradiction:
+        yield f"      {printable(partition.contradiction)} (SE-6)"
+
+
+def _gate_json(gate: GateView) -> dict[str, object]:
+    names = ("key", "status", "opened", "waits_for", "missing", "excused", "records")
+    return {
+        "unit": gate.unit,
+        "key": gate.key,
+        "inputs": gate.inputs,
+        "seal_timeout_s": gate.seal_timeout_s,
+        "released": gate.released,
+        "partitions": [
+            {name: getattr(each, name) for name in names} | {"contradiction": each.contradiction}
+            for each in gate.partitions
+        ],
+    }
+
+
+# ---- excuse
+
+
+def _excuse(arguments: argparse.Namespace, state: Path) -> int:
+    from flux_runtime.observe.excuses import Excuse, request
+
+    _need(arguments, "key", "producer", "reason")
+    key = tuple(arguments.key)
+    found = [
+        (gate, stream, partition)
+        for gate in _gates(arguments, state)
+        for partition in gate.partitions
+        if partition.key == key
+        for stream in gate.inputs
+        if arguments.stream in (None, stream)
+    ]
+    if not found:
+        raise CommandError(
+            f"no open partition {_key(key)}", remedy=f"blazes seals {arguments.file} list"
+        )
+    by = arguments.by or getpass.getuser()
+    requests = [
+        (
+            gate.unit,
+            Excuse(
+                stream=stream,
+                key=key,
+                producer=producer,
+                by=by,
+                reason=arguments.reason,
+                time=round(time.time(), 3),
+            ),
+        )
+        for gate, stream, partition in found
+        for producer in arguments.producer
+        if _holds_back(partition, stream, producer)
+    ]
+    unneeded = set(arguments.producer) - {excuse.producer for _, excuse in requests}
+    if unneeded:
+        waits = sorted({reason for _, _, partition in found for reason in partition.waits_for})
+        raise CommandError(
+            f"{_key(key)} does not wait for {', '.join(sorted(unneeded))}",
+            remedy="it waits for: " + ("; ".join(waits) or "nothing"),
+        )
+    for unit, excuse in requests:
+        request(state, unit, excuse)
+        print(
+            printable(
+                f"{unit}: {_key(key)} no longer waits for {excuse.producer} ({excuse.stream})"
+            )
+        )
+    return 0
+
+
+def _holds_back(partition: OpenPartition, stream: str, producer: str) -> bool:
+    """Whether its vote or the records that it promised are missing."""
+    if producer in partition.excused.get(stream, ()):
+        return False
+    return producer in partition.missing.get(stream, ()) or any(
+        reason.startswith(f"{stream}: ") and reason.endswith(f" of {producer}")
+        for reason in partition.waits_for
+    )
+
+
+# ---- ZooKeeper
+
+
+def _registered(arguments: argparse.Namespace, project: Path) -> int:
+    from flux_runtime.zookeeper.registry import Registration
+
+    with _registry(arguments, project) as registry:
+        streams = [arguments.stream] if arguments.stream else registry.streams()
+        found: dict[str, Sequence[Registration]] = {s: registry.registered(s) for s in streams}
+    if arguments.format == "json":
+        objects = {
+            stream: [
+                {
+                    "key": each.key,
+                    "producers": sorted(each.producers),
+                    "frozen": each.frozen and {"by": each.frozen.by, "time": each.frozen.time},
+                }
+                for each in registrations
+            ]
+            for stream, registrations in found.items()
+        }
+        print(json.dumps({"schema_version": 1, "streams": objects}, indent=2))
+        return 0
+    for stream, registrations in found.items():
+        print(f"{printable(stream)}: {len(registrations)} partitions")
+        for each in registrations[: arguments.limit]:
+            who = printable(", ".join(sorted(each.producers)))
+            print(f"  {printable(_key(each.key))}  {who}" + ("  (frozen)" if each.frozen else ""))
+        if len(registrations) > arguments.limit:
+            print(f"  and {len(registrations) - arguments.limit} more (--limit)")
+    if not found:
+        print("Nothing is registered.")
+    return 0
+
+
+def _register(arguments: argparse.Namespace, project: Path) -> int:
+    from flux_runtime.zookeeper.errors import ZooKeeperProblem
+    from flux_runtime.zookeeper.registrations_file import load_registrations
+
+    _need(arguments, "stream")
+    try:
+        if arguments.file_of_sets:
+            sets: Mapping[tuple[str | None, ...], frozenset[str]] = load_registrations(
+                Path(arguments.file_of_sets)
+            )
+        else:
+            _need(arguments, "key", "producer")
+            sets = {tuple(arguments.key): frozenset(arguments.producer)}
+        with _registry(arguments, project) as registry:
+            made = registry.register_many(arguments.stream, sets, replace=arguments.replace)
+    except ZooKeeperProblem as problem:
+        raise CommandError(problem.message, remedy=problem.remedy) from None
+    print(f"{made} registered, {len(sets) - made} were registered already.")
+    return 0
+
+
+@contextlib.contextmanager
+def _registry(arguments: argparse.Namespace, project: Path) -> Iterator[ProducerRegistry]:
+    """The registry of the job; its embedded server is started where it does not run."""
+    from flux_runtime.zookeeper.client import connect
+    from flux_runtime.zookeeper.embedded import EmbeddedZooKeeper
+    from flux_runtime.zookeeper.errors import ZooKeeperProblem
+    from flux_runtime.zookeeper.process import running_server
+    from flux_runtime.zookeeper.registry import ProducerRegistry
+
+    data = project / "state" / "zookeeper"
+    try:
+        with contextlib.ExitStack() as stack:
+            hosts = arguments.zookeeper or _zookeeper_of(arguments, project)
+            if hosts == "embedded":
+                hosts = running_server(data) or stack.enter_context(EmbeddedZooKeeper(data)).hosts
+            client = stack.enter_context(connect(hosts))
+            yield ProducerRegistry(client, _application(project), by="blazes seals")
+    except ZooKeeperProblem as problem:
+        raise CommandError(problem.message, remedy=problem.remedy) from None
+
+
+def _zookeeper_of(arguments: argparse.Namespace, project: Path) -> str:
+    """What the deployment section of the file says; `embedded` where there is no file."""
+    if Path(arguments.file).is_dir():
+        return "embedded"
+    from blazes.cli.options import dataflow_of
+
+    return dataflow_of(arguments)[0].deployment.zookeeper
+
+
+def _application(project: Path) -> str:
+    """The job's name, which is its application's in ZooKeeper."""
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+        return str(json.loads((project / PLAN).read_text(encoding="utf-8"))["dataflow"])
+    return project.resolve().name
+
+
+def _need(arguments: argparse.Namespace, *options: str) -> None:
+    missing = [f"--{option}" for option in options if not getattr(arguments, option)]
+    if missing:
+        raise CommandError(
+            f"{arguments.action} needs {', '.join(missing)}",
+            remedy="blazes seals --help shows the usage",
+        )
+
+
+def _key(key: Sequence[str | None]) -> str:
+    return f"[{', '.join('null' if value is None else value for value in key)}]"
