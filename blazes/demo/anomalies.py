@@ -31,9 +31,15 @@ if TYPE_CHECKING:
 
 SIZE: Final = Size(servers=4, campaigns=6, ads=5, clicks=3000, requests=60)
 REPLICAS: Final = 3
-RUNS: Final = 6
+RUNS: Final = 5
 AT_ONCE: Final = 3
 """Replicas that run at the same time in the one Spark session."""
+SMALL_DATA: Final = {
+    "spark.sql.shuffle.partitions": "1",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.wholeStage": "false",
+}
+"""Settings that save planning and compiling where every micro-batch has some hundred records."""
 COUNTED_BY: Final = ("campaign", "id")
 NOTE: Final = (
     "Each replica is a unit of the runtime that compiled jobs use, with the dataflow's SQL. The "
@@ -91,7 +97,9 @@ def demonstrate(
         for run, of_run in enumerate(orders):
             for replica, order in enumerate(of_run):
                 land(data_of(folder, run, replica), order.files())
-        session = start_session("anomalies", master=master, conf={}, log=folder / "spark.log")
+        session = start_session(
+            "anomalies", master=master, conf=SMALL_DATA, log=folder / "spark.log"
+        )
         try:
             answers = execute(session, folder, clicks, tasks, progress)
         finally:

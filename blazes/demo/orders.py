@@ -15,7 +15,7 @@ from typing import Any, Final
 from blazes.demo.ads import Traffic
 from blazes.demo.files import Line, Message, Step
 
-BATCHES: Final = (3, 4, 5)
+BATCHES: Final = (2, 3, 4)
 """How many micro-batches an arrival order may have."""
 
 
