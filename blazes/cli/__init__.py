@@ -69,7 +69,7 @@ class Parser(argparse.ArgumentParser):
 
     def parse(self, arguments: Sequence[str]) -> argparse.Namespace:
         """The parsed arguments; CommandError where one is unknown."""
-        parsed, unknown = self.parse_known_args(arguments)
+        parsed, unknown = self.parse_known_intermixed_args(arguments)
         if unknown:
             options = [option for action in self._actions for option in action.option_strings]
             hint = did_you_mean(unknown[0].split("=")[0], options)
