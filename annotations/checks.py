@@ -99,10 +99,9 @@ def _known(attribute: Scalar, known: Collection[str], where: str, out: Findings)
 
 
 def check_dependencies(
-    fds: Iterable[DependencyValue], streams: Pairs, components: Mapping[str, Built], out: Findings
+    fds: list[DependencyValue], streams: Pairs, components: Mapping[str, Built], out: Findings
 ) -> None:
     """Dependencies must be about attributes that exist (BLZ051), or at least occur (BLZ052)."""
-    fds = list(fds)
     if not fds:
         return
     fields = [value for _, value in streams.values() if value is not BAD]
@@ -112,16 +111,18 @@ def check_dependencies(
     in_dependencies = Counter(
         name for fd in fds for name in {it.text for it in (*fd.determinant, *fd.dependent)}
     )
+    errors = out.errors
     for fd in fds:
         for attribute in (*fd.determinant, *fd.dependent):
             name = attribute.text
             if complete and name not in declared:
                 near = out.suggest(name, declared)
                 out.add("BLZ051", f"no stream has the attribute `{name}`{near}", attribute.mark)
-            elif name not in mentioned and in_dependencies[name] == 1:
+            elif not errors and name not in mentioned and in_dependencies[name] == 1:
                 near = out.suggest(name, mentioned)
                 message = f"nothing else mentions the attribute `{name}`{near}"
                 out.add("BLZ052", message, attribute.mark)
+                break
 
 
 def _mentioned(streams: Iterable[Fields], components: Mapping[str, Built]) -> set[str]:

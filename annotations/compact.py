@@ -10,7 +10,7 @@ import re
 from functools import cache, lru_cache
 from typing import Final, NamedTuple
 
-from lark import Lark, Token, Tree, UnexpectedCharacters, UnexpectedInput, UnexpectedToken
+from lark import Lark, Token, Tree, UnexpectedInput, UnexpectedToken
 
 from annotations.diagnostics import did_you_mean
 from annotations.vocabulary import (
@@ -151,14 +151,6 @@ def _parse(start: str, text: str) -> Tree[Token]:
         raise _explain(error, start, text) from None
 
 
-def _parses(start: str, text: str) -> bool:
-    try:
-        _parser(start).parse(text)
-    except UnexpectedInput:
-        return False
-    return True
-
-
 _TERMINALS: Final = {
     "KIND": "CR, CW, OR or OW",
     "SEAL": "`Seal`",
@@ -175,14 +167,15 @@ _TERMINALS: Final = {
 
 def _explain(error: UnexpectedInput, start: str, text: str) -> CompactError:
     """What was expected where, and what was found."""
-    if isinstance(error, UnexpectedToken):
-        ended = error.token.type == "$END"
-        offset = len(text) if ended else (error.token.start_pos or 0)
-        allowed = set(error.expected)
+    if isinstance(error, UnexpectedToken) and error.token.type == "$END":
+        offset = len(text)
+    elif isinstance(error, UnexpectedToken):
+        offset = error.token.start_pos or 0
     else:
-        assert isinstance(error, UnexpectedCharacters)
         offset = error.pos_in_stream or 0
-        allowed = error.allowed | ({"$END"} if _parses(start, text[:offset]) else set())
+    parser = _parser(start).parse_interactive(text[:offset])
+    parser.exhaust_lexer()
+    allowed: set[str] = parser.accepts()  # type: ignore[no-untyped-call]
     expected = " or ".join(words for name, words in _TERMINALS.items() if name in allowed)
     word = re.match(r"\w+|<?->|\S|", text[offset:])
     found = word.group() if word else ""

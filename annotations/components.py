@@ -10,6 +10,7 @@ from typing import Any, Final, TypeAlias
 
 from annotations.dataflow import EMPTY, Component, Implementation, Path
 from annotations.diagnostics import Findings
+from annotations.keys import COMPONENT, has_implementation
 from annotations.notation import LabelValue, key_of
 from annotations.positions import Scalar
 from annotations.records import Fields
@@ -36,7 +37,7 @@ class Built:
     all_paths: tuple[tuple[Path, Fields], ...]
     """Also those of variants that are not chosen, each with what was read of it."""
     broken: bool
-    """True where some of its paths could not be read, so that it may have further interfaces."""
+    """True where the ends of a path could not be read, so that it may have further interfaces."""
     inputs: Mapping[str, Path]
     """Input interfaces of the active paths, each with the first path that begins there."""
     outputs: Mapping[str, Path]
@@ -64,7 +65,6 @@ def build_component(declared: Declared, chosen: str | None, out: Findings) -> Bu
     is added after the base paths where there is none.
     """
     name, fields = declared.key.text, declared.fields
-    before = out.errors
     base = _paths(fields.get("annotation", ()), None, out)
     variants = {
         variant: _paths(_variant_paths(value), variant, out)
@@ -73,8 +73,7 @@ def build_component(declared: Declared, chosen: str | None, out: Findings) -> Bu
     all_paths = tuple(chain(base, *variants.values()))
     active = variants.get(chosen) if chosen is not None else None
     paths = [path for path, _ in (base if active is None else _override(base, active))]
-    broken = fields.broken or out.errors != before
-    broken = broken or any(map(_is_broken, declared.variants.values()))
+    broken = out.errors > 0 and _may_lack_paths(declared)
     if not paths and not broken:
         _report_no_path(declared, out)
     component = Component(
@@ -100,21 +99,35 @@ def build_component(declared: Declared, chosen: str | None, out: Findings) -> Bu
     return Built(component, fields, all_paths, broken, inputs, outputs)
 
 
-def _is_broken(variant: tuple[Scalar, Any]) -> bool:
-    """True where the variant, or one of its paths, could not be read."""
-    value = variant[1]
-    if isinstance(value, Fields):
-        return value.broken
-    return value is BAD or any(fields.broken for fields in value)
+def _may_lack_paths(declared: Declared) -> bool:
+    """True where a path of the component, or one of its ends, could not be read."""
+    fields = declared.fields
+    if not fields.node.entries or _unread(fields, "annotation") or _unread(fields, "variants"):
+        return fields.broken
+    several = [fields.get("annotation", ())]
+    several += [_variant_paths(value) for _, value in declared.variants.values()]
+    return any(path is BAD or not path.values.keys() >= _ENDS for path in chain(*several))
 
 
-def _variant_paths(value: Any) -> Iterable[Fields]:
+_ENDS: Final = {"from", "to"}
+
+
+def _unread(fields: Fields, key: str) -> bool:
+    """True where the key is there but could not be read, or may hide behind an unknown one."""
+    entries = fields.node.entries
+    return (key in entries and key not in fields) or not entries.keys() <= COMPONENT.keys.keys()
+
+
+def _variant_paths(value: Any) -> Iterable[Any]:
+    """The paths of a variant, each `Fields` or `BAD`."""
     if value is BAD:
-        return ()
-    if isinstance(value, Fields):
-        return value.get("annotation", ()) if "from" not in value.node.entries else (value,)
-    paths: Iterable[Fields] = value
-    return paths
+        return (BAD,)
+    if not isinstance(value, Fields):
+        paths: Iterable[Any] = value
+        return paths
+    if not has_implementation(value.node):
+        return (value,)
+    return (BAD,) if _unread(value, "annotation") else value.get("annotation", ())
 
 
 def _report_no_path(declared: Declared, out: Findings) -> None:
@@ -137,10 +150,10 @@ def _override(base: _Paths, variant: _Paths) -> _Paths:
     return list(ends.values())
 
 
-def _paths(several: Iterable[Fields], variant: str | None, out: Findings) -> _Paths:
+def _paths(several: Iterable[Any], variant: str | None, out: Findings) -> _Paths:
     paths: dict[tuple[str, str], tuple[Path, Fields]] = {}
     for fields in several:
-        path = _path(fields, variant, out)
+        path = None if fields is BAD else _path(fields, variant, out)
         if path is None:
             continue
         ends = (path.source, path.target)

@@ -99,7 +99,7 @@ class Findings:
         self.file = file
         self.text = text
         self.errors = 0
-        """How many findings stop the analysis."""
+        """How often something was found that stops the analysis."""
         self.key = ""
         """The key whose value is being read: messages about the value begin with it."""
         self._found: dict[Diagnostic, None] = {}
@@ -116,9 +116,8 @@ class Findings:
         if where is not None and not isinstance(where, Position):
             where = self.position(where)
         found = Diagnostic(CODES[code], message, where, remedy)
-        if found not in self._found:
-            self._found[found] = None
-            self.errors += found.code.severity is Severity.ERROR
+        self._found[found] = None
+        self.errors += found.code.severity is Severity.ERROR
 
     def add_value(self, code: str, message: str, mark: Mark, remedy: str | None = None) -> None:
         """Note a mistake in the value of the current key."""

@@ -15,7 +15,10 @@ from annotations.shapes import BAD, Bad, Json, Name, Pairs, Shape, refuse
 
 @dataclass(frozen=True, slots=True)
 class ListOf:
-    """A list with at least one item, or, where `one` is set, an item that stands alone."""
+    """A list with at least one item, or, where `one` is set, an item that stands alone.
+
+    An item that could not be read is `BAD` in the list, so that one can see that it is there.
+    """
 
     item: Shape
     expects: str
@@ -24,13 +27,11 @@ class ListOf:
 
     def read(self, node: Node, out: Findings) -> list[Any] | Bad:
         if type(node) is List and (node.items or self.empty):
-            values = (self.item.read(item, out) for item in node.items)
-            return [value for value in values if value is not BAD]
+            return [self.item.read(item, out) for item in node.items]
         no_item = type(node) is Scalar and isinstance(self.item, Record)
         if type(node) is List or not self.one or no_item:
             return refuse(self, node, out)
-        value = self.item.read(node, out)
-        return BAD if value is BAD else [value]
+        return [self.item.read(node, out)]
 
     def schema(self) -> Json:
         some = {} if self.empty else {"minItems": 1}

@@ -29,7 +29,7 @@ from annotations.keys import (
     is_component,
     looks_like_listing,
 )
-from annotations.notation import key_of
+from annotations.notation import DependencyValue, key_of
 from annotations.positions import Map, Node, Place, Scalar, describe, place_at, read_tree, shorten
 from annotations.records import Fields
 from annotations.shapes import BAD, Pairs
@@ -209,12 +209,15 @@ class _Reading:
             streams=MappingProxyType(streams),
             fds=tuple(
                 FunctionalDependency(key_of(fd.determinant), key_of(fd.dependent), fd.injective)
-                for fd in self.sections.get("fds", ())
+                for fd in self._dependencies()
             ),
             deployment=_deployment(self.sections.get("deployment")),
             file=file,
             sha256=hashlib.sha256(data).hexdigest(),
         )
+
+    def _dependencies(self) -> list[DependencyValue]:
+        return [fd for fd in self.sections.get("fds", ()) if fd is not BAD]
 
     def _choice(self, name: str, declared: Declared) -> str | None:
         """The variant chosen for the component, if it has it."""
@@ -253,7 +256,7 @@ class _Reading:
         elif complete:
             found.streams = connect(components, out)
         if complete:
-            checks.check_dependencies(self.sections.get("fds", ()), declared, components, out)
+            checks.check_dependencies(self._dependencies(), declared, components, out)
         checks.check_unchosen(components, self.chosen, found.left_out, out)
         if not out.errors and not found.left_out:
             checks.check_reach(components, found.streams, out)

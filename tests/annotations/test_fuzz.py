@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import yaml
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from annotations.dataflow import Dataflow
@@ -13,7 +13,7 @@ from annotations.yaml_file import loads
 from tests.annotations import fuzzing
 
 CHECKED = settings(
-    max_examples=200, deadline=2000, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=100, deadline=2000, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 
 
@@ -40,37 +40,42 @@ def _check(text: str) -> None:
                 assert end.component in dataflow.components
 
 
-@pytest.fixture(params=["libyaml", "pure Python"], autouse=True)
+@pytest.fixture(params=["libyaml", "pure Python"])
 def parser(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(yaml, "__with_libyaml__", request.param == "libyaml")
 
 
+@st.composite
+def patched(draw: st.DrawFn) -> str:
+    """A file that is right but for a few characters."""
+    text = draw(fuzzing.texts(fuzzing.dataflows()))
+    start = draw(st.integers(0, len(text)))
+    stop = draw(st.integers(start, min(len(text), start + 8)))
+    patch = draw(st.one_of(st.just(""), st.sampled_from(fuzzing.WORDS), st.text(max_size=3)))
+    return text[:start] + patch + text[stop:]
+
+
+TEXTS = {
+    "noise": fuzzing.NOISE,
+    "right or nearly": fuzzing.texts(fuzzing.dataflows()),
+    "spoilt": fuzzing.texts(fuzzing.mutated()),
+    "patched": patched(),
+}
+
+
+@pytest.mark.parametrize("texts", TEXTS)
 @CHECKED
-@given(fuzzing.NOISE)
-def test_noise(text: str) -> None:
-    _check(text)
+@given(data=st.data())
+def test_a_text_is_read_or_refused(texts: str, parser: None, data: st.DataObject) -> None:
+    _check(data.draw(TEXTS[texts]))
 
 
-@CHECKED
-@given(fuzzing.texts(fuzzing.dataflows()))
-def test_files_that_are_right_or_nearly(text: str) -> None:
-    _check(text)
-
-
-@CHECKED
-@given(fuzzing.texts(fuzzing.mutated()))
-def test_files_that_are_spoilt(text: str) -> None:
-    _check(text)
-
-
-@CHECKED
-@given(fuzzing.texts(fuzzing.dataflows()), st.data())
-def test_files_that_are_cut_or_patched(text: str, data: st.DataObject) -> None:
-    assume(text)
-    start = data.draw(st.integers(0, len(text)))
-    stop = data.draw(st.integers(start, min(len(text), start + 8)))
-    patch = data.draw(st.one_of(st.just(""), st.sampled_from(fuzzing.WORDS), st.text(max_size=3)))
-    _check(text[:start] + patch + text[stop:])
+@pytest.mark.slow
+@pytest.mark.parametrize("texts", TEXTS)
+@settings(CHECKED, max_examples=5000)
+@given(data=st.data())
+def test_a_text_is_read_or_refused_at_length(texts: str, parser: None, data: st.DataObject) -> None:
+    _check(data.draw(TEXTS[texts]))
 
 
 def test_most_files_that_should_be_right_are() -> None:
@@ -102,6 +107,6 @@ def test_most_files_that_should_be_right_are() -> None:
     ],
     ids=lambda text: repr(text[:8]),
 )
-def test_no_depth_or_length_breaks_the_reader(text: str) -> None:
+def test_no_depth_or_length_breaks_the_reader(text: str, parser: None) -> None:
     with pytest.raises(BadInput):
         loads(text)
