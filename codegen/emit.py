@@ -203,15 +203,16 @@ def partial_definitions(
 ) -> Iterator[str]:
     """The two steps of an aggregate as functions."""
     steps = (
-        ("partial", partial.first, "what a micro-batch adds to each group."),
-        ("total", partial.second, "what the partial results of a partition come to."),
+        ("partial", "step 1 of 2", partial.first, "the records of a micro-batch"),
+        ("total", "step 2 of 2", partial.second, "the partial aggregates of whole partitions"),
     )
-    for suffix, sql, words in steps:
-        step = replace(
+    for suffix, step, sql, words in steps:
+        changed = replace(
             function,
             name=f"{function.name}_{suffix}",
-            sql=sql,
+            title=f"{function.title}, {step}",
             paths=(words,),
             description=None,
+            sql=sql,
         )
-        yield definition(step, hidden, fused=False)
+        yield definition(changed, hidden, fused=False)

@@ -18,9 +18,12 @@ WIDTH: Final = 96
 
 def explain(stages: Stages, *, width: int = WIDTH) -> str:
     """The stages as an indented list; replicas are told once."""
-    coordinated = [each for each in once(stages) if isinstance(each, Seal | Order)]
     number = len(stages.stages)
-    told = wording.listing(f"{each.kind} at {base_name(each)}" for each in coordinated)
+    told = wording.listing(
+        f"{kind} at {base_name(stage)}"
+        for stage in once(stages)
+        if isinstance(stage, Unit) and (kind := coordination(stage))
+    )
     head = f"{stages.name}: {number} stage{'s' if number != 1 else ''}, "
     lines = [head + (told or "no coordination"), ""]
     for stage in once(stages):
@@ -32,6 +35,16 @@ def explain(stages: Stages, *, width: int = WIDTH) -> str:
 def once(stages: Stages) -> Iterator[Stage]:
     """The stages, of replicas the first."""
     return (each for each in stages if getattr(each, "replica", None) in (None, 1))
+
+
+def coordination(stage: Unit) -> str | None:
+    """What coordination a unit has; None where it has none."""
+    match stage:
+        case Seal() | Order():
+            return stage.kind
+        case Transform(assumes=str()):
+            return "seal by promise"
+    return None
 
 
 def title(stage: Stage, stages: Stages) -> str:

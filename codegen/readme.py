@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from codegen.explain import coordination as coordination_of
 from codegen.explain import explain, once, title
-from codegen.model import Guarantee, Order, Seal, Sink, Stages, Transform
+from codegen.model import Guarantee, Sink, Stages, Transform, Unit
 from codegen.names import in_backticks
 
 
@@ -69,16 +70,13 @@ def running(stages: Stages) -> Iterator[str]:
 
 def coordination(stages: Stages) -> Iterator[str]:
     """Every coordinated stage with its reason, and what has to be true."""
-    found = False
-    for stage in once(stages):
-        match stage:
-            case Seal() | Order():
-                found = True
-                yield f"- **{stage.kind} at {title(stage, stages)}**. {sentence(stage.description)}"
-                yield f"  Why: {stage.why}."
-            case Transform(assumes=str(assumes)):
-                found = True
-                yield f"- **seal by promise at {title(stage, stages)}**. {sentence(assumes)}"
+    found = [each for each in once(stages) if isinstance(each, Unit) and coordination_of(each)]
+    for stage in found:
+        yield f"- **{coordination_of(stage)} at {title(stage, stages)}**: {stage.description}."
+        if stage.why is not None:
+            yield f"  Why: {stage.why}."
+        if isinstance(stage, Transform) and stage.assumes is not None:
+            yield f"  It assumes that {stage.assumes}."
     if not found:
         yield "None: every component gives the same results whatever the order of arrival."
     verdict, after = stages.plan.analysis.verdict, stages.plan.verdict
@@ -97,8 +95,3 @@ def results(stages: Stages) -> Iterator[str]:
     yield ""
     yield "What a run did is in `runs/latest/`: metrics, events, log and dead letters. `state/` is"
     yield "what a restart goes on from."
-
-
-def sentence(text: str) -> str:
-    """The text with a capital and a full stop."""
-    return f"{text[:1].upper()}{text[1:].rstrip('.')}."

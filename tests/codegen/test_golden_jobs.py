@@ -1,0 +1,132 @@
+"""What the compiler writes for some dataflows, as a reviewer would read it.
+
+`pytest --update-goldens tests/codegen/test_golden_jobs.py` writes what the code produces now.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from annotations.yaml_file import load
+from blazes.analysis import analyze
+from blazes.coordination import plan
+from codegen.explain import explain
+from codegen.model import Stages
+from codegen.project import write
+from codegen.stages import stages
+
+ROOT = Path(__file__).parent.parent.parent
+GOLDENS = ROOT / "tests" / "golden" / "jobs"
+RUFF = (sys.executable, "-m", "ruff")
+
+
+@dataclass(frozen=True)
+class Golden:
+    name: str
+    file: str
+    variants: dict[str, str]
+
+    @property
+    def folder(self) -> Path:
+        return GOLDENS / self.name
+
+    def stages(self) -> Stages:
+        dataflow, warnings = load(GOLDENS / self.file, variants=self.variants)
+        assert not warnings
+        return stages(plan(analyze(dataflow)))
+
+
+JOBS = [
+    Golden("wordcount/sealed", "wordcount/sealed.yaml", {}),
+    Golden("wordcount/unsealed", "wordcount/unsealed.yaml", {}),
+    Golden("ad_network/campaign", "ad_network/replicated.yaml", {"Report": "CAMPAIGN"}),
+    Golden("ad_network/thresh", "ad_network/replicated.yaml", {"Report": "THRESH"}),
+    Golden("ad_network/poor_single", "ad_network/single.yaml", {}),
+    Golden("shop/shop", "shop/shop.yaml", {}),
+]
+every_job = pytest.mark.parametrize("golden", JOBS, ids=lambda golden: golden.name)
+
+
+@every_job
+def test_the_project_is_the_golden(golden: Golden, tmp_path: Path, update_goldens: bool) -> None:
+    compiled = golden.stages()
+    write(compiled, tmp_path)
+    texts = {name: (tmp_path / name).read_text() for name in ("job.py", "README.md")}
+    texts["explain.txt"] = explain(compiled)
+    texts["stages.json"] = json.dumps(compiled.to_json(), indent=2, ensure_ascii=False) + "\n"
+    for name, text in texts.items():
+        file = golden.folder / name
+        if update_goldens:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text)
+        assert text == file.read_text(), f"{file} differs; --update-goldens writes it"
+
+
+@every_job
+@pytest.mark.parametrize("width", ["88", "100", "120"])
+def test_the_job_is_formatted(golden: Golden, width: str, tmp_path: Path) -> None:
+    write(golden.stages(), tmp_path)
+    command = [*RUFF, "format", "--isolated", "--line-length", width, "--diff", "job.py"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@every_job
+def test_the_job_passes_the_linter(golden: Golden, tmp_path: Path) -> None:
+    write(golden.stages(), tmp_path)
+    config = (ROOT / "pyproject.toml").read_text()
+    chosen = re.search(r"^select = \[(.*)\]$", config, re.M)
+    ignored = re.search(r"^ignore = \[(.*)\]$", config, re.M)
+    assert chosen
+    assert ignored
+    select, ignore = (each[1].replace('"', "").replace(" ", "") for each in (chosen, ignored))
+    command = [*RUFF, "check", "--isolated", "--target-version", "py311", "--line-length", "100"]
+    command += ["--select", select, "--ignore", ignore, "."]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_jobs_pass_the_type_checker(tmp_path: Path) -> None:
+    failed = []
+    for golden in JOBS:
+        folder = tmp_path / golden.name
+        write(golden.stages(), folder)
+        command = [sys.executable, "-m", "mypy", "--strict", "--follow-imports", "silent"]
+        command += ["--cache-dir", str(tmp_path / "cache"), "job.py"]
+        environment = {**os.environ, "MYPYPATH": str(ROOT)}
+        done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+        if done.returncode:
+            failed.append(done.stdout + done.stderr)
+    assert not failed, "\n".join(failed)
+
+
+@every_job
+def test_compiling_again_writes_the_same_bytes(golden: Golden, tmp_path: Path) -> None:
+    variants = [f"--variant={name}={chosen}" for name, chosen in golden.variants.items()]
+    written = []
+    for seed in ("1", "2"):
+        folder = tmp_path / f"seed-{seed}" / "project"
+        command = [sys.executable, "-m", "blazes", "compile", str(GOLDENS / golden.file)]
+        environment = {**os.environ, "PYTHONHASHSEED": seed}
+        subprocess.run([*command, *variants, "-o", str(folder)], check=True, env=environment)
+        files = sorted(each for each in folder.rglob("*") if each.is_file())
+        written.append([(each.relative_to(folder), each.read_bytes()) for each in files])
+    assert written[0] == written[1]
+
+
+@every_job
+def test_the_job_names_no_place_of_this_machine(golden: Golden, tmp_path: Path) -> None:
+    write(golden.stages(), tmp_path)
+    for name in ("job.py", "README.md"):
+        text = (tmp_path / name).read_text()
+        assert str(ROOT) not in text
+        assert str(tmp_path) not in text
+        assert str(Path.home()) not in text or str(Path.home()) == "/"

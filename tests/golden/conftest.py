@@ -1,0 +1,3 @@
+"""Goldens are compared, not collected."""
+
+collect_ignore_glob = ["*"]
