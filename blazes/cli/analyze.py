@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 from annotations.diagnostics import Diagnostic
 from blazes.cli import options
+from blazes.collector import collector_off
 from blazes.coordination import Plan
 
 FORMATS = ("text", "json", "markdown", "mermaid", "dot", "html", "sarif")
@@ -30,6 +31,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Analyze FILE and print the result."""
+    with collector_off():
+        return _run(arguments)
+
+
+def _run(arguments: argparse.Namespace) -> int:
     arguments.format = options.format_of(arguments)
     plan, warnings = options.plan_of(arguments)
     options.write(arguments, render(plan, warnings, arguments))

@@ -16,7 +16,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     parser.add_argument("files", metavar="FILE", nargs="+", help="dataflow files (YAML)")
     parser.add_argument(
-        "--format", type=one_of("text", "json"), default="text", metavar="text|json"
+        "--format",
+        type=one_of("text", "json"),
+        default="text",
+        metavar="text|json",
+        help="default: text",
     )
     parser.add_argument(
         "--strict", action="store_true", help="exit with 1 where there are warnings"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 
 from blazes.cli import options
+from blazes.collector import collector_off
 
 FORMATS = ("text", "json")
 
@@ -26,6 +27,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Plan FILE and print the plan."""
+    with collector_off():
+        return _run(arguments)
+
+
+def _run(arguments: argparse.Namespace) -> int:
     arguments.format = options.format_of(arguments)
     plan, warnings = options.plan_of(arguments)
     if arguments.format == "json":

@@ -13,7 +13,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("ids", metavar="ID", nargs="*", help="rules and codes, in any case")
     parser.add_argument("--all", action="store_true", help="every rule, then every code")
     parser.add_argument(
-        "--format", type=one_of("text", "markdown"), default="text", metavar="text|markdown"
+        "--format",
+        type=one_of("text", "markdown"),
+        default="text",
+        metavar="text|markdown",
+        help="default: text",
     )
 
 

@@ -197,7 +197,7 @@ components:
 CODE_EXAMPLES: Final[Mapping[str, Example]] = {
     "BLZ002": _code("components: {Count: [\n"),
     "BLZ003": _code("- Count\n"),
-    "BLZ004": _code(_COUNT + "---\n" + _COUNT),
+    "BLZ004": _code(_COUNT + "---" + _COUNT),
     "BLZ005": _code("components: &all\n  Count: *all\n"),
     "BLZ006": _code(_COUNT + "  Count:\n    annotation: {from: words, to: counts, label: CW}\n"),
     "BLZ007": _code("name: on" + _COUNT),

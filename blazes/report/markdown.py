@@ -124,6 +124,16 @@ def text(plain: str) -> str:
     )
 
 
+def prose(words: str) -> str:
+    r"""Our own words as Markdown: code in backticks stays code, line ends become spaces.
+
+    >>> prose("`OW` or\nOW[*]")
+    '`OW` or OW\\[\\*\\]'
+    """
+    parts = " ".join(words.split()).split("`")
+    return "`".join(part if number % 2 else text(part) for number, part in enumerate(parts))
+
+
 def code(plain: str) -> str:
     """A code span, also of text with backticks and bars.
 

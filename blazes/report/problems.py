@@ -108,7 +108,7 @@ def problem_text(diagnostic: Diagnostic, *, sources: Sources, colour: bool = Fal
         bar = paint("|", "2")
         lines += [
             f"{gutter} {bar}",
-            f"{paint(number, '2')} {bar} {text}",
+            f"{paint(number, '2')} {bar} {text}".rstrip(),
             f"{gutter} {bar} {' ' * offset}{paint('^', '1;' + strong)}",
         ]
     remedy = printable(diagnostic.remedy or diagnostic.code.remedy, keep="\n")

@@ -14,7 +14,7 @@ from typing import Final
 from annotations.diagnostics import CODES
 from blazes.cli import COMMANDS, command
 from blazes.report import rules
-from blazes.report.markdown import code, fenced, table, text
+from blazes.report.markdown import code, fenced, prose, table, text
 from blazes.report.result_schema import result_schema
 from blazes.rules import RULE_SETS, RULES
 
@@ -26,7 +26,9 @@ GENERATED: Final = (
 
 def cli_page() -> str:
     """Every command with its arguments."""
-    summary = [(f"[`blazes {name}`](#blazes-{name})", text(COMMANDS[name][1])) for name in COMMANDS]
+    summary = [
+        (f"[`blazes {name}`](#blazes-{name})", prose(COMMANDS[name][1])) for name in COMMANDS
+    ]
     parts = [
         "# Commands",
         GENERATED,
@@ -47,10 +49,10 @@ def _command(parser: argparse.ArgumentParser, level: int = 2) -> Iterator[str]:
         words.append("[options]")
     yield f"{'#' * level} {parser.prog}"
     yield fenced(" ".join([parser.prog, *words]), "text")
-    if parser.description:
-        yield text(parser.description.strip())
+    for paragraph in (parser.description or "").strip().split("\n\n"):
+        yield prose(paragraph)
     if actions:
-        rows = [(code(_spelling(action)), text(action.help or "")) for action in actions]
+        rows = [(code(_spelling(action)), prose(action.help or "")) for action in actions]
         yield table(("Argument", "Meaning"), *rows)
     for action in actions:
         if isinstance(action, argparse._SubParsersAction):
@@ -102,7 +104,7 @@ def rules_page() -> str:
 def diagnostics_page() -> str:
     """Every mistake that the front end reports."""
     rows = [
-        (f"[{each.id}](#{each.id.lower()})", each.severity.name.lower(), text(each.title))
+        (f"[{each.id}](#{each.id.lower()})", each.severity.name.lower(), prose(each.title))
         for each in CODES.values()
     ]
     parts = [

@@ -149,10 +149,10 @@ def _text(page: Page, width: int, bold: Callable[[str], str]) -> Iterator[str]:
 
 def as_markdown(page: Page, *, level: int = 2) -> str:
     """A page as a section of a Markdown document."""
-    from blazes.report.markdown import fenced, text
+    from blazes.report.markdown import fenced, prose
 
-    parts = [f"{'#' * level} {page.id}: {text(page.title)}"]
+    parts = [f"{'#' * level} {page.id}: {prose(page.title)}"]
     for section in page.sections:
-        parts.append(f"**{section.heading}.** {text(section.text)}".rstrip())
+        parts.append(f"**{section.heading}.** {prose(section.text)}".rstrip())
         parts += [fenced(block, "text") for block in section.blocks]
     return "\n\n".join(parts) + "\n"

@@ -44,7 +44,7 @@ def problems(diagnostics: Iterable[Diagnostic]) -> dict[str, Any]:
 
 def dumps(sarif: dict[str, Any]) -> str:
     """A log as JSON text."""
-    return json.dumps(sarif, indent=2, ensure_ascii=False) + "\n"
+    return json.dumps(sarif, ensure_ascii=False) + "\n"
 
 
 def _log(rules: dict[str, Any], results: list[dict[str, Any]]) -> dict[str, Any]:
