@@ -14,6 +14,7 @@ Time per operation is constant, amortised; `resync`, `swap` and `ack_all` are li
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from flux_runtime.protocol.messages import Rows
@@ -75,13 +76,17 @@ class Buffer:
         new.last = self.last
         return new
 
-    def freeze(self) -> tuple[object, ...]:
-        """The state as one hashable value."""
+    def freeze(self, evict: int, sends: Sequence[bool]) -> tuple[object, ...]:
+        """The state as one hashable value.
+
+        Left out is what nothing depends on: marks outside `evict`, which the next fold-in sets
+        anew, and the cursors of destinations that nothing is sent to, which are reset before it is.
+        """
         return (
-            tuple(self.entries.items()),
+            tuple((sn, e.place, e.marks & evict, e.rows) for sn, e in self.entries.items()),
             tuple(sorted(self.dangling.items())),
-            self._canonical_cursor(0),
-            self._canonical_cursor(1),
+            self._canonical_cursor(0) if sends[0] else 0,
+            self._canonical_cursor(1) if sends[1] else 0,
             self.next_place,
             tuple(self.hi),
         )

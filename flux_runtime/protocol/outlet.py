@@ -129,9 +129,10 @@ class Outlet:
         return new
 
     def freeze(self) -> tuple[object, ...]:
-        """The state as one hashable value."""
+        """The state as one hashable value; cursors count only where something is or was sent."""
+        sends = [bool(use & (SEND | PAUSED)) for use in self.conn]
         return (
-            self.buffer.freeze(),
+            self.buffer.freeze(self.evict, sends),
             self.evict,
             self.exp,
             self.r_done,
@@ -140,7 +141,7 @@ class Outlet:
             *self.status,
             *self.conn,
             *self.ver,
-            *self.told,
+            *(told if use else NOTHING for told, use in zip(self.told, sends, strict=True)),
         )
 
     def __str__(self) -> str:

@@ -20,7 +20,7 @@ class ProducerSide:
         progress: batch up to which everything produced has been admitted (XM-2).
     """
 
-    __slots__ = ("copy", "kind", "outlets", "pending", "progress", "shape", "used")
+    __slots__ = ("copy", "kind", "outlets", "pending", "progress", "shape", "tells")
 
     def __init__(self, shape: Shape, kind: Producer, node: Node) -> None:
         self.shape = shape
@@ -32,14 +32,15 @@ class ProducerSide:
         ]
         self.pending: tuple[tuple[int, int, Rows], ...] = ()
         self.progress = NOTHING
-        self.used = 0
+        self.tells = shape.tells_progress(node.stage + 1)
 
     def clone(self) -> ProducerSide:
         """An independent copy."""
         new = ProducerSide.__new__(ProducerSide)
         new.shape, new.kind, new.copy = self.shape, self.kind, self.copy
         new.outlets = [outlet.clone() for outlet in self.outlets]
-        new.pending, new.progress, new.used = self.pending, self.progress, self.used
+        new.pending, new.progress = self.pending, self.progress
+        new.tells = self.tells
         return new
 
     def freeze(self) -> tuple[object, ...]:
@@ -78,6 +79,8 @@ class ProducerSide:
 
     def told_progress(self) -> int:
         """XM-2: progress that may be told once a link has nothing else to send."""
+        if not self.tells:
+            return NOTHING
         return min(self.progress, self.pending[0][1] - 1) if self.pending else self.progress
 
     def next_message(self, i: int, d: int) -> Message | None:

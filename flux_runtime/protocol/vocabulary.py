@@ -149,6 +149,18 @@ class Shape:
         """Whether one acknowledgement stands for all before it (BUF-C)."""
         return self.ack_every > 1
 
+    def tells_progress(self, stage: int) -> bool:
+        """Whether consumers of this stage on need to know what they will not get (XM-2).
+
+        They do where some merge waits for several producers, and to flush acknowledgements.
+        """
+        waits = any(
+            width > 1 and (self.ordered_egress or before < len(self.widths) - 1)
+            for before, width in enumerate(self.widths)
+            if before >= stage - 1
+        )
+        return waits or self.cumulative
+
     def pairs(self) -> tuple[Pair, ...]:
         """All pairs, from source to destination (CT-2)."""
         return tuple(Pair(s, p) for s, width in enumerate(self.widths) for p in range(width))
@@ -158,16 +170,18 @@ class Shape:
         return stage in (INGRESS, len(self.widths))
 
     def upstream(self, stage: int) -> tuple[Pair, ...]:
-        """The producers of a stage."""
-        before = stage - 1
-        width = 1 if self.outside(before) else self.widths[before]
-        return tuple(Pair(before, p) for p in range(width))
+        """The producers of a stage; none of the ingress."""
+        return self._pairs_of(stage - 1)
 
     def downstream(self, stage: int) -> tuple[Pair, ...]:
-        """The consumers of a stage."""
-        after = stage + 1
-        width = 1 if self.outside(after) else self.widths[after]
-        return tuple(Pair(after, p) for p in range(width))
+        """The consumers of a stage; none of the egress."""
+        return self._pairs_of(stage + 1)
+
+    def _pairs_of(self, stage: int) -> tuple[Pair, ...]:
+        if not INGRESS <= stage <= len(self.widths):
+            return ()
+        width = 1 if self.outside(stage) else self.widths[stage]
+        return tuple(Pair(stage, p) for p in range(width))
 
 
 class ProtocolError(Exception):

@@ -11,7 +11,7 @@ before it has read a message discards it, so every prefix is covered.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
 from flux_runtime.protocol.controller import (
@@ -147,7 +147,7 @@ class World:
         links = tuple(sorted((k, v) for k, v in self.links.items() if v))
         return (
             tuple(sorted(self._keys.items())),
-            interned.setdefault(tuple((k, tuple(map(repr, v))) for k, v in links), len(interned)),
+            interned.setdefault(links, len(interned)),
             interned.setdefault(self.controller.freeze(), len(interned)),
             tuple(sorted(self.notices.items(), key=lambda item: item[0])),
             moves,
@@ -371,9 +371,14 @@ class World:
 
     # ---- reports
 
-    def validate(self) -> None:
-        """The invariants of every node."""
-        for machine in self.nodes.values():
+    def touched(self) -> set[Node]:
+        """Nodes that have changed since this world was cloned."""
+        return self._fresh
+
+    def validate(self, only: Collection[Node] | None = None) -> None:
+        """The invariants of every node, or of these."""
+        chosen = self.nodes if only is None else {n: self.nodes[n] for n in only if n in self.nodes}
+        for machine in chosen.values():
             if isinstance(machine, Segment):
                 machine.validate()
             else:

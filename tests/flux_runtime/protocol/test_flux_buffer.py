@@ -36,9 +36,9 @@ def drained(buffer: Buffer, d: int) -> list[int]:
 
 def test_buf_1_peek_gives_the_first_undelivered_unit_and_changes_nothing() -> None:
     buffer = filled(3, 5)
-    before = buffer.freeze()
+    before = buffer.freeze(ALL, (True, True))
     assert buffer.peek(PRIM) == (3, "rows 3")
-    assert buffer.freeze() == before
+    assert buffer.freeze(ALL, (True, True)) == before
 
 
 def test_buf_1_peek_skips_what_the_destination_has() -> None:
