@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from flux_runtime.zookeeper.errors import PortTaken
-from flux_runtime.zookeeper.process import LOOPBACK, STANDALONE, ServerProcess, ask, free_port
+from flux_runtime.zookeeper.process import LOOPBACK, ServerProcess, ask, free_port
 
 _PORTS_TRIED: Final = 10
 
@@ -70,7 +70,6 @@ class EmbeddedZooKeeper:
             server = ServerProcess(
                 self.data_dir,
                 port=self._port_wanted or free_port(),
-                main=STANDALONE,
                 settings=self._settings,
                 heap_mb=self._heap_mb,
             )

@@ -147,18 +147,31 @@ def ask(port: int, command: str, *, timeout_s: float = 1.0) -> str:
 class ServerProcess:
     """A server on a folder of its own; `start` returns when it answers.
 
+    Args:
+        folder: for its files.
+        port: for clients.
+        settings: lines of `zoo.cfg`.
+        heap_mb: the server's heap.
+        member: its number in an ensemble; None: it stands alone.
+
     The folder holds `zoo.cfg`, `server.log`, `lock` and the data. The lock is held by the server
     process itself, so that it lasts exactly as long as the server.
     """
 
     def __init__(
-        self, folder: Path, *, port: int, main: str, settings: Sequence[str], heap_mb: int
+        self,
+        folder: Path,
+        *,
+        port: int,
+        settings: Sequence[str],
+        heap_mb: int,
+        member: int | None = None,
     ) -> None:
         self.folder = folder
         self.port = port
         self.log = folder / "server.log"
         self.pid: int | None = None
-        self._main = main
+        self._member = member
         self._settings = tuple(settings)
         self._heap_mb = heap_mb
         self._watchdog: subprocess.Popen[str] | None = None
@@ -189,7 +202,7 @@ class ServerProcess:
             "-Djava.net.preferIPv4Stack=true",
             "-cp",
             class_path(server_jars()),
-            self._main,
+            STANDALONE if self._member is None else QUORUM,
             str(self.folder / "zoo.cfg"),
         ]
         try:
@@ -289,6 +302,8 @@ class ServerProcess:
             *self._settings,
         )
         (self.folder / "data").mkdir(exist_ok=True)
+        if self._member is not None:
+            (self.folder / "data" / "myid").write_text(f"{self._member}\n", encoding="ascii")
         (self.folder / "zoo.cfg").write_text("\n".join(settings) + "\n", encoding="utf-8")
         (self.folder / "log4j2.properties").write_text(_LOG4J, encoding="utf-8")
 
