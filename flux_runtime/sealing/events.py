@@ -145,7 +145,7 @@ class Outsider:
     input: str
     producer: str
     rows: int
-    batches: tuple[int, ...]
+    """Data records; there may be punctuations too."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ Pure data; `flux_runtime.sealing.tracker` changes it.
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -42,6 +42,8 @@ class Share:
     """The frozen producer set; None while it is not known."""
     received: dict[str, int] = field(default_factory=dict)
     votes: dict[str, Vote] = field(default_factory=dict)
+    disputes: dict[str, Vote] = field(default_factory=dict)
+    """A later punctuation that differs from the producer's first one."""
     excused: dict[str, str] = field(default_factory=dict)
     """Producer -> reason; its vote is not waited for, its records stay (SE-8)."""
     digests: dict[str, str] = field(default_factory=dict)
@@ -96,11 +98,31 @@ class Share:
         if not self.batches or self.batches[-1] != batch:
             self.batches.append(batch)
 
-    def contradiction(self, key: KeyText, name: str, producer: str) -> Quarantined | None:
-        """The count or digest that cannot be right any more (SE-6), if there is one."""
-        vote = self.votes.get(producer)
-        if vote is None or producer in self.excused:
-            return None
+    def vote(self, producer: str, vote: Vote) -> None:
+        """A punctuation came; an equal one changes nothing."""
+        earlier = self.votes.setdefault(producer, vote)
+        if earlier != vote:
+            self.disputes.setdefault(producer, vote)
+
+    def contradictions(self, key: KeyText, name: str) -> Iterator[Quarantined]:
+        """What cannot be right any more (SE-6); of members only, so nothing of an unknown set."""
+        for producer in self.producers or ():
+            if producer in self.votes and producer not in self.excused:
+                wrong = self._contradiction(key, name, producer)
+                if wrong is not None:
+                    yield wrong
+
+    def _contradiction(self, key: KeyText, name: str, producer: str) -> Quarantined | None:
+        vote, dispute = self.votes[producer], self.disputes.get(producer)
+        if dispute is not None:
+            return Quarantined(
+                key,
+                name,
+                producer,
+                "a second punctuation that differs from the first",
+                str(vote),
+                str(dispute),
+            )
         received = self.received.get(producer, 0)
         if received > vote.count:
             return Quarantined(
@@ -144,6 +166,7 @@ def partition_to_json(partition: Partition) -> dict[str, Any]:
                 "producers": share.producers,
                 "received": share.received,
                 "votes": {p: [vote.count, vote.digest] for p, vote in share.votes.items()},
+                "disputes": {p: [vote.count, vote.digest] for p, vote in share.disputes.items()},
                 "excused": share.excused,
                 "digests": share.digests,
                 "batches": share.batches,
@@ -161,6 +184,7 @@ def partition_from_json(data: Mapping[str, Any]) -> Partition:
             producers=None if share["producers"] is None else tuple(share["producers"]),
             received=dict(share["received"]),
             votes={p: Vote(*vote) for p, vote in share["votes"].items()},
+            disputes={p: Vote(*vote) for p, vote in share["disputes"].items()},
             excused=dict(share["excused"]),
             digests=dict(share["digests"]),
             batches=list(share["batches"]),

@@ -29,7 +29,6 @@ from flux_runtime.sealing.events import (
     Ingested,
     KeyText,
     Outsider,
-    Quarantined,
     Release,
     ReleaseFinished,
     ReleaseStarted,
@@ -250,50 +249,31 @@ class Tracker:
                 share = self._share(event.input, group.key, event.time, decided)
                 self.partitions[group.key].last = event.time
                 touched[group.key] = None
-                yield from self._take(event, group, share)
+                self._take(event, group, share)
         for key in touched:
             yield from self._check(key, event.input)
 
-    def _take(self, event: Ingested, group: Group, share: Share) -> Iterator[Finding]:
-        if group.count is None:
-            before = len(share.batches)
-            share.add(group.producer, group.rows, event.batch)
-            if len(share.batches) > before:
-                self._refer(event.input, event.batch)
+    def _take(self, event: Ingested, group: Group, share: Share) -> None:
+        if group.count is not None:
+            share.vote(group.producer, Vote(group.count, group.digest))  # SE-6: equal ones are one
             return
-        vote, earlier = Vote(group.count, group.digest), share.votes.get(group.producer)
-        if earlier is None:
-            share.votes[group.producer] = vote
-        elif earlier != vote:  # SE-6; an equal one is ignored
-            yield from self._quarantine(
-                Quarantined(
-                    group.key,
-                    event.input,
-                    group.producer,
-                    "a second punctuation that differs from the first",
-                    str(earlier),
-                    str(vote),
-                )
-            )
+        before = len(share.batches)
+        share.add(group.producer, group.rows, event.batch)
+        if len(share.batches) > before:
+            self._refer(event.input, event.batch)
 
     def _check(self, key: KeyText, name: str) -> Iterator[Finding]:
         """After a change of a partition: is it contradictory (SE-6) or complete (SE-1)?"""
         partition = self.partitions[key]
         share = partition.shares[name]
-        for producer in sorted(share.votes):
-            wrong = share.contradiction(key, name, producer)
-            if wrong is not None:
-                yield from self._quarantine(wrong)
+        for wrong in share.contradictions(key, name):
+            if partition.status is not Status.QUARANTINED:
+                partition.status = Status.QUARANTINED
+                partition.quarantine = wrong
+                yield wrong
         if partition.status is Status.OPEN and partition.complete:
             partition.status = Status.SEALED
             yield Sealed(key)
-
-    def _quarantine(self, wrong: Quarantined) -> Iterator[Finding]:
-        partition = self.partitions[wrong.key]
-        if partition.status is not Status.QUARANTINED:
-            partition.status = Status.QUARANTINED
-            partition.quarantine = wrong
-            yield wrong
 
     def _on_requested(self, event: Requested) -> Iterator[Finding]:
         if self.replayed(event.input, event.batch):  # SE-10
@@ -316,14 +296,14 @@ class Tracker:
             if share.producers is not None:  # frozen at the first look-up
                 continue
             share.producers = tuple(sorted(producers))
-            for producer in sorted(set(share.received) - set(producers)):  # SE-7
-                rows = share.received.pop(producer)
-                share.outsiders.append(producer)
-                self.counters.unknown += rows
-                yield Outsider(key, event.input, producer, rows, tuple(share.batches))
-            for producer in sorted(set(share.votes) - set(producers)):
-                del share.votes[producer]
-                self.counters.unknown += 1
+            came = share.received.keys() | share.votes.keys()
+            for producer in sorted(came - set(producers)):  # SE-7
+                rows = share.received.pop(producer, 0)
+                if rows:
+                    share.outsiders.append(producer)
+                votes = [x for x in (share.votes, share.disputes) if x.pop(producer, None)]
+                self.counters.unknown += rows + len(votes)
+                yield Outsider(key, event.input, producer, rows)
             yield from self._check(key, event.input)
 
     def _on_digested(self, event: Digested) -> Iterator[Finding]:
