@@ -73,6 +73,10 @@ class Run(Protocol):
         """How it ended; None where it did not come to an end of its own."""
 
     @property
+    def plan(self) -> Mapping[str, Any] | None:
+        """plan.json of the compiled project."""
+
+    @property
     def started(self) -> float | None:
         """Seconds since the epoch."""
 
@@ -106,6 +110,8 @@ class RunReport:
     """Kind -> how many."""
     telling: tuple[str, ...]
     """The last events that tell of trouble, one line each."""
+    coordination: tuple[str, ...]
+    """What waited for what, one line for each sealed or ordered unit."""
     error: str | None
 
 
@@ -140,6 +146,7 @@ def run_report(
         hints=tuple(_hints(run.units, metrics)),
         events=dict(Counter(event.kind for event in run.events)),
         telling=tuple(map(event_text, bad[-EVENTS_LISTED:])),
+        coordination=tuple(_coordination(run.plan or {})),
         error=summary.get("error"),
     )
 
@@ -159,6 +166,7 @@ def to_json(report: RunReport) -> dict[str, Any]:
             for hint in report.hints
         ],
         "events": report.events,
+        "coordination": report.coordination,
         "error": report.error,
     }
 
@@ -174,13 +182,16 @@ def to_markdown(report: RunReport) -> str:
         parts += ["## Units", "", "| " + " | ".join(heading) + " |"]
         parts += ["|---" + "|--:" * (len(heading) - 1) + "|"]
         parts += ["| " + " | ".join(map(_md, row)) + " |" for row in rows] + [""]
+    if report.coordination:
+        parts += ["## Coordination", ""]
+        parts += [*(f"- {_md(line)}" for line in report.coordination), ""]
     if report.hints:
         parts += ["## To look at", ""]
         for hint in report.hints:
             parts += [f"- **{_md(_what(hint))}**: {_md(hint.means)} {_md(hint.remedy)}"]
         parts += [""]
     if report.events:
-        parts += ["## Events", "", _md(_counts(report)), ""]
+        parts += ["## Events", "", _md(_counts(report)) + ".", ""]
         parts += [f"- {_md(line)}" for line in report.telling]
     return "\n".join(parts).rstrip() + "\n"
 
@@ -202,11 +213,15 @@ def to_text(report: RunReport, *, width: int = 80, unicode: bool = True) -> str:
     if shapes and unicode:
         parts += ["", "rows per second:"]
         parts += [f"  {printable(unit)}  {shape}" for unit, shape in shapes.items()]
+    if report.coordination:
+        parts += [""]
+    for line in report.coordination:
+        parts += _wrapped(line, width, "  ", first="")
     for hint in report.hints:
         parts += ["", printable(_what(hint))]
         parts += _wrapped(f"{hint.means} {hint.remedy}", width, "  ")
     if report.events:
-        parts += ["", *_wrapped(_counts(report), width, "")]
+        parts += ["", *_wrapped(f"Events: {_counts(report)}.", width, "")]
         parts += [f"  {line}" for line in report.telling]
     return "\n".join(parts) + "\n"
 
@@ -267,12 +282,22 @@ def _table(report: RunReport) -> list[list[str]]:
 
 def _counts(report: RunReport) -> str:
     counts = (f"{kind.replace('_', ' ')} ({n})" for kind, n in report.events.items())
-    return printable("Events: " + ", ".join(counts) + ".")
+    return printable(", ".join(counts))
 
 
-def _wrapped(text: str, width: int, indent: str) -> list[str]:
+def _coordination(plan: Mapping[str, Any]) -> Iterable[str]:
+    stages = plan.get("stages")
+    for stage in stages if isinstance(stages, list) else []:
+        if stage["kind"] in ("seal", "order") or "assumes" in stage:
+            yield printable(f"{stage['name']}: {stage.get('assumes', stage['description'])}")
+
+
+def _wrapped(text: str, width: int, indent: str, *, first: str | None = None) -> list[str]:
     return textwrap.wrap(
-        text, max(width, 30), initial_indent=indent, subsequent_indent=indent, break_long_words=True
+        text,
+        max(width, 30),
+        initial_indent=indent if first is None else first,
+        subsequent_indent=indent,
     )
 
 

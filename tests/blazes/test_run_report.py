@@ -19,12 +19,14 @@ def run(tmp_path: Path) -> RunFolder:
     """A run with a sealed unit in trouble and one that is well."""
     project = tmp_path / "target" / "ad-network"
     project.mkdir(parents=True)
-    (project / "plan.json").write_text("{}", encoding="utf-8")
+    stages = [
+        {"kind": "source", "name": "clicks", "description": "reads"},
+        {"kind": "seal", "name": "Report|response", "description": "holds clicks back"},
+    ]
+    (project / "plan.json").write_text(json.dumps({"stages": stages}), encoding="utf-8")
     run = RunFolder.create(project / "runs", project / "plan.json", now=datetime(2026, 2, 3, 12))
     run.event("job_started", app="ad-network")
-    for number in range(4):
-        run.metrics("Cache.response", batches=number, rows_per_s=number * 10.0)
-        time.sleep(METRICS_PERIOD_S + 0.02)
+    run.metrics("Cache.response", batches=3, rows_per_s=30.0)
     run.metrics(
         "Report|response",
         batches=7,
@@ -52,6 +54,7 @@ def test_the_report_says_what_to_look_at(
     assert "Report|response: quarantined_partitions = 1" in printed
     assert "blazes dead-letters FILE list" in printed
     assert "late data (1)" in printed
+    assert "\nReport|response: holds clicks back\n" in printed
     assert "partition=[7], rule=SE-6" in printed
     assert max(map(len, printed.splitlines())) <= 80 + 30, "event lines are cut, not wrapped"
     bad_first = [line.split(": ")[1] for line in printed.splitlines() if " = " in line]
@@ -88,6 +91,7 @@ def test_markdown_keeps_the_table_whole(run: RunFolder, capsys: pytest.CaptureFi
     assert len(rows) == 3
     assert len({row.replace("\\|", "").count("|") for row in rows}) == 1
     assert "Report\\|response" in rows[2]
+    assert "- Report\\|response: holds clicks back" in lines
 
 
 def test_the_json_twin(run: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:
@@ -135,3 +139,13 @@ def test_bars_of_a_long_series_are_means() -> None:
     assert len(bars([float(n) for n in range(1000)])) == 40
     assert bars([]) == ""
     assert bars([1.0] * 100) == "█" * 40
+
+
+def test_the_rates_of_a_run_are_drawn(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = RunFolder.create(tmp_path / "runs")
+    for number in range(4):
+        run.metrics("Cache.response", rows_per_s=number * 10.0)
+        time.sleep(METRICS_PERIOD_S + 0.02)
+    run.close()
+    assert main(["report", str(run.path)]) == 0
+    assert "Cache.response  ▁▃▆█" in capsys.readouterr().out
