@@ -103,7 +103,7 @@ def test_the_json_twin(run: RunFolder, capsys: pytest.CaptureFixture[str]) -> No
     assert report["units"]["Report|response"]["votes_missing"] == {"ads-1": 3}
     assert report["events"] == {"job_started": 1, "late_data": 1, "partition_quarantined": 1}
     assert report["hints"][0]["metric"] == "quarantined_partitions"
-    assert report["wall_s"] > 0
+    assert report["wall_s"] >= 0
 
 
 def test_prometheus(run: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:
