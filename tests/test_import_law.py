@@ -16,15 +16,16 @@ MAY_IMPORT = {
     "flux_runtime": {"flux_runtime"},
 }
 INSIDE_A_COMMAND = {"codegen", "flux_runtime"}
-"""What a command of blazes.cli may import, inside the function that runs it."""
+"""What a command of blazes.cli may import, inside the function that runs it or for types only."""
 
 
 def imports(tree: ast.AST) -> list[tuple[str, int, bool]]:
-    """(package, line, inside a function) of every import of one of our packages."""
+    """(package, line, does not happen at import) of every import of one of our packages."""
     found: list[tuple[str, int, bool]] = []
 
     def visit(node: ast.AST, inside: bool) -> None:
         inside = inside or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        inside = inside or (isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING")
         names: list[str] = []
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
