@@ -26,21 +26,14 @@ class Checks:
     def __init__(self, dataflow: Dataflow, batches: Sequence[Rows]) -> None:
         self.dataflow = dataflow
         self.expected = reference(dataflow, batches)
-        self.first_come = {
-            (batch, rows): n
+        to_egress = [
+            units
             for (_, to), units in self.expected.units.items()
             if to == dataflow.shape.egress.pair
-            for n, (batch, rows) in enumerate(units.items())
-        }
-        self.total = (
-            len(self.expected.output)
-            if dataflow.shape.ordered_egress
-            else sum(
-                len(units)
-                for (_, to), units in self.expected.units.items()
-                if to == dataflow.shape.egress.pair
-            )
-        )
+        ]
+        ordered = dataflow.shape.ordered_egress
+        self.first_come = set() if ordered else {u for units in to_egress for u in units.items()}
+        self.total = len(self.expected.output) if ordered else sum(map(len, to_egress))
 
     def listens(self, machine: Machine, src: Node) -> bool:
         """Whether a unit from this node counts: it is not about to be discarded."""

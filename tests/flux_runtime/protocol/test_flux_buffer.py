@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flux_runtime.protocol.buffer import Buffer
@@ -187,6 +187,7 @@ actions = st.lists(
 
 
 @given(actions)
+@settings(deadline=None)
 def test_a_unit_is_delivered_at_most_once_and_gone_when_both_have_it(
     steps: list[tuple[str, int, int]],
 ) -> None:

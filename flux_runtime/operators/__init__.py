@@ -1,0 +1,27 @@
+"""Operators for Flux segments, vectorised over Arrow record batches.
+
+Every operator has `process(batch)`, `get_state()`, `install_state(state)` and `state_size()`
+(`flux_runtime.protocol.dataflow.Operator`). It is a deterministic function of the sequence of its
+input: no wall clock, no randomness, no iteration over unordered sets (DET-1 to DET-4).
+
+- `rows`: sequence numbers as columns, merging, stable partitioning.
+- `stateless`: filter, map.
+- `window`: windowed group-by (history and slide, by count or by time).
+- `session`: sessions from start and end events.
+- `join`: symmetric hash join with a window; requests answered from what has accumulated.
+"""
+
+from flux_runtime.operators.join import Answer, SymmetricHashJoin
+from flux_runtime.operators.session import Sessions
+from flux_runtime.operators.stateless import Filter, Map
+from flux_runtime.operators.window import CountWindow, TimeWindow
+
+__all__ = [
+    "Answer",
+    "CountWindow",
+    "Filter",
+    "Map",
+    "Sessions",
+    "SymmetricHashJoin",
+    "TimeWindow",
+]

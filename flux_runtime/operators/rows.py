@@ -1,0 +1,126 @@
+"""Rows as Arrow record batches: sequence numbers as columns, merging, stable partitioning.
+
+The last three columns are the row's sequence number: `sn_batch`, `sn_offset` and the discriminator
+`sn_sub` that orders several outputs of one input row. They are compared in that order.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+SN: Final = ("sn_batch", "sn_offset", "sn_sub")
+SN_FIELDS: Final = tuple(pa.field(name, pa.int64(), nullable=False) for name in SN)
+
+Ints = npt.NDArray[np.int64]
+Batch = Any
+"""A pyarrow.RecordBatch whose last columns are `SN` (pyarrow ships no types)."""
+
+
+def number(batch: Batch, number: int) -> Batch:
+    """Give the rows of a source's batch their sequence numbers (the ingress's ISN)."""
+    n = batch.num_rows
+    columns = [np.full(n, number, np.int64), np.arange(n, dtype=np.int64), np.zeros(n, np.int64)]
+    return with_sn(list(batch.columns), list(batch.schema), columns)
+
+
+def with_sn(columns: Sequence[Any], fields: Sequence[Any], sn: Sequence[Ints]) -> Batch:
+    """A batch of these data columns and these sequence numbers."""
+    arrays = [*columns, *(pa.array(part) for part in sn)]
+    return pa.RecordBatch.from_arrays(arrays, schema=pa.schema([*fields, *SN_FIELDS]))
+
+
+def ints(batch: Batch, name: str) -> Ints:
+    """A column of integers, booleans or timestamps as int64."""
+    column = batch.column(name)
+    if pa.types.is_timestamp(column.type):
+        column = column.cast(pa.int64())
+    values: Ints = column.to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
+    return values
+
+
+def sn_of(batch: Batch) -> tuple[Ints, Ints, Ints]:
+    """The three columns of sequence numbers."""
+    return ints(batch, SN[0]), ints(batch, SN[1]), ints(batch, SN[2])
+
+
+def data_fields(schema: Any) -> list[Any]:
+    """The fields of a schema without the sequence number."""
+    return [field for field in schema if field.name not in SN]
+
+
+def merge(parts: Sequence[Batch]) -> Batch:
+    """Rows of one batch from several producers, in the order of their sequence numbers (XM-1)."""
+    whole = pa.concat_batches(list(parts))
+    batch, offset, sub = sn_of(whole)
+    order = np.lexsort((sub, offset, batch))
+    return whole.take(pa.array(order))
+
+
+def stable_hash(batch: Batch, keys: Sequence[str]) -> npt.NDArray[np.uint64]:
+    """A hash of the key columns that is the same in every process and on every machine (DET-1)."""
+    with np.errstate(over="ignore"):
+        mixed = np.full(batch.num_rows, 0x9E3779B97F4A7C15, np.uint64)
+        for name in keys:
+            mixed = _splitmix(mixed ^ _column_hash(batch.column(name)))
+    return mixed
+
+
+def _column_hash(column: Any) -> npt.NDArray[np.uint64]:
+    if pa.types.is_integer(column.type) or pa.types.is_boolean(column.type):
+        values = column.fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
+        null = column.is_null().to_numpy(zero_copy_only=False)
+        hashed: npt.NDArray[np.uint64] = values.view(np.uint64) ^ (
+            null.astype(np.uint64) * np.uint64(0xD1B54A32D192ED03)
+        )
+        return hashed
+    encoded = column.dictionary_encode()
+    unique = np.array(
+        [zlib.crc32(repr(value).encode()) for value in encoded.dictionary.to_pylist()], np.uint64
+    )
+    codes = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+    table = np.append(unique, np.uint64(1))
+    looked_up: npt.NDArray[np.uint64] = table[codes]
+    return looked_up
+
+
+def _splitmix(x: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return x ^ (x >> np.uint64(31))
+
+
+class KeySplit:
+    """Splits the input of each stage by a stable hash of that stage's key columns.
+
+    Args:
+        keys: stage -> names of its key columns; a stage not named (the egress) gets all rows.
+    """
+
+    def __init__(self, keys: Mapping[int, Sequence[str]]) -> None:
+        self.keys = {stage: tuple(names) for stage, names in keys.items()}
+
+    def __call__(self, stage: int, rows: Batch, width: int) -> Mapping[int, Batch]:
+        """Rows per partition; partitions that get nothing are left out."""
+        if rows.num_rows == 0:
+            return {}
+        if width == 1 or stage not in self.keys:
+            return {0: rows}
+        part = (stable_hash(rows, self.keys[stage]) % np.uint64(width)).astype(np.int64)
+        order = np.argsort(part, kind="stable")
+        bounds = np.searchsorted(part[order], np.arange(width + 1))
+        return {
+            i: rows.take(pa.array(order[bounds[i] : bounds[i + 1]]))
+            for i in range(width)
+            if bounds[i] < bounds[i + 1]
+        }
+
+
+def rows_size(rows: Batch) -> int:
+    """Bytes of the rows."""
+    return int(rows.nbytes)

@@ -1,0 +1,68 @@
+"""Filter and map: one row in, at most one row out, with the same sequence number."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+
+from flux_runtime.operators.rows import Batch, data_fields, sn_of, with_sn
+
+
+class Filter:
+    """Keeps the rows that a function of the batch says so.
+
+    Args:
+        keep: batch -> boolean array, one value per row.
+    """
+
+    def __init__(self, keep: Callable[[Batch], Any]) -> None:
+        self.keep = keep
+
+    def process(self, batch: Batch) -> Batch:
+        """The rows that are kept."""
+        return batch.filter(pa.array(self.keep(batch)))
+
+    def get_state(self) -> None:
+        """There is none."""
+
+    def install_state(self, state: None) -> None:
+        """There is none."""
+
+    def state_size(self) -> int:
+        """There is none."""
+        return 0
+
+
+class Map:
+    """Replaces the data columns row by row; sequence numbers stay.
+
+    Args:
+        function: batch -> batch of the new data columns, as many rows.
+    """
+
+    def __init__(self, function: Callable[[Batch], Batch]) -> None:
+        self.function = function
+
+    def process(self, batch: Batch) -> Batch:
+        """The mapped rows.
+
+        Raises:
+            ValueError: the function changed the number of rows.
+        """
+        made = self.function(batch)
+        if made.num_rows != batch.num_rows:
+            raise ValueError(f"a map gave {made.num_rows} rows for {batch.num_rows}")
+        fields = data_fields(made.schema)
+        return with_sn([made.column(f.name) for f in fields], fields, sn_of(batch))
+
+    def get_state(self) -> None:
+        """There is none."""
+
+    def install_state(self, state: None) -> None:
+        """There is none."""
+
+    def state_size(self) -> int:
+        """There is none."""
+        return 0
