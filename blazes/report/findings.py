@@ -68,7 +68,9 @@ def finding(index: Index, component: str) -> Finding:
         position=declared.position,
         entries=entries,
         derivations=derivations,
-        why=tuple(dict.fromkeys([*_why(index, derivations), *_helps(entries)])),
+        why=tuple(
+            dict.fromkeys([*_why(index, derivations), *_besides(index, entries, derivations)])
+        ),
         does=tuple(dict.fromkeys(line for each in entries for line in words.does(index, each))),
         cheaper=tuple(
             dict.fromkeys(line for each in entries for line in words.cheaper(index, each))
@@ -102,14 +104,22 @@ def tolerated(index: Index) -> Iterator[Entry]:
 def _why(index: Index, derivations: tuple[Derivation, ...]) -> Iterator[str]:
     seen: set[str] = set()
     for derivation in derivations:
-        reasons = [words.why(index, derivation, step) for step in derivation.steps]
+        reasons = [words.why(index, derivation.component, step) for step in derivation.steps]
         for line in (*reasons, words.effect(derivation)):
             if line is not None and line not in seen:
                 seen.add(line)
                 yield line
 
 
-def _helps(entries: tuple[Entry, ...]) -> Iterator[str]:
+def _besides(
+    index: Index, entries: tuple[Entry, ...], derivations: tuple[Derivation, ...]
+) -> Iterator[str]:
+    """What the derivations do not show: why a seal helps, and origins that repairs uncover."""
+    fired = {(str(step.path), step.rule) for each in derivations for step in each.steps}
     for entry in entries:
         if entry.strategy is Strategy.SEAL:
             yield words.waiting_helps(entry)
+        elif (str(entry.path), entry.cause) not in fired:
+            uncovered = words.why_then(index, entry)
+            if uncovered is not None:
+                yield uncovered

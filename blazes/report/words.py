@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from annotations.dataflow import Path, Stream
-from annotations.vocabulary import AnnotationKind, Gate, Key, Label
+from annotations.vocabulary import AnnotationKind, Gate, Key, Label, StreamLabel
 from blazes.analysis import Derivation, Step
 from blazes.coordination import (
     Alternative,
@@ -62,10 +62,12 @@ def outcome(plan: Plan) -> str | None:
     them = "it" if ordered + sealed == 1 else "them"
     if plan.verdict <= plan.target:
         return f"The plan has {means}; with {them} every sink is {sinks(plan)}."
-    cause = "the rest is inherited, and no coordination repairs it"
     if not means:
-        return f"Coordination cannot repair this: {cause}."
-    return f"The plan has {means}; with {them} the worst sink is still {plan.verdict}: {cause}."
+        return "This is inherited (see below), and no coordination repairs it."
+    return (
+        f"The plan has {means}; with {them} the worst sink is still {plan.verdict}: "
+        "that is inherited (see below), and no coordination repairs it."
+    )
 
 
 def sinks(plan: Plan) -> str:
@@ -83,19 +85,20 @@ def needs(entries: Sequence[Entry]) -> str:
     return "waits for a seal" if strategies == {Strategy.SEAL} else "needs an order and a seal"
 
 
-def why(index: Index, derivation: Derivation, step: Step) -> str | None:
-    """Why a step adds to the labels; None where it adds nothing."""
-    component = index.component(derivation.component)
+def why(index: Index, name: str, step: Step) -> str | None:
+    """Why a step of this component adds to the labels; None where it adds nothing."""
+    component = index.component(name)
     path = step.path
     gate = path.annotation.gate
     one = for_one(gate) if gate else ""
-    writers = listed(sorted({other.source for other in other_writers(component, path)}))
+    sources = sorted({other.source for other in other_writers(component, path)})
+    writers, s = listed(sources), "" if len(sources) > 1 else "s"
     match step.rule:
         case "R1" if writers:
             return (
-                f"{path.source} is answered from state that {writers} still changes: "
+                f"{path.source} is answered from state that {writers} still change{s}: "
                 f"the answer {one} depends on what has arrived before it."
-                + _no_help(index, derivation.component, path)
+                + _no_help(index, name, path)
             )
         case "R1":
             return f"What {path.source} gives {one} depends on what has arrived before it."
@@ -110,6 +113,8 @@ def why(index: Index, derivation: Derivation, step: Step) -> str | None:
                 f"({step.input}), and {component.name} keeps them: "
                 "what once differs stays different."
             )
+        case "R4" | "S1" if gate is not None and not gate.attributes:
+            return f"{path.source} is sealed, but no seal fits a gate that is not known (*)."
         case "R4" | "S1" if not fits(index, step):
             return (
                 f"{path.source} is sealed ({step.input}), but {path.annotation} needs all "
@@ -118,20 +123,30 @@ def why(index: Index, derivation: Derivation, step: Step) -> str | None:
         case "S1":
             return (
                 f"{path.source} is sealed, but it is answered from state that {writers} still "
-                f"changes and whose seal does not fit {path.annotation}."
+                f"change{s} and whose seal does not fit {path.annotation}."
             )
         case "S2":
             return (
-                f"{path.source} waits for its own seal, but {writers} writes the same state "
+                f"{path.source} waits for its own seal, but {writers} write{s} the same state "
                 "without a seal that fits."
             )
         case "N1" | "N2":
-            return f"{path} is not a function of its input: {path.nondeterministic}."
+            return (
+                f"What {path.source} gives on {path.target} is not a function of it: "
+                f"{path.nondeterministic}."
+            )
         case "p" if step.input.keys and gate is not None and path.annotation.kind.writes:
             return f"The result {one} depends on the order of its records on {path.source}."
         case "p" if step.input.keys and gate is not None:
             return f"What {path.source} gives {one} depends on the order of its records."
     return None
+
+
+def why_then(index: Index, entry: Entry) -> str | None:
+    """Why a path is an origin only once what comes before it is repaired."""
+    async_ = StreamLabel(Label.ASYNC)
+    reason = why(index, entry.component, Step(entry.path, async_, entry.cause or "p", (), async_))
+    return f"Once what comes before it is repaired: {reason}" if reason else None
 
 
 def fits(index: Index, step: Step) -> bool:
@@ -216,10 +231,11 @@ def waiting_helps(entry: Entry) -> str:
     sealed = listed([f"{name} is sealed on {tupled(key)}" for name, key in sorted(seals.items())])
     gate = entry.path.annotation.gate
     one = tupled(gate.attributes) if gate and gate.attributes else "partition"
-    inside = listed([tupled(key) for key in sorted(set(seals.values()), key=sorted)])
     if gate is not None and seals and all(key == gate.attributes for key in seals.values()):
         return f"But {sealed}: what concerns one {one} can wait until it is complete."
-    return f"But {sealed}, and one {one} lies in one {inside}: it can wait until that is complete."
+    keys = set(seals.values())
+    inside = f"one {tupled(*keys)}" if len(keys) == 1 else "one sealed partition of each"
+    return f"But {sealed}, and one {one} lies in {inside}: it can wait until that is complete."
 
 
 def _orders(index: Index, entry: Entry) -> Iterator[str]:
@@ -277,7 +293,8 @@ def _by_seal(index: Index, alternative: Alternative) -> str:
     streams = listed(sorted(alternative.streams))
     key = ", ".join(sorted(alternative.seal))
     above = index.sources_with(alternative.streams, alternative.seal)
-    where = f"{streams} (or on {listed(above)}, where it comes from)" if above else streams
+    come = "it comes" if len(alternative.streams) == 1 else "they come"
+    where = f"{streams} (or on {listed(above)}, where {come} from)" if above else streams
     return (
         f"declare seal: [{key}] on {where}, if the producers of {streams} can say when they "
         f"have sent everything for one {tupled(alternative.seal)}"
