@@ -144,6 +144,17 @@ def ask(port: int, command: str, *, timeout_s: float = 1.0) -> str:
     return ""
 
 
+def in_properties(text: str) -> str:
+    r"""A value as a Java properties file, which is Latin-1, takes it.
+
+    >>> print(in_properties("C:\\Übung"))
+    C:\\\u00dcbung
+    """
+    units = text.replace("\\", "\\\\").encode("utf-16-be")
+    numbers = (int.from_bytes(units[at : at + 2]) for at in range(0, len(units), 2))
+    return "".join(chr(number) if number < 128 else f"\\u{number:04x}" for number in numbers)
+
+
 class ServerProcess:
     """A server on a folder of its own; `start` returns when it answers.
 
@@ -197,7 +208,7 @@ class ServerProcess:
             str(java.executable),
             f"-Xmx{self._heap_mb}m",
             *_JVM,
-            f"-Dlog4j2.configurationFile={self.folder / 'log4j2.properties'}",
+            f"-Dlog4j2.configurationFile={(self.folder / 'log4j2.properties').as_uri()}",
             "-Dzookeeper.preAllocSize=4096",
             "-Djava.net.preferIPv4Stack=true",
             "-cp",
@@ -226,6 +237,7 @@ class ServerProcess:
                     stdout=subprocess.PIPE,
                     stderr=log,
                     text=True,
+                    env=os.environ | {"LC_ALL": "C.UTF-8"},  # so that Java finds any path
                     pass_fds=(lock.fileno(),),
                     start_new_session=True,
                 )
@@ -291,7 +303,7 @@ class ServerProcess:
 
     def _write_configuration(self) -> None:
         settings = (
-            f"dataDir={self.folder / 'data'}",
+            f"dataDir={in_properties(str(self.folder / 'data'))}",
             f"clientPort={self.port}",
             f"clientPortAddress={LOOPBACK}",
             "admin.enableServer=false",

@@ -100,6 +100,15 @@ def test_it_serves_on_loopback_only_and_keeps_its_data(tmp_path: Path) -> None:
         assert client.kazoo.get("/kept")[0] == b"value"
 
 
+def test_the_folder_may_have_any_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LC_ALL", "C")
+    with EmbeddedZooKeeper(tmp_path / "Übung 日本 \\x #1 %20") as server:
+        assert running_server(server.data_dir) == server.hosts
+        with connect(server.hosts) as client:
+            client.kazoo.create("/x")
+    assert list(server.data_dir.glob("data/version-2/log.*"))
+
+
 def test_two_servers_run_side_by_side(tmp_path: Path) -> None:
     with EmbeddedZooKeeper(tmp_path / "a") as a, EmbeddedZooKeeper(tmp_path / "b") as b:
         assert a.port != b.port
