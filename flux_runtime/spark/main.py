@@ -23,7 +23,7 @@ from flux_runtime.sealing.tracker import Registered
 from flux_runtime.spark.context import LookUp
 from flux_runtime.spark.job import Job
 from flux_runtime.spark.runner import run_job
-from flux_runtime.spark.session import local_cores, start_session
+from flux_runtime.spark.session import start_session
 from flux_runtime.spark.units import SealUnit
 from flux_runtime.zookeeper.client import connect
 from flux_runtime.zookeeper.embedded import EmbeddedZooKeeper
@@ -138,9 +138,8 @@ def _run(job: Job, settings: Settings, folder: RunFolder) -> Mapping[str, Any]:
         )
         stack.callback(session.stop)
         stack.enter_context(_signals(stop))
-        if local_cores(session.sparkContext.master or "") is None:
-            for module in sorted(settings.folder.glob("*.py")):
-                session.sparkContext.addPyFile(str(module))
+        for module in sorted(settings.folder.glob("*.py")):  # for the Python workers
+            session.sparkContext.addPyFile(str(module))
         folder.event("job_started", master=session.sparkContext.master, pid=os.getpid())
         return run_job(
             job,
