@@ -106,17 +106,22 @@ def empty(folder: Path) -> None:
 def read_records(folder: Path) -> Iterator[dict[str, Any]]:
     """The JSON objects in the files below a source's folder, in the order of their arrival.
 
-    Lines that are no JSON object are left out; hidden files are none of the source's.
+    Hidden files are none of the source's.
     """
     files = [file for file in folder.rglob("*.json") if _visible(file, folder)]
     for file in sorted(files, key=lambda file: (file.stat().st_mtime_ns, file.name)):
-        for line in file.read_text(encoding="utf-8").splitlines():
-            try:
-                record = json.loads(line)
-            except json.JSONDecodeError:
-                continue
-            if isinstance(record, dict):
-                yield record
+        yield from lines(file)
+
+
+def lines(file: Path) -> Iterator[dict[str, Any]]:
+    """The JSON objects of a file, one a line; lines that are none are left out."""
+    for line in file.read_text(encoding="utf-8").splitlines():
+        try:
+            record = json.loads(line)
+        except json.JSONDecodeError:
+            continue
+        if isinstance(record, dict):
+            yield record
 
 
 def read_results(folder: Path) -> list[dict[str, Any]]:

@@ -13,6 +13,7 @@ Day = tuple[int, str]
 """A merchant's day: what the gateways, the warehouses and the bank close."""
 
 CHEAP = {"DE", "ES", "FR", "NL"}
+LIMIT_CENTS = 100_000
 CARRIERS = {"post": 390, "courier": 690}
 
 
@@ -90,6 +91,26 @@ def alerts(payments: Iterable[Record]) -> set[tuple[str, str]]:
     """(card, day) with at least three suspicious payments."""
     seen = Counter((p["card"], p["day"]) for p in payments if risk(p) >= 70)
     return {key for key, count in seen.items() if count >= 3}
+
+
+def held(batches: Iterable[list[Record]]) -> list[dict[str, Any]]:
+    """The payments that do not fit under their card's limit, in the order of arrival.
+
+    `batches` are the micro-batches; inside one, the earlier payment goes first.
+    """
+    spent: Counter[tuple[str, str]] = Counter()
+    found = []
+    for batch in batches:
+        for payment in sorted(batch, key=lambda p: (p["at"], p["payment"])):
+            card = payment["card"], payment["day"]
+            if payment["kind"] != "capture":
+                continue
+            if spent[card] + payment["amount_cents"] <= LIMIT_CENTS:
+                spent[card] += payment["amount_cents"]
+            else:
+                names = ("payment", "card", "day", "amount_cents")
+                found.append({n: payment[n] for n in names} | {"spent_cents": spent[card]})
+    return found
 
 
 def statements(payments: Iterable[Record], shipments: Iterable[Record]) -> list[dict[str, Any]]:
