@@ -105,7 +105,7 @@ def _why(index: Index, derivations: tuple[Derivation, ...]) -> Iterator[str]:
     seen: set[str] = set()
     for derivation in derivations:
         reasons = [words.why(index, derivation.component, step) for step in derivation.steps]
-        for line in (*reasons, words.effect(derivation)):
+        for line in (*reasons, *words.shared(derivation), words.effect(derivation)):
             if line is not None and line not in seen:
                 seen.add(line)
                 yield line

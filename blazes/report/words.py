@@ -176,6 +176,15 @@ def _no_help(index: Index, component: str, path: Path) -> str:
     return f" The seal on {sealed} does not help: records {for_one(gate)} can lie in several."
 
 
+def shared(derivation: Derivation) -> Iterator[str]:
+    """What the rules of sharing say of an output: it shows state that others have spoilt."""
+    output, component = derivation.output, derivation.component
+    if "S4" in derivation.reconciled:
+        yield f"{output} shows state of {component} that another of its paths taints (S4)."
+    if "S5" in derivation.reconciled:
+        yield f"{output} shows state of {component} made of records that differ from run to run."
+
+
 def effect(derivation: Derivation) -> str | None:
     """What the labels added by reconciliation mean for the output."""
     label = derivation.label.label
