@@ -1,0 +1,125 @@
+"""What the analysis says of the examples, and that their texts agree. Starts no Spark."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from annotations.diagnostics import BadInput
+from annotations.vocabulary import Label
+from annotations.yaml_file import load
+from blazes.analysis import analyze
+from blazes.coordination import Plan, Strategy, plan
+from blazes.demo import dataflow as demo
+from codegen.stages import stages
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+AD_NETWORK = EXAMPLES / "ad_network" / "ad_network.yaml"
+HOURLY = EXAMPLES / "ad_network" / "ad_network_hourly.yaml"
+WORDCOUNT = EXAMPLES / "wordcount" / "wordcount.yaml"
+UNSEALED = EXAMPLES / "wordcount" / "wordcount_unsealed.yaml"
+SETTLEMENT = EXAMPLES / "settlement" / "settlement.yaml"
+
+
+def planned(file: Path, query: str | None = None, *, rules: str = "blazes") -> Plan:
+    dataflow, warnings = load(file, variants={"Report": query} if query else {})
+    assert not warnings
+    return plan(analyze(dataflow, rules=rules))
+
+
+def strategies(result: Plan) -> dict[str, set[Strategy]]:
+    found: dict[str, set[Strategy]] = {}
+    for entry in result.entries:
+        found.setdefault(entry.component, set()).add(entry.strategy)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("query", "verdict", "strategy"),
+    [
+        ("THRESH", Label.ASYNC, None),
+        ("POOR", Label.DIVERGE, Strategy.ORDER),
+        ("WINDOW", Label.DIVERGE, Strategy.ORDER),
+        ("CAMPAIGN", Label.ASYNC, Strategy.SEAL),
+    ],
+)
+def test_the_four_queries_need_what_the_paper_says(
+    query: str, verdict: Label, strategy: Strategy | None
+) -> None:
+    result = planned(AD_NETWORK, query)
+    assert result.analysis.verdict is verdict
+    assert strategies(result) == ({"Report": {strategy}} if strategy else {})
+    assert result.verdict <= Label.ASYNC
+
+
+def test_a_seal_on_the_hour_fits_the_query_window() -> None:
+    result = planned(HOURLY)
+    assert result.analysis.verdict is Label.ASYNC
+    assert strategies(result) == {"Report": {Strategy.SEAL}}
+
+
+def test_a_replicated_order_is_refused_with_its_remedy() -> None:
+    with pytest.raises(BadInput, match="BLZ511 Report is replicated"):
+        stages(planned(AD_NETWORK, "POOR"))
+
+
+def test_the_seal_is_what_repairs_the_word_count() -> None:
+    assert planned(WORDCOUNT).analysis.verdict is Label.SEAL
+    unsealed = planned(UNSEALED)
+    assert unsealed.analysis.verdict is Label.RUN
+    assert strategies(unsealed) == {"Count": {Strategy.ORDER}}
+
+
+def test_the_two_word_counts_differ_by_the_seal_alone() -> None:
+    sealed, unsealed = load(WORDCOUNT)[0], load(UNSEALED)[0]
+    tweets = replace(
+        sealed.streams["tweets"],
+        seals=(),
+        producer_column=None,
+        punctuation=None,
+        producers=None,
+    )
+    assert dict(sealed.streams) | {"tweets": tweets} == dict(unsealed.streams)
+    assert {**sealed.components} == {**unsealed.components}
+
+
+def test_the_hourly_ad_network_runs_the_same_query_as_its_variant() -> None:
+    hourly = load(HOURLY)[0].components
+    variant = load(AD_NETWORK, variants={"Report": "WINDOW"})[0].components
+    assert hourly["Cache"] == variant["Cache"]
+    assert hourly["Report"].implementations == variant["Report"].implementations
+    assert [(p.source, p.target, p.annotation) for p in hourly["Report"].paths] == [
+        (p.source, p.target, p.annotation) for p in variant["Report"].paths
+    ]
+
+
+def test_the_demonstration_runs_the_query_of_the_example() -> None:
+    report = load(AD_NETWORK, variants={"Report": "CAMPAIGN"})[0].components["Report"]
+    assert demo.query() == report.implementations["response"].sql
+
+
+def test_the_demonstration_shows_three_severities() -> None:
+    assert demo.verdicts() == {"uncoordinated": "Inst", "ordered": "Run", "sealed": "Async"}
+
+
+def test_the_settlement_needs_two_seals_and_one_order() -> None:
+    result = planned(SETTLEMENT)
+    assert result.analysis.verdict is Label.RUN
+    assert strategies(result) == {
+        "Limit": {Strategy.ORDER},
+        "Settlement": {Strategy.SEAL},
+        "Reconcile": {Strategy.SEAL},
+    }
+    [limit] = [entry for entry in result.entries if entry.component == "Limit"]
+    assert limit.cause == "R4"
+    assert {frozenset({"card"}), frozenset({"day"})} == {a.seal for a in limit.alternatives}
+
+
+def test_only_the_dependency_makes_the_settlement_fit_its_seal() -> None:
+    with_it = load(SETTLEMENT)[0]
+    without = replace(with_it, fds=())
+    for result in (plan(analyze(without)), planned(SETTLEMENT, rules="icde14")):
+        assert strategies(result)["Settlement"] == {Strategy.ORDER}
+        assert strategies(result)["Reconcile"] == {Strategy.ORDER}
