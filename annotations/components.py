@@ -213,7 +213,7 @@ def _annotation(fields: Fields, out: Findings) -> Annotation | None:
     gate: tuple[Scalar, ...] | None = fields.values.get("subscript")
     node = fields.node
     if label is None:
-        if gate is not None and "label" not in node.entries:
+        if gate is not None and "label" not in node.entries and not fields.broken:
             message = "a subscript without a label"
             out.add(
                 "BLZ022", message, node.key_mark("subscript"), "Add `label: OR` or `label: OW`."

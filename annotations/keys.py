@@ -150,7 +150,7 @@ COMPONENT: Final = _record(
 )
 
 _END: Final = _record(
-    "an external end",
+    "a source or sink",
     "Where records come from or go to: a Spark format with its options.",
     {
         "format": Entry(Text("a Spark format"), "json, parquet, kafka, rate, ...", True),

@@ -14,12 +14,14 @@ from jsonschema import Draft7Validator
 from annotations.diagnostics import BadInput, Findings
 from annotations.keys import RECORDS
 from annotations.positions import List, Map, Node, Scalar, read_tree
+from annotations.reference import page
 from annotations.schema import json_schema, text
 from annotations.yaml_file import loads
 from tests.annotations import fuzzing
 from tests.annotations.test_diagnostic_cases import CASES
 
 COMMITTED = Path(__file__).parents[2] / "docs" / "reference" / "blazes.schema.json"
+REFERENCE = COMMITTED.with_name("file-format.md")
 LISTINGS = sorted((Path(__file__).parent / "listings").glob("*.yaml"))
 VALIDATOR = Draft7Validator(json_schema())
 STRUCTURAL = {"BLZ010", "BLZ011", "BLZ012"}
@@ -126,3 +128,18 @@ def test_a_case_that_the_decoder_accepts_is_valid(case: Any) -> None:
     except BadInput:
         return
     VALIDATOR.validate(of_text(case.text))
+
+
+def test_the_committed_reference_page_is_what_the_tables_say(update_goldens: bool) -> None:
+    if update_goldens:
+        REFERENCE.write_text(page(), encoding="utf-8")
+    assert REFERENCE.read_text(encoding="utf-8") == page()
+
+
+def test_the_examples_of_the_reference_page_load() -> None:
+    examples = re.findall(r"```yaml\n(.*?)```", page(), re.DOTALL)
+    dataflows = [loads(example) for example in examples if not example.startswith("#")]
+    assert [[warning.code.id for warning in warnings] for _, warnings in dataflows] == [
+        [],
+        ["BLZ031"],
+    ]
