@@ -25,18 +25,21 @@ STAMP = VENV / "installed.sha256"
 
 
 def main() -> int:
+    """Do what the command line asks for; the exit status."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("what", nargs="?", choices=["run", "test", "shell"], default="run")
-    parser.add_argument("--all", action="store_true", help="with test: also Spark, clusters, sweeps")
+    parser.add_argument(
+        "--all", action="store_true", help="with test: also Spark, clusters, sweeps"
+    )
     arguments = parser.parse_args()
-    if sys.version_info < (3, 11):
+    if sys.version_info < (3, 11):  # noqa: UP036 - this file is what tells the user
         return refuse(
             f"Python {sys.version.split()[0]} is too old: 3.11 or newer is needed.",
             "install it (Debian: apt install python3.11 python3.11-venv; "
             "macOS: brew install python@3.12) and start this file with it",
         )
-    for problem in (install, lambda: java_problem()):
-        if status := problem():
+    for step in (install, java_problem):
+        if status := step():
             return status
     if arguments.what == "test":
         return test(everything=arguments.all)
@@ -79,6 +82,7 @@ def install() -> int:
 
 
 def pip_works() -> bool:
+    """Whether .venv can install packages; one that was moved cannot."""
     return subprocess.run([PYTHON, "-m", "pip", "--version"], capture_output=True).returncode == 0
 
 
