@@ -301,12 +301,12 @@ def cheaper(index: Index, entry: Entry) -> Iterator[str]:
 def _by_seal(index: Index, alternative: Alternative) -> str:
     streams = listed(sorted(alternative.streams))
     key = ", ".join(sorted(alternative.seal))
-    above = index.sources_with(alternative.streams, alternative.seal)
-    come = "it comes" if len(alternative.streams) == 1 else "they come"
-    where = f"{streams} (or on {listed(above)}, where {come} from)" if above else streams
+    above = listed(index.sources_with(alternative.streams, alternative.seal))
+    reaches = f" (the seal reaches {streams})" if above else ""
     return (
-        f"declare seal: [{key}] on {where}, if the producers of {streams} can say when they "
-        f"have sent everything for one {tupled(alternative.seal)}"
+        f"declare seal: [{key}] on {above or streams}{reaches}, if the producers of "
+        f"{above or streams} can say when they have sent everything for one "
+        f"{tupled(alternative.seal)}"
     )
 
 
