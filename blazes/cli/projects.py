@@ -9,6 +9,7 @@ from typing import Final
 from blazes.cli import CommandError
 
 PLAN: Final = "plan.json"
+TARGET_DIR: Final = "target"
 
 
 def add_project(parser: argparse.ArgumentParser) -> None:
@@ -24,8 +25,8 @@ def add_target_dir(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--target-dir",
         metavar="DIR",
-        default="target",
-        help="folder of the compiled projects (default: target)",
+        default=TARGET_DIR,
+        help=f"folder of the compiled projects (default: {TARGET_DIR})",
     )
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import shlex
 import signal
 import sys
 import time
@@ -23,7 +24,7 @@ from urllib.parse import quote
 from blazes.cli import CommandError
 from blazes.cli.job_process import JobProcess, remedy_for
 from blazes.cli.options import add_file
-from blazes.cli.projects import add_target_dir
+from blazes.cli.projects import TARGET_DIR, add_target_dir
 from blazes.report.plain import printable
 from blazes.report.progress import Progress
 
@@ -184,7 +185,8 @@ def watch(job: JobProcess, folder: Path, *, name: str, progress: bool) -> Ended:
             interrupts.pass_on(job, view)
             show("stopping" if interrupts.done else "")
             time.sleep(LOOK_S)
-        run = show("finished" if status == 0 else "failed")
+        ending = str((follower.poll().summary or {}).get("status", "finished"))
+        run = show(ending if status == 0 else "failed")
     return Ended(
         status=status,
         run=run,
@@ -205,13 +207,28 @@ def tell(
     else:
         lines += failure(dataflow.name, ended)
     letters = int(ended.run.total("dead_letters"))
-    again = f"blazes run {arguments.file}" + "".join(f" --variant {v}" for v in arguments.variant)
-    rows = [("report", f"blazes report {relative(ended.run.folder)}"), ("log", str(relative(ended.log)))]
+    again = shlex.join(same_again(arguments))
+    rows = [
+        ("report", f"blazes report {relative(ended.run.folder)}"),
+        ("log", str(relative(ended.log))),
+    ]
     if letters:
         rows.insert(0, ("dead letters", f"{letters}: blazes dead-letters {project}"))
     if ended.status == 0:
-        rows.append(("go on", f"{again} continues where this run stopped; --fresh starts over"))
+        rows += [("go on", again), ("start over", f"{again} --fresh")]
     return lines + [f"  {name:<13} {text}" for name, text in rows]
+
+
+def same_again(arguments: argparse.Namespace) -> list[str]:
+    """The command line for the same job."""
+    command = ["blazes", "run", arguments.file]
+    for variant in arguments.variant:
+        command += ["--variant", variant]
+    for option in ("target_dir", "master", "zookeeper"):
+        given = getattr(arguments, option)
+        if given and (option, given) != ("target_dir", TARGET_DIR):
+            command += [f"--{option.replace('_', '-')}", given]
+    return [*command, "--available-now"] if arguments.available_now else command
 
 
 def headline(name: str, ended: Ended) -> str:

@@ -105,7 +105,7 @@ def test_1_a_complete_partition_is_released_and_the_other_one_waits(project: Pro
     assert "totals: target/clicks/results/totals (json, 1 file" in done.stdout
     assert "campaign  clicks  total" in done.stdout
     assert "blazes report target/clicks/runs/2" in done.stdout
-    assert "continues where this run stopped" in done.stdout
+    assert "  start over    blazes run clicks.yaml --available-now --fresh\n" in done.stdout
 
 
 def test_2_what_is_open_is_listed_with_who_is_missing(project: Project) -> None:
