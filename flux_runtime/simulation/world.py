@@ -12,7 +12,7 @@ before it has read a message discards it, so every prefix is covered.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from flux_runtime.protocol.controller import (
     Controller,
@@ -53,6 +53,19 @@ class Step(NamedTuple):
     def __str__(self) -> str:
         source = f" from {self.peer}" if self.peer is not None else ""
         return f"{self.kind} {self.at}{source}"
+
+
+class Watcher(Protocol):
+    """Hears what happens in a world, to give it a time."""
+
+    def appended(self, src: Node, dst: Node, message: Message) -> None:
+        """A message has been written to a link."""
+
+    def moving(self, src: Node, dst: Node, size: int) -> None:
+        """A state of `size` bytes has been handed over for transport."""
+
+    def emitted(self, emit: Emit) -> None:
+        """A result has left the egress."""
 
 
 class World:
@@ -103,6 +116,7 @@ class World:
         self.dead_processes: tuple[Node, ...] = ()
         self.position = 0
         self.emitted = 0
+        self.watcher: Watcher | None = None
         self._fresh = set(self.nodes)
         self._keys: dict[Node, int] = {}
 
@@ -122,6 +136,7 @@ class World:
         new.moved, new.undetected = self.moved.copy(), self.undetected
         new.dead_processes = self.dead_processes
         new.position, new.emitted = self.position, self.emitted
+        new.watcher = None
         new._keys = self._keys.copy()
         new._fresh = set()
         self._fresh = set()
@@ -327,6 +342,8 @@ class World:
     def _append(self, src: Node, dst: Node, message: Message) -> None:
         if dst in self.nodes:
             self.links[src, dst] = (*self.links.get((src, dst), ()), message)
+            if self.watcher is not None:
+                self.watcher.appended(src, dst, message)
 
     def _carry_out(self, node: Node, instructions: list[Instruction]) -> None:
         for instruction in instructions:
@@ -335,13 +352,17 @@ class World:
                     self._append(node, to, message)
                 case Tell(notice):
                     self.notices[node] = (*self.notices.get(node, ()), notice)
-                case Move(to, state, _):
+                case Move(to, state, size):
                     if to in self.nodes:
                         self.moves[to] = (node, state)
                     self.moved[node] = state.version
+                    if self.watcher is not None:
+                        self.watcher.moving(node, to, size)
                 case Emit():
                     self.checks.emitted(self.emitted, instruction)
                     self.emitted += 1
+                    if self.watcher is not None:
+                        self.watcher.emitted(instruction)
                     egress = self._own(node)
                     assert isinstance(egress, Egress)
                     egress.acknowledged(instruction)
