@@ -14,8 +14,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from annotations.dataflow import Path
+from annotations.dependencies import minimal_keys
 from annotations.vocabulary import AnnotationKind, Gate, Key, Label, StreamLabel, Within
-from blazes.alternatives import minimal_keys
 from blazes.analysis import Analysis, explore, labels_of, verdict_of
 from blazes.collector import collector_off
 from blazes.effects import ASYNC, WORST
@@ -160,7 +160,7 @@ class _Entries:
         self._found = found
         self._graph = found.graph
         self._mode = mode
-        self._keys: dict[tuple[Key, Key], tuple[Key, ...]] = {}
+        self._keys: dict[tuple[Key, Key], list[Key]] = {}
         self._waits = waits(found)
         self._single = single_producers(found, self._waits) if self._waits else []
         self._cyclic = {
