@@ -179,6 +179,17 @@ class Tracker:
             )
         ]
 
+    def outsiders_of(self, event: Found) -> list[tuple[KeyText, str]]:
+        """(partition, producer) that a `Found` would show to be outsiders (SE-7)."""
+        outsiders = []
+        for key, producers in event.producers.items():
+            partition = self.partitions.get(key)
+            share = None if partition is None else partition.shares[event.input]
+            if share is not None and share.producers is None:
+                came = share.received.keys() | share.votes.keys()
+                outsiders += [(key, producer) for producer in sorted(came - set(producers))]
+        return outsiders
+
     def digests_due(self) -> list[tuple[str, KeyText, tuple[str, ...], tuple[int, ...]]]:
         """(input, partition, producers, chunks) that only a digest keeps from being complete."""
         return [
@@ -295,9 +306,9 @@ class Tracker:
             share = self._share(event.input, key, event.time, {})
             if share.producers is not None:  # frozen at the first look-up
                 continue
+            outsiders = self.outsiders_of(Found(event.input, event.time, {key: producers}))
             share.producers = tuple(sorted(producers))
-            came = share.received.keys() | share.votes.keys()
-            for producer in sorted(came - set(producers)):  # SE-7
+            for _, producer in outsiders:  # SE-7
                 rows = share.received.pop(producer, 0)
                 if rows:
                     share.outsiders.append(producer)

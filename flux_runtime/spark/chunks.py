@@ -143,6 +143,12 @@ class Buffer:
         chosen = self._data(session, batches, RECORDS, keys, excluded)
         return pruned(chosen, self._schema)
 
+    def digestible(
+        self, session: SparkSession, batches: Iterable[int], keys: Iterable[KeyText]
+    ) -> DataFrame:
+        """The data records of partitions, whole, with their producer."""
+        return self._data(session, batches, RECORDS, keys, ())
+
     def partials(
         self,
         session: SparkSession,

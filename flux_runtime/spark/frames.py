@@ -41,7 +41,7 @@ def sql(query: str, /, **frames: DataFrame) -> DataFrame:
     with _views:
         try:
             for name, frame in frames.items():
-                frame.createOrReplaceTempView(name)
+                frame.createOrReplaceTempView(column(name))
             return session.sql(query)
         finally:
             for name in frames:
@@ -156,10 +156,15 @@ def columns_read(
             continue
         root = leaf.relation().location().rootPaths().head().toString()
         for name, path in paths.items():
-            if root.rstrip("/") == path.rstrip("/"):
+            if _same_place(root, path):
                 read = frozenset(leaf.requiredSchema().fieldNames())
                 found[name] = found.get(name, frozenset()) | read
     return found
+
+
+def _same_place(one: str, other: str) -> bool:
+    """Whether two addresses are one; Hadoop writes `file:/x` for `file:///x`."""
+    return one.replace(":///", ":/").rstrip("/") == other.replace(":///", ":/").rstrip("/")
 
 
 def _leaves(plan: Any) -> Iterable[Any]:

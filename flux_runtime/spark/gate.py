@@ -7,7 +7,6 @@ while the next micro-batches are being buffered.
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections.abc import Mapping
@@ -20,9 +19,11 @@ from flux_runtime.observe.gates import DESCRIPTION, describe
 from flux_runtime.ordering.recorded import canonical
 from flux_runtime.sealing import report
 from flux_runtime.sealing.events import (
+    Digested,
     Excused,
     Finding,
     Found,
+    Outsider,
     Quarantined,
     Release,
     ReleaseFinished,
@@ -30,21 +31,24 @@ from flux_runtime.sealing.events import (
     Unneeded,
 )
 from flux_runtime.sealing.journal import Journal
-from flux_runtime.sealing.keys import KEY_TYPES, key_text, key_values
+from flux_runtime.sealing.keys import key_text, key_values
 from flux_runtime.sealing.partition import Status
 from flux_runtime.sealing.tracker import One, Rules
 from flux_runtime.spark import faults
 from flux_runtime.spark.chunks import Buffer
 from flux_runtime.spark.context import Context, file_name
-from flux_runtime.spark.feed import COUNT, PRODUCER, Feed, Origin
-from flux_runtime.spark.frames import columns_read, empty, union
+from flux_runtime.spark.digests import digested_columns, digests, due_by_input
+from flux_runtime.spark.feed import Feed, Origin
+from flux_runtime.spark.frames import empty, union
 from flux_runtime.spark.intake import RequestIntake, WaitIntake
 from flux_runtime.spark.outputs import Seals
+from flux_runtime.spark.planning import check_key, columns_needed, first_step, has_digest
 from flux_runtime.spark.query import Query
 from flux_runtime.spark.releases import Releaser
 from flux_runtime.spark.requests import Requests
 from flux_runtime.spark.source import Source
-from flux_runtime.spark.units import SealUnit, in_channel, no_rows
+from flux_runtime.spark.undecided import Undecided
+from flux_runtime.spark.units import SealUnit
 from flux_runtime.spark.unreadable import Watch
 from flux_runtime.zookeeper.znode_names import PartitionKey
 
@@ -77,7 +81,10 @@ class Gate:
             requests=tuple(self._reads),
             remember=unit.remember,
         )
+        about = describe(unit.name, key=unit.key, rules=rules, seal_timeout_s=unit.seal_timeout_s)
+        self._state.write("gate.json", about)
         self.journal = Journal(self._state.at("journal"), rules)
+        self._digested: dict[str, list[str]] = {}
         self._state.write(
             DESCRIPTION,
             describe(unit.name, key=unit.key, rules=rules, seal_timeout_s=unit.seal_timeout_s),
@@ -85,6 +92,10 @@ class Gate:
         self.buffers = {name: self._buffer(origin) for name, origin in origins.items()}
         self.requests = {
             name: self._request_buffer(name, feed) for name, (_, feed) in self._reads.items()
+        }
+        self.undecided = {
+            name: Undecided(self._state.at(f"undecided/{file_name(name)}"), name, unit.key_of(name))
+            for name in origins
         }
         self._tidy()
         self.releaser = Releaser(f"release {unit.name}", self._work, self._housekeeping)
@@ -122,6 +133,7 @@ class Gate:
 
     def finish(self) -> None:
         """See `Running`: release all that is complete."""
+        self._housekeeping()
         self.releaser.wake()
         self.releaser.drain()
         self.report()
@@ -136,17 +148,32 @@ class Gate:
 
     # ---- what the intakes call
 
-    def look_up(self, name: str, keys: list[str]) -> Mapping[str, tuple[str, ...]]:
-        """The producer sets of partitions, where they are registered; one look-up for each."""
+    def look_up(self, name: str, keys: list[str]) -> None:
+        """Find the producer sets of partitions where they are registered; one look-up for each."""
         if not keys or self.context.look_up is None:
-            return {}
+            return
         columns = self.unit.key_of(name)
         order = sorted(range(len(columns)), key=lambda i: columns[i])
         asked: dict[PartitionKey, str] = {
             tuple(key_values(key)[i] for i in order): key for key in keys
         }
-        found = self.context.look_up(self._streams[name], list(asked))
-        return {asked[k]: tuple(sorted(who)) for k, who in found.items() if who is not None}
+        answers = self.context.look_up(self._streams[name], list(asked))
+        sets = {asked[k]: tuple(sorted(who)) for k, who in answers.items() if who is not None}
+        if not sets:
+            return
+        found = Found(name, time.time(), sets)
+        with self.journal.lock:
+            outsiders = self.journal.tracker.outsiders_of(found)
+            if outsiders:
+                self.undecided[name].to_letters(
+                    self.context.session,
+                    self.context.dead_letters(self.unit),
+                    outsiders,
+                    self.journal.tracker.ingested.get(name, -1),
+                )
+            faults.point("outsiders-kept")
+            findings = self.journal.record(found)
+        self.follow(findings)
 
     def follow(self, findings: list[Finding]) -> None:
         """Do what follows from the tracker's findings."""
@@ -163,6 +190,16 @@ class Gate:
                         promised=finding.promised,
                         found=finding.found,
                         rule="SE-6",
+                    )
+                case Outsider():
+                    self.context.run.event(
+                        "unknown_producer",
+                        self.unit.name,
+                        stream=finding.input,
+                        records=finding.rows,
+                        partitions=[finding.key],
+                        producers=[finding.producer],
+                        rule="SE-7",
                     )
                 case Unneeded():
                     self.delete_chunk(finding.input, finding.batch)
@@ -207,7 +244,25 @@ class Gate:
     # ---- the background thread
 
     def _work(self) -> bool:
-        return self._release()
+        return self._verify() or self._release()
+
+    def _verify(self) -> bool:
+        """Compare digests where only they keep a partition from being complete (SE-1)."""
+        with self.journal.lock:
+            due = due_by_input(self.journal.tracker.digests_due())
+        for name, keys in due.items():
+            batches = sorted({batch for _, of_key in keys.values() for batch in of_key})
+            rows = self.buffers[name].digestible(self.context.session, batches, keys)
+            key_columns = self.unit.key_of(name)
+            found = digests(rows, key_columns, self._digested[name])
+            events = [
+                Digested(
+                    name, key, time.time(), {p: found.get(key, {}).get(p, "0") for p in producers}
+                )
+                for key, (producers, _) in keys.items()
+            ]
+            self.follow(self.journal.record(*events))
+        return bool(due)
 
     def _release(self) -> bool:
         with self.journal.lock:
@@ -240,7 +295,7 @@ class Gate:
             frames[interface] = union(
                 [self.requests[n].records(session, release.answers.get(n, {})) for n in names]
             )
-        second = None if self.unit.partial is None else self.unit.partial[1]
+        second = self.unit.partial[1] if self.unit.partial and self._in_partials() else None
         output = self.unit.compute(frames, second)
         seals = Seals(self.unit.forward, release.keys) if self.unit.forward else None
         return self.context.outputs[self.unit.name].commit(release.number, output, seals=seals)
@@ -251,7 +306,7 @@ class Gate:
         def rows_of(feed: Feed) -> DataFrame:
             name = feed.origin.name
             buffer = self.buffers[name]
-            read = buffer.records if self.unit.partial is None else buffer.partials
+            read = buffer.partials if self._in_partials() else buffer.records
             chunks, excluded = release.chunks.get(name, ()), release.excluded.get(name, ())
             return feed.apply(read(session, chunks, release.process, excluded))
 
@@ -294,17 +349,24 @@ class Gate:
             )
             self.releaser.wake()
 
+    def _in_partials(self) -> bool:
+        """Whether the component works in two steps; a digest needs the records themselves."""
+        return self.unit.partial is not None and not self._digested
+
     def _housekeeping(self) -> None:
         self._take_excuses()
         with self.journal.lock:
             tracker = self.journal.tracker
             due = tracker.lookups_due()
             late = list(report.overdue(tracker, time.time(), self.unit.seal_timeout_s))
+            ingested = dict(tracker.ingested)
+        self._excuse()
         for name, keys in due.items():
-            found = self.look_up(name, keys)
-            if found:
-                self.follow(self.journal.record(Found(name, time.time(), found)))
-                self.releaser.wake()
+            self.look_up(name, keys)
+        for name, undecided in self.undecided.items():
+            if name not in due:
+                undecided.delete(ingested.get(name, -1))
+        self.releaser.wake()
         for key, age, reasons in late:
             if key not in self._warned:  # SE-8
                 self._warned.add(key)
@@ -318,68 +380,60 @@ class Gate:
                 )
         self.report()
 
+    def _excuse(self) -> None:
+        """Take up what people have decided (SE-8)."""
+        state = self.context.state
+        for name, excuse in excuses.pending(state, self.unit.name):
+            if excuse.stream in self.buffers:
+                event = Excused(
+                    excuse.stream,
+                    key_text(excuse.key),
+                    excuse.producer,
+                    excuse.reason,
+                    excuse.by,
+                    excuse.time,
+                )
+                self.follow(self.journal.record(event))
+                self.context.run.event(
+                    "producer_excused",
+                    self.unit.name,
+                    stream=excuse.stream,
+                    partition=list(excuse.key),
+                    producer=excuse.producer,
+                    by=excuse.by,
+                    reason=excuse.reason,
+                    rule="SE-8",
+                )
+            excuses.taken(state, self.unit.name, name)
+
     # ---- setting up
 
     def _buffer(self, origin: Origin) -> Buffer:
         unit, session = self.unit, self.context.session
         schema = origin.schema(session)
         key = unit.key_of(origin.name)
-        _check_key(unit, origin.name, key, {f.name: f.dataType.typeName() for f in schema.fields})
-        partial = None
-        digests = isinstance(origin, Source) and _has_digest(origin)
-        if unit.partial is not None and not digests:
-            (interface,) = unit.waits
-            first = unit.partial[0]
-
-            def partial(rows: DataFrame) -> DataFrame:
-                return first(**{interface: rows})
-
-        keep = None if digests else self._columns_needed(origin)
+        check_key(unit, origin.name, key, schema)
+        if has_digest(origin):
+            assert isinstance(origin, Source)
+            self._digested[origin.name] = digested_columns(session, origin)
+            keep = first = None
+        else:
+            keep = columns_needed(unit, session, self._state.at("empty"), origin)
+            first = first_step(unit)
         return Buffer(
             self._state.at(f"buffer/{file_name(origin.name)}"),
             schema,
             key=key,
             keep=keep,
-            digests=digests,
-            partial=partial,
+            digests=origin.name in self._digested,
+            partial=first,
         )
-
-    def _columns_needed(self, origin: Origin) -> frozenset[str] | None:
-        """The columns of an origin that the component reads; None where that cannot be said."""
-        if os.environ.get("BLAZES_KEEP_ALL_COLUMNS"):
-            return None
-        unit, session = self.unit, self.context.session
-        files, paths = {}, {}
-        for name, of_input in unit.waiting().items():
-            schema = in_channel(of_input.schema(session))
-            paths[name] = self._state.uri(f"empty/{file_name(name)}")
-            empty(session, schema).write.mode("overwrite").parquet(paths[name])
-            files[name] = session.read.schema(schema).parquet(paths[name])
-
-        def plan(frames: Mapping[str, DataFrame]) -> DataFrame:
-            if unit.partial is not None:
-                (interface,) = unit.waits
-                return unit.partial[0](**{interface: next(iter(frames.values()))})
-            waiting = {
-                interface: union(
-                    [f.apply(frames[f.origin.name].drop(PRODUCER, COUNT)) for f in feeds]
-                )
-                for interface, feeds in unit.waits.items()
-            }
-            reading = {
-                interface: union([no_rows(session, feed) for feed in feeds])
-                for interface, feeds in unit.reads.items()
-            }
-            return unit.compute(waiting | reading)
-
-        read = columns_read(plan, files, paths).get(origin.name)
-        return None if read is None else read - {PRODUCER, COUNT}
 
     def _request_buffer(self, name: str, feed: Feed) -> Requests:
         session = self.context.session
         schema = feed.apply(empty(session, feed.origin.schema(session))).schema
         key = self.unit.key_of(name)
-        _check_key(self.unit, name, key, {f.name: f.dataType.typeName() for f in schema.fields})
+        check_key(self.unit, name, key, schema)
         return Requests(self._state.at(f"requests/{file_name(name)}"), schema, key=key)
 
     def _wait_query(self, origin: Origin) -> Query:
@@ -413,18 +467,3 @@ class Gate:
         with self.journal.lock:
             partitions = self.journal.tracker.partitions.values()
             return any(p.status in (Status.SEALED, Status.RELEASING) for p in partitions)
-
-
-def _has_digest(source: Source) -> bool:
-    return source.punctuation is not None and source.punctuation.digest is not None
-
-
-def _check_key(unit: SealUnit, name: str, key: tuple[str, ...], types: Mapping[str, str]) -> None:
-    for attribute in key:
-        if attribute not in types:
-            raise ValueError(f"{unit.name} is sealed on {attribute}, which {name} does not have")
-        if types[attribute] not in ("integer", "long", "short", "byte", *KEY_TYPES):
-            raise ValueError(
-                f"{unit.name} is sealed on {attribute}, which is of type {types[attribute]} in "
-                f"{name}; a key can be of {', '.join(KEY_TYPES)}"
-            )

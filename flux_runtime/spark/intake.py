@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import DataFrame
 
-from flux_runtime.sealing.events import Found, Group, Ingested, KeyText, Requested
+from flux_runtime.sealing.events import Group, Ingested, KeyText, Requested
 from flux_runtime.sealing.tracker import Verdict
 from flux_runtime.spark import faults
 from flux_runtime.spark.chunks import Buffer, Census, pair_condition
@@ -75,15 +75,16 @@ class WaitIntake:
         gate = self._gate
         with gate.journal.lock:
             keys = gate.journal.tracker.unknown_sets(event)
-        found = gate.look_up(self._name, keys)
-        if found:
-            gate.follow(gate.journal.record(Found(self._name, event.time, found)))
+        gate.look_up(self._name, keys)
 
     def _sort_out(self, rows: DataFrame, event: Ingested) -> None:
         """Dead letters for what cannot be taken, and a chunk without it."""
         verdicts = self._gate.journal.tracker.assess(event)
         late = [group for group, verdict in verdicts if verdict is Verdict.LATE]
         unknown = [group for group, verdict in verdicts if verdict is Verdict.UNKNOWN]
+        open_ = {(g.key, g.producer) for g, v in verdicts if v is Verdict.UNDECIDED}
+        if open_:
+            self._gate.undecided[self._name].write(rows, event.batch, sorted(open_))
         if not (late or unknown or event.rejected):
             return
         if late and self._gate.unit.late_fails:  # SE-5

@@ -74,8 +74,9 @@ class Releaser:
             raise self.error
 
     def _run(self) -> None:
-        kept_house = time.monotonic()
         try:
+            self._housekeeping()
+            kept_house = time.monotonic()
             while True:
                 with self._changed:
                     self._changed.wait_for(lambda: self._due or self._ending, PERIOD_S)
