@@ -1,7 +1,8 @@
 """Label every stream of a dataflow and say where coordination is needed, why, and what it costs.
 
-exit status: 0; 1 with --strict where the file as it stands is not within the target (an order is
-needed, or nondeterminism is inherited); 2 for a bad file or bad usage.
+exit status: 0 where the plan reaches the target; 1 where it cannot, because nondeterminism is
+inherited, and with --strict wherever the file as it stands is not within the target; 2 for a bad
+file or bad usage.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ def _run(arguments: argparse.Namespace) -> int:
     arguments.format = options.format_of(arguments)
     plan, warnings = options.plan_of(arguments)
     options.write(arguments, render(plan, warnings, arguments))
-    return 1 if arguments.strict and options.coordination_missing(plan) else 0
+    return options.status(plan, strict=arguments.strict)
 
 
 def render(plan: Plan, warnings: Sequence[Diagnostic], arguments: argparse.Namespace) -> str:

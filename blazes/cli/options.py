@@ -127,10 +127,11 @@ def plan_of(arguments: argparse.Namespace) -> tuple[Plan, tuple[Diagnostic, ...]
     return plan(analysis, target=Label.parse(arguments.target)), warnings
 
 
-def coordination_missing(result: Plan) -> bool:
-    """True where the file as it stands is not within the target: an order is needed, or worse."""
+def status(result: Plan, *, strict: bool) -> int:
+    """The exit status: 1 where the plan cannot reach the target, or, strictly, where it has to."""
+    unrepaired = result.verdict > result.target
     ordered = any(entry.strategy is Strategy.ORDER for entry in result.entries)
-    return ordered or result.analysis.verdict > result.target
+    return int(unrepaired or (strict and (ordered or result.analysis.verdict > result.target)))
 
 
 def write(arguments: argparse.Namespace, text: str) -> None:

@@ -1,6 +1,7 @@
 """Print the coordination plan alone: who waits for whom, in what order, with what vote.
 
-exit status: 0; 1 with --strict where the file as it stands is not within the target; 2 for a bad
+exit status: 0 where the plan reaches the target; 1 where it cannot, because nondeterminism is
+inherited, and with --strict wherever the file as it stands is not within the target; 2 for a bad
 file or bad usage.
 """
 
@@ -46,4 +47,4 @@ def _run(arguments: argparse.Namespace) -> int:
 
         text = plan_report(plan, layout=options.layout(arguments, everything=arguments.all))
     options.write(arguments, text)
-    return 1 if arguments.strict and options.coordination_missing(plan) else 0
+    return options.status(plan, strict=arguments.strict)
