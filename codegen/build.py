@@ -89,7 +89,7 @@ class Build:
             return
         variable = self._variable(stage, stage.streams[0], several=True)
         flat = f"[{value(Call('feed.transform', arguments))} for feed in {flat_list(feeds)}]"
-        if len(INDENT) + len(variable) + 3 + len(flat) <= WIDTH:
+        if len(INDENT) + len(variable) + 3 + len(flat) <= WIDTH and flat.isascii():
             yield f"{variable} = {flat}"
         else:
             each = Call("feed.transform", arguments, tall=True)
@@ -142,9 +142,9 @@ class Build:
         if ordered:
             named.append(("ordered", True))
         if stage.order_by:
-            named.append(("order_by", stage.order_by))
+            named.append(("order_by", list(stage.order_by)))
         if isinstance(stage, Order) and stage.changed_by is not None:
-            named.append(("changed_by", stage.changed_by))
+            named.append(("changed_by", list(stage.changed_by)))
         return named
 
     def _seal(self, stage: Seal) -> list[tuple[str, Any]]:
@@ -153,17 +153,17 @@ class Build:
         named: list[tuple[str, Any]] = [("waits", self._inputs(stage.waits))]
         if stage.reads:
             named.append(("reads", self._inputs(stage.reads)))
-        named.append(("key", stage.key))
+        named.append(("key", list(stage.key)))
         if voters:
             named.append(("producers", voters))
         named.append(("release", stage.release.value))
         if stage.order_by:
-            named.append(("order_by", stage.order_by))
+            named.append(("order_by", list(stage.order_by)))
         if stage.renamed:
-            named.append(("renamed", stage.renamed))
+            named.append(("renamed", {name: list(key) for name, key in stage.renamed.items()}))
         named += [("late", stage.late), ("seal_timeout_s", stage.seal_timeout_s)]
         if stage.forward:
-            named.append(("forward", stage.forward))
+            named.append(("forward", list(stage.forward)))
         if stage.partial is not None:
             steps = f"({stage.function.name}_partial, {stage.function.name}_total)"
             named.append(("partial", Code(steps)))

@@ -114,13 +114,17 @@ def draft_of(
     position = own[0].position or component.position
     operator = operator_of(implementation, dataflow, problems)
     paths = own + tuple(each for each in others if mentions(implementation, operator, each.source))
-    writes = tuple(dict.fromkeys(each.source for each in paths if each.annotation.kind.writes))
     sources = tuple(dict.fromkeys(path.source for path in own))
-    reads = tuple(source for source in sources if source not in writes)
     sensitive = any(not path.annotation.kind.confluent for path in own)
-    if not writes and sensitive:
+    waiting = {
+        name for entry in entries if entry.strategy is Strategy.SEAL for name in entry.inputs
+    }
+    kept = {each.source for each in paths if each.annotation.kind.writes} | waiting
+    if not kept and sensitive:
         # A reader of no state of its own: what it depends on is the order of its own input.
-        writes, reads = reads, ()
+        kept = set(sources)
+    writes = tuple(dict.fromkeys(each.source for each in paths if each.source in kept))
+    reads = tuple(source for source in sources if source not in kept)
     draft = Draft(
         component,
         output,

@@ -140,7 +140,7 @@ def header(name: str, parameters: list[str]) -> str:
     """The line or lines up to the colon."""
     typed = [f"{each}: DataFrame" for each in parameters]
     line = f"def {name}({', '.join(typed)}) -> DataFrame:"
-    if len(line) <= WIDTH:
+    if len(line) <= WIDTH and line.isascii():
         return line
     comma = "" if parameters[0].startswith("**") else ","
     inside = "".join(f"{INDENT}{each}{comma}\n" for each in typed)

@@ -1,7 +1,7 @@
 """Python source for values that users wrote, in the form that `ruff format` leaves alone.
 
 Everything fits `WIDTH` or is written one element a line with a trailing comma, which stays as it
-is at any greater width too.
+is at any greater width too. (A tuple of one element has a comma anyway: a job uses lists.)
 """
 
 from __future__ import annotations
@@ -68,7 +68,8 @@ def value(it: Any, *, depth: int = 0, before: int = 0, after: int = 1) -> str:
     `depth` is the indentation level of that line, `after` what still has to fit behind.
     """
     flat = on_one_line(it)
-    if flat is not None and before + len(flat) + after <= WIDTH:
+    # How wide other characters are is not for us to say: what has some, and can be, is broken.
+    if flat is not None and before + len(flat) + after <= WIDTH and flat.isascii():
         return flat
     inner, outer = INDENT * (depth + 1), INDENT * depth
     items: list[tuple[str, Any]]
@@ -105,6 +106,8 @@ def on_one_line(it: Any) -> str | None:
             return text
         case str():
             return string(it)
+        case float():
+            return repr(it).replace("e+", "e")
         case Call(function=function, positional=positional, named=named):
             parts = [*map(on_one_line, positional), *(labelled(f"{n}=", v) for n, v in named)]
             opening, closing = f"{function}(", ")"

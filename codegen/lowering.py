@@ -108,22 +108,25 @@ class Lowering:
         if draft.kind is Kind.FUSED:
             return [self._fused(draft)]
         function = self._function(draft)
-        units = [self._unit(draft, function, replica) for replica in replicas_of(draft)]
-        if draft.at not in self._net.channels:
-            return [*units]
-        streams = [
-            stream.name
-            for stream in self._net.leaving[draft.at]
-            if stream.consumer is not None and stream.name not in self._net.loops
+        found: list[Stage] = [
+            self._unit(draft, function, replica) for replica in replicas_of(draft)
         ]
-        channel = Channel(
-            id=f"{Channel.kind}:{draft.at}",
-            name=str(draft.at),
-            inputs=tuple(unit.id for unit in units),
-            description=wording.channel(streams, loop=False),
-            streams=tuple(streams),
-        )
-        return [*units, channel, *self._without_replica(draft)]
+        if draft.at in self._net.channels:
+            streams = [
+                stream.name
+                for stream in self._net.leaving[draft.at]
+                if stream.consumer is not None and stream.name not in self._net.loops
+            ]
+            found.append(
+                Channel(
+                    id=f"{Channel.kind}:{draft.at}",
+                    name=str(draft.at),
+                    inputs=self._units(draft.at),
+                    description=wording.channel(streams, loop=False),
+                    streams=tuple(streams),
+                )
+            )
+        return [*found, *self._without_replica(draft)]
 
     def _without_replica(self, draft: Draft) -> Iterator[Transform]:
         """For streams of a replicated output that declare what they hold: that, and no more."""
@@ -138,18 +141,18 @@ class Lowering:
                     paths=("every replica",),
                     drops=REPLICA,
                 )
-            channel = f"{Channel.kind}:{draft.at}"
+            inputs = self._output(draft.at)
             yield Transform(
                 id=f"{Transform.kind}:{stream.name}",
                 name=stream.name,
-                inputs=(channel,),
+                inputs=inputs,
                 description=wording.narrowed(draft.component.replicas),
                 way=Runs.RECORD_WISE,
-                component=draft.component.name,
-                output=draft.output,
+                component="",
+                output="",
                 streams=(f"all {stream.name}",),
                 function=self._without,
-                reads={"records": (channel,)},
+                reads={"records": inputs},
             )
 
     def _is_narrowed(self, stream: Stream) -> bool:
@@ -221,6 +224,10 @@ class Lowering:
             return (f"{Transform.kind}:{at}",)
         if self._is_narrowed(stream):
             return (f"{Transform.kind}:{stream.name}",)
+        return self._output(at)
+
+    def _output(self, at: Endpoint) -> tuple[str, ...]:
+        """Ids of the stages that hold the output of a unit: its channel, else the unit itself."""
         return (f"{Channel.kind}:{at}",) if at in self._net.channels else self._units(at)
 
     def _function(self, draft: Draft) -> Function:

@@ -100,6 +100,7 @@ class Transform(Stage):
 
     way: Way
     component: str
+    """Empty where this is no component's, but a stream's that hides which replica it is from."""
     output: str
     streams: tuple[str, ...]
     function: Function | None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
 CLAUSES: Final = re.compile(
@@ -13,6 +13,8 @@ CLAUSES: Final = re.compile(
     re.I,
 )
 """A long line is broken before these, outside parentheses."""
+CONDITIONS: Final = re.compile(r"(ON|AND|OR|WHEN|ELSE)\b", re.I)
+"""A part between commas that is too long is broken before these, outside parentheses."""
 JOIN_WORDS: Final = re.compile(r"\b(LEFT|RIGHT|FULL|INNER|CROSS|OUTER|SEMI|ANTI)$", re.I)
 QUOTES: Final = "'\"`"
 
@@ -78,42 +80,36 @@ def quoted_end(sql: str, start: int) -> int:
 
 
 def broken(line: str, width: int) -> list[str]:
-    """One long line as several: before clauses first, then after commas, then at spaces."""
-    indent = line[: len(line) - len(line.lstrip())]
-    if "--" in line or "/*" in line:
+    """One long line as several; a line with a comment stays one."""
+    if any(line.startswith(("--", "/*"), start) for start, _ in opaque(line) or ()):
         return [line]
+    indent = line[: len(line) - len(line.lstrip())]
     found: list[str] = []
     for clause in clauses(line.strip()):
-        for number, row in enumerate(filled(items(clause), width - len(indent) - 2)):
-            found.append(f"{indent}{'  ' if number else ''}{row}")
+        first, *others = rows(clause, width - len(indent) - 2, [items, conditions, pieces])
+        found += [f"{indent}{first}", *(f"{indent}  {other}" for other in others)]
     return found
 
 
-def filled(parts: Iterable[str], width: int) -> Iterator[str]:
-    """Parts side by side as far as they fit; one that does not fit a line is broken at spaces."""
-    row = ""
+def rows(text: str, width: int, ways: Sequence[Callable[[str], Iterable[str]]]) -> list[str]:
+    """The parts of a text side by side as far as they fit; a longer part is cut in the next way."""
+    if len(text) <= width or not ways:
+        return [text]
+    parts = list(ways[0](text))
+    if len(parts) == 1:
+        return rows(text, width, ways[1:])
+    found = [""]
     for part in parts:
-        if row and len(row) + 1 + len(part) > width:
-            yield row
-            row = ""
-        if len(part) > width and not row:
-            *full, row = rows_of_words(part, width)
-            yield from full
+        if found[-1] and len(found[-1]) + 1 + len(part) > width:
+            found.append("")
+        if len(part) <= width:
+            found[-1] = f"{found[-1]} {part}" if found[-1] else part
         else:
-            row = f"{row} {part}" if row else part
-    if row:
-        yield row
-
-
-def rows_of_words(part: str, width: int) -> list[str]:
-    """A long part in rows of whole words, those after the first further in."""
-    rows = [""]
-    for word in pieces(part):
-        if rows[-1] and len(rows[-1]) + 1 + len(word) > width:
-            rows.append(f"  {word}")
-        else:
-            rows[-1] = f"{rows[-1]} {word}" if rows[-1] else word
-    return rows
+            first, *others = rows(part, width - 2, ways[1:])
+            found = [*found[:-1], first, *(f"  {other}" for other in others)]
+            if others:
+                found.append("")
+    return [row for row in found if row]
 
 
 def clauses(line: str) -> Iterator[str]:
@@ -134,6 +130,12 @@ def clauses(line: str) -> Iterator[str]:
 def items(clause: str) -> Iterator[str]:
     """The clause after each comma outside parentheses."""
     return cut(clause, (at + 1 for at, depth in plain(clause) if clause[at] == "," and depth == 0))
+
+
+def conditions(item: str) -> Iterator[str]:
+    """The item before each `CONDITIONS` outside parentheses."""
+    spaces = (at for at, depth in plain(item) if item[at] == " " and depth == 0)
+    return cut(item, (at for at in spaces if CONDITIONS.match(item, at + 1)))
 
 
 def pieces(part: str) -> Iterator[str]:

@@ -108,7 +108,7 @@ def build(job: Job) -> None:
             report_response,
             waits={"click": [clicks]},
             reads={"request": [misses]},
-            key=("campaign",),
+            key=["campaign"],
             producers={
                 "clicks": Producers.registered(
                     "clicks",

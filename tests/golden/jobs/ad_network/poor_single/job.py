@@ -64,7 +64,7 @@ def build(job: Job) -> None:
         reads={"request": [queries]},
         monotone=False,
         ordered=True,
-        order_by=("at",),
+        order_by=["at"],
     )
 
     job.sink("results", [results], format="json", path="poor")

@@ -110,7 +110,7 @@ def visits_visits_partial(visits: DataFrame) -> DataFrame:
           SUM(CAST(persons AS DOUBLE)) FILTER(WHERE partial_kept) AS partial_3,
           COUNT(persons) FILTER(WHERE partial_kept) AS partial_4
         FROM (SELECT *, CASE WHEN __count IS NULL THEN COALESCE(kind <> 'staff',
-            FALSE) ELSE FALSE END AS partial_kept FROM visits)
+          FALSE) ELSE FALSE END AS partial_kept FROM visits)
         GROUP BY shop, kind, __producer, __count, partial_kept
         """,
         visits=visits,
@@ -221,23 +221,23 @@ def build(job: Job) -> None:
         "Turnover.turnover",
         turnover_turnover,
         waits={"sales": cleaned},
-        key=("store",),
+        key=["store"],
         producers={
             "web": Producers.all(["till-1", "till-2"]),
             "tills": Producers.one(),
         },
         release="whole",
-        renamed={"web": ("shop",), "tills": ("shop",)},
+        renamed={"web": ["shop"], "tills": ["shop"]},
         late="fail",
         seal_timeout_s=120.0,
-        forward=("store",),
+        forward=["store"],
     )
 
     ranking = job.seal(
         "Ranking.ranking",
         ranking_ranking,
         waits={"turnover": [turnover]},
-        key=("store",),
+        key=["store"],
         release="whole",
         late="dead-letter",
         seal_timeout_s=600.0,
@@ -247,7 +247,7 @@ def build(job: Job) -> None:
         "Visits.visits",
         visits_visits,
         waits={"visits": [visitors]},
-        key=("shop",),
+        key=["shop"],
         producers={
             "visitors": Producers.registered(
                 "visitors",
@@ -274,8 +274,8 @@ def build(job: Job) -> None:
         writes={"my-notes": [notes]},
         monotone=False,
         ordered=True,
-        order_by=("number",),
-        changed_by=("article",),
+        order_by=["number"],
+        changed_by=["article"],
     )
 
     job.sink(

@@ -70,7 +70,7 @@ def build(job: Job) -> None:
         "Count.counts",
         count_counts,
         waits={"words": [words]},
-        key=("batch",),
+        key=["batch"],
         producers={
             "tweets": Producers.registered(
                 "tweets",
