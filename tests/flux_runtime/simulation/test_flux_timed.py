@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 from flux_runtime.protocol.vocabulary import Shape
@@ -17,7 +19,7 @@ def small(
     dataflow = bulk_dataflow(shape, selectivity=(1, 1), row_bytes=(50, 50), state=(200_000,) * 2)
     world = World(
         dataflow,
-        [Bulk(100, 100, i * interval) for i in range(200)],
+        [Bulk(100, 100, i * interval) for i in range(100)],
         sites=2,
         spares=1,
         link_capacity=8,
@@ -39,22 +41,27 @@ def small(
 
 
 def test_the_same_configuration_gives_the_same_trace() -> None:
-    assert small(crash_at=0.7) == small(crash_at=0.7)
+    assert small(crash_at=0.4) == small(crash_at=0.4)
 
 
 def test_time_does_not_go_back_and_everything_leaves() -> None:
     trace = small()
     times = [t for t, _, _ in trace.emitted]
     assert times == sorted(times)
-    assert sum(rows for _, rows, _ in trace.emitted) == pytest.approx(200 * 100)
+    assert sum(rows for _, rows, _ in trace.emitted) == pytest.approx(100 * 100)
 
 
 def test_ex_1_a_crash_delays_output_and_loses_none_of_it() -> None:
-    whole, crashed = small(), small(crash_at=0.7)
+    whole, crashed = small(), small(crash_at=0.4)
     assert crashed.fed == pytest.approx(whole.fed, abs=0.02)
     assert len(crashed.moves) == 4
-    assert crashed.rate(0.75, 0.9) < 0.9 * whole.rate(0.75, 0.9)
+    assert longest_gap(crashed) > 2 * longest_gap(whole)
     assert crashed.rate(0, 3) == pytest.approx(whole.rate(0, 3))
+
+
+def longest_gap(trace: Trace) -> float:
+    times = [t for t, _, _ in trace.emitted]
+    return max(b - a for a, b in itertools.pairwise(times))
 
 
 def test_a_slow_site_slows_what_runs_on_it() -> None:
@@ -63,5 +70,5 @@ def test_a_slow_site_slows_what_runs_on_it() -> None:
 
 
 def test_moves_take_their_size_over_the_bandwidth() -> None:
-    for _, _, _, size, took in small(crash_at=0.7).moves:
+    for _, _, _, size, took in small(crash_at=0.4).moves:
         assert took >= size / 10e6
