@@ -254,10 +254,10 @@ class _Entries:
 
         A stream whose schema is not declared is taken to have the gate's attributes, which are
         those of the records that the path works on. A stream in a cycle can keep no seal, and no
-        seal helps one whose contents are inherited as nondeterministic.
+        seal helps one whose contents are inherited as nondeterministic, or a collapsed cycle.
         """
         found, graph = self._found, self._graph
-        if gate.attributes is None:
+        if gate.attributes is None or number in found.unprotected:
             return ()
         others = {graph.path_input[p] for p in meets(found, number)}
         if not others or graph.paths[number].annotation.kind is AnnotationKind.OW:
