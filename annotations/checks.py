@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
+from itertools import product
+from typing import Final
 
 from annotations.components import Built, gate_of
 from annotations.dataflow import Endpoint, Stream
@@ -13,6 +16,11 @@ from annotations.positions import Scalar
 from annotations.records import Fields
 from annotations.shapes import BAD, Pairs
 from annotations.streams import Streams
+
+COMPARED_MAX: Final = 1_000
+"""Pairs of names that `check_alike` compares; a file with more is left unchecked."""
+ALIKE: Final = 0.85
+"""Part of the letters of two names that are the same where the names are alike."""
 
 
 def check_ends(streams: Streams, out: Findings) -> None:
@@ -134,6 +142,32 @@ def _mentioned(streams: Iterable[Fields], components: Mapping[str, Built]) -> se
             names.update(it.text for it in gate_of(fields))
             names.update(path.lineage or (), (path.lineage or {}).values())
     return names
+
+
+def check_alike(
+    components: Mapping[str, Built], streams: Mapping[str, Stream], out: Findings
+) -> None:
+    """Sources and results whose names are alike were perhaps meant to be one stream (BLZ049)."""
+    results = [it.producer for it in streams.values() if it.producer and not it.consumer]
+    sources = [it.consumer for it in streams.values() if it.consumer and not it.producer]
+    if len(results) * len(sources) > COMPARED_MAX:
+        return
+    for source, result in product(sources, results):
+        if source.component != result.component and _alike(source.interface, result.interface):
+            message = f"{source} comes from outside, not from {result}, which is named alike"
+            position = components[source.component].inputs[source.interface].position
+            out.add("BLZ049", message, position)
+
+
+def _alike(one: str, other: str) -> bool:
+    """True for names that differ by about a letter, and by no digit."""
+    from difflib import SequenceMatcher
+
+    if one == other or re.findall(r"\d+", one) != re.findall(r"\d+", other):
+        return False
+    first, second = (re.sub(r"[-_]", "", name).lower() for name in (one, other))
+    alike: float = SequenceMatcher(None, first, second).ratio()
+    return alike >= ALIKE
 
 
 def check_reach(

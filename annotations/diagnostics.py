@@ -258,6 +258,10 @@ CODES: Final = _table(
     ("BLZ048", _W, "declaration without effect",
      "A component does not punctuate what it sends unless the stream declares a seal.",
      "Remove the key, add `seal`, or declare it where the records come in, without `from`."),
+    ("BLZ049", _W, "names that nearly match",
+     "Without `streams` equal names are connected; names that are only alike are not, and the "
+     "verdict is that of a dataflow in pieces.",
+     "Use one name if they are meant to be connected; else write the `streams`."),
     # ---- attributes
     ("BLZ050", _E, "attribute that the schema lacks",
      "A gate, key or column that no record has cannot partition or order anything.",

@@ -5,9 +5,11 @@ The decoder reads by these tables, and `annotations.schema` writes the JSON Sche
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
+from annotations.dataflow import EMPTY
 from annotations.notation import ATTRIBUTES, Dependency, Label, Schema, Seals, Subscript
 from annotations.positions import List, Map, Node
 from annotations.records import Entry, ListOf, MapOf, OneOf, Record, is_list, is_map, is_scalar
@@ -29,9 +31,14 @@ _OPTIONS: Final = MapOf(Name("an option", ATTRIBUTE_NAME.pattern), Option(), "a 
 
 
 def _record(
-    name: str, description: str, keys: dict[str, Entry], *, extensions: bool = False
+    name: str,
+    description: str,
+    keys: dict[str, Entry],
+    *,
+    extensions: bool = False,
+    elsewhere: Mapping[str, str] = EMPTY,
 ) -> Record:
-    return Record(name, MappingProxyType(keys), description, extensions)
+    return Record(name, MappingProxyType(keys), description, extensions, elsewhere)
 
 
 PATH: Final = _record(
@@ -71,6 +78,10 @@ PATH: Final = _record(
             "attributes of equal name.",
         ),
     },
+    elsewhere=dict.fromkeys(
+        ("Rep", "replicas", "order_by", "engine", "availability", "output_mode", "sql", "python"),
+        "It belongs to the component: put it beside `annotation`.",
+    ),
 )
 
 PATHS: Final = ListOf(PATH, "a path or a list of paths", one=True)
@@ -147,6 +158,9 @@ COMPONENT: Final = _record(
         ),
         "description": Entry(Text(), "What the component does."),
     },
+    elsewhere=dict.fromkeys(
+        PATH.keys, "It belongs to a path: write `annotation: {from: ..., to: ..., label: ...}`."
+    ),
 )
 
 _END: Final = _record(
@@ -231,6 +245,9 @@ STREAM: Final = _record(
         ),
         "description": Entry(Text(), "What the stream carries."),
     },
+    elsewhere=dict.fromkeys(
+        _END.keys, "It belongs to an end: write `source: {format: ...}` or `sink: {format: ...}`."
+    ),
 )
 
 DEPLOYMENT: Final = _record(

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from annotations.dataflow import EMPTY
 from annotations.diagnostics import Findings
 from annotations.positions import List, Map, Node, Scalar, shorten
 from annotations.shapes import BAD, Bad, Json, Name, Pairs, Shape, refuse
@@ -50,7 +51,8 @@ class MapOf:
 
     def read(self, node: Node, out: Findings) -> Pairs | Bad:
         if type(node) is not Map or not (node.entries or self.empty):
-            return refuse(self, node, out)
+            nothing = type(node) is Scalar and not node.text
+            return refuse(self, node, out, "Indent the lines that belong to it." * nothing)
         values: Pairs = {}
         for text, (key, value) in node.entries.items():
             out.key = ""
@@ -104,6 +106,8 @@ class Record:
     description: str
     extensions: bool = False
     """Whether keys that begin with `x-` may hold anything: a place for anchors."""
+    elsewhere: Mapping[str, str] = field(default_factory=lambda: EMPTY)
+    """Keys of other records that people write here -> where they belong."""
     required: tuple[str, ...] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -118,26 +122,41 @@ class Record:
         if type(node) is not Map:
             return refuse(self, node, out)
         before = out.errors
+        unknown: list[Scalar] = []
         fields = Fields(node)
         for text, (key, value_node) in node.entries.items():
             entry = self.keys.get(text)
             if entry is None:
-                if self.extensions and text.startswith("x-"):
-                    continue
-                near = out.suggest(text, self.keys)
-                remedy = f"The keys of {self.name} are {', '.join(self.keys)}."
-                message = f"unknown key `{shorten(text)}` in {self.name}{near}"
-                out.add("BLZ010", message, key.mark, remedy)
+                unknown.append(key)
                 continue
             out.key = text
             value = entry.shape.read(value_node, out)
             if value is not BAD:
                 fields.values[text] = value
+        if unknown:
+            self._report_unknown(unknown, out)
         for text in self.required:
             if text not in node.entries and out.errors == before:
                 out.add("BLZ012", f"{self.name} needs the key `{text}`", node.mark)
         fields.broken = out.errors != before
         return fields
+
+    def _report_unknown(self, keys: list[Scalar], out: Findings) -> None:
+        """One finding for each key, but one for all that belong to the same other place."""
+        places: set[str] = set()
+        for key in keys:
+            if self.extensions and key.text.startswith("x-"):
+                continue
+            near, remedy = "", self.elsewhere.get(key.text)
+            if remedy is None:
+                near = out.suggest(key.text, self.keys)
+                remedy = f"The keys of {self.name} are {', '.join(self.keys)}."
+            elif remedy in places:
+                continue
+            else:
+                places.add(remedy)
+            message = f"unknown key `{shorten(key.text)}` in {self.name}{near}"
+            out.add("BLZ010", message, key.mark, remedy)
 
     def schema(self) -> Json:
         return {"$ref": f"#/definitions/{self.definition_name}"}

@@ -54,7 +54,8 @@ class Shape(Protocol):
 
 def refuse(shape: Shape, node: Node, out: Findings, remedy: str | None = None) -> Bad:
     """Note that `node` is of another kind than the shape."""
-    out.add_value("BLZ011", f"expected {shape.expects}, found {describe(node)}", node.mark, remedy)
+    message = f"expected {shape.expects}, found {describe(node)}"
+    out.add_value("BLZ011", message, node.mark, remedy or None)
     return BAD
 
 

@@ -255,6 +255,7 @@ class _Reading:
             checks.check_component_attributes(found, out)
         elif complete:
             found.streams = connect(components, out)
+            checks.check_alike(components, found.streams, out)
         if complete:
             checks.check_dependencies(self._dependencies(), declared, components, out)
         checks.check_unchosen(components, self.chosen, found.left_out, out)

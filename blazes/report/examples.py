@@ -272,6 +272,10 @@ CODE_EXAMPLES: Final[Mapping[str, Example]] = {
         "  words: {from: Split.words, to: Count.words, producer: host}\n"
         "  counts: {from: Count.counts}"
     ),
+    "BLZ049": _code(
+        "Split:\n  annotation: {from: lines, to: words, label: CR}\n"
+        "Count:\n  annotation: {from: word, to: counts, label: CW}"
+    ),
     "BLZ050": _code(
         _COUNT + "streams:\n  words: {to: Count.words, schema: {text: string}}\n"
         "  counts: {from: Count.counts}"
