@@ -62,7 +62,7 @@ def load(
         before = data[: error.start].decode("utf-8")
         message = f"byte {error.start + 1} of {path} is not UTF-8"
         raise _unreadable(str(path), message, place_at(before, len(before))) from None
-    name = re.sub(r"[^\w-]+|-(?=-)|^-+|-+$", "-", file.stem).strip("-") or "dataflow"
+    name = "-".join(re.findall(r"\w+", file.stem)) or "dataflow"
     return _Reading(text, str(path), variants).dataflow(name, file, data)
 
 

@@ -301,6 +301,15 @@ def test_a_file_is_named_after_itself(tmp_path: Path) -> None:
     assert str(dataflow.components["A"].position) == f"{file}:1:1"
 
 
+@pytest.mark.parametrize(
+    ("file", "name"),
+    [("a.-b.yaml", "a-b"), ("größe_1.yml", "größe_1"), ("...", "dataflow"), ("-x-.yaml", "x")],
+)
+def test_the_name_of_a_file_becomes_a_name(tmp_path: Path, file: str, name: str) -> None:
+    (tmp_path / file).write_text("A: {annotation: {from: a, to: b, label: CR}}")
+    assert load(tmp_path / file)[0].name == name
+
+
 def refusal(file: str | Path) -> str:
     with pytest.raises(BadInput) as caught:
         load(file)
