@@ -94,9 +94,14 @@ def run(build: Build, settings: Settings) -> int:
     try:
         job = Job(root=settings.root, results=settings.folder / "results")
         build(job)
-    except (ValueError, TypeError) as error:
+        with _locked(settings.state):
+            return _run_in_folder(job, settings)
+    except (JobError, ValueError, TypeError) as error:
         print(f"{settings.name}: {error}", file=sys.stderr)
         return 1
+
+
+def _run_in_folder(job: Job, settings: Settings) -> int:
     plan = settings.folder / "plan.json"
     plan_path = plan if plan.is_file() else None
     links = {
@@ -129,7 +134,6 @@ def run(build: Build, settings: Settings) -> int:
 def _run(job: Job, settings: Settings, folder: RunFolder) -> Mapping[str, Any]:
     stop = threading.Event()
     with contextlib.ExitStack() as stack:
-        stack.enter_context(_locked(settings.state))
         state = LocalStorage(settings.state)
         _prepare(job, settings, state)
         look_up = stack.enter_context(_registry(job, settings))

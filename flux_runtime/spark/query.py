@@ -131,6 +131,7 @@ class Query:
             began = time.monotonic()
             try:
                 rows = self._on_batch(frame, batch)
+                faults.point("batch-processed")
             except BaseException as error:
                 self.error = error
                 raise
@@ -140,4 +141,3 @@ class Query:
             else:
                 self.rows += rows
                 self.rows_per_s = rows / max(time.monotonic() - began, 1e-6)
-        faults.point("batch-processed")
