@@ -157,8 +157,7 @@ def answer(session: SparkSession, folder: Path, task: Task, producers: Sequence[
     from flux_runtime.observe.run_folder import RunFolder
     from flux_runtime.sealing.storage import LocalStorage
     from flux_runtime.spark import Job, Producers, Punctuation, sql
-    from flux_runtime.spark.context import Context
-    from flux_runtime.spark.runner import Runner, assign_channels, outputs
+    from flux_runtime.spark.runner import run_job
 
     text = dataflow.query()
 
@@ -206,13 +205,16 @@ def answer(session: SparkSession, folder: Path, task: Task, producers: Sequence[
             ordered=task.way == ORDERED,
         )
     job.sink("answers", [answered], format="json")
-    state = LocalStorage(own / "state")
-    assign_channels(job, state)
     with RunFolder.at(own / "run") as run:
-        context = Context(
-            session=session, state=state, run=run, look_up=None, outputs=outputs(job, session)
+        run_job(
+            job,
+            session=session,
+            state=LocalStorage(own / "state"),
+            run=run,
+            look_up=None,
+            stop=threading.Event(),
+            available_now=True,
         )
-        Runner(job, context).run(threading.Event(), available_now=True)
     return frozenset(row["request"] for row in read_results(own / "results" / "answers"))
 
 
