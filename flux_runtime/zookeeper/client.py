@@ -23,6 +23,7 @@ from kazoo.retry import KazooRetry
 from flux_runtime.zookeeper.errors import EnsembleUnreachable, SessionUnavailable
 
 log = logging.getLogger(__name__)
+log.addHandler(logging.NullHandler())  # into the job's log where there is one, never on stderr
 
 
 class SessionState(enum.Enum):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 import uuid
@@ -182,6 +184,18 @@ def test_nobody_answers() -> None:
     with pytest.raises(EnsembleUnreachable, match="no ZooKeeper server answered at") as refused:
         connect(f"127.0.0.1:{free_port()}", timeout_s=0.5)
     assert "zookeeper: embedded" in refused.value.remedy
+
+
+def test_nobody_answers_and_only_the_error_says_so() -> None:
+    script = (
+        "from flux_runtime.zookeeper.client import connect\n"
+        f"try: connect('127.0.0.1:{free_port()}', timeout_s=0.5)\n"
+        "except Exception as error: print(type(error).__name__)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert (done.stdout, done.stderr) == ("EnsembleUnreachable\n", "")
 
 
 def test_a_name_that_is_no_address() -> None:
