@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -97,35 +97,36 @@ def definition(function: Function, hidden: frozenset[str], *, fused: bool) -> st
     called with one DataFrame, by place, so that its parameter can have any name.
     """
     plain = all(is_plain(each) and each not in hidden for each in function.parameters)
+    lines: list[str] = []
     if plain:
-        parameters = list(function.parameters)
-        frames = [(each, Code(each)) for each in parameters]
-        splat = ""
+        parameters, named = list(function.parameters), True
     elif fused:
-        parameters, frames = ["records"], []
-        splat = f"**{value({function.parameters[0]: Code('records')})}"
+        parameters, named = ["records"], False
+        frames = value({function.parameters[0]: Code("records")}, depth=1, before=13, after=0)
+        lines = [f"{INDENT}frames = {frames}"] if function.sql or function.python else []
     else:
-        parameters, frames, splat = ["**frames"], [], "**frames"
+        parameters, named = ["**frames"], False
     if function.sql is not None:
-        query = sql_value(function.sql)
-        body = call("sql", [query], frames, splat)
+        body = call("sql", [sql_value(function.sql)], function.parameters if named else None)
     elif function.python is not None:
-        body = call(function.python.replace(":", "."), [], frames, splat)
+        body = call(function.python.replace(":", "."), [], function.parameters if named else None)
     elif function.drops is not None:
         body = f"{parameters[0]}.drop({value(function.drops)})"
-    elif plain:
+    elif named or fused:
         body = parameters[0]
     else:
-        body = "records" if fused else "next(iter(frames.values()))"
-    return "\n".join(
-        [header(function.name, parameters), *function_docstring(function), f"{INDENT}return {body}"]
-    )
+        body = "next(iter(frames.values()))"
+    head = [header(function.name, parameters), *function_docstring(function)]
+    return "\n".join([*head, *lines, f"{INDENT}return {body}"])
 
 
-def call(function: str, positional: list[Any], named: list[tuple[str, Any]], splat: str) -> str:
-    """The call that a function returns."""
-    arguments = [*positional, *([Code(splat)] if splat else [])]
-    return value(Call(function, arguments, named), depth=1, before=len("    return "), after=0)
+def call(function: str, positional: list[Any], inputs: Sequence[str] | None) -> str:
+    """The call that a function returns, with its inputs by name, or all that are in `frames`."""
+    if inputs is None:
+        it = Call(function, [*positional, Code("**frames")])
+    else:
+        it = Call(function, positional, [(each, Code(each)) for each in inputs])
+    return value(it, depth=1, before=len("    return "), after=0)
 
 
 def sql_value(sql: str) -> str | Text:
@@ -140,10 +141,9 @@ def header(name: str, parameters: list[str]) -> str:
     """The line or lines up to the colon."""
     typed = [f"{each}: DataFrame" for each in parameters]
     line = f"def {name}({', '.join(typed)}) -> DataFrame:"
-    if len(line) <= WIDTH and line.isascii():
+    if len(line) <= WIDTH or parameters[0].startswith("**"):
         return line
-    comma = "" if parameters[0].startswith("**") else ","
-    inside = "".join(f"{INDENT}{each}{comma}\n" for each in typed)
+    inside = "".join(f"{INDENT}{each},\n" for each in typed)
     return f"def {name}(\n{inside}) -> DataFrame:"
 
 
@@ -155,8 +155,9 @@ def function_docstring(function: Function) -> list[str]:
         lines = [flat]
     else:
         lines = [f"{title}several inputs.", "", *function.paths]
-    if function.description:
-        lines += ["", *wrapped(function.description, indent=0, width=WIDTH - len(INDENT))]
+    description = wrapped(function.description or "", width=WIDTH - len(INDENT))
+    if description:
+        lines += ["", *description]
     return textwrap.indent(quoted_docstring(lines), INDENT).split("\n")
 
 

@@ -18,28 +18,21 @@ USED: Final = frozenset(
 
 
 def identifier(text: str) -> str:
-    """The nearest identifier, in lower case with underscores.
+    """The nearest ASCII identifier, in lower case with underscores.
 
     >>> identifier("AdServer.clicks by day"), identifier("class"), identifier("2nd")
     ('ad_server_clicks_by_day', 'class_', '_2nd')
     """
-    text = unicodedata.normalize("NFKC", text)
+    text = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode()
     text = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", text).lower()
-    text = re.sub(r"\W+", "_", text).strip("_")[:LONGEST].rstrip("_")
-    if not text or not text.isidentifier():
-        text = f"_{text}"
-    if not text.isidentifier():
-        text = "unnamed"
+    text = re.sub(r"\W+", "_", text).strip("_")[:LONGEST].rstrip("_") or "unnamed"
+    text = text if text.isidentifier() else f"_{text}"
     return f"{text}_" if keyword.iskeyword(text) or keyword.issoftkeyword(text) else text
 
 
 def is_plain(name: str) -> bool:
     """True where a name can be a parameter as it stands."""
-    return (
-        name.isidentifier()
-        and not keyword.iskeyword(name)
-        and unicodedata.normalize("NFKC", name) == name
-    )
+    return name.isidentifier() and name.isascii() and not keyword.iskeyword(name)
 
 
 def in_backticks(name: str) -> str:
