@@ -21,7 +21,16 @@ from flux_runtime.protocol.messages import (
     LogEntry,
     Notice,
 )
-from flux_runtime.protocol.vocabulary import LABELS, THE_INGRESS, Node, Pair, Shape, Status, other
+from flux_runtime.protocol.vocabulary import (
+    LABELS,
+    THE_INGRESS,
+    Node,
+    Pair,
+    ProtocolError,
+    Shape,
+    Status,
+    other,
+)
 
 ACTIVE, DEAD, STANDBY = Status.ACTIVE, Status.DEAD, Status.STANDBY
 
@@ -109,9 +118,10 @@ class Controller:
         log: all view changes so far; nodes read it at their own pace.
         failures: number of the last failure in the log.
         current: the catch-up in hand.
+        targets: (pair, copy, site) of moves under way: where the new copy is to stand (UF-11).
     """
 
-    __slots__ = ("current", "failures", "log", "losses", "pairs", "shape", "sites")
+    __slots__ = ("current", "failures", "log", "losses", "pairs", "shape", "sites", "targets")
 
     def __init__(
         self, shape: Shape, placement: Mapping[tuple[Pair, int], int], sites: frozenset[int]
@@ -122,6 +132,7 @@ class Controller:
         self.failures = 0
         self.current: CatchUp | None = None
         self.losses: tuple[DataLoss, ...] = ()
+        self.targets: tuple[tuple[Pair, int, int], ...] = ()
         self.pairs: dict[Pair, PairView] = {}
         for pair in shape.pairs():
             first = Copy(ACTIVE, 0, placement[pair, 0])
@@ -135,12 +146,13 @@ class Controller:
         new = Controller.__new__(Controller)
         new.shape, new.sites, new.log = self.shape, self.sites, self.log
         new.failures, new.current, new.losses = self.failures, self.current, self.losses
+        new.targets = self.targets
         new.pairs = self.pairs.copy()
         return new
 
     def freeze(self) -> tuple[object, ...]:
         """The state as one hashable value."""
-        return (self.sites, self.log, self.current, tuple(self.pairs.values()))
+        return (self.sites, self.log, self.current, self.targets, tuple(self.pairs.values()))
 
     def nodes(self) -> Iterator[tuple[Node, Copy]]:
         """Every copy that is not dead."""
@@ -172,6 +184,29 @@ class Controller:
         """A new, stateless site may take standbys."""
         self.sites |= {site}
         return self._plan()
+
+    @property
+    def whole(self) -> bool:
+        """UF-7: nothing is to be recovered, so load may be balanced."""
+        return self.current is None and self._first_incomplete() is None and not self.losses
+
+    def may_move(self, pair: Pair, c: int, site: int) -> bool:
+        """Whether a copy may move now: all is whole, the site lives and has no copy of the pair."""
+        copies = self.pairs[pair].copies
+        apart = all(copy is None or copy.site != site for copy in copies)
+        return self.whole and site in self.sites and apart and copies[other(c)] is not None
+
+    def move(self, pair: Pair, c: int, site: int) -> list[Order]:
+        """UF-11: end the copy here and bring up its successor there, from the surviving copy.
+
+        Raises:
+            ProtocolError: the copy may not move now (`may_move`).
+        """
+        copy = self.pairs[pair].copies[c]
+        if copy is None or not self.may_move(pair, c, site):
+            raise ProtocolError(f"copy {c} of {pair} may not move to site {site} now")
+        self.targets = ((pair, c, site),)
+        return [Destroy(Node(*pair, c, copy.life)), *self._fail(pair, c), *self._plan()]
 
     def notice(self, notice: Notice) -> list[Order]:
         """A node reports; what belongs to an earlier attempt is ignored."""
@@ -269,8 +304,16 @@ class Controller:
         return None
 
     def place(self, pair: Pair, c: int) -> int | None:
-        """CT-4, UF-13: the emptiest site that does not host the other copy."""
+        """CT-4, UF-13: where a move leads, else the emptiest site without the other copy."""
         mate = self.pairs[pair].copies[other(c)]
+        for of, copy_of, site in self.targets:
+            if (
+                (of, copy_of) == (pair, c)
+                and site in self.sites
+                and (mate is None or site != mate.site)
+            ):
+                self.targets = ()
+                return site
         load = dict.fromkeys(self.sites, 0)
         for _, copy in self.nodes():
             if copy.site in load:

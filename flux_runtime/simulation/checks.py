@@ -100,7 +100,7 @@ class Checks:
             view = world.controller.pairs[pair]
             for copy in view.copies:
                 if copy is not None and copy.status is not Status.ACTIVE:
-                    room = world.controller.place(pair, 0 if copy is view.copies[0] else 1)
+                    room = world.controller.clone().place(pair, 0 if copy is view.copies[0] else 1)
                     if copy.status is Status.STANDBY or room is not None:
                         raise ViolationError(f"stuck: {pair} is not whole: {view}")
 

@@ -137,6 +137,8 @@ def _fault(rng: random.Random, world: World, plan: Plan) -> Step | None:
     if not may_die:
         return None
     node = rng.choice(may_die)
+    if world.controller.whole and rng.random() < 0.15:
+        return Step("move", node)
     on_site = [n for n, site in world.site.items() if site == world.site[node]]
     whole_site = plan.reckless or set(on_site) <= set(victims(world, reckless=False))
     few = len(set(world.site.values())) > 2

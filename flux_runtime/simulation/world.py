@@ -226,7 +226,7 @@ class World:
                 assert isinstance(at, Node)
                 first, *rest = self.notices[at]
                 self.notices[at] = tuple(rest)
-                self._obey(self.controller.notice(first))
+                self.obey(self.controller.notice(first))
             case "install":
                 assert isinstance(at, Node)
                 _, state = self.moves.pop(at)
@@ -243,20 +243,23 @@ class World:
             case "detect":
                 assert isinstance(at, int)
                 self.undetected = tuple(s for s in self.undetected if s != at)
-                self._obey(self.controller.site_failed(at))
+                self.obey(self.controller.site_failed(at))
             case "detect process":
                 assert isinstance(at, Node)
                 self.dead_processes = tuple(n for n in self.dead_processes if n != at)
-                self._obey(self.controller.copy_failed(at))
+                self.obey(self.controller.copy_failed(at))
             case "crash":
                 assert isinstance(at, int)
                 self.crash(at)
             case "kill":
                 assert isinstance(at, Node)
                 self.kill(at)
+            case "move":
+                assert isinstance(at, Node)
+                self._move_away(at)
             case "join":
                 assert isinstance(at, int)
-                self._obey(self.controller.site_joined(at))
+                self.obey(self.controller.site_joined(at))
             case _:
                 raise ValueError(f"no such step: {step}")
 
@@ -272,6 +275,13 @@ class World:
         """One process dies; the controller notices later (step `detect process`)."""
         self._remove(node)
         self.dead_processes += (node,)
+
+    def _move_away(self, node: Node) -> None:
+        """UF-11: an induced failure; the new copy goes to the first site that may have it."""
+        for site in sorted(self.controller.sites):
+            if self.controller.may_move(node.pair, node.copy, site):
+                self.obey(self.controller.move(node.pair, node.copy, site))
+                return
 
     def _remove(self, node: Node) -> None:
         del self.nodes[node]
@@ -369,7 +379,8 @@ class World:
                 case _:
                     pass
 
-    def _obey(self, orders: list[Order]) -> None:
+    def obey(self, orders: Sequence[Order]) -> None:
+        """Carry out what the controller orders."""
         for order in orders:
             match order:
                 case Instantiate(node, site):

@@ -1,0 +1,315 @@
+"""The named failure scenarios (FS-1 to FS-27), held against what the tables say of each."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+import pytest
+
+from flux_runtime.protocol.ends import Ingress
+from flux_runtime.protocol.messages import Avail, Fail, Reverse
+from flux_runtime.protocol.outlet import Outlet
+from flux_runtime.protocol.segment import Segment
+from flux_runtime.protocol.vocabulary import (
+    ACK,
+    MARK_PRIM,
+    PRIM,
+    PROD,
+    SEC,
+    SEND,
+    THE_INGRESS,
+    Node,
+    ProtocolError,
+    Shape,
+    Status,
+)
+from flux_runtime.simulation.checks import ViolationError
+from flux_runtime.simulation.workload import digest_dataflow, digest_input
+from flux_runtime.simulation.world import Step, World
+
+Held = Callable[[Step], bool]
+AP, AS, BP, BS = Node(0, 0, 0, 0), Node(0, 0, 1, 0), Node(1, 0, 0, 0), Node(1, 0, 1, 0)
+
+
+def world(shape: Shape, *, batches: int = 8, spares: int = 0, sites: int = 2) -> World:
+    return World(
+        digest_dataflow(shape),
+        digest_input(batches, rows=2, keys=6),
+        sites=sites,
+        spares=spares,
+        link_capacity=2,
+    )
+
+
+def run(w: World, *, hold: Held = lambda step: False, steps: int = 100_000, seed: int = 0) -> World:
+    """Random steps other than those held back, until there are none."""
+    rng = random.Random(seed)
+    for _ in range(steps):
+        possible = [step for step in w.steps() if not hold(step)]
+        if not possible:
+            break
+        w.perform(rng.choice(possible))
+        w.checks.bounded(w)
+    return w
+
+
+def at(*nodes: Node) -> Held:
+    return lambda step: step.at in nodes
+
+
+def segment(w: World, node: Node) -> Segment:
+    found = w.nodes[node]
+    assert isinstance(found, Segment)
+    return found
+
+
+def outlet(w: World, node: Node) -> Outlet:
+    producer = w.nodes[node].boundary.producer
+    assert producer is not None
+    return producer.outlets[0]
+
+
+def reverses(w: World) -> int:
+    return sum(isinstance(m, Reverse) for messages in w.links.values() for m in messages)
+
+
+def test_fs_1_the_secondary_of_a_dataflow_pair_dies() -> None:
+    w = world(Shape(widths=(1,)))
+    w.controller.sites = frozenset()  # nowhere to recover to
+    run(w, steps=12)
+    w.kill(AS)
+    run(w)
+    w.finished()
+    ingress = w.nodes[THE_INGRESS]
+    assert isinstance(ingress, Ingress)
+    assert outlet(w, THE_INGRESS).evict == PROD | MARK_PRIM
+    assert segment(w, AP).tk_done()
+    assert not outlet(w, AP).r_done
+
+
+def test_fs_2_the_primary_dies_with_acknowledgements_in_flight() -> None:
+    w = world(Shape(widths=(1,)))
+    run(w, steps=60, hold=lambda step: step.peer == w.dataflow.shape.egress)
+    w.kill(AP)
+    run(w, hold=at(AS))
+    assert reverses(w) == 1
+    run(w)
+    w.finished()
+
+
+def test_fs_3_dangling_numbers_are_never_resent() -> None:
+    w = world(Shape(widths=(1,), pool=64))
+    run(w, hold=lambda step: step.at == AS and step.peer == THE_INGRESS)
+    dangling = set(outlet(w, AS).buffer.dangling)
+    assert dangling
+    w.kill(AP)
+    run(w)
+    w.finished()
+
+
+def test_fs_4_what_is_not_acknowledged_is_resent_in_order() -> None:
+    w = world(Shape(widths=(1,), pool=64))
+    run(w, hold=lambda step: step.at == w.dataflow.shape.egress)
+    assert len(outlet(w, AS).buffer) > 3
+    w.kill(AP)
+    run(w)
+    w.finished()
+
+
+@pytest.mark.parametrize("victim", [AP, AS])
+def test_fs_5_without_a_standby_the_flow_goes_on_in_bounded_buffers(victim: Node) -> None:
+    w = world(Shape(widths=(1,), pool=4), batches=60)
+    run(w, steps=30)
+    w.kill(victim)
+    run(w)
+    w.finished()
+
+
+def test_fs_8_after_the_fold_in_the_old_copy_may_die() -> None:
+    w = world(Shape(widths=(1, 1)), batches=24, spares=2)
+    run(w, steps=20)
+    for victim in (AP, AS, AP._replace(life=1)):
+        w.kill(victim)
+        while w.dead_processes or not w.controller.whole:
+            run(w, steps=1)
+    run(w)
+    w.finished()
+    assert w.controller.pairs[AP.pair].attempts == 3
+
+
+CASES = {
+    1: ((BS,), (SEND, 0), PROD | MARK_PRIM),
+    2: ((AS,), (SEND, SEND), None),
+    3: ((BS, AS), (SEND, 0), PROD | MARK_PRIM),
+    4: ((BP, AS), (0, SEND), None),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("seed", range(5))
+def test_fs_9_survival_cases_of_a_producer_and_a_consumer_pair(case: int, seed: int) -> None:
+    """Table 5.3, seen from F-Prod of copy P."""
+    dead, conn, evict = CASES[case]
+    w = world(Shape(widths=(1, 1)), batches=12)
+    w.controller.sites = frozenset()  # nowhere to recover to
+    run(w, steps=30, seed=seed)
+    for node in dead:
+        w.kill(node)
+    run(w, seed=seed)
+    w.finished()
+    assert tuple(outlet(w, AP).conn) == conn
+    if evict is not None:
+        assert outlet(w, AP).evict == evict
+
+
+@pytest.mark.parametrize("then", [BS, BP])
+def test_fs_10_fs_11_a_consumer_dies_while_a_reverse_is_in_flight(then: Node) -> None:
+    w = world(Shape(widths=(1, 1)), batches=12)
+    w.controller.sites = frozenset()
+    run(w, steps=40)
+    w.kill(AS)
+    run(w, hold=lambda step: step.at == AP and step.peer == BS)
+    assert any(isinstance(m, Reverse) for m in w.links.get((BS, AP), ()))
+    w.kill(then)
+    run(w)
+    w.finished()
+    assert tuple(outlet(w, AP).conn) == ((SEND, 0) if then == BS else (0, SEND))
+
+
+@pytest.mark.parametrize("site", range(4))
+def test_fs_12_one_machine_of_four_in_a_chained_layout(site: int) -> None:
+    w = world(Shape(widths=(4, 4), pool=64), batches=12, sites=4, spares=1)
+    run(w, steps=60)
+    w.crash(site)
+    run(w)
+    w.finished()
+    assert w.controller.whole
+    assert sum(view.attempts for view in w.controller.pairs.values()) == 4
+
+
+def test_fs_13_several_pairs_lose_one_copy_at_the_same_time() -> None:
+    w = world(Shape(widths=(2, 2)), batches=12, spares=1)
+    run(w, steps=50)
+    for node in (AP, Node(0, 1, 1, 0), BS, Node(1, 1, 0, 0)):
+        w.kill(node)
+    run(w)
+    w.finished()
+    assert w.controller.whole
+
+
+def test_fs_18_a_failure_upstream_goes_before_an_announced_catch_up() -> None:
+    w = world(Shape(widths=(1, 1)), batches=12, spares=2)
+    run(w, steps=30)
+    w.kill(BS)
+    run(w, hold=lambda step: step.kind == "notice")
+    assert w.controller.current is not None
+    assert w.controller.current.pair == BS.pair
+    w.kill(AS)
+    run(w, hold=lambda step: step.kind == "notice")
+    assert w.controller.current.pair == AS.pair
+    run(w)
+    w.finished()
+    assert w.controller.whole
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_fs_20_cluster_pairs_cannot_recover_one_machine_alone(seed: int) -> None:
+    """The baseline: rows in flight inside a replica set are gone with one of its machines."""
+    w = world(Shape(widths=(2, 2), cluster_pairs=True, pool=64), batches=12, sites=2, spares=1)
+    ahead = [Node(s, p, 1, 0) for s in (0, 1) for p in (0, 1)]
+    run(w, steps=45 + seed, hold=at(*ahead), seed=seed)
+    w.kill(AP)
+    with pytest.raises(ProtocolError):
+        run(w, seed=seed).finished()
+
+
+def test_fs_20_cluster_pairs_without_a_failure_do_what_they_should() -> None:
+    w = world(Shape(widths=(2, 2), cluster_pairs=True))
+    run(w)
+    w.finished()
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+@pytest.mark.parametrize("seed", range(4))
+def test_fs_23_tiny_buffers_and_a_lagging_replica_do_not_deadlock(ordered: bool, seed: int) -> None:
+    shape = Shape(widths=(2, 2), pool=1, reserve=1, ordered_egress=ordered)
+    w = world(shape, batches=20)
+    lagging = [Node(0, p, 1, 0) for p in (0, 1)]
+    run(w, hold=at(*lagging), seed=seed)
+    run(w, seed=seed)
+    w.finished()
+
+
+def test_fs_23_long_runs_for_one_consumer_do_not_deadlock_the_ordered_merge() -> None:
+    """XM-2: p1 has a long run for c1 while p2 has one for c2, longer than any buffer."""
+    shape = Shape(widths=(2, 2), pool=4)
+    dataflow = digest_dataflow(shape)
+    batches = [(((b, 0), b % 2, b), ((b, 1), 1 - b % 2, b)) for b in range(60)]
+    w = World(dataflow, batches, sites=2, link_capacity=1)
+    run(w)
+    w.finished()
+
+
+def test_fs_26_a_loss_is_reported_whichever_copy_goes_second() -> None:
+    w = world(Shape(widths=(1,)), spares=1)
+    run(w, steps=10)
+    w.kill(AP)
+    w.kill(AS)
+    run(w)
+    assert [loss.pair for loss in w.controller.losses] == [AP.pair]
+    w.finished()
+
+
+def test_fs_26_the_active_copy_dies_before_the_fold_in_is_done() -> None:
+    w = world(Shape(widths=(1,)), spares=1)
+    run(w, steps=10)
+    w.kill(AP)
+    while w.controller.current is None or not w.moves:
+        run(w, steps=1)
+    w.kill(AS)
+    run(w)
+    assert w.controller.losses[0].why == "copy 1 failed while the other was STANDBY"
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_fs_27_cumulative_acknowledgements(seed: int) -> None:
+    w = world(Shape(widths=(2, 2), ack_every=3, pool=16), batches=20, spares=1)
+    run(w, steps=20 + 9 * seed, seed=seed)
+    w.kill(AP if seed % 2 else BP)
+    run(w, seed=seed)
+    w.finished()
+    assert w.controller.whole
+
+
+def test_amb_31_an_announcement_before_the_take_over_is_remembered() -> None:
+    w = world(Shape(widths=(1, 1)), spares=1)
+    run(w, steps=20)
+    w.kill(BP)
+    w.kill(AS)
+    run(w, hold=at(AP))
+    assert [type(entry) for entry in w.controller.log[:3]].count(Avail) == 1
+    assert all(isinstance(entry, Avail | Fail) for entry in w.controller.log)
+    run(w)
+    w.finished()
+    assert w.controller.whole
+
+
+def test_a_violation_names_node_unit_and_what_was_due() -> None:
+    w = world(Shape(widths=(1,)), batches=30)
+    run(w, steps=40)
+    w.nodes[AP].boundary.consumer.inlets[0].hi = -1  # type: ignore[union-attr]
+    with pytest.raises(ViolationError, match=r"(lost before|repeated): A0p got \d+ of ingress"):
+        run(w)
+
+
+def test_roles_at_the_egress_are_links_not_slots() -> None:
+    """AMB-27: after a fold-in the survivor sends, whichever slot it has."""
+    w = world(Shape(widths=(1,)), batches=20, spares=1)
+    run(w, steps=10)
+    w.kill(AP)
+    run(w)
+    w.finished()
+    inlet = w.nodes[w.dataflow.shape.egress].boundary.consumer.inlets[0]  # type: ignore[union-attr]
+    assert inlet.status == [Status.ACTIVE, Status.ACTIVE]
+    assert (inlet.conn[PRIM], inlet.conn[SEC]) == (ACK, 2)
