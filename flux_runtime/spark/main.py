@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import fcntl
-import hashlib
 import json
 import logging
 import os
@@ -15,12 +14,13 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from flux_runtime.observe.run_folder import RunFolder
 from flux_runtime.sealing.storage import LocalStorage, Storage
 from flux_runtime.sealing.tracker import Registered
 from flux_runtime.spark.context import LookUp
+from flux_runtime.spark.footing import differences, footing
 from flux_runtime.spark.job import Job
 from flux_runtime.spark.runner import run_job
 from flux_runtime.spark.session import start_session
@@ -29,6 +29,9 @@ from flux_runtime.zookeeper.client import connect
 from flux_runtime.zookeeper.embedded import EmbeddedZooKeeper
 from flux_runtime.zookeeper.registrations_file import load_registrations
 from flux_runtime.zookeeper.registry import ProducerRegistry
+
+FOOTING: Final = "footing.json"
+"""In the state folder: what the state stands on."""
 
 Build = Callable[[Job], None]
 
@@ -159,10 +162,7 @@ def _run(job: Job, settings: Settings, folder: RunFolder) -> Mapping[str, Any]:
 
 def _prepare(job: Job, settings: Settings, state: Storage) -> None:
     """Check that the state belongs to this job, or start it afresh."""
-    plan = settings.folder / "plan.json"
-    if not plan.is_file():
-        plan = settings.folder / "job.py"
-    digest = hashlib.sha256(plan.read_bytes()).hexdigest() if plan.is_file() else ""
+    now = json.dumps(footing(job), indent=1)
     if settings.fresh:
         for name in state.names():
             state.delete(name)
@@ -170,7 +170,7 @@ def _prepare(job: Job, settings: Settings, state: Storage) -> None:
             for feed in sink.feeds:
                 if sink.folders is not None:
                     sink.folders.delete(feed.origin.name)
-    known = state.read("plan.json")
+    known = state.read(FOOTING)
     if known is None:
         for sink in job.sinks.values():
             for feed in sink.feeds:
@@ -179,11 +179,14 @@ def _prepare(job: Job, settings: Settings, state: Storage) -> None:
                         f"{sink.folders.location} holds results, but {settings.state} no state "
                         "that goes with them; start afresh with --fresh, which deletes them"
                     )
-        state.write("plan.json", json.dumps({"name": settings.name, "sha256": digest}).encode())
-    elif json.loads(known)["sha256"] != digest:
+        state.write(FOOTING, now.encode())
+        return
+    changed = list(differences(json.loads(known), json.loads(now)))
+    if changed:
         raise JobError(
-            f"the state in {settings.state} belongs to another plan; go back to that plan, or "
-            "start afresh with --fresh, which deletes the state and its results"
+            f"the state in {settings.state} belongs to another plan ({'; '.join(changed)}); go "
+            "back to that plan, or start afresh with --fresh, which deletes the state and its "
+            "results"
         )
 
 
@@ -279,7 +282,7 @@ def _settings(argv: Sequence[str] | None, **given: Any) -> Settings:
         folder=folder,
         root=(args.root or _root_of(folder)).resolve(),
         state=(args.state_dir or folder / "state").resolve(),
-        run_dir=args.run_dir,
+        run_dir=None if args.run_dir is None else args.run_dir.resolve(),
         available_now=args.available_now,
         fresh=args.fresh,
         master=args.master or given["master"],

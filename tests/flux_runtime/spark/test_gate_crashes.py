@@ -257,9 +257,12 @@ def test_sigterm_stops_cleanly_and_the_job_resumes(process: Process, spark) -> N
     assert summary["status"] == "stopped"
     assert process.run("--available-now")[0] == 0
     process.check(spark, traffic)
-    (process.path / "job.py").write_text(JOB + "\n# another plan\n")
+    build = (process.path / "crash_job.py").read_text()
+    (process.path / "crash_job.py").write_text(build.replace("sum(v) AS s", "max(v) AS s", 1))
     status, err = process.run("--available-now")
     assert status == 1
     assert "--fresh" in err
+    assert "unit Total: another function" in err
+    (process.path / "crash_job.py").write_text(build)
     assert process.run("--available-now", "--fresh")[0] == 0
     process.check(spark, traffic)
