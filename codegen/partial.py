@@ -281,16 +281,19 @@ class _Splitter:
                 return self._is_integer(node.left) and self._is_integer(node.right)
             case exp.Cast():
                 return node.to.sql(dialect="spark").lower() in INTEGERS
-            case exp.Case():
-                results = [each.args["true"] for each in node.args["ifs"]]
-                default = node.args.get("default")
-                return all(map(self._is_integer, [*results, *([default] if default else [])]))
-            case exp.If():
-                branches = [node.args["true"], node.args.get("false")]
-                return all(self._is_integer(each) for each in branches if each is not None)
+            case exp.Case(args=args):
+                results = [each.args["true"] for each in args["ifs"]]
+                return self._are_integers([*results, args.get("default")])
+            case exp.If(args=args):
+                return self._are_integers([args["true"], args.get("false")])
             case exp.Coalesce():
-                return all(map(self._is_integer, [node.this, *node.expressions]))
+                return self._are_integers([node.this, *node.expressions])
         return False
+
+    def _are_integers(self, branches: Iterable[Any]) -> bool:
+        """True where all branches are integers, nulls aside, and not all are nulls."""
+        typed = [b for b in branches if b is not None and not isinstance(b, self._exp.Null)]
+        return bool(typed) and all(map(self._is_integer, typed))
 
     def _table(self) -> Any:
         table = self._tree.find(self._exp.From).this.copy()

@@ -1,0 +1,106 @@
+"""`blazes compile`, as it is called."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from blazes.cli import main
+
+TEXT = """
+name: clicks-per-day
+components:
+  Count:
+    annotation: {from: clicks, to: out, label: "OW[day]"}
+    sql: SELECT day, count(*) AS n FROM clicks GROUP BY day
+streams:
+  clicks: {to: Count.clicks, schema: {day: int}, source: {format: json, path: data}}
+  out: {from: Count.out}
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    found = tmp_path / "dataflow.yaml"
+    found.write_text(TEXT)
+    return found
+
+
+def test_it_writes_the_project_and_says_where_the_job_is(
+    file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["compile", str(file)]) == 0
+    assert capsys.readouterr().out == "target/clicks-per-day/job.py\n"
+    assert (file.parent / "target/clicks-per-day/job.py").exists()
+
+
+@pytest.mark.parametrize("option", [["-o", "here"], ["--target-dir", "."]])
+def test_it_writes_where_it_is_told(option: list[str], file: Path) -> None:
+    assert main(["compile", str(file), *option]) == 0
+    folder = "here" if option[0] == "-o" else "clicks-per-day"
+    assert (file.parent / folder / "plan.json").exists()
+
+
+def test_as_json_it_lists_the_files(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["compile", str(file), "--format", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found == {
+        "schema_version": 1,
+        "dataflow": "clicks-per-day",
+        "folder": "target/clicks-per-day",
+        "files": ["job.py", "README.md", "plan.json"],
+    }
+
+
+def test_explain_writes_nothing(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["compile", str(file), "--explain"]) == 0
+    printed = capsys.readouterr().out
+    assert printed.startswith("clicks-per-day: 3 stages, order at Count.out\n")
+    assert "why:" in printed
+    assert not (file.parent / "target").exists()
+
+
+def test_explain_as_json_is_the_stages_of_the_plan(
+    file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["compile", str(file), "--explain", "--format", "json"]) == 0
+    explained = json.loads(capsys.readouterr().out)
+    assert main(["compile", str(file)]) == 0
+    plan = json.loads((file.parent / "target/clicks-per-day/plan.json").read_text())
+    assert explained["stages"] == plan["stages"]
+    assert [each["kind"] for each in explained["stages"]] == ["source", "order", "sink"]
+
+
+def test_what_cannot_be_compiled_is_all_said_at_once(
+    file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file.write_text(TEXT.replace("    sql:", "    Rep: true\n    sql:").replace(", path: data", ""))
+    assert main(["compile", str(file)]) == 2
+    printed = capsys.readouterr().err
+    assert "BLZ503" in printed
+    assert "BLZ511" in printed
+    assert not (file.parent / "target").exists()
+
+
+def test_a_refusal_as_json(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file.write_text(TEXT.replace("schema: {day: int}, ", ""))
+    assert main(["compile", str(file), "--format", "json"]) == 2
+    (problem,) = json.loads(capsys.readouterr().out)["diagnostics"]
+    assert problem["code"] == "BLZ502"
+    assert problem["line"] == 8
+
+
+def test_an_edited_job_is_reported(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["compile", str(file)]) == 0
+    (file.parent / "target/clicks-per-day/job.py").write_text("# mine\n")
+    assert main(["compile", str(file)]) == 0
+    assert "BLZ541" in capsys.readouterr().err
+
+
+def test_a_folder_that_cannot_be_written(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (file.parent / "target").write_text("a file")
+    assert main(["compile", str(file)]) == 2
+    assert "cannot write" in capsys.readouterr().err
