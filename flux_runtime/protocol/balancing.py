@@ -70,6 +70,9 @@ SIMULATED: Final = Thresholds()
 CLUSTER: Final = Thresholds(imbalance=1.15, utilisation=0.925, delta_min=0.25)
 """Settings of the papers' simulation and of their implementation (section 6.4)."""
 
+ROUNDING: Final = 1e-9
+"""Relative differences below this are rounding; else like sites would swap a partition for ever."""
+
 Allowed = Callable[[Part, int, int], bool]
 
 
@@ -162,7 +165,8 @@ def _best(
     now = _ratio(donor.utilisation, receiver.utilisation)
     for part, n in sorted(donor.processed.items(), key=lambda item: (-item[1], repr(item[0]))):
         u_d, u_r = after_move(donor, receiver, n)
-        if u_r > 1 or _ratio(u_d, u_r) >= now or not allowed(part, donor.site, receiver.site):
+        better = _ratio(u_d, u_r) < now * (1 - ROUNDING)
+        if u_r > 1 + ROUNDING or not better or not allowed(part, donor.site, receiver.site):
             continue
         move = PlannedMove(part, donor.site, receiver.site)
         return move, _without(donor, part, u_d), _with(receiver, part, n, u_r)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from flux_runtime.protocol.balancing import (
@@ -144,6 +144,7 @@ def test_uf_9_the_collection_phase() -> None:
 
 @given(st.lists(st.tuples(st.floats(0.01, 1.0), st.integers(1, 9)), min_size=2, max_size=8))
 @settings(deadline=None, max_examples=50)
+@example([(0.75, 1), (0.8125, 1), (0.8125, 5)])  # once swapped a partition for ever
 def test_balancing_never_makes_it_slower_and_comes_to_an_end(
     sites: list[tuple[float, int]],
 ) -> None:
