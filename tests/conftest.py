@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import settings
+
+settings.register_profile("blazes", deadline=None)
+settings.load_profile("blazes")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
