@@ -7,16 +7,15 @@
 
 from __future__ import annotations
 
-import gc
 import hashlib
 import re
-from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Collection, Mapping
 from pathlib import Path as FilePath
 from types import MappingProxyType
 from typing import Any, Final
 
 from annotations import checks
+from annotations.collector import collector_off
 from annotations.components import Built, Declared, build_component
 from annotations.connect import connect
 from annotations.dataflow import EMPTY, Dataflow, Deployment, Stream
@@ -80,18 +79,6 @@ def _unreadable(file: str, message: str, where: Place | None = None) -> BadInput
     return BadInput(findings.sorted())
 
 
-@contextmanager
-def _no_garbage() -> Iterator[None]:
-    """Pauses the cycle collector: a tree has no cycles, and walking it again and again is slow."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
-
-
 class _Reading:
     """One run over one file."""
 
@@ -110,7 +97,7 @@ class _Reading:
         self, name: str, file: FilePath | None, data: bytes
     ) -> tuple[Dataflow, tuple[Diagnostic, ...]]:
         """The dataflow, or `BadInput`."""
-        with _no_garbage():
+        with collector_off():
             dataflow = self._run(name, file, data)
             self.declared, self.sections = {}, {}  # the collector need not see the tree
         if dataflow is None or self.out.errors:

@@ -6,9 +6,9 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
+from annotations.collector import collector_off
 from annotations.dataflow import Dataflow, Path
 from annotations.vocabulary import STAR, Gate, Label, StreamLabel
-from blazes.collector import collector_off
 from blazes.effects import Effect, Interpreter
 from blazes.graph import Cycle, Graph
 from blazes.propagation import Propagation

@@ -11,9 +11,9 @@ import argparse
 import sys
 from collections.abc import Sequence
 
+from annotations.collector import collector_off
 from annotations.diagnostics import Diagnostic
 from blazes.cli import options
-from blazes.collector import collector_off
 from blazes.coordination import Plan
 
 FORMATS = ("text", "json", "markdown", "mermaid", "dot", "html", "sarif")

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import argparse
 
+from annotations.collector import collector_off
 from blazes.cli import options
-from blazes.collector import collector_off
 
 FORMATS = ("text", "json")
 

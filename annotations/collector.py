@@ -1,6 +1,6 @@
 """Python's cycle collector, off while a large result is built.
 
-The analysis makes a million small objects and no reference cycles; the collector would walk all of
+Reading and analysing make a million small objects and no reference cycles; the collector would walk all of
 them again and again (measured: two thirds of the time for 100,000 components).
 """
 
