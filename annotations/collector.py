@@ -1,7 +1,7 @@
 """Python's cycle collector, off while a large result is built.
 
-Reading and analysing make a million small objects and no reference cycles; the collector would walk all of
-them again and again (measured: two thirds of the time for 100,000 components).
+Reading and analysing make a million small objects and no reference cycles; the collector would walk
+all of them again and again (measured: two thirds of the time for 100,000 components).
 """
 
 from __future__ import annotations
