@@ -16,7 +16,6 @@ from pyspark.sql import DataFrame
 
 from flux_runtime.observe import excuses
 from flux_runtime.observe.gates import DESCRIPTION, describe
-from flux_runtime.ordering.recorded import canonical
 from flux_runtime.sealing import report
 from flux_runtime.sealing.events import (
     Digested,
@@ -82,13 +81,9 @@ class Gate:
             remember=unit.remember,
         )
         about = describe(unit.name, key=unit.key, rules=rules, seal_timeout_s=unit.seal_timeout_s)
-        self._state.write("gate.json", about)
+        self._state.write(DESCRIPTION, about)
         self.journal = Journal(self._state.at("journal"), rules)
         self._digested: dict[str, list[str]] = {}
-        self._state.write(
-            DESCRIPTION,
-            describe(unit.name, key=unit.key, rules=rules, seal_timeout_s=unit.seal_timeout_s),
-        )
         self.buffers = {name: self._buffer(origin) for name, origin in origins.items()}
         self.requests = {
             name: self._request_buffer(name, feed) for name, (_, feed) in self._reads.items()
@@ -110,7 +105,6 @@ class Gate:
 
     def start(self, *, available_now: bool, trigger: str | None) -> None:
         """See `Running`."""
-        self._take_excuses()
         if not self.releaser.started:
             self.releaser.start()
         for query in self._queries:
@@ -314,53 +308,19 @@ class Gate:
             interface: union([rows_of(feed) for feed in feeds])
             for interface, feeds in self.unit.waits.items()
         }
-        if self.unit.in_sequence:  # SE-11
-            return {
-                interface: canonical(frame, self.unit.order_by, within=self.unit.key)
-                for interface, frame in frames.items()
-            }
-        return frames
-
-    def _take_excuses(self) -> None:
-        """SE-8: where a person decided so, a partition does not wait for a producer any more."""
-        state, unit = self.context.state, self.unit.name
-        for name, excuse in excuses.pending(state, unit):
-            if excuse.stream not in self.buffers:
-                continue
-            event = Excused(
-                input=excuse.stream,
-                key=key_text(excuse.key),
-                producer=excuse.producer,
-                reason=excuse.reason,
-                by=excuse.by,
-                time=excuse.time,
-            )
-            self.follow(self.journal.record(event))
-            excuses.taken(state, unit, name)
-            self.context.run.event(
-                "producer_excused",
-                unit,
-                partition=excuse.key,
-                stream=excuse.stream,
-                producer=excuse.producer,
-                by=excuse.by,
-                reason=excuse.reason,
-                rule="SE-8",
-            )
-            self.releaser.wake()
+        return self.unit.arranged(frames)
 
     def _in_partials(self) -> bool:
         """Whether the component works in two steps; a digest needs the records themselves."""
         return self.unit.partial is not None and not self._digested
 
     def _housekeeping(self) -> None:
-        self._take_excuses()
         with self.journal.lock:
             tracker = self.journal.tracker
             due = tracker.lookups_due()
             late = list(report.overdue(tracker, time.time(), self.unit.seal_timeout_s))
             ingested = dict(tracker.ingested)
-        self._excuse()
+        self._take_excuses()
         for name, keys in due.items():
             self.look_up(name, keys)
         for name, undecided in self.undecided.items():
@@ -380,7 +340,7 @@ class Gate:
                 )
         self.report()
 
-    def _excuse(self) -> None:
+    def _take_excuses(self) -> None:
         """Take up what people have decided (SE-8)."""
         state = self.context.state
         for name, excuse in excuses.pending(state, self.unit.name):

@@ -13,7 +13,7 @@ from flux_runtime.sealing.keys import KEY_TYPES
 from flux_runtime.sealing.storage import Storage
 from flux_runtime.spark.context import file_name
 from flux_runtime.spark.feed import COUNT, PRODUCER, Origin
-from flux_runtime.spark.frames import Operator, columns_read, empty, union
+from flux_runtime.spark.frames import Operator, columns_read, union
 from flux_runtime.spark.source import Source
 from flux_runtime.spark.units import SealUnit, in_channel, no_rows
 
@@ -38,7 +38,7 @@ def columns_needed(
     for name, waiting in unit.waiting().items():
         schema = in_channel(waiting.schema(session))
         paths[name] = folder.uri(file_name(name))
-        empty(session, schema).write.mode("overwrite").parquet(paths[name])
+        folder.write(f"{file_name(name)}/_no_rows", b"")  # Spark passes over such names
         files[name] = session.read.schema(schema).parquet(paths[name])
 
     def plan(frames: Mapping[str, DataFrame]) -> DataFrame:
@@ -53,7 +53,7 @@ def columns_needed(
             interface: union([no_rows(session, feed) for feed in feeds])
             for interface, feeds in unit.reads.items()
         }
-        return unit.compute(waiting | reading)
+        return unit.compute(unit.arranged(waiting) | reading)
 
     read = columns_read(plan, files, paths).get(origin.name)
     return None if read is None else read - {PRODUCER, COUNT}

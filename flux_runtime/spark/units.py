@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.types import StructType
 
+from flux_runtime.ordering.recorded import canonical
 from flux_runtime.spark.commit import Folders
 from flux_runtime.spark.feed import COUNT, PRODUCER, Feed, Origin, Producers
 from flux_runtime.spark.frames import Operator, empty, extended, nullable, union
@@ -92,6 +93,15 @@ class SealUnit(Unit):
     def waiting(self) -> Mapping[str, Origin]:
         """The origins whose partitions have to be complete, by name."""
         return {feed.origin.name: feed.origin for fs in self.waits.values() for feed in fs}
+
+    def arranged(self, frames: Mapping[str, DataFrame]) -> dict[str, DataFrame]:
+        """The rows of waiting interfaces as they are released: in order where it matters."""
+        if not self.in_sequence:
+            return dict(frames)
+        return {
+            interface: canonical(frame, self.order_by, within=self.key)  # SE-11
+            for interface, frame in frames.items()
+        }
 
     def key_of(self, origin: str) -> tuple[str, ...]:
         """What the key's attributes are called in an origin."""

@@ -220,7 +220,7 @@ def process(tmp_path: Path) -> Process:
 
 def test_kill_9_at_points_and_at_a_random_time(process: Process, spark) -> None:
     traffic = Traffic(process.file, 3)
-    for point in ("chunk-written@2", "output-staged", "output-committed"):
+    for point in ("chunk-written@2", "output-committed"):
         traffic.more()
         status, err = process.run("--available-now", crash_at=point)
         assert status == -signal.SIGKILL, err
