@@ -148,16 +148,10 @@ def ex8() -> bool:
     """Memory degradation: with the memory policy everything fits until the aggregate is used up."""
     rows = [(k, *_on_disk(k)) for k in (0, 1, 8, 15, 16, 17, 20, 24)]
     for k, static, balanced in rows:
-        print(
-            f"  {k:2} machines cut to 512 MB: on disk static {static:4}, with the policy {balanced:4}"
-        )
+        print(f"  {k:2} machines cut to 512 MB: on disk static {static:4}, policy {balanced:4}")
     row("partitions on disk per machine, static", "42", f"{rows[1][1]}")
-    row(
-        "machines cut until something stays on disk",
-        "16",
-        f"{[k for k, _, b in rows if not b][-1]}",
-    )
-    return all((balanced == 0) == (k <= 16) for k, _, balanced in rows)
+    row("machines cut when something stays on disk", "16", f"{next(k for k, _, b in rows if b)}")
+    return all((balanced == 0) == (k < 16) for k, _, balanced in rows)
 
 
 def _on_disk(k: int) -> tuple[int, int]:

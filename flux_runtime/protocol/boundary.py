@@ -26,7 +26,7 @@ from flux_runtime.protocol.messages import (
 )
 from flux_runtime.protocol.outlet import Outlet, Producer
 from flux_runtime.protocol.producer import ProducerSide
-from flux_runtime.protocol.vocabulary import LABELS, Node, ProtocolError, Shape, Status
+from flux_runtime.protocol.vocabulary import LABELS, PRIM, Node, ProtocolError, Shape, Status
 
 STORY_LENGTH = 400
 """Lines of its story that a node keeps."""
@@ -41,12 +41,22 @@ class Boundary:
         story: what happened, one line per action with its id; None where nobody asks.
     """
 
-    __slots__ = ("consumer", "failures", "log_position", "node", "producer", "shape", "story")
+    __slots__ = (
+        "consumer",
+        "failures",
+        "labels",
+        "log_position",
+        "node",
+        "producer",
+        "shape",
+        "story",
+    )
 
     def __init__(self, shape: Shape, node: Node, *, story: list[str] | None = None) -> None:
         self.shape = shape
         self.node = node
         self.story = story
+        self.labels: dict[Node, int] = {}
         self.log_position = 0
         self.failures = 0
         first, last = node.stage == 0, node.stage == len(shape.widths) - 1
@@ -65,6 +75,7 @@ class Boundary:
         """An independent copy, without the story."""
         new = Boundary.__new__(Boundary)
         new.shape, new.node, new.story = self.shape, self.node, None
+        new.labels = self.labels
         new.log_position, new.failures = self.log_position, self.failures
         new.consumer = self.consumer.clone() if self.consumer else None
         new.producer = self.producer.clone() if self.producer else None
@@ -89,10 +100,16 @@ class Boundary:
 
     def label(self, peer: Node) -> int:
         """The label of a copy of a neighbouring pair, as this node sees it."""
-        outside = self.shape.outside(self.node.stage)
-        if self.shape.outside(peer.stage):
-            return 0
-        return peer.copy if outside else int(peer.copy != self.node.copy)
+        found = self.labels.get(peer)
+        if found is None:
+            if self.shape.outside(peer.stage):
+                found = PRIM
+            elif self.shape.outside(self.node.stage):
+                found = peer.copy
+            else:
+                found = int(peer.copy != self.node.copy)
+            self.labels[peer] = found
+        return found
 
     def inlet(self, peer: Node) -> Inlet | None:
         """The inlet that the link from this node belongs to."""
