@@ -1,0 +1,59 @@
+"""The examples compile to what the specification's table of results says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from annotations.diagnostics import BadInput
+from annotations.yaml_file import load
+from blazes.analysis import analyze
+from blazes.coordination import plan
+from codegen.explain import coordination
+from codegen.model import Stages, Unit
+from codegen.stages import stages
+
+EXAMPLES = Path(__file__).parent.parent.parent / "examples"
+
+
+def compiled(file: str, **variants: str) -> Stages:
+    return stages(plan(analyze(load(EXAMPLES / file, variants=variants)[0])))
+
+
+@pytest.mark.parametrize(
+    ("file", "variant", "expected"),
+    [
+        ("wordcount/wordcount.yaml", None, {"Count.counts": "seal"}),
+        ("wordcount/wordcount_unsealed.yaml", None, {"Count.counts": "order"}),
+        ("ad_network/ad_network.yaml", "THRESH", {}),
+        ("ad_network/ad_network.yaml", "CAMPAIGN", {"Report.response": "seal"}),
+        ("ad_network/ad_network_hourly.yaml", None, {"Report.response": "seal"}),
+    ],
+)
+def test_an_example_gets_the_coordination_that_it_needs(
+    file: str, variant: str | None, expected: dict[str, str]
+) -> None:
+    job = compiled(file, **({"Report": variant} if variant else {}))
+    found = {
+        f"{unit.component}.{unit.output}": coordination(unit)
+        for unit in job
+        if isinstance(unit, Unit)
+    }
+    assert {name: kind for name, kind in found.items() if kind} == expected
+
+
+@pytest.mark.parametrize("variant", ["POOR", "WINDOW"])
+def test_a_replicated_order_is_refused_with_what_would_do_instead(variant: str) -> None:
+    with pytest.raises(BadInput) as refused:
+        compiled("ad_network/ad_network.yaml", Report=variant)
+    (problem,) = refused.value.diagnostics
+    assert problem.code.id == "BLZ511"
+    assert "seal clicks on [" in (problem.remedy or "")
+    assert "Rep: false on Report" in (problem.remedy or "")
+
+
+def test_every_example_compiles_with_a_variant_or_without() -> None:
+    for file in EXAMPLES.glob("*/*.yaml"):
+        if file.name != "ad_network.yaml":
+            assert compiled(str(file.relative_to(EXAMPLES))).stages
