@@ -106,8 +106,7 @@ def test(*, everything: bool) -> int:
         pytest,
     ]
     if everything:
-        checks.append([*pytest, "-m", "zookeeper or spark or slow"])
-        checks.append([*pytest, "-m", "cluster"])
+        checks.append([*pytest, "-m", "zookeeper or spark or cluster or slow"])
     for check in checks:
         print("$", *(str(part).replace(str(ROOT) + os.sep, "") for part in check), flush=True)
         status = subprocess.run(check, cwd=ROOT).returncode
