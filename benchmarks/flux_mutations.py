@@ -3,9 +3,9 @@
 
     python benchmarks/flux_mutations.py [--seeds 3000] [--only AB]
 
-Each mutation changes one line of a copy of the protocol package; the simulator then runs random
-schedules and faults against it. `killed at n` names the first seed that noticed; survivors are
-listed. `docs/explanation/flux.md` says for each survivor why nothing notices.
+Each mutation changes one line of a copy of the protocol package; the unit tests and the named
+scenarios run against it, then random schedules and faults. `killed by` names the first test,
+`killed at` the first seed that noticed; survivors are listed. `docs/explanation/flux.md` says for each survivor why nothing notices.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ MUTATIONS = (
     Mutation("TO-7 reset", "outlet", "self.conn[d] = SEND\n        self.buffer.reset(d)\n        self.evict", "self.conn[d] = SEND\n        self.evict"),
     Mutation("TO-9 SEND term (AMB-2)", "outlet", "return self.r_done or bool(self.conn[PRIM] & SEND)", "return self.r_done"),
     Mutation("TO-9F dead term (AMB-2)", "outlet", "return self.r_done or self.status[SEC] is not ACTIVE or", "return self.r_done or"),
-    Mutation("TO-9 take-over first", "segment", "and self.tk_done():", "and True:"),
+    Mutation("TO-9 take-over first", "segment", "self.boundary.failures and self.tk_done():", "self.boundary.failures:"),
     Mutation("AMB-8 discard", "boundary", "return -1 if side.status[d] is Status.DEAD else 0", "return 0"),
     Mutation("AMB-9", "outlet", "if self.status[d] is DEAD:  # AMB-9", "if False:"),
     Mutation("CU-0 conn", "outlet", "self.status[d] = STANDBY\n        self.conn[d] = 0", "self.status[d] = STANDBY"),
@@ -143,6 +143,29 @@ def try_out(mutation: Mutation, seeds: int) -> str:
             "print('SURVIVED')\n"
         )
         environment = {**os.environ, "PYTHONPATH": folder}
+        shutil.copytree(ROOT / "tests" / "flux_runtime", Path(folder) / "tests")
+        tests = [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "-x",
+            "--no-header",
+            "-p",
+            "no:cacheprovider",
+        ]
+        paths = ["tests/protocol", "tests/simulation/test_flux_scenarios.py", "-k", "not random"]
+        tested = subprocess.run(
+            [*tests, *paths],
+            cwd=folder,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if tested.returncode == 1:
+            failed = [line for line in tested.stdout.splitlines() if line.startswith("FAILED")]
+            return "killed by " + failed[0].split("::")[1].split(" ")[0]
         done = subprocess.run(
             [sys.executable, "-c", code],
             cwd=folder,
