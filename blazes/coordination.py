@@ -175,10 +175,10 @@ class _Entries:
         graph = self._graph
         for output in graph.outputs():
             for number in graph.output_paths[output]:
-                path = graph.paths[number]
-                if path.annotation.kind.confluent:
+                if not graph.shapes[graph.path_shape[number]].ordered:
                     continue
-                component = graph.components[graph.path_component[number]].name
+                path = graph.paths[number]
+                component = graph.components[graph.output_component[output]].name
                 if number in self._found.ordered:
                     yield self._order(component, number)
                 elif number in self._waits:
@@ -295,7 +295,7 @@ def _inherited(found: Propagation, tolerated: Limits, target: Label) -> Iterator
         if path.nondeterministic is None or effect is None:
             continue
         output = graph.path_output[number]
-        component = graph.path_component[number]
+        component = graph.component_of(number)
         for rule in effect.fired:
             if rule.condition is not Condition.NONDETERMINISTIC:
                 continue

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from annotations.vocabulary import STAR, Annotation, AnnotationKind
 from blazes.effects import ASYNC, RUN, Behaviour, Effect
-from blazes.graph import Cycle, Graph, Shape
+from blazes.graph import Cycle, Graph, Shape, shape_of
 
 if TYPE_CHECKING:
     from blazes.propagation import Propagation
@@ -68,7 +68,7 @@ class _Fixpoint:
         """What the path does to its input's present label goes to its output and its state."""
         propagation, graph = self._propagation, self._graph
         effect = propagation.try_effect(path)
-        rep = propagation.rep[graph.path_component[path]]
+        rep = propagation.rep[graph.component_of(path)]
         exposed = effect.nd_read and not propagation.protected(path)
         label, _ = propagation.interpreter.reconcile(
             (effect,), exposed=exposed, rep=rep, least=ASYNC
@@ -141,7 +141,8 @@ def _settle(propagation: Propagation, one: Collapsed, label: int) -> tuple[Annot
     graph = propagation.graph
     while True:
         annotation = most_severe(graph, one.paths, propagation.ordered)
-        shape = Shape(annotation, None, any(_shape(graph, p).nondeterministic for p in one.paths))
+        clock = any(_shape(graph, p).nondeterministic for p in one.paths)
+        shape = shape_of(annotation, None, clock)
         effect = Behaviour(shape, propagation.interpreter).effect(label, True)
         if propagation.limits is None or effect.origin is None:
             return annotation, effect
@@ -186,7 +187,7 @@ def collapsed(graph: Graph, cycle: Cycle, rep: Sequence[bool]) -> Collapsed:
     ending = [p for output in cycle.outputs for p in graph.output_paths[output]]
     members = [p for p in ending if graph.path_input[p] in cycle.inputs]
     entering = [p for p in ending if graph.path_input[p] not in cycle.inputs]
-    replicated = any(rep[graph.path_component[p]] for p in members)
+    replicated = any(rep[graph.component_of(p)] for p in members)
     return Collapsed(tuple(sorted(members)), tuple(sorted(entering)), replicated)
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 from annotations.dataflow import Component, Dataflow, Path, Stream
 from annotations.vocabulary import Annotation
@@ -26,6 +27,15 @@ class Shape:
     lineage: Lineage | None
     """(output attribute, input attribute), sorted; None: by equal name."""
     nondeterministic: bool
+    writes: bool
+    ordered: bool
+    """Order-sensitive."""
+
+
+def shape_of(annotation: Annotation, lineage: Lineage | None, nondeterministic: bool) -> Shape:
+    """The shape of a path that is annotated like this."""
+    kind = annotation.kind
+    return Shape(annotation, lineage, nondeterministic, kind.writes, not kind.confluent)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +63,8 @@ class Graph:
         self.path_shape: list[int] = []
         self.path_input: list[int] = []
         self.path_output: list[int] = []
-        self.path_component: list[int] = []
         self.path_group: list[int] = []
         """Only groups in which somebody reads what somebody else wrote have a number."""
-        self.input_paths: list[list[int]] = []
         self.input_streams: list[list[int]] = []
         self.output_paths: list[list[int]] = []
         self.output_streams: list[list[int]] = []
@@ -69,6 +77,8 @@ class Graph:
         """Outputs with an order-sensitive path of the group, or a path that names the group."""
         self.stream_output: list[int] = []
         self.stream_input: list[int] = []
+        self.changing_streams: set[int] = set()
+        """Streams that add a seal or may lack the attributes of one."""
         inputs, outputs = self._add_components()
         self._add_streams(inputs, outputs)
         self.order: list[int | Cycle] = _Order(self, shared_state=shared_state).items
@@ -79,60 +89,51 @@ class Graph:
     ) -> tuple[dict[tuple[str, str], int], dict[tuple[str, str], int]]:
         inputs: dict[tuple[str, str], int] = {}
         outputs: dict[tuple[str, str], int] = {}
-        shape_of = _Shapes(self.shapes).number
-        paths, path_shape, path_input = self.paths, self.path_shape, self.path_input
-        path_output, path_component = self.path_output, self.path_component
-        input_paths, input_streams = self.input_paths, self.input_streams
-        output_paths, output_streams = self.output_paths, self.output_streams
+        number_of = _Shapes(self.shapes).number
+        paths, path_shape = self.paths, self.path_shape
+        path_input, path_output = self.path_input, self.path_output
+        output_paths, output_component = self.output_paths, self.output_component
+        several: list[tuple[int, int]] = []
+        count = 0
         for number, component in enumerate(self.components):
             name = component.name
-            first = len(paths)
+            first = count
             for path in component.paths:
-                key = (name, path.source)
-                source = inputs.get(key, -1)
-                if source < 0:
-                    source = inputs[key] = len(input_paths)
-                    input_paths.append([])
-                    input_streams.append([])
-                key = (name, path.target)
-                target = outputs.get(key, -1)
-                if target < 0:
-                    target = outputs[key] = len(output_paths)
-                    output_paths.append([])
-                    output_streams.append([])
-                    self.output_component.append(number)
-                index = len(paths)
-                input_paths[source].append(index)
-                output_paths[target].append(index)
-                paths.append(path)
-                path_shape.append(shape_of(path))
-                path_input.append(source)
+                path_input.append(inputs.setdefault((name, path.source), len(inputs)))
+                target = outputs.setdefault((name, path.target), len(outputs))
                 path_output.append(target)
-                path_component.append(number)
-                self.path_group.append(-1)
-            if len(component.paths) > 1:
-                self._add_groups(first)
+                if target < len(output_paths):
+                    output_paths[target].append(count)
+                else:
+                    output_paths.append([count])
+                    output_component.append(number)
+                paths.append(path)
+                path_shape.append(number_of(path))
+                count += 1
+            if count - first > 1:
+                several.append((first, count))
+        self.path_group += [-1] * count
+        for first, last in several:
+            self._add_groups(range(first, last))
+        self.input_streams += ([] for _ in inputs)
+        self.output_streams += ([] for _ in outputs)
         return inputs, outputs
 
-    def _add_groups(self, first: int) -> None:
-        """The state groups of the component whose paths start at `first`."""
+    def _add_groups(self, numbers: range) -> None:
+        """The state groups of the component that has these paths."""
+        shapes, path_shape = self.shapes, self.path_shape
         members: dict[str | None, list[int]] = {}
-        for index in range(first, len(self.paths)):
-            path = self.paths[index]
-            kind = path.annotation.kind
-            if path.state is not None or kind.writes or not kind.confluent:
-                members.setdefault(path.state, []).append(index)
+        for p in numbers:
+            state, shape = self.paths[p].state, shapes[path_shape[p]]
+            if state is not None or shape.writes or shape.ordered:
+                members.setdefault(state, []).append(p)
         for name, group in members.items():
-            writers = [p for p in group if self.paths[p].annotation.kind.writes]
-            readers = [
-                p for p in group if name is not None or not self.paths[p].annotation.kind.confluent
-            ]
-            if len(group) < 2 or not writers:
+            writers = [p for p in group if shapes[path_shape[p]].writes]
+            readers = [p for p in group if name is not None or shapes[path_shape[p]].ordered]
+            if len(group) < 2 or not writers or not readers:
                 continue
             number = len(self.group_writers)
-            shown = list(dict.fromkeys(self.path_output[p] for p in readers))
-            if not shown:
-                continue
+            shown = list(dict.fromkeys([self.path_output[p] for p in readers]))
             self.group_writers.append(writers)
             self.group_outputs.append(shown)
             for p in group:
@@ -160,6 +161,20 @@ class Graph:
                 raise ValueError(f"stream {stream.name}: no path has {name}") from None
             stream_output.append(source)
             stream_input.append(target)
+            if stream.seals or stream.schema is not None:
+                self.changing_streams.add(index)
+
+    @cached_property
+    def input_paths(self) -> list[list[int]]:
+        """The paths that begin at each input."""
+        found: list[list[int]] = [[] for _ in self.input_streams]
+        for path, source in enumerate(self.path_input):
+            found[source].append(path)
+        return found
+
+    def component_of(self, path: int) -> int:
+        """The component that has the path."""
+        return self.output_component[self.path_output[path]]
 
     @property
     def cycles(self) -> list[Cycle]:
@@ -212,8 +227,7 @@ class _Shapes:
         number = self._by_value.get(value)
         if number is None:
             number = self._by_value[value] = len(self._shapes)
-            shape = Shape(annotation, lineage, path.nondeterministic is not None)
-            self._shapes.append(shape)
+            self._shapes.append(shape_of(annotation, lineage, path.nondeterministic is not None))
         if plain:
             self._by_identity[id(annotation)] = number
         return number
@@ -230,7 +244,7 @@ class _Order:
     def __init__(self, graph: Graph, *, shared_state: bool) -> None:
         self._graph = graph
         self._groups = graph.output_groups if shared_state else {}
-        self._first_output = len(graph.input_paths)
+        self._first_output = len(graph.input_streams)
         self._first_group = self._first_output + len(graph.output_paths)
         self._done = bytearray(self._first_group + len(graph.group_writers))
         self._number: dict[int, int] = {}
@@ -246,18 +260,22 @@ class _Order:
         for output, paths in enumerate(output_paths):
             if done[first + output]:
                 continue
-            ready = output not in groups
+            ready = True
+            if output in groups:
+                shown = groups[output]
+                paths = [*paths, *(p for group in shown for p in graph.group_writers[group])]
             for path in paths:
                 source = path_input[path]
-                if not ready or done[source]:
+                if done[source]:
                     continue
                 for stream in input_streams[source]:
                     producer = stream_output[stream]
                     if producer >= 0 and not done[first + producer]:
                         ready = False
                         break
-                else:
-                    done[source] = 1
+                if not ready:
+                    break
+                done[source] = 1
             if ready:
                 done[first + output] = 1
                 add(output)

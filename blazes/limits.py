@@ -53,7 +53,7 @@ class _Walk:
         if rules.cycles is Cycles.COLLAPSE:
             self._collapse()
         self.found = Limits(
-            [free] * len(graph.input_paths),
+            [free] * len(graph.input_streams),
             [free] * len(graph.output_paths),
             [free] * len(graph.group_writers),
         )
@@ -97,20 +97,28 @@ class _Walk:
         graph, found = self._graph, self.found
         source = graph.path_input[path]
         limit = found.outputs[graph.path_output[path]]
-        kind, rep = self._collapsed.get(path) or (
-            graph.paths[path].annotation.kind,
-            self._rep[graph.path_component[path]],
-        )
-        if kind.writes:
-            if self._harm.label(rep) > found.written(graph, path):
-                limit = min(limit, self._tainting[kind] - 1)
-            group = graph.path_group[path]
-            if self._run_state and group >= 0 and found.groups[group] < Label.RUN:
-                limit = min(limit, Label.ASYNC)
+        if limit > Label.ASYNC:
+            limit = self._before(path, limit)
         if limit < found.inputs[source]:
             found.inputs[source] = limit
             for stream in graph.input_streams[source]:
                 self._lower(graph.stream_output[stream], limit)
+
+    def _before(self, path: int, limit: int) -> int:
+        """What may enter the path where so much may leave it: less, if it writes (R3, S5)."""
+        graph, found = self._graph, self.found
+        kind, rep = self._collapsed.get(path) or (
+            graph.paths[path].annotation.kind,
+            self._rep[graph.component_of(path)],
+        )
+        if not kind.writes:
+            return limit
+        group = graph.path_group[path]
+        if self._run_state and group >= 0 and found.groups[group] < Label.RUN:
+            return int(Label.ASYNC)
+        if self._harm.label(rep) > found.written(graph, path):
+            return min(limit, self._tainting[kind] - 1)
+        return limit
 
 
 def _tainting(rules: RuleSet, kind: AnnotationKind) -> int:

@@ -41,7 +41,7 @@ class Propagation:
         self.interpreter = interpreter
         self.limits = limits
         self.behaviours = [Behaviour(shape, interpreter) for shape in graph.shapes]
-        self.input_label = [0] * len(graph.input_paths)
+        self.input_label = [0] * len(graph.input_streams)
         self.stream_label = [0] * len(graph.streams)
         self.effects: list[Effect | None] = [None] * len(graph.paths)
         self.verdicts: list[Verdict] = [(0, ())] * len(graph.output_paths)
@@ -57,6 +57,7 @@ class Propagation:
         self._written: dict[int, frozenset[int]] = {}
         self._state_faults: dict[int, tuple[bool, bool]] = {}
         self._entering: dict[int, Counter[int]] = {}
+        self._reconciled: dict[tuple[int, ...], Verdict] = {}
         self._run()
 
     def ordering(self, limits: Limits, *, dynamic: bool) -> Propagation:
@@ -107,16 +108,14 @@ class Propagation:
         """
         self.verdicts[output] = verdict
         label = verdict[0]
-        labels = self.stream_label
+        labels, changing = self.stream_label, self.graph.changing_streams
         for stream in self.graph.output_streams[output]:
             labels[stream] = label
-            if ASYNC < label <= WORST:
-                continue
-            declared = self.graph.streams[stream]
-            if not declared.seals and (label == ASYNC or declared.schema is None):
+            if stream not in changing or ASYNC < label <= WORST:
                 continue
             if cycle is not None and self.graph.stream_input[stream] in cycle.inputs:
                 continue
+            declared = self.graph.streams[stream]
             keys = self.interpreter.labels.values[label].keys
             if declared.schema is not None:
                 schema = declared.schema.keys()
@@ -215,17 +214,23 @@ class Propagation:
     def verdict(self, output: int, *, rep: bool | None = None, least: int = 0) -> Verdict:
         """The label of an output, from all paths that end there (2.3)."""
         paths = self.graph.output_paths[output]
-        effects = [self.effect(path) for path in paths]
-        exposed = any(
-            effect.nd_read and not self.protected(path)
-            for path, effect in zip(paths, effects, strict=True)
-        )
+        effects, exposed = [], False
+        for path in paths:
+            effect = self.effect(path)
+            effects.append(effect)
+            exposed = exposed or (effect.nd_read and not self.protected(path))
         tainted, unrepeatable = self.faults(output)
-        return self.interpreter.reconcile(
-            effects,
-            exposed=exposed,
-            rep=self.rep[self.graph.output_component[output]] if rep is None else rep,
-            state_tainted=tainted,
-            state_unrepeatable=unrepeatable,
-            least=least,
-        )
+        if rep is None:
+            rep = self.rep[self.graph.output_component[output]]
+        key = (exposed, rep, tainted, unrepeatable, least, *map(id, effects))
+        verdict = self._reconciled.get(key)
+        if verdict is None:
+            verdict = self._reconciled[key] = self.interpreter.reconcile(
+                effects,
+                exposed=exposed,
+                rep=rep,
+                state_tainted=tainted,
+                state_unrepeatable=unrepeatable,
+                least=least,
+            )
+        return verdict

@@ -10,12 +10,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Final
 
 from annotations.vocabulary import AnnotationKind, Key
 from blazes.effects import WORST, images
 from blazes.graph import Graph
 from blazes.propagation import Propagation
 from blazes.rules import Rendezvous
+
+NOTHING: Final[Counter[Key]] = Counter()
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,11 +88,14 @@ class _Choice:
 
     def _choose(self, output: int) -> None:
         graph = self._graph
-        wanted = self._wanted.pop(output, Counter())
+        wanted = self._wanted.pop(output, NOTHING)
         offers: dict[int, dict[int, frozenset[Key]]] = {}
         for path in graph.output_paths[output]:
-            if graph.paths[path].annotation.kind.confluent:
-                self._pass_on(path, wanted)
+            if self._found.behaviours[graph.path_shape[path]].gate is None:
+                if wanted:
+                    self._pass_on(path, wanted)
+            elif path in self._found.ordered:
+                continue
             elif inputs := sealed_inputs(self._found, path):
                 offers[path] = {i: self._fitting(path, i) for i in inputs}
         if not offers:
