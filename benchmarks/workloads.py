@@ -28,7 +28,7 @@ LAG = 3
 class Clicks:
     """Clicks on ads of campaigns: few groups, many records."""
 
-    records: int = 12_000_000
+    records: int = 30_000_000
     producers: int = 5
     campaigns: int = 240
     ads: int = 100
@@ -41,7 +41,7 @@ class Clicks:
 class Tweets:
     """Tweets in batches: many groups, large state."""
 
-    records: int = 600_000
+    records: int = 1_000_000
     producers: int = 5
     batches: int = 150
     words: int = 8
