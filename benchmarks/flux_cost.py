@@ -76,7 +76,7 @@ def main() -> int:
         split=timed("split and merge", plain.split),
         merge=timed("split and merge", plain.merge),
     )
-    for name in ("accepts", "receive", "work", "next_message"):
+    for name in ("receive", "work", "next_message"):
         setattr(Segment, name, timed("state machines", getattr(Segment, name)))
     batches = events(args.batches, 2 * args.rows, keys=20_000)
     world = World(dataflow, batches, sites=2, checks=Unchecked())

@@ -72,7 +72,7 @@ WALKS = [
 def test_steps_taken_first_commute_with_every_other_step(configuration: Configuration) -> None:
     """The diamond behind the explorer's reduction, at every state of random unreduced walks."""
     checked = 0
-    for seed in range(3):
+    for seed in range(2):
         rng = random.Random(seed)
         world = configuration.world()
         assert world.capacity == UNBOUNDED

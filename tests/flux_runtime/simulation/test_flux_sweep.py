@@ -24,14 +24,14 @@ def test_the_same_seed_gives_the_same_trace() -> None:
     assert trace(3) != trace(17)
 
 
-def test_three_hundred_seeds_with_mixed_faults() -> None:
+def test_two_hundred_seeds_with_mixed_faults() -> None:
     kills = recoveries = 0
-    for seed in range(300):
+    for seed in range(200):
         done = sweep.run(seed)
         kills, recoveries = kills + done.kills, recoveries + done.recoveries
         assert done.plan.reckless or not done.losses
-    assert kills > 500
-    assert recoveries > 500
+    assert kills > 350
+    assert recoveries > 350
 
 
 @pytest.mark.parametrize("path", KEPT, ids=lambda path: path.stem)
@@ -59,8 +59,8 @@ def test_ten_thousand_seeds() -> None:
 
 
 def test_fs_26_the_loss_of_both_copies_is_reported() -> None:
-    reported = sum(sweep.run(seed, plan=reckless()).losses > 0 for seed in range(60))
-    assert reported > 20
+    reported = sum(sweep.run(seed, plan=reckless()).losses > 0 for seed in range(30))
+    assert reported > 10
 
 
 def reckless() -> Plan:
