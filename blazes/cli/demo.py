@@ -7,6 +7,8 @@ under many arrival orders, and prints how many different answers each gave.
 from __future__ import annotations
 
 import argparse
+import sys
+from pathlib import Path
 
 from blazes.cli import CommandError, one_of, options
 from blazes.demo.anomalies import RUNS
@@ -31,18 +33,15 @@ def run(arguments: argparse.Namespace) -> int:
     """Run the demonstration and print what it found."""
     if arguments.orders < 1:
         raise CommandError(f"--orders {arguments.orders}: at least one run is needed")
-    try:
-        import pyspark  # noqa: F401
-    except ModuleNotFoundError:
-        raise CommandError(
-            "the demonstration runs on Spark, and PySpark is not installed",
-            remedy="pip install 'blazes[run]'",
-        ) from None
     import json
+    import tempfile
 
+    from blazes.cli.doctor import as_text, check_before_run
     from blazes.demo import show
     from blazes.demo.anomalies import demonstrate
 
+    for warning in check_before_run(Path(tempfile.gettempdir())):
+        print(as_text(warning, colour=False, unicode=False), file=sys.stderr)
     with show.progress() as told:
         outcome = demonstrate(
             runs=arguments.orders,
