@@ -61,8 +61,7 @@ class Build:
                 loop = Call("job.loop", [stage.name], [("schema", schema)])
                 yield self._assigned(stage, stage.name, loop)
             case Channel():
-                found = (feed for id in stage.inputs for feed in self._feeds[id])
-                self._feeds[stage.id] = tuple(dict.fromkeys(found))
+                self._feeds[stage.id] = self._feeds_of(stage.inputs)
             case Transform(way=Way.RECORD_WISE):
                 yield from self._record_wise(stage)
             case Transform() | Seal() | Order():
@@ -79,7 +78,7 @@ class Build:
             yield value(close, depth=1, before=len(INDENT), after=0)
 
     def _record_wise(self, stage: Transform) -> Iterator[str]:
-        feeds = tuple(dict.fromkeys(feed for id in stage.inputs for feed in self._feeds[id]))
+        feeds = self._feeds_of(id for ids in stage.reads.values() for id in ids)
         if stage.function is None:
             self._feeds[stage.id] = feeds
             return
@@ -97,7 +96,7 @@ class Build:
 
     def _unit(self, stage: Transform | Seal | Order) -> Iterator[str]:
         if stage.replica not in (None, 1):
-            self._feeds[stage.id] = self._feeds[f"{stage.kind}:{base_name(stage)}-1"]
+            self._feeds[stage.id] = ()  # the variable of the first replica holds all of them
             return
         call = self._unit_call(stage)
         if stage.replica is None:
@@ -165,8 +164,8 @@ class Build:
         if stage.forward:
             named.append(("forward", list(stage.forward)))
         if stage.partial is not None:
-            steps = f"({stage.function.name}_partial, {stage.function.name}_total)"
-            named.append(("partial", Code(steps)))
+            steps = (Code(stage.partial.first.name), Code(stage.partial.second.name))
+            named.append(("partial", steps))
         return named
 
     def _inputs(self, *inputs: Inputs) -> dict[str, Code | list[Code]]:
@@ -174,10 +173,13 @@ class Build:
 
     def _list(self, ids: Iterable[str]) -> Code | list[Code]:
         """The feeds of some stages as a list; the variable itself where it holds just them."""
-        feeds = tuple(dict.fromkeys(feed for id in ids for feed in self._feeds[id]))
+        feeds = self._feeds_of(ids)
         if len(feeds) == 1 and feeds[0].startswith("*"):
             return Code(feeds[0][1:])
         return [Code(feed) for feed in feeds]
+
+    def _feeds_of(self, ids: Iterable[str]) -> tuple[str, ...]:
+        return tuple(feed for id in ids for feed in self._feeds[id])
 
     def _variable(self, stage: Stage, name: str, *, several: bool = False) -> str:
         variable = self._names.new(name)

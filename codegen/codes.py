@@ -27,9 +27,9 @@ _ROWS: Final = (
     Code(
         "BLZ503",
         Severity.ERROR,
-        "a file source or sink without a path",
-        "File formats read and write a folder.",
-        "add path: to the source or sink; a relative path starts at the folder of the file",
+        "a file source without a path",
+        "A file format reads a folder.",
+        "add path: to the source; a relative path starts at the folder of the dataflow file",
     ),
     Code(
         "BLZ504",

@@ -6,16 +6,15 @@ length from 88 on, and nothing that a user wrote gets into it unquoted.
 
 from __future__ import annotations
 
-import re
+import ast
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from typing import Any, Final
 
 from codegen.build import Build
 from codegen.explain import once, title
 from codegen.literals import INDENT, WIDTH, Call, Code, Text, escaped, value
-from codegen.model import Function, Partial, Seal, Stages, Transform, Unit, Way
+from codegen.model import Function, Stages, Transform, Way
 from codegen.names import Names, is_plain
 from codegen.sql_text import sql_lines
 
@@ -65,29 +64,24 @@ def docstring(stages: Stages) -> str:
 
 def imports(body: str, modules: Iterable[str]) -> str:
     """The import lines of what the body uses."""
-    used = [name for name in RUNTIME if re.search(rf"\b{name}\b", body)]
-    lines = ["from pathlib import Path", "", f"from flux_runtime.spark import {', '.join(used)}"]
-    if "DataFrame" in body:
+    used = {node.id for node in ast.walk(ast.parse(body)) if isinstance(node, ast.Name)}
+    runtime = ", ".join(name for name in RUNTIME if name in used)
+    lines = ["from pathlib import Path", "", f"from flux_runtime.spark import {runtime}"]
+    if "DataFrame" in used:
         lines.append("from pyspark.sql import DataFrame")
     local = [f"import {module}" for module in modules]
     return "\n".join([*lines, "", *local] if local else lines)
 
 
 def definitions(stages: Stages, hidden: frozenset[str]) -> Iterator[str]:
-    """One definition for each implementation, and for each step of a partial aggregate.
-
-    `hidden` are global names that a parameter must not hide.
-    """
-    done: set[str] = set()
-    for stage in stages:
-        if not isinstance(stage, Unit) or stage.function is None or stage.function.name in done:
-            continue
-        function = stage.function
-        done.add(function.name)
-        fused = isinstance(stage, Transform) and stage.way is Way.RECORD_WISE
-        yield definition(function, hidden, fused=fused)
-        if isinstance(stage, Seal) and stage.partial is not None:
-            yield from partial_definitions(function, stage.partial, hidden)
+    """One definition for each implementation; `hidden` are names no parameter must hide."""
+    fused = {
+        stage.function.name
+        for stage in stages
+        if isinstance(stage, Transform) and stage.way is Way.RECORD_WISE and stage.function
+    }
+    for function in stages.functions:
+        yield definition(function, hidden, fused=function.name in fused)
 
 
 def definition(function: Function, hidden: frozenset[str], *, fused: bool) -> str:
@@ -197,23 +191,3 @@ def wrapped(text: str, *, indent: int = 0, width: int = WIDTH) -> list[str]:
         break_long_words=False,
         break_on_hyphens=False,
     )
-
-
-def partial_definitions(
-    function: Function, partial: Partial, hidden: frozenset[str]
-) -> Iterator[str]:
-    """The two steps of an aggregate as functions."""
-    steps = (
-        ("partial", "step 1 of 2", partial.first, "the records of a micro-batch"),
-        ("total", "step 2 of 2", partial.second, "the partial aggregates of whole partitions"),
-    )
-    for suffix, step, sql, words in steps:
-        changed = replace(
-            function,
-            name=f"{function.name}_{suffix}",
-            title=f"{function.title}, {step}",
-            paths=(words,),
-            description=None,
-            sql=sql,
-        )
-        yield definition(changed, hidden, fused=False)

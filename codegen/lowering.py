@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Final
 
-from annotations.dataflow import Endpoint, External, Stream
+from annotations.dataflow import Endpoint, Stream
 from annotations.diagnostics import Diagnostic
 from blazes.coordination import Alternative, Entry, Mode, Release, Scope, Strategy, Vote
 from codegen import wording
 from codegen.codes import CODES
 from codegen.drafts import Draft, Kind, path_words
+from codegen.ends import sink
 from codegen.model import (
     Channel,
     Function,
-    Guarantee,
     Inputs,
     Order,
     Partial,
@@ -24,55 +25,15 @@ from codegen.model import (
     Stage,
     Transform,
     Unit,
+    Way,
 )
-from codegen.model import Way as Runs
 from codegen.names import Names
 from codegen.network import Network
 from codegen.partial import split
-from codegen.seals import Way
-
-FILE_FORMATS: Final = frozenset({"avro", "csv", "json", "orc", "parquet", "text", "xml"})
-"""Formats that are a folder of files: a sink commits them exactly once."""
-OWN_SCHEMA: Final = frozenset({"text"})
-"""File formats that need no schema."""
+from codegen.seals import Route
 
 REPLICA: Final = "replica"
 """The column by which the running job tells the records of replicas apart."""
-
-
-def source_problems(stream: Stream) -> list[Diagnostic]:
-    """What an external source lacks."""
-    if stream.source is None:
-        message = f"stream {stream.name} comes from outside and has no source"
-        return [Diagnostic(CODES["BLZ501"], message, stream.position)]
-    format = stream.source.format.lower()
-    found = []
-    if format in FILE_FORMATS - OWN_SCHEMA and stream.schema is None:
-        message = f"stream {stream.name} is read from {format} files and has no schema"
-        found.append(Diagnostic(CODES["BLZ502"], message, stream.position))
-    if format in FILE_FORMATS and stream.source.path is None:
-        message = f"the source of stream {stream.name} reads {format} files and has no path"
-        at = stream.source.position or stream.position
-        found.append(Diagnostic(CODES["BLZ503"], message, at))
-    return found
-
-
-def source(stream: Stream) -> Source:
-    """The stage of an external source that has no problems."""
-    it = stream.source
-    assert it is not None
-    if it.format.lower() in FILE_FORMATS:
-        it = External(it.format.lower(), it.path, it.options, it.position)
-    return Source(
-        id=f"source:{stream.name}",
-        name=stream.name,
-        description=wording.source(stream, it),
-        external=it,
-        schema=stream.schema,
-        seals=tuple(tuple(sorted(key)) for key in stream.seals),
-        producer=stream.producer_column,
-        punctuation=stream.punctuation,
-    )
 
 
 def replicated_order(draft: Draft, *, replicated: bool) -> list[Diagnostic]:
@@ -96,21 +57,19 @@ def replicated_order(draft: Draft, *, replicated: bool) -> list[Diagnostic]:
 class Lowering:
     """Turns the drafts of one network into stages."""
 
-    def __init__(self, net: Network, sealed: Mapping[Endpoint, Way]) -> None:
+    def __init__(self, net: Network, sealed: Mapping[Endpoint, Route]) -> None:
         self._net = net
         self._sealed = sealed
         self._without: Function | None = None
-        self._awaited = {at for way in sealed.values() for at in way.units}
+        self._awaited = {at for route in sealed.values() for at in route.units}
         self._names = Names(*(module_root(draft) for draft in net.drafts.values()))
 
     def stages_of(self, draft: Draft) -> list[Stage]:
         """The stage or stages of one output, and the channel it is written to."""
         if draft.kind is Kind.FUSED:
             return [self._fused(draft)]
-        function = self._function(draft)
-        found: list[Stage] = [
-            self._unit(draft, function, replica) for replica in replicas_of(draft)
-        ]
+        unit = self._unit(draft, self._function(draft))
+        found: list[Stage] = [replica(unit, number) for number in replicas_of(draft)]
         if draft.at in self._net.channels:
             streams = [
                 stream.name
@@ -147,7 +106,7 @@ class Lowering:
                 name=stream.name,
                 inputs=inputs,
                 description=wording.narrowed(draft.component.replicas),
-                way=Runs.RECORD_WISE,
+                way=Way.RECORD_WISE,
                 component="",
                 output="",
                 streams=(f"all {stream.name}",),
@@ -177,20 +136,8 @@ class Lowering:
         )
 
     def sink(self, stream: Stream) -> Sink:
-        """The stage of an external sink; without one in the file, parquet under results/."""
-        it = stream.sink or External("parquet")
-        files = it.format.lower() in FILE_FORMATS
-        if files:
-            it = External(it.format.lower(), it.path, it.options, it.position)
-        guarantee = Guarantee.EXACTLY_ONCE if files else Guarantee.AT_LEAST_ONCE
-        return Sink(
-            id=f"{Sink.kind}:{stream.name}",
-            name=stream.name,
-            inputs=self._feed(stream),
-            description=wording.sink(stream.name, it, guarantee),
-            external=it,
-            guarantee=guarantee,
-        )
+        """The stage of an external sink."""
+        return sink(stream, self._feed(stream))
 
     def _units(self, at: Endpoint) -> tuple[str, ...]:
         draft = self._net.drafts[at]
@@ -210,8 +157,7 @@ class Lowering:
 
     def _feeds(self, at: Endpoint) -> tuple[str, ...]:
         """Ids of the stages that an input interface is fed from."""
-        found = (id for stream in self._net.entering[at] for id in self._feed(stream))
-        return tuple(dict.fromkeys(found))
+        return tuple(id for stream in self._net.entering[at] for id in self._feed(stream))
 
     def _feed(self, stream: Stream) -> tuple[str, ...]:
         """Ids of the stages that a reader of the stream reads."""
@@ -249,7 +195,7 @@ class Lowering:
             name=str(draft.at),
             inputs=flat(inputs),
             description=wording.record_wise(draft),
-            way=Runs.RECORD_WISE,
+            way=Way.RECORD_WISE,
             component=draft.component.name,
             output=draft.output,
             streams=self._net.streams_of(draft.at),
@@ -257,33 +203,32 @@ class Lowering:
             reads=inputs,
         )
 
-    def _unit(self, draft: Draft, function: Function, replica: int | None) -> Unit:
+    def _unit(self, draft: Draft, function: Function) -> Unit:
+        """The unit of an output, replicas aside."""
         if draft.kind is Kind.ORDER:
             return self._order(draft, function)
-        way = self._sealed.get(draft.at)
-        if way is not None and way.promise is None:
-            return self._seal(draft, function, way, replica)
-        return self._transform(draft, function, way, replica)
+        route = self._sealed.get(draft.at)
+        if route is not None and route.promise is None:
+            return self._seal(draft, function, route)
+        return self._transform(draft, function, route)
 
-    def _transform(
-        self, draft: Draft, function: Function, way: Way | None, replica: int | None
-    ) -> Transform:
+    def _transform(self, draft: Draft, function: Function, route: Route | None) -> Transform:
         kept = draft.kind is Kind.ACCUMULATING
         writes = self._inputs(draft, draft.writes)
         reads = self._inputs(draft, draft.reads)
         watermark = assumes = why = None
         description = wording.accumulating(draft) if kept else wording.native(draft)
-        if way is not None and way.promise is not None:
-            watermark = (way.key[0], way.promise.lateness or "0 seconds")
-            assumes = wording.promise(way.promise, way.key[0])
+        if route is not None and route.promise is not None:
+            watermark = (route.key[0], route.promise.lateness or "0 seconds")
+            assumes = wording.promise(route.promise, route.key[0])
             why = wording.seal_why(draft.entries)
             description = wording.watermark(*watermark)
         return Transform(
-            id=f"{Transform.kind}:{unit_name(draft.at, replica)}",
-            name=unit_name(draft.at, replica),
+            id=f"{Transform.kind}:{draft.at}",
+            name=str(draft.at),
             inputs=flat(writes, reads),
             description=description,
-            way=Runs.ACCUMULATING if kept else Runs.NATIVE,
+            way=Way.ACCUMULATING if kept else Way.NATIVE,
             component=draft.component.name,
             output=draft.output,
             streams=self._net.streams_of(draft.at),
@@ -296,10 +241,9 @@ class Lowering:
             watermark=watermark,
             assumes=assumes,
             why=why,
-            replica=replica,
         )
 
-    def _seal(self, draft: Draft, function: Function, way: Way, replica: int | None) -> Seal:
+    def _seal(self, draft: Draft, function: Function, route: Route) -> Seal:
         waits = self._inputs(draft, draft.writes)
         reads = self._inputs(draft, draft.reads)
         near = [
@@ -307,42 +251,68 @@ class Lowering:
             for interface in draft.writes
             for stream in self._net.entering[Endpoint(draft.component.name, interface)]
         ]
-        policies = list(way.sources.values()) or near
-        in_order = any(entry.release is Release.SORTED for entry in draft.entries)
-        release = Release.SORTED if in_order else Release.WHOLE
+        policies = list(route.sources.values()) or near
+        late = "fail" if any(e.late == "fail" for e in [*policies, *near]) else "dead-letter"
+        release = release_of(draft)
         unanimous = any(entry.vote is not Vote.NONE for entry in draft.entries)
         return Seal(
-            id=f"{Seal.kind}:{unit_name(draft.at, replica)}",
-            name=unit_name(draft.at, replica),
+            id=f"{Seal.kind}:{draft.at}",
+            name=str(draft.at),
             inputs=flat(waits, reads),
-            description=wording.seal(draft, way.key),
+            description=wording.seal(draft, route.key),
             component=draft.component.name,
             output=draft.output,
             streams=self._net.streams_of(draft.at),
             function=function,
             waits=waits,
             reads=reads,
-            key=way.key,
+            key=route.key,
             gates=tuple(dict.fromkeys(str(each.path.annotation.gate) for each in draft.entries)),
             vote=Vote.UNANIMOUS if unanimous else Vote.NONE,
-            producers=way.producers,
-            renamed=dict(self._renamed(way)),
+            producers=route.producers,
+            renamed=dict(self._renamed(route)),
             release=release,
             order_by=draft.component.order_by if release is Release.SORTED else (),
-            late="fail"
-            if any(each.late == "fail" for each in [*policies, *near])
-            else policies[0].late,
+            late=late,
             seal_timeout_s=min(each.seal_timeout_s for each in policies),
-            forward=way.forward if draft.at in self._awaited else (),
-            partial=partial_of(draft, way, waits, release),
+            forward=route.forward if draft.at in self._awaited else (),
+            partial=self._partial(draft, function, route),
             why=wording.seal_why(draft.entries),
-            replica=replica,
         )
 
-    def _renamed(self, way: Way) -> Iterator[tuple[str, tuple[str, ...]]]:
-        """`Way.renamed` by what the running job calls the units."""
+    def _partial(self, draft: Draft, function: Function, route: Route) -> Partial | None:
+        """The aggregate in two steps, where the buffer can hold partial results.
+
+        That takes one source that is read as it stands, with a declared schema.
+        """
+        if len(route.sources) != 1 or len(draft.writes) != 1 or draft.reads:
+            return None
+        ((name, stream),) = route.sources.items()
+        (interface,) = draft.writes
+        feeds = self._feeds(Endpoint(draft.component.name, interface))
+        if feeds != (f"{Source.kind}:{name}",) or function.sql is None or stream.schema is None:
+            return None
+        steps = split(function.sql, view=interface, key=route.key, schema=stream.schema)
+        if steps is None or release_of(draft) is not Release.WHOLE:
+            return None
+        first = ("step 1 of 2", "partial", "the records of a micro-batch", steps.first)
+        second = ("step 2 of 2", "total", "the partial aggregates of partitions", steps.second)
+        return Partial(self._step(function, *first), self._step(function, *second))
+
+    def _step(self, whole: Function, place: str, suffix: str, paths: str, sql: str) -> Function:
+        return replace(
+            whole,
+            name=self._names.new(f"{whole.name} {suffix}"),
+            title=f"{whole.title}, {place}",
+            paths=(paths,),
+            description=None,
+            sql=sql,
+        )
+
+    def _renamed(self, route: Route) -> Iterator[tuple[str, tuple[str, ...]]]:
+        """`Route.renamed` by what the running job calls the units."""
         outputs = {str(at): at for at in self._sealed}
-        for name, key in way.renamed.items():
+        for name, key in route.renamed.items():
             if name in outputs:
                 at = outputs[name]
                 yield from ((unit_name(at, r), key) for r in replicas_of(self._net.drafts[at]))
@@ -355,7 +325,9 @@ class Lowering:
         entries = [each for each in draft.entries if each.strategy is Strategy.ORDER]
         native = not reads and len(writes) == 1 and not draft.sequence
         scope = Scope.GATE if all(e.scope is Scope.GATE for e in entries) else Scope.GLOBAL
-        changed_by = None if reads or native else common_gate(entries, scope)
+        ordered = {name for each in entries for name in each.inputs}
+        partitioned = scope is Scope.GATE and ordered >= writes.keys()
+        changed_by = None if reads or native else common_gate(entries) if partitioned else ()
         return Order(
             id=f"{Order.kind}:{draft.at}",
             name=str(draft.at),
@@ -382,6 +354,14 @@ def unit_name(at: Endpoint, replica: int | None) -> str:
     return str(at) if replica is None else f"{at}-{replica}"
 
 
+def replica(unit: Unit, number: int | None) -> Unit:
+    """One of several units that do the same; the unit itself where it is the only one."""
+    if number is None or isinstance(unit, Order):
+        return unit
+    name = unit_name(Endpoint(unit.component, unit.output), number)
+    return replace(unit, id=f"{unit.kind}:{name}", name=name, replica=number)
+
+
 def replicas_of(draft: Draft) -> tuple[int | None, ...]:
     """The numbers of an output's units; a single one has none."""
     number = draft.component.replicas
@@ -399,10 +379,8 @@ def module_root(draft: Draft) -> str:
     return it.python.split(".")[0].split(":")[0] if it and it.python else ""
 
 
-def common_gate(entries: Iterable[Entry], scope: Scope) -> tuple[str, ...]:
-    """Attributes whose partitions contain the gate partitions of every path; else none."""
-    if scope is not Scope.GATE:
-        return ()
+def common_gate(entries: Iterable[Entry]) -> tuple[str, ...]:
+    """Attributes whose partitions contain the gate partitions of every path."""
     gates = [each.path.annotation.gate for each in entries]
     known = [gate.attributes for gate in gates if gate and gate.attributes is not None]
     return tuple(sorted(frozenset.intersection(*known)))
@@ -413,18 +391,7 @@ def alternatives(entries: Iterable[Entry]) -> tuple[Alternative, ...]:
     return tuple(dict.fromkeys(each for entry in entries for each in entry.alternatives))
 
 
-def partial_of(draft: Draft, way: Way, waits: Inputs, release: Release) -> Partial | None:
-    """The component's aggregate in two steps, where the buffer can hold partial results.
-
-    That takes one source that is read as it stands, with a declared schema.
-    """
-    sql = draft.implementation.sql if draft.implementation else None
-    (feeds, *others) = waits.values()
-    direct = len(feeds) == 1 and feeds[0].startswith(f"{Source.kind}:")
-    whole = bool(others) or not direct or bool(draft.reads) or release is not Release.WHOLE
-    if sql is None or whole or len(way.sources) != 1:
-        return None
-    (stream,) = way.sources.values()
-    if stream.schema is None:
-        return None
-    return split(sql, view=next(iter(waits)), key=way.key, schema=stream.schema)
+def release_of(draft: Draft) -> Release:
+    """How a partition is handed over: sorted where one of the paths asks for it."""
+    in_order = any(entry.release is Release.SORTED for entry in draft.entries)
+    return Release.SORTED if in_order else Release.WHOLE

@@ -61,8 +61,8 @@ class Function:
 class Partial:
     """An aggregate in two steps: `first` runs in the buffer, `second` at release."""
 
-    first: str
-    second: str
+    first: Function
+    second: Function
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -227,6 +227,9 @@ class Stages:
         for stage in self.stages:
             if isinstance(stage, Unit) and stage.function is not None:
                 found.setdefault(stage.function.name, stage.function)
+            if isinstance(stage, Seal) and stage.partial is not None:
+                for each in (stage.partial.first, stage.partial.second):
+                    found.setdefault(each.name, each)
         return tuple(found.values())
 
     def to_json(self) -> list[dict[str, Any]]:

@@ -13,9 +13,8 @@ doubles in Spark too, exact up to 2^53.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
-
-from codegen.model import Partial
 
 INTEGERS: Final = frozenset(
     {"tinyint", "byte", "smallint", "short", "int", "integer", "bigint", "long"}
@@ -43,11 +42,19 @@ ROWS: Final = "__rows"
 KEPT: Final = "partial_kept"
 
 
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """A query in two steps, as SQL: over records, and over what that gives."""
+
+    first: str
+    second: str
+
+
 class _Whole(Exception):  # noqa: N818 - not an error: the query is kept as it is
     """The query is not on the white list."""
 
 
-def split(sql: str, *, view: str, key: Iterable[str], schema: Mapping[str, str]) -> Partial | None:
+def split(sql: str, *, view: str, key: Iterable[str], schema: Mapping[str, str]) -> Steps | None:
     """The query in two steps, or None where it has to stay whole (or sqlglot is not installed).
 
     `view` is the input interface; `schema` its attributes and Spark SQL types. The first step is
@@ -105,7 +112,7 @@ class _Splitter:
         if missing or any(name.startswith(("partial_", "__")) for name in self._types):
             raise _Whole
 
-    def result(self) -> Partial:
+    def result(self) -> Steps:
         """Both queries."""
         exp, tree = self._exp, self._tree
         second = exp.select(*[self._projection(each) for each in tree.expressions])
@@ -124,7 +131,7 @@ class _Splitter:
         steps = [f"{step}{only} AS {name}" for step, name in self._steps.items()]
         first = exp.select(*by, f"COUNT(*) AS {ROWS}", *steps, dialect="spark")
         first = first.from_(table, dialect="spark").group_by(*by, dialect="spark")
-        return Partial(first.sql(dialect="spark"), second.sql(dialect="spark"))
+        return Steps(first.sql(dialect="spark"), second.sql(dialect="spark"))
 
     def _kept(self) -> str:
         """True for the records that the query takes, false for punctuations."""

@@ -13,18 +13,18 @@ from typing import Final
 
 from annotations.dataflow import EMPTY, Endpoint, Path, Producers, Stream
 from annotations.diagnostics import Diagnostic
-from codegen import wording
 from codegen.codes import CODES
 from codegen.drafts import Draft, Kind
 from codegen.network import Network
+from codegen.wording import attributes, listing
 
 INEXACT: Final = ("array", "binary", "double", "float", "interval", "map", "real", "struct")
 """Types that cannot be a key: two equal values need not have the same text."""
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
-    """Who announces the partitions of a sealed output."""
+class Route:
+    """Who announces the partitions of a sealed output, and how that reaches it."""
 
     key: tuple[str, ...]
     """Attributes as the waiting inputs name them, sorted."""
@@ -54,35 +54,35 @@ class Origin:
     key: tuple[str, ...]
 
 
-def ways(net: Network, problems: list[Diagnostic]) -> dict[Endpoint, Way]:
+def routes(net: Network, problems: list[Diagnostic]) -> dict[Endpoint, Route]:
     """Sealed output -> who announces its partitions; every reason why nobody can is reported."""
-    found: dict[Endpoint, Way] = {}
+    found: dict[Endpoint, Route] = {}
     for at, draft in net.drafts.items():
         if draft.kind is Kind.SEAL:
-            found[at] = way(draft, net, found, problems)
+            found[at] = route(draft, net, found, problems)
     return found
 
 
-def way(
-    draft: Draft, net: Network, before: Mapping[Endpoint, Way], problems: list[Diagnostic]
-) -> Way:
+def route(
+    draft: Draft, net: Network, before: Mapping[Endpoint, Route], problems: list[Diagnostic]
+) -> Route:
     """The same for one output, given those that feed it."""
     seals = {name: key for entry in draft.entries for name, key in entry.seals.items()}
     keys = {key for entry in draft.entries for key in (entry.key, *entry.seals.values()) if key}
     key = tuple(sorted(frozenset().union(*keys)))
     if len(keys) > 1:
-        told = wording.listing(f"{each} on [{', '.join(sorted(seals[each]))}]" for each in seals)
+        told = listing(f"{each} on {attributes(sorted(seals[each]))}" for each in seals)
         message = f"{draft.at} would wait for {told}"
         problems.append(Diagnostic(CODES["BLZ524"], message, draft.position))
-        return Way(key)
+        return Route(key)
     origins: dict[str, Origin] = {}
     for origin in origins_of(draft, key, net, before, problems):
         name = origin.at.name if isinstance(origin.at, Stream) else str(origin.at)
         known = origins.setdefault(name, origin)
         if known.key != origin.key:
             message = (
-                f"{draft.at} gets {name} on two ways, on which its [{', '.join(known.key)}] and "
-                f"its [{', '.join(origin.key)}] become the key"
+                f"{draft.at} gets {name} on two ways, on which its {attributes(known.key)} "
+                f"and its {attributes(origin.key)} become the key"
             )
             problems.append(Diagnostic(CODES["BLZ524"], message, draft.position))
     problems += requests_without_key(draft, key, net)
@@ -91,10 +91,10 @@ def way(
     if promised:
         mixed = len(origins) > 1
         problems += unusable_promise(draft, net, *promised[0], mixed=mixed)
-        return Way(key, promise=promised[0][0])
+        return Route(key, promise=promised[0][0])
     for stream, names in sources.values():
         problems += unknown_producers(stream, names)
-    return Way(
+    return Route(
         key,
         {name: stream for name, (stream, _) in sources.items()},
         {name: origin.key for name, origin in origins.items() if origin.key != key},
@@ -107,7 +107,7 @@ def origins_of(
     draft: Draft,
     key: tuple[str, ...],
     net: Network,
-    before: Mapping[Endpoint, Way],
+    before: Mapping[Endpoint, Route],
     problems: list[Diagnostic],
 ) -> Iterator[Origin]:
     """The source streams that reach an output with their seal on the key intact."""
@@ -135,8 +135,8 @@ def origins_of(
                 yield Origin(feeder.at, names)
             else:
                 message = (
-                    f"{draft.at} waits for [{', '.join(key)}], and stream {stream.name} comes "
-                    f"from {feeder.at}, which forwards no punctuations on [{', '.join(names)}]"
+                    f"{draft.at} waits for {attributes(key)}, and stream {stream.name} comes "
+                    f"from {feeder.at}, which forwards no punctuations on {attributes(names)}"
                 )
                 problems.append(Diagnostic(CODES["BLZ523"], message, stream.position))
 
@@ -145,7 +145,7 @@ def announces(
     stream: Stream, at: Endpoint, key: tuple[str, ...], problems: list[Diagnostic]
 ) -> bool:
     """True where a source stream says when a partition is complete."""
-    told = f"[{', '.join(key)}]"
+    told = attributes(key)
     if frozenset(key) not in stream.seals:
         message = f"{at} waits for {told}, on which stream {stream.name} is not sealed"
         problems.append(Diagnostic(CODES["BLZ514"], message, stream.position))
@@ -193,7 +193,7 @@ def requests_without_key(draft: Draft, key: Iterable[str], net: Network) -> list
             if lost:
                 message = (
                     f"stream {stream.name} asks {draft.at} about partitions of "
-                    f"[{', '.join(key)}] and has no {', '.join(lost)}"
+                    f"{attributes(key)} and has no {', '.join(lost)}"
                 )
                 found.append(Diagnostic(CODES["BLZ525"], message, stream.position))
     return found
@@ -228,7 +228,7 @@ def unusable_promise(
     reasons = (
         (mixed or len(feeds) > 1, "is not the only stream that the output waits for"),
         (len(draft.writes) > 1 or bool(draft.reads), f"meets other inputs at {draft.at}"),
-        (len(key) != 1, f"is sealed on [{', '.join(key)}], which is not one attribute"),
+        (len(key) != 1, f"is sealed on {attributes(key)}, which is not one attribute"),
         (
             len(key) == 1 and not type.startswith("timestamp"),
             f"has no {key[0]} of type TIMESTAMP in its schema",

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from annotations.diagnostics import BadInput, Diagnostic
 from blazes.coordination import Plan
-from codegen.lowering import Lowering, replicated_order, source, source_problems
+from codegen.ends import source, source_problems
+from codegen.lowering import Lowering, replicated_order
 from codegen.model import Stage, Stages
 from codegen.network import network
-from codegen.seals import ways
+from codegen.seals import routes
 
 __all__ = ["Stages", "stages"]
 
@@ -24,7 +25,7 @@ def stages(plan: Plan) -> Stages:
     """
     problems: list[Diagnostic] = []
     net = network(plan, problems)
-    sealed = ways(net, problems)
+    sealed = routes(net, problems)
     streams = plan.analysis.dataflow.streams.values()
     replicated = plan.analysis.replicated
     for draft in net.drafts.values():

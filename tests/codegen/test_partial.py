@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 
-from codegen.model import Partial
-from codegen.partial import split
+from codegen.partial import Steps, split
 
 pytest.importorskip("sqlglot")
 
@@ -20,7 +19,7 @@ SCHEMA = {"day": "INT", "shop": "STRING", "n": "BIGINT", "small": "TINYINT", "pr
 SCHEMA |= {"cents": "DECIMAL(10,2)", "ok": "BOOLEAN", "window": "INT", "at": "TIMESTAMP"}
 
 
-def parts(sql: str, *key: str) -> Partial | None:
+def parts(sql: str, *key: str) -> Steps | None:
     return split(sql, view="clicks", key=key or ("day",), schema=SCHEMA)
 
 
@@ -102,7 +101,7 @@ def test_names_that_the_steps_use_keep_a_query_whole() -> None:
 
 def test_a_simple_aggregate_needs_no_guard() -> None:
     found = parts("SELECT day, count(*) AS c, max(price) AS most FROM clicks GROUP BY day")
-    assert found == Partial(
+    assert found == Steps(
         "SELECT day, __producer, __count, COUNT(*) AS __rows, COUNT(*) AS partial_1, "
         "MAX(price) AS partial_2 FROM clicks GROUP BY day, __producer, __count",
         "SELECT day, SUM(partial_1) AS c, MAX(partial_2) AS most FROM clicks GROUP BY day",

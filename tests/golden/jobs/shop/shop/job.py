@@ -118,7 +118,7 @@ def visits_visits_partial(visits: DataFrame) -> DataFrame:
 
 
 def visits_visits_total(visits: DataFrame) -> DataFrame:
-    """Visits.visits, step 2 of 2 <- the partial aggregates of whole partitions."""
+    """Visits.visits, step 2 of 2 <- the partial aggregates of partitions."""
     return sql(
         """
         SELECT shop, kind, SUM(partial_1) AS n, SUM(partial_2) AS persons,
