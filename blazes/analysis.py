@@ -12,7 +12,8 @@ from annotations.vocabulary import STAR, Gate, Label, StreamLabel
 from blazes.effects import Effect, Interpreter
 from blazes.graph import Cycle, Graph
 from blazes.propagation import Propagation
-from blazes.rules import BLAZES, Conclusion, Rendezvous, rule_set
+from blazes.rule_kinds import Conclusion, Rendezvous
+from blazes.rules import BLAZES, rule_set
 
 
 @dataclass(frozen=True, slots=True)

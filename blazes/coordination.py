@@ -21,7 +21,7 @@ from blazes.analysis import Analysis, explore, labels_of, verdict_of
 from blazes.effects import ASYNC, WORST
 from blazes.limits import Limits, limits
 from blazes.propagation import Propagation
-from blazes.rules import Conclusion, Condition
+from blazes.rule_kinds import Conclusion, Condition
 from blazes.seals import meets, single_producers, waits
 
 

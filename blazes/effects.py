@@ -14,7 +14,7 @@ from typing import Final
 from annotations.dependencies import compatible
 from annotations.vocabulary import FunctionalDependency, Gate, Key, Label, StreamLabel
 from blazes.graph import Lineage, Shape
-from blazes.rules import Conclusion, Facts, Inference, Keeps, P, RuleSet, StateFault
+from blazes.rule_kinds import Conclusion, Facts, Inference, Keeps, RuleSet, StateFault
 
 ASYNC: Final = int(Label.ASYNC)
 RUN: Final = int(Label.RUN)
@@ -165,7 +165,7 @@ class Interpreter:
         writes_run = kind.writes and label == RUN
         effect = self._effect(fired, leaves, unrepeatable=writes_run)
         if effect.origin is not None:
-            rest = tuple(rule for rule in fired if not rule.origin) or (P,)
+            rest = tuple(rule for rule in fired if not rule.origin) or (self.rules.default,)
             effect.ordered = self._effect(
                 rest,
                 label if label <= WORST else ASYNC,

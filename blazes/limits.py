@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from annotations.vocabulary import AnnotationKind, Label
 from blazes.cycles import collapsed, most_severe
 from blazes.graph import Graph
-from blazes.rules import Conclusion, Condition, Cycles, RuleSet, StateFault
+from blazes.rule_kinds import Conclusion, Condition, Cycles, RuleSet, StateFault
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from blazes import cycles
 from blazes.effects import ASYNC, WORST, Behaviour, Effect, Interpreter, Verdict
 from blazes.graph import Cycle, Graph
 from blazes.limits import Limits
-from blazes.rules import Conclusion, Cycles, Rendezvous
+from blazes.rule_kinds import Conclusion, Cycles, Rendezvous
 
 
 class Propagation:

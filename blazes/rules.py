@@ -8,13 +8,41 @@ seal, rules of sharing at what one path's writes mean for the readers of the sam
 
 from __future__ import annotations
 
-import enum
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import Final
 
 from annotations.vocabulary import AnnotationKind, Label
+from blazes.rule_kinds import (
+    Conclusion,
+    Condition,
+    Cycles,
+    Inference,
+    Keeps,
+    Reconciliation,
+    Rendezvous,
+    Rule,
+    RuleSet,
+    Sharing,
+    StateFault,
+    Transfer,
+)
+
+__all__ = [
+    "BLAZES",
+    "ICDE14",
+    "RULES",
+    "RULE_SETS",
+    "Condition",
+    "Inference",
+    "P",
+    "Reconciliation",
+    "Rule",
+    "RuleSet",
+    "Sharing",
+    "Transfer",
+    "rule_set",
+]
 
 BLAZES: Final = "blazes"
 ICDE14: Final = "icde14"
@@ -22,146 +50,6 @@ BOTH: Final = (BLAZES, ICDE14)
 
 CR, CW, OR, OW = AnnotationKind
 SEAL, ASYNC, RUN, INST, DIVERGE = Label
-
-
-class Facts(NamedTuple):
-    """What a condition may ask about a path and what enters it."""
-
-    compatible: bool
-    """The input is sealed, and one of its keys is compatible with the gate."""
-    writers_sealed: bool
-    """Every write path of the state group reads an input sealed compatibly with the gate."""
-    nondeterministic: bool
-    """The path is declared `nondeterministic`."""
-
-
-class Condition(enum.Enum):
-    """The side condition of a rule of inference."""
-
-    ALWAYS = enum.auto()
-    NONDETERMINISTIC = enum.auto()
-    SEAL_DOES_NOT_FIT = enum.auto()
-    SEAL_DOES_NOT_FIT_OR_STATE_IS_OPEN = enum.auto()
-    SEAL_FITS_BUT_STATE_IS_OPEN = enum.auto()
-
-
-CONDITIONS: Final[Mapping[Condition, Callable[[Facts], bool]]] = {
-    Condition.ALWAYS: lambda facts: True,
-    Condition.NONDETERMINISTIC: lambda facts: facts.nondeterministic,
-    Condition.SEAL_DOES_NOT_FIT: lambda facts: not facts.compatible,
-    Condition.SEAL_DOES_NOT_FIT_OR_STATE_IS_OPEN: (
-        lambda facts: not (facts.compatible and facts.writers_sealed)
-    ),
-    Condition.SEAL_FITS_BUT_STATE_IS_OPEN: (
-        lambda facts: facts.compatible and not facts.writers_sealed
-    ),
-}
-
-
-class Conclusion(enum.Enum):
-    """What a rule of inference adds to the labels of the output interface."""
-
-    NOTHING = enum.auto()
-    ND_READ = enum.auto()
-    """`NDRead[g]`"""
-    TAINT = enum.auto()
-    """`Taint`"""
-    RUN_OR_INST = enum.auto()
-    """`Inst` where the component is replicated, else `Run`"""
-
-
-class Keeps(enum.Enum):
-    """Which keys of a sealed input are still sealed behind a path."""
-
-    SURVIVING = enum.auto()
-    """those whose attributes all survive"""
-    COMPATIBLE = enum.auto()
-    """of the surviving ones, those that are compatible with the gate"""
-    NONE = enum.auto()
-
-
-class Rendezvous(enum.Enum):
-    """What a read can meet, and which must be sealed to protect it."""
-
-    STATE_GROUP = enum.auto()
-    """the write paths of the same state group"""
-    SAME_OUTPUT = enum.auto()
-    """the other paths that end in the same output interface"""
-
-
-class Cycles(enum.Enum):
-    """How a cycle is labelled (specification 2.6)."""
-
-    FIXPOINT = enum.auto()
-    """least fixpoint of the rules, starting from `Async`"""
-    COLLAPSE = enum.auto()
-    """one path with the most severe annotation of its members"""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
-    """What is said of every rule; `when` over the line, `adds` under it."""
-
-    id: str
-    sets: tuple[str, ...]
-    """The rule sets that have it."""
-    when: str
-    adds: str
-    text: str
-    """The rule in a sentence or two."""
-    why: str
-    example: str
-    source: str
-    """Where it comes from: a figure or section of the paper, or that it is ours."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Inference(Rule):
-    """A rule about one path: an input label meets an annotation (figure 9)."""
-
-    labels: frozenset[Label]
-    kinds: frozenset[AnnotationKind]
-    condition: Condition = Condition.ALWAYS
-    conclusion: Conclusion
-    origin: bool = False
-    """True where a total order over the path's inputs repairs what the rule found."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reconciliation(Rule):
-    """A rule about an output interface: what an internal label comes to there (figure 10)."""
-
-    trigger: Conclusion
-    replicated: Label
-    single: Label
-
-    def label(self, rep: bool) -> Label:
-        """What is added where the component is, or is not, replicated."""
-        return self.replicated if rep else self.single
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Transfer(Rule):
-    """A rule about what becomes of a seal behind a path."""
-
-    kinds: frozenset[AnnotationKind]
-    keeps: Keeps
-
-
-class StateFault(enum.Enum):
-    """What can be wrong with the contents of a state."""
-
-    TAINTED = enum.auto()
-    """a write path got `Taint`"""
-    UNREPEATABLE = enum.auto()
-    """a write path reads `Run`, or its order is agreed on anew in every run"""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sharing(Rule):
-    """A rule about state: what a fault in it means for every output that reads it."""
-
-    trigger: StateFault
 
 
 R1: Final = Inference(
@@ -409,56 +297,6 @@ S5: Final = Sharing(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RuleSet:
-    """One set of rules; the analyser has no other knowledge of what is and is not allowed."""
-
-    name: str
-    """Also the notion of compatibility (`annotations.dependencies.compatible`)."""
-    text: str
-    inference: tuple[Inference, ...]
-    """All that apply fire; `p` where none does."""
-    reconciliation: tuple[Reconciliation, ...]
-    transfer: tuple[Transfer, ...]
-    sharing: tuple[Sharing, ...]
-    rendezvous: Rendezvous
-    cycles: Cycles
-    _fired: dict[tuple[Label, AnnotationKind, Facts], tuple[Inference, ...]] = field(
-        default_factory=dict, init=False, repr=False, compare=False
-    )
-
-    @property
-    def rules(self) -> tuple[Rule, ...]:
-        """All rules of the set, `p` included."""
-        return (*self.inference, P, *self.transfer, *self.reconciliation, *self.sharing)
-
-    def fired(self, label: Label, kind: AnnotationKind, facts: Facts) -> tuple[Inference, ...]:
-        """The rules that fire where input with this label meets such a path; else `p`."""
-        key = (label, kind, facts)
-        if key not in self._fired:
-            self._fired[key] = tuple(
-                rule
-                for rule in self.inference
-                if label in rule.labels and kind in rule.kinds and CONDITIONS[rule.condition](facts)
-            ) or (P,)
-        return self._fired[key]
-
-    def keeps(self, kind: AnnotationKind) -> Keeps:
-        """What becomes of a seal behind such a path (2.2)."""
-        for rule in self.transfer:
-            if kind in rule.kinds:
-                return rule.keeps
-        return Keeps.SURVIVING if kind.confluent else Keeps.NONE
-
-    def reconciled(self, trigger: Conclusion) -> Reconciliation:
-        """The rule that says what an internal label comes to."""
-        return next(rule for rule in self.reconciliation if rule.trigger is trigger)
-
-    def shares(self, fault: StateFault) -> Sharing | None:
-        """The rule that carries a fault of the state to its readers, if the set has one."""
-        return next((rule for rule in self.sharing if rule.trigger is fault), None)
-
-
 RULE_SETS: Final[Mapping[str, RuleSet]] = MappingProxyType(
     {
         BLAZES: RuleSet(
@@ -466,6 +304,7 @@ RULE_SETS: Final[Mapping[str, RuleSet]] = MappingProxyType(
             text="Sound for several outputs, several writers and cycles; accepts more seals than "
             "the paper.",
             inference=(R1, R2, R3, R4, S1, S2, N1, N2),
+            default=P,
             reconciliation=(C1, C2),
             transfer=(S3,),
             sharing=(S4, S5),
@@ -477,6 +316,7 @@ RULE_SETS: Final[Mapping[str, RuleSet]] = MappingProxyType(
             text="The paper, to the letter where the letter is consistent: reproduces its "
             "published derivations.",
             inference=(R1, R2, R3_ICDE14, R4),
+            default=P,
             reconciliation=(C1, C2),
             transfer=(),
             sharing=(),

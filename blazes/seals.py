@@ -16,7 +16,7 @@ from annotations.vocabulary import AnnotationKind, Key
 from blazes.effects import WORST, images
 from blazes.graph import Graph
 from blazes.propagation import Propagation
-from blazes.rules import Rendezvous
+from blazes.rule_kinds import Rendezvous
 
 NOTHING: Final[Counter[Key]] = Counter()
 
