@@ -1,0 +1,121 @@
+"""A compiled job, unchanged, on a standalone cluster: a master and two workers on loopback."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyspark
+import pytest
+
+pytestmark = pytest.mark.cluster
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "wordcount"
+SPARK_HOME = Path(pyspark.__file__).parent
+ENVIRONMENT = {
+    **os.environ,
+    "SPARK_HOME": str(SPARK_HOME),
+    "SPARK_LOCAL_IP": "127.0.0.1",
+    "PYSPARK_PYTHON": sys.executable,
+    "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+}
+
+
+@dataclass(frozen=True)
+class Cluster:
+    url: str
+    workers: tuple[subprocess.Popen[bytes], ...]
+
+
+@contextlib.contextmanager
+def daemon(log: Path, name: str, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
+    """One of Spark's daemons, with all the processes that it starts."""
+    command = [SPARK_HOME / "bin" / "spark-class", f"org.apache.spark.deploy.{name}", *arguments]
+    with log.open("wb") as out:
+        process = subprocess.Popen(
+            command, env=ENVIRONMENT, stdout=out, stderr=out, start_new_session=True
+        )
+    try:
+        yield process
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def said(log: Path, pattern: str, seconds: float = 120) -> str:
+    """What a daemon's log says, once it does."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if found := re.search(pattern, log.read_text(errors="replace")):
+            return found[1]
+        time.sleep(0.2)
+    raise AssertionError(log.read_text(errors="replace")[-3000:])
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    host = ("--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
+    with contextlib.ExitStack() as stack:
+        log = tmp_path / "master.log"
+        stack.enter_context(daemon(log, "master.Master", *host))
+        url = said(log, r"(spark://127\.0\.0\.1:\d+)")
+        workers = []
+        for number in (1, 2):
+            log = tmp_path / f"worker-{number}.log"
+            size = ("--cores", "1", "--memory", "1g", "--work-dir", str(tmp_path / log.stem))
+            workers.append(stack.enter_context(daemon(log, "worker.Worker", *host, *size, url)))
+            said(log, r"(Successfully registered with master)")
+        yield Cluster(url, tuple(workers))
+
+
+def run(folder: Path, *command: object) -> str:
+    """What a command that must succeed prints."""
+    done = subprocess.run(
+        [str(part) for part in command],
+        cwd=folder,
+        env=ENVIRONMENT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=500,
+    )
+    assert done.returncode == 0, done.stdout[-4000:]
+    return done.stdout
+
+
+def test_a_compiled_job_runs_under_spark_submit_though_a_worker_dies(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    for file in EXAMPLE.iterdir():
+        if file.is_file():
+            (tmp_path / file.name).write_bytes(file.read_bytes())
+    sizes = ("--tweets", 3000, "--batches", 12, "--steps", 15)
+    run(tmp_path, sys.executable, "generate.py", *sizes)
+    run(tmp_path, sys.executable, "-m", "blazes", "compile", "wordcount.yaml")
+    job = tmp_path / "target" / "wordcount"
+    submit = [
+        SPARK_HOME / "bin" / "spark-submit",
+        *("--master", cluster.url, "--conf", "spark.driver.host=127.0.0.1"),
+        *("--conf", "spark.executor.memory=512m", job / "job.py", "--available-now"),
+    ]
+    with (tmp_path / "submit.log").open("wb") as log:
+        running = subprocess.Popen(submit, cwd=tmp_path, env=ENVIRONMENT, stdout=log, stderr=log)
+    commits = job / "state" / "units" / "Count.counts" / "checkpoint" / "tweets" / "commits"
+    deadline = time.monotonic() + 300
+    while not (commits.is_dir() and any(commits.iterdir())) and running.poll() is None:
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    os.killpg(cluster.workers[0].pid, signal.SIGKILL)
+    status = running.wait(timeout=500)
+    assert status == 0, (tmp_path / "submit.log").read_text()[-4000:]
+    check = run(tmp_path, sys.executable, "expected.py", "--check", job / "results" / "db")
+    assert "exactly the expected" in check
