@@ -1,10 +1,10 @@
-"""EX-3 to EX-5, EX-8, EX-12 to EX-16, scale: balancing, with the papers' numbers beside ours.
+"""EX-3 to EX-5, EX-8, EX-11 to EX-16, scale: balancing, with the papers' numbers beside ours.
 
-    python benchmarks/flux_balancing.py [ex3 ex4 ex5 ex8 ex12 ex13 ex14 ex15 ex16 scale]
+    python benchmarks/flux_balancing.py [ex3 ex4 ex5 ex8 ex11 ex12 ex13 ex14 ex15 ex16 scale]
 
-The policies are the product's own. What machines do is modelled: EX-3 as a fluid through one
-producer's buffers, the others by the share model (`flux_runtime.simulation.share`). The exit code
-says whether the shape of every experiment holds.
+The policies are the product's own. What machines do is modelled: EX-3 and EX-11 as a fluid through
+one producer's buffers, the others by the share model (`flux_runtime.simulation.share`). The exit
+code says whether the shape of every experiment holds.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -41,7 +42,15 @@ def row(what: str, paper: str, ours: float | str, note: str = "") -> None:
 # ---- EX-3
 
 
-def short_skew(buffer: float, *, shared: bool, burst_ms: int = 500) -> float:
+def short_skew(
+    buffer: float,
+    *,
+    shared: bool,
+    burst_ms: int = 500,
+    machines: int = MACHINES,
+    left: float = LEFT,
+    per_ms: float = TUPLES_PER_MS,
+) -> float:
     """Throughput relative to unloaded, with a load that visits each machine in turn.
 
     All producers are alike, so one is simulated, with its share of every consumer.
@@ -50,12 +59,14 @@ def short_skew(buffer: float, *, shared: bool, burst_ms: int = 500) -> float:
         buffer: tuples that the producer can keep, besides what links hold.
         shared: one pool (the skew buffer), or an equal part per consumer (plain exchange).
         burst_ms: how long each machine is loaded.
+        machines: how many there are.
+        left: share of a loaded machine that the flow keeps.
+        per_ms: tuples that a machine processes in a millisecond.
     """
-    held = np.zeros(MACHINES)
-    per_consumer = TUPLES_PER_MS / MACHINES
-    quota = buffer / MACHINES + LINK_TUPLES
-    sent, start = 0.0, MACHINES * burst_ms // 2
-    for ms in range(MACHINES * burst_ms + start):
+    held = np.zeros(machines)
+    quota = buffer / machines + LINK_TUPLES
+    sent, start = 0.0, machines * burst_ms // 2
+    for ms in range(machines * burst_ms + start):
         room = quota - held
         if shared:
             over = np.maximum(held - LINK_TUPLES, 0).sum()
@@ -63,18 +74,18 @@ def short_skew(buffer: float, *, shared: bool, burst_ms: int = 500) -> float:
         else:
             fill = max(room.min(), 0.0)  # the next tuple may be for the fullest queue
         held += fill
-        capacity = np.full(MACHINES, per_consumer)
-        capacity[ms // burst_ms % MACHINES] *= LEFT
+        capacity = np.full(machines, per_ms / machines)
+        capacity[ms // burst_ms % machines] *= left
         drained = np.minimum(held, capacity)
         held -= drained
         if ms >= start:
             sent += drained.sum()
-    return float(sent / (MACHINES * burst_ms * TUPLES_PER_MS))
+    return float(sent / (machines * burst_ms * per_ms))
 
 
 def _fill_shared(held: np.ndarray, free: float) -> float:
     """How much more of every destination fits: links take their part first, then the pool."""
-    low, high = 0.0, free / MACHINES + LINK_TUPLES
+    low, high = 0.0, free / len(held) + LINK_TUPLES
     before = np.maximum(held - LINK_TUPLES, 0).sum()
     for _ in range(30):
         middle = (low + high) / 2
@@ -100,6 +111,29 @@ def ex3() -> bool:
     row("the same, exchange", "several x", f"{reach[1]}")
     better = all(t >= e - 0.01 for t, e in zip(shared, split, strict=True))
     return better and shared[0] < 0.6 and shared[-1] > 0.95 and reach[1] >= 4 * reach[0]
+
+
+def ex11() -> bool:
+    """The same buffer with duplicate elimination, on four machines that lose half in turn."""
+    fine = True
+    for burst in (500, 1500):
+        sizes = [0, 250, 500, 1000, 2000, 8000]
+        shared, split = (
+            [
+                short_skew(
+                    n, shared=pool, burst_ms=burst, machines=4, left=0.5, per_ms=20_000 / 4 / 1000
+                )
+                for n in sizes
+            ]
+            for pool in (True, False)
+        )
+        print(f"  bursts of {burst} ms: entries   one pool   evenly divided")
+        for size, pool, even_ in zip(sizes, shared, split, strict=True):
+            print(f"  {size:26}   {pool:8.2f}   {even_:14.2f}")
+        row(f"plateau / unloaded, bursts of {burst} ms", "0.875", shared[-1])
+        fine &= all(p >= e - 0.01 for p, e in zip(shared, split, strict=True))
+        fine &= 0.85 < shared[-1] < 0.89
+    return fine
 
 
 # ---- EX-4, EX-5
@@ -175,7 +209,8 @@ def _on_disk(k: int) -> tuple[int, int]:
         if not moves or not any(site.on_disk for site in sites):
             break
         for move in moves:
-            parts[move.receiver][move.part] = parts[move.donor].pop(move.part)  # type: ignore[index]
+            part: Any = move.part
+            parts[move.receiver][part] = parts[move.donor].pop(part)
     return static, spilled()
 
 
@@ -285,7 +320,7 @@ def scale() -> bool:
 
 
 EXPERIMENTS: dict[str, Callable[[], bool]] = {
-    f.__name__: f for f in (ex3, ex4, ex5, ex8, ex12, ex13, ex14, ex15, ex16, scale)
+    f.__name__: f for f in (ex3, ex4, ex5, ex8, ex11, ex12, ex13, ex14, ex15, ex16, scale)
 }
 
 

@@ -291,6 +291,8 @@ def test_cu_19_the_f_prod_whose_primary_is_active_goes_on_at_once(active_first: 
         out.csync(d, 4)
         if d == PRIM:
             assert out.conn[PRIM] == SEND
+        elif not active_first:
+            assert out.conn[SEC] == 0, "no acknowledgements before the active copy's marker"
     assert out.conn == [SEND, ACK]
     assert out.evict == ALL
     assert sent(out, PRIM) == [1]
@@ -362,6 +364,17 @@ def test_ab_5_a_waiting_reverse_counts_when_the_standby_dies() -> None:
     out.receive(SEC, Reverse())
     out.fail(PRIM)
     assert out.conn == [0, SEND]
+
+
+def test_ab_5_a_waiting_reverse_dies_with_its_sender() -> None:
+    out = ready_for(Producer.F, SEC)
+    out.csync(SEC, 4)
+    out.receive(SEC, Reverse())
+    out.fail(SEC)
+    out.avail(SEC, Node(1, 0, 1, 5))
+    out.csync(PRIM, 5)
+    out.csync(SEC, 5)
+    assert out.conn == [SEND, ACK]
 
 
 def test_cu_17_an_outlet_seen_from_the_other_copy() -> None:
