@@ -1,4 +1,4 @@
-"""Explain a rule of the analysis (R1, S3, C2, ...) or a code of the front end (BLZ010, ...)."""
+"""Explain a rule of the analysis (R1, S3, C2, ...) or the code of a message (BLZ010, ...)."""
 
 from __future__ import annotations
 
@@ -23,16 +23,19 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the pages of the rules that were named."""
+    from annotations.diagnostics import CODES
     from blazes.report import rules
     from blazes.report.glyphs import ASCII, UNICODE
     from blazes.report.plain import colour_of, safe_write, unicode_of, width_of
+    from codegen.codes import CODES as OF_THE_COMPILER
 
-    names = rules.ids() if arguments.all else arguments.ids
+    codes = {**CODES, **OF_THE_COMPILER}
+    names = rules.ids(codes) if arguments.all else arguments.ids
     if not names:
-        raise CommandError("which rule?", remedy=f"one of {', '.join(rules.ids())}, or --all")
+        raise CommandError("which rule?", remedy=f"one of {', '.join(rules.ids(codes))}, or --all")
     glyphs = UNICODE if unicode_of(sys.stdout) else ASCII
     try:
-        pages = [rules.page(name, glyphs=glyphs) for name in names]
+        pages = [rules.page(name, glyphs=glyphs, codes=codes) for name in names]
     except KeyError as unknown:
         raise CommandError(str(unknown.args[0]), remedy="blazes rule --all lists them") from None
     if arguments.format == "markdown":

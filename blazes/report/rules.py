@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -50,18 +50,18 @@ class Page:
     sections: tuple[Section, ...]
 
 
-def ids() -> list[str]:
+def ids(codes: Mapping[str, Code] = CODES) -> list[str]:
     """Every rule, then every code."""
-    return [*RULES, *CODES]
+    return [*RULES, *codes]
 
 
-def page(name: str, *, glyphs: Glyphs = UNICODE) -> Page:
+def page(name: str, *, glyphs: Glyphs = UNICODE, codes: Mapping[str, Code] = CODES) -> Page:
     """The page of a rule or code, in any case; KeyError with a suggestion for another name."""
-    known = {each.lower(): each for each in ids()}
+    known = {each.lower(): each for each in ids(codes)}
     found = known.get(name.lower())
     if found is None:
-        raise KeyError(f"no rule or code {name!r}{did_you_mean(name.upper(), ids())}")
-    return _code_page(CODES[found]) if found in CODES else _rule_page(RULES[found], glyphs)
+        raise KeyError(f"no rule or code {name!r}{did_you_mean(name.upper(), ids(codes))}")
+    return code_page(codes[found]) if found in codes else _rule_page(RULES[found], glyphs)
 
 
 def one_line(rule: str, rule_set: str) -> str:
@@ -85,14 +85,16 @@ def _rule_page(rule: Rule, glyphs: Glyphs) -> Page:
     )
 
 
-def _code_page(code: Code) -> Page:
+def code_page(code: Code) -> Page:
+    """The page of a code, of the front end or of the compiler."""
+    found = (Section("Example", IN_WORDS.get(code.id, ""), tuple(diagnosed(code.id))),)
     return Page(
         code.id,
         f"{code.title} ({code.severity.name.lower()})",
         (
             Section("What it does", f"Reports in a dataflow file: {code.title}."),
             Section("Why it matters", code.why),
-            Section("Example", IN_WORDS.get(code.id, ""), tuple(diagnosed(code.id))),
+            *(section for section in found if section.text or section.blocks),
             Section("What to do", code.remedy),
         ),
     )
