@@ -55,7 +55,7 @@ class _Whole(Exception):  # noqa: N818 - not an error: the query is kept as it i
 
 
 def split(sql: str, *, view: str, key: Iterable[str], schema: Mapping[str, str]) -> Steps | None:
-    """The query in two steps, or None where it has to stay whole (or sqlglot is not installed).
+    """The query in two steps, or None where it has to stay whole.
 
     `view` is the input interface; `schema` its attributes and Spark SQL types. The first step is
     what `Job.seal` asks of one: it drops no rows, keeps `__producer` and `__count` apart (so that
@@ -70,10 +70,8 @@ def split(sql: str, *, view: str, key: Iterable[str], schema: Mapping[str, str])
     >>> found.first.partition(" FROM ")[0]
     'SELECT day, __producer, __count, COUNT(*) AS __rows, COUNT(*) AS partial_1'
     """
-    try:
-        import sqlglot
-    except ImportError:
-        return None
+    import sqlglot
+
     try:
         tree = sqlglot.parse_one(sql, dialect="spark")
     except sqlglot.errors.SqlglotError:

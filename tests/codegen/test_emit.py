@@ -7,8 +7,6 @@ import subprocess
 import sys
 import textwrap
 
-import pytest
-
 from annotations.yaml_file import loads
 from blazes.analysis import analyze
 from blazes.coordination import plan
@@ -47,7 +45,6 @@ def functions(source: str) -> list[str]:
 
 
 def test_no_two_functions_have_one_name() -> None:
-    pytest.importorskip("sqlglot")
     found = functions(text(SEALED))
     assert len(found) == len(set(found))
     assert set(found) == {"a_n", "a_n_partial", "a_n_total", "a_n_partial_2", "build"}

@@ -13,8 +13,6 @@ import pytest
 
 from codegen.partial import Steps, split
 
-pytest.importorskip("sqlglot")
-
 SCHEMA = {"day": "INT", "shop": "STRING", "n": "BIGINT", "small": "TINYINT", "price": "DOUBLE"}
 SCHEMA |= {"cents": "DECIMAL(10,2)", "ok": "BOOLEAN", "window": "INT", "at": "TIMESTAMP"}
 
@@ -119,11 +117,6 @@ def test_a_condition_drops_no_row_of_the_first_step() -> None:
     assert found is not None
     assert "WHERE n > 1" not in found.first
     assert "WHERE partial_kept" in found.second
-
-
-def test_without_sqlglot_every_query_stays_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "sqlglot", None)
-    assert parts("SELECT day, count(*) AS c FROM clicks GROUP BY day") is None
 
 
 AGGREGATES = [
