@@ -31,8 +31,8 @@ def test_one_crash_anywhere_in_every_interleaving(name: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(CONFIGURATIONS))
-def test_every_configuration_for_two_minutes(name: str) -> None:
-    explore(CONFIGURATIONS[name], seconds_max=120)
+def test_every_configuration_for_twenty_seconds(name: str) -> None:
+    explore(CONFIGURATIONS[name], seconds_max=20)
 
 
 def test_the_same_exploration_finds_the_same_states() -> None:
