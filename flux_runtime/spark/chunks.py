@@ -4,6 +4,7 @@ A chunk holds data records and punctuations, reduced to the columns that the com
 their partial aggregates. It is named after its micro-batch and written anew when that is replayed
 (SE-10). One small job over the chunk then says who sent how many records for which key and what was
 promised: exact whatever tasks were retried, and cheaper than observing the pairs while writing.
+Where the chunk is at hand and of usual size, Arrow counts it without a Spark job.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from pyspark.sql.types import StringType, StructType
 from flux_runtime.sealing.events import Group, KeyText
 from flux_runtime.sealing.keys import key_text, key_values
 from flux_runtime.sealing.storage import Storage
+from flux_runtime.spark.counting import Counted, count_here, count_on_spark
 from flux_runtime.spark.feed import COUNT, DIGEST, PRODUCER
 from flux_runtime.spark.frames import (
     Operator,
@@ -74,10 +76,10 @@ class Buffer:
         partial: Operator | None = None,
     ) -> None:
         self._storage = storage
-        self._schema = schema
+        self.schema = schema
         self._key = tuple(key)
         wanted = set(schema.fieldNames()) if keep is None else {*keep, *key}
-        self._columns = [f.name for f in schema.fields if f.name in wanted]
+        self.columns: Sequence[str] = [f.name for f in schema.fields if f.name in wanted]
         self._envelope = [PRODUCER, COUNT, *([DIGEST] if digests else [])]
         self.partial = partial
         self._forms = dict(_parse(name) for name in storage.names())
@@ -86,9 +88,10 @@ class Buffer:
     def write(self, rows: DataFrame, batch: int, *, partial: bool = False) -> None:
         """Write the chunk of a micro-batch, in place of what a crash may have left."""
         self.delete(batch)
-        names = self._schema.fieldNames() if partial else self._columns
-        kept = rows.select([sf.col(column(c)) for c in (*names, *self._envelope)])
-        self._write(self._aggregated(kept) if partial else kept, batch, partial)
+        kept = rows.select([sf.col(column(c)) for c in (*self.columns, *self._envelope)])
+        if partial:
+            kept = self._aggregated(pruned(kept, self._enveloped(self.schema)))
+        self._write(kept, batch, partial)
 
     def without(
         self, session: SparkSession, batch: int, pairs: Iterable[tuple[KeyText, str]]
@@ -105,32 +108,16 @@ class Buffer:
     def census(self, session: SparkSession, batch: int) -> Census:
         """Who sent how many records for which key, and what was promised."""
         form = self._forms[batch]
-        rows = sf.sum(ROWS) if form == PARTIALS else sf.count(sf.lit(1))
-        grouped = (
-            self._read(session, [batch], form)
-            .groupBy(*map(column, self._key), *self._envelope)
-            .agg(rows.alias(ROWS), sf.count(sf.lit(1)).alias("__size"))
-            .select(
-                *(sf.col(column(k)).cast("string") for k in self._key),
-                *self._envelope,
-                ROWS,
-                "__size",
+        weight = ROWS if form == PARTIALS else None
+        columns = [*self._key, *self._envelope]
+        path = self._storage.uri(_name(batch, form))
+        types = [self.schema[name].dataType for name in self._key]
+        counted = count_here(path, columns, weight, types)
+        if counted is None:
+            counted = count_on_spark(
+                self._read(session, [batch], form), columns, weight, len(self._key)
             )
-        )
-        groups: list[Group] = []
-        rejected = total = size = 0
-        for row in grouped.collect():
-            values, rest = row[: len(self._key)], row[len(self._key) :]
-            producer, count, digest = rest[0], rest[1], rest[2] if len(rest) == 5 else None
-            n, of_chunk = rest[-2], rest[-1]
-            total += n
-            size += of_chunk
-            if None in values or producer is None or (count is not None and count < 0):
-                rejected += n
-            else:
-                groups.append(Group(key_text(values), producer, count, digest, n))
-        groups.sort(key=lambda g: (g.key, g.producer, g.count is not None, g.count or 0))
-        return Census(tuple(groups), rejected, total, size)
+        return _census(counted, len(self._key))
 
     def records(
         self,
@@ -141,7 +128,7 @@ class Buffer:
     ) -> DataFrame:
         """The data records of partitions, with the input's schema; no partial aggregates."""
         chosen = self._data(session, batches, RECORDS, keys, excluded)
-        return pruned(chosen, self._schema)
+        return pruned(chosen, self.schema)
 
     def digestible(
         self, session: SparkSession, batches: Iterable[int], keys: Iterable[KeyText]
@@ -163,7 +150,7 @@ class Buffer:
             parts.append(self._data(session, batches, PARTIALS, keys, excluded))
         if any(self._forms[b] == RECORDS for b in batches) or not parts:
             raw = self._data(session, batches, RECORDS, keys, excluded)
-            parts.append(self._aggregated(pruned(raw, self._enveloped(self._schema))))
+            parts.append(self._aggregated(pruned(raw, self._enveloped(self.schema))))
         return union(parts)
 
     def delete(self, batch: int) -> None:
@@ -201,8 +188,8 @@ class Buffer:
 
     def _form_schema(self, session: SparkSession, form: str) -> StructType:
         if form == PARTIALS:
-            return self._aggregated(empty(session, self._enveloped(self._schema))).schema
-        return self._enveloped(StructType([self._schema[name] for name in self._columns]))
+            return self._aggregated(empty(session, self._enveloped(self.schema))).schema
+        return self._enveloped(StructType([self.schema[name] for name in self.columns]))
 
     def _enveloped(self, schema: StructType) -> StructType:
         types = {PRODUCER: "string", COUNT: "long", DIGEST: "string"}
@@ -216,7 +203,7 @@ class Buffer:
         keys: Iterable[KeyText],
         excluded: Iterable[tuple[KeyText, str]],
     ) -> DataFrame:
-        among_keys = among(self._schema, self._key, map(key_values, keys))
+        among_keys = among(self.schema, self._key, map(key_values, keys))
         condition = f"{COUNT} IS NULL AND {PRODUCER} IS NOT NULL AND ({among_keys})"
         pairs = list(excluded)
         if pairs:
@@ -224,7 +211,7 @@ class Buffer:
         return self._read(session, batches, form).where(condition)
 
     def _pairs(self, pairs: Iterable[tuple[KeyText, str]]) -> str:
-        return pair_condition(self._schema, self._key, pairs)
+        return pair_condition(self.schema, self._key, pairs)
 
 
 def pair_condition(
@@ -241,6 +228,23 @@ def pair_condition(
         for producer, keys in by_producer.items()
     ]
     return f"coalesce({' OR '.join(conditions)}, false)" if conditions else "false"
+
+
+def _census(counted: Iterable[Counted], key_length: int) -> Census:
+    groups: list[Group] = []
+    rejected = total = size = 0
+    for values, rows, of_chunk in counted:
+        key, (producer, count, *digest) = values[:key_length], values[key_length:]
+        total += rows
+        size += of_chunk
+        if None in key or producer is None or (count is not None and count < 0):
+            rejected += rows
+        else:
+            groups.append(
+                Group(key_text(key), producer, count, digest[0] if digest else None, rows)
+            )
+    groups.sort(key=lambda g: (g.key, g.producer, g.count is not None, g.count or 0))
+    return Census(tuple(groups), rejected, total, size)
 
 
 def _name(batch: int, form: str) -> str:

@@ -9,7 +9,7 @@ not parse, which stands in `__unreadable` as text.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, Protocol
@@ -81,8 +81,20 @@ class Origin(Protocol):
     def schema(self, session: SparkSession) -> StructType:
         """Of its records, without the envelope."""
 
-    def stream(self, session: SparkSession) -> DataFrame:
-        """Its records and punctuations, as a streaming DataFrame in an envelope."""
+    def stream(self, session: SparkSession, columns: Collection[str] | None = None) -> DataFrame:
+        """Its records and punctuations, as a streaming DataFrame in an envelope.
+
+        Args:
+            session: to open it in.
+            columns: the records' columns that are needed; None: all. More may come where they
+                cannot be read again by `whole`.
+        """
+
+    def whole(self, session: SparkSession, files: Sequence[str]) -> DataFrame | None:
+        """The records and punctuations of some of its files, in an envelope, with all columns.
+
+        None where the stream has all columns anyway.
+        """
 
 
 @dataclass(frozen=True, slots=True)

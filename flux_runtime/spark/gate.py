@@ -397,9 +397,10 @@ class Gate:
         return Requests(self._state.at(f"requests/{file_name(name)}"), schema, key=key)
 
     def _wait_query(self, origin: Origin) -> Query:
-        intake = WaitIntake(self, origin.name)
-        stream = origin.stream(self.context.session)
-        return self._query(origin.name, stream, intake)
+        intake = WaitIntake(self, origin)
+        stream = origin.stream(self.context.session, self.buffers[origin.name].columns)
+        intake.query = self._query(origin.name, stream, intake)
+        return intake.query
 
     def _request_query(self, name: str) -> Query:
         _, feed = self._reads[name]

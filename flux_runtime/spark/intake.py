@@ -17,7 +17,8 @@ from flux_runtime.spark import faults
 from flux_runtime.spark.chunks import Buffer, Census, pair_condition
 from flux_runtime.spark.context import file_name
 from flux_runtime.spark.dead_letters import letters, reason_of
-from flux_runtime.spark.feed import COUNT, PRODUCER
+from flux_runtime.spark.feed import COUNT, PRODUCER, Origin
+from flux_runtime.spark.planning import KEEP_ALL
 from flux_runtime.spark.query import Query
 from flux_runtime.spark.unreadable import Watch
 
@@ -34,13 +35,21 @@ class LateDataError(Exception):
     """Records came after the release of their partition, and the stream says `late: fail`."""
 
 
+class LostRecordError(Exception):
+    """Records that belong into the dead letters cannot be read again whole."""
+
+
 class WaitIntake:
     """Takes the micro-batches of one waiting input."""
 
-    def __init__(self, gate: Gate, name: str) -> None:
+    query: Query
+    """The query that calls it."""
+
+    def __init__(self, gate: Gate, origin: Origin) -> None:
         self._gate = gate
-        self._name = name
-        self._buffer: Buffer = gate.buffers[name]
+        self._origin = origin
+        self._name = origin.name
+        self._buffer: Buffer = gate.buffers[origin.name]
         self._partial = self._buffer.partial is not None
 
     def __call__(self, rows: DataFrame, batch: int) -> int:
@@ -83,16 +92,24 @@ class WaitIntake:
         late = [group for group, verdict in verdicts if verdict is Verdict.LATE]
         unknown = [group for group, verdict in verdicts if verdict is Verdict.UNKNOWN]
         open_ = {(g.key, g.producer) for g, v in verdicts if v is Verdict.UNDECIDED}
-        if open_:
-            self._gate.undecided[self._name].write(rows, event.batch, sorted(open_))
-        if not (late or unknown or event.rejected):
+        if not (late or unknown or event.rejected or open_):
             return
         if late and self._gate.unit.late_fails:  # SE-5
             raise LateDataError(self._refusal(late, event.batch))
-        self._keep_letters(rows, event, late, unknown)
+        whole = self._whole(rows)
+        if open_:
+            self._gate.undecided[self._name].write(whole, event.batch, sorted(open_))
+        self._keep_letters(whole, event, late, unknown)
         bad = {(g.key, g.producer) for g in (*late, *unknown) if g.count is None}
         if bad:
             self._buffer.without(rows.sparkSession, event.batch, sorted(bad))
+
+    def _whole(self, rows: DataFrame) -> DataFrame:
+        """The micro-batch with all columns, read again where only some of them were read."""
+        if len(self._buffer.columns) == len(self._buffer.schema.fields):
+            return rows
+        whole = self._origin.whole(rows.sparkSession, self.query.files())
+        return rows if whole is None else whole
 
     def _keep_letters(
         self, rows: DataFrame, event: Ingested, late: list[Group], unknown: list[Group]
@@ -113,6 +130,13 @@ class WaitIntake:
         kept = gate.context.dead_letters(gate.unit).keep(
             f"{file_name(name)}-{event.batch:09d}", name, event.batch, letters(rows, reason)
         )
+        expected = sum(g.rows for g in (*late, *unknown)) + event.rejected
+        if kept < expected:
+            raise LostRecordError(
+                f"{name}: found {kept} of {expected} records that cannot be processed in "
+                f"micro-batch {event.batch}; nothing of it was taken. {KEEP_ALL}=1 with --fresh "
+                "buffers whole records"
+            )
         if late:
             gate.context.run.event(
                 "late_data",

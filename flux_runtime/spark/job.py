@@ -5,7 +5,7 @@ Nothing here starts Spark; `flux_runtime.spark.runner` runs what was declared.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -39,13 +39,17 @@ class Loop:
         """Of its records."""
         return parse_schema(self.ddl)
 
-    def stream(self, session: SparkSession) -> DataFrame:
+    def stream(self, session: SparkSession, columns: Collection[str] | None = None) -> DataFrame:
         """See `flux_runtime.spark.feed`."""
         parts = [feed.apply(data_of(feed.origin.stream(session))) for feed in self.feeds]
         names = self.schema(session).fieldNames()
         return union([part.select(*map(column, names)) for part in parts]).withColumns(
             {PRODUCER: sf.lit(None).cast("string"), COUNT: sf.lit(None).cast("bigint")}
         )
+
+    def whole(self, session: SparkSession, files: Sequence[str]) -> DataFrame | None:
+        """See `flux_runtime.spark.feed`."""
+        return None
 
 
 @dataclass(kw_only=True)

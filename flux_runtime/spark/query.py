@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
@@ -103,6 +103,17 @@ class Query:
         self._started.wait()
         assert self._query is not None
         return self._query
+
+    def files(self) -> list[str]:
+        """The files that the running micro-batch reads, where its source is one of files."""
+        execution: Any = self.running._jsq.streamingQuery().lastExecution()
+        leaves = execution.logical().collectLeaves()
+        found: list[str] = []
+        for i in range(leaves.size()):
+            leaf = leaves.apply(i)
+            if leaf.getClass().getSimpleName() == "LogicalRelation":
+                found += list(leaf.relation().inputFiles())
+        return found
 
     def stop(self) -> None:
         """Let the running micro-batch finish and be committed, then stop."""

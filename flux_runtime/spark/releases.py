@@ -15,6 +15,9 @@ from typing import Final
 PERIOD_S: Final = 1.0
 """How often look-ups that found nothing are repeated, and ages and excuses are looked at."""
 
+REST_MAX_S: Final = 2.0
+"""The longest rest between two releases."""
+
 
 class Releaser:
     """Runs `work` in a thread of its own until it has nothing left to do, again and again.
@@ -35,6 +38,7 @@ class Releaser:
         self._due = False
         self._idle = True
         self._ending = False
+        self._hurry = False
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
@@ -58,7 +62,10 @@ class Releaser:
     def drain(self) -> None:
         """Wait until there is nothing to do, or the thread has failed."""
         with self._changed:
+            self._hurry = True
+            self._changed.notify_all()
             self._changed.wait_for(lambda: self._idle or self.error is not None)
+            self._hurry = False
 
     def stop(self) -> None:
         """End the thread after the piece of work it is at."""
@@ -73,6 +80,20 @@ class Releaser:
         if self.error is not None:
             raise self.error
 
+    def _work_and_rest(self) -> bool:
+        """Do one piece of work, then leave the machine to the buffering for as long as it took.
+
+        What becomes complete meanwhile goes into one release, which costs hardly more than a
+        smaller one.
+        """
+        began = time.monotonic()
+        worked = self._work()
+        if worked:
+            took = min(time.monotonic() - began, REST_MAX_S)
+            with self._changed:
+                self._changed.wait_for(lambda: self._hurry or self._ending, took)
+        return worked
+
     def _run(self) -> None:
         try:
             self._housekeeping()
@@ -83,7 +104,7 @@ class Releaser:
                     if self._ending:
                         return
                     self._due = False
-                while not self._ending and self._work():
+                while not self._ending and self._work_and_rest():
                     pass
                 if time.monotonic() - kept_house >= PERIOD_S:
                     self._housekeeping()

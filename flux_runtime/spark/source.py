@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -31,6 +32,11 @@ _FIXED_SCHEMA: Final = frozenset({"kafka", "rate", "rate-micro-batch", "socket"}
 _TEXT_FORMATS: Final = frozenset({"json", "csv"})
 """Formats whose records can be unreadable one by one."""
 
+_COLUMNAR: Final = frozenset({"parquet", "orc"})
+"""Formats whose columns can be left unread without changing which records can be read."""
+
+_GLOB: Final = re.compile(r"[*?\[{]")
+
 _NEVER_TOO_OLD: Final = "10000d"
 """Spark's file source silently skips files a week older than the newest; a record lost."""
 
@@ -58,7 +64,7 @@ class Source:
             return _checked(reader.load(self.path).schema, self.name)
         return _checked(self._reader(session).load(self.path).schema, self.name)
 
-    def stream(self, session: SparkSession) -> DataFrame:
+    def stream(self, session: SparkSession, columns: Collection[str] | None = None) -> DataFrame:
         """See `flux_runtime.spark.feed`."""
         schema = self.schema(session)
         reader = self._reader(session)
@@ -69,11 +75,21 @@ class Source:
                 read = extended(schema, **{UNREADABLE_TEXT: "string"})
                 reader = reader.option("columnNameOfCorruptRecord", UNREADABLE_TEXT)
             reader = reader.schema(read)
-        rows = reader.load(self.path)
-        kept = [column(name) for name in schema.fieldNames()]
+        every = columns is None or self.format not in _COLUMNAR
+        kept = [column(n) for n in schema.fieldNames() if every or n in (columns or ())]
         if keeps_unreadable:
             kept.append(UNREADABLE_TEXT)
-        return rows.select(*kept, *self._envelope(keeps_unreadable))
+        return reader.load(self.path).select(*kept, *self._envelope(keeps_unreadable))
+
+    def whole(self, session: SparkSession, files: Sequence[str]) -> DataFrame | None:
+        """See `flux_runtime.spark.feed`."""
+        if self.format not in _COLUMNAR:
+            return None
+        options = dict(self.options)
+        if self.path is not None and not _GLOB.search(self.path):
+            options.setdefault("basePath", self.path)  # as Spark's streaming file source does
+        reader = session.read.format(self.format).options(**options).schema(self.schema(session))
+        return reader.load(list(files)).select("*", *self._envelope(False))
 
     def _reader(self, session: SparkSession) -> DataStreamReader:
         options: dict[str, Any] = dict(self.options)

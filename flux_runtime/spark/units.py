@@ -6,7 +6,7 @@ origin: its output can be read as a stream from its channel.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pyspark.sql import DataFrame, SparkSession
@@ -16,7 +16,7 @@ from pyspark.sql.types import StructType
 from flux_runtime.ordering.recorded import canonical
 from flux_runtime.spark.commit import Folders
 from flux_runtime.spark.feed import COUNT, PRODUCER, Feed, Origin, Producers
-from flux_runtime.spark.frames import Operator, empty, extended, nullable, union
+from flux_runtime.spark.frames import Operator, column, empty, extended, nullable, union
 
 Inputs = Mapping[str, Sequence[Feed]]
 """Input interface -> the feeds that enter it."""
@@ -58,11 +58,18 @@ class Unit:
             by_interface.setdefault(interface, []).append(rows_of(feed))
         return {interface: union(parts) for interface, parts in by_interface.items()}
 
-    def stream(self, session: SparkSession) -> DataFrame:
+    def stream(self, session: SparkSession, columns: Collection[str] | None = None) -> DataFrame:
         """See `flux_runtime.spark.feed`."""
         assert self.channel is not None
-        reader = session.readStream.schema(in_channel(self.schema(session)))
-        return reader.option("maxFileAge", "10000d").parquet(self.channel.uri())
+        schema = in_channel(self.schema(session))
+        reader = session.readStream.schema(schema).option("maxFileAge", "10000d")
+        wanted = {*schema.fieldNames()} if columns is None else {*columns, PRODUCER, COUNT}
+        kept = [column(name) for name in schema.fieldNames() if name in wanted]
+        return reader.parquet(self.channel.uri()).select(kept)
+
+    def whole(self, session: SparkSession, files: Sequence[str]) -> DataFrame | None:
+        """See `flux_runtime.spark.feed`."""
+        return session.read.schema(in_channel(self.schema(session))).parquet(*files)
 
 
 @dataclass(eq=False, kw_only=True)

@@ -206,3 +206,49 @@ def test_replicas_each_release_and_tag_their_output(bench) -> None:
         {"k": 1, "v": 3, "c": 1, "s": 3, "replica": replica} for replica in (1, 2)
     ]
     assert bench.commits() == ["Count-1-000000001", "Count-2-000000001"]
+
+
+def test_dead_letters_are_whole_where_only_some_columns_are_read(bench) -> None:
+    """Parquet: the component needs one column; what it cannot take is read again from the files."""
+    import pandas as pd
+
+    def build(job: Job) -> None:
+        items = job.source(
+            "items",
+            format="parquet",
+            path="data/items",
+            options={"maxFilesPerTrigger": "2"},
+            schema="g STRING, k INT, v INT, p STRING, sealed BOOLEAN, n BIGINT",
+            producer="p",
+            punctuation=Punctuation(when="sealed", count="n"),
+        )
+        counted = job.seal(
+            "Count",
+            lambda item: sql("SELECT k, count(*) AS c FROM item GROUP BY k", item=item),
+            waits={"item": [items]},
+            key=("k",),
+            producers={"items": AB},
+        )
+        job.sink("out", [counted])
+
+    def file(name: str, lines: list[dict]) -> None:
+        folder = bench.path / "data" / "items"
+        folder.mkdir(parents=True, exist_ok=True)
+        types = {"g": str, "k": "Int32", "v": "Int32", "p": str, "sealed": "boolean", "n": "Int64"}
+        frame = pd.DataFrame(lines, columns=list(types)).astype(types)
+        frame.to_parquet(folder / name, index=False)
+
+    file("1.parquet", [*rows(1, "a", 1), *rows(1, "stranger", 7, g="first"), vote(1, "a", 1)])
+    file("2.parquet", [vote(1, "b", 0)])
+    bench.run(build)
+    file("3.parquet", [*rows(1, "a", 8, g="late"), *rows(2, "a", 9), *rows(2, "z", 9, g="2nd")])
+    bench.run(build)
+    assert bench.results() == [{"k": 1, "c": 1}]
+    letters = bench.dead_letters("Count")
+    assert sorted((x["record"]["g"], x["record"]["v"]) for x in letters) == [
+        ("2nd", 9),
+        ("first", 7),
+        ("late", 8),
+    ]
+    (chunk,) = (bench.path / "state" / "units" / "Count").glob("buffer/*/*")
+    assert "v" not in bench.session.read.parquet(chunk.as_uri()).columns
