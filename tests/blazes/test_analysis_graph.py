@@ -188,6 +188,17 @@ def test_the_collector_is_on_again_afterwards() -> None:
         gc.enable()
 
 
+def test_what_others_froze_stays_frozen_and_nothing_else_is() -> None:
+    plan(analyze(chain(3)))
+    assert gc.get_freeze_count() == 0
+    gc.freeze()
+    try:
+        plan(analyze(chain(3)))
+        assert gc.get_freeze_count() > 0
+    finally:
+        gc.unfreeze()
+
+
 def test_replication_goes_round_a_cycle_and_stops_where_it_is_told_to() -> None:
     parts = [
         Component("A", (Path("i", "o", CR),)),
