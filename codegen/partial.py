@@ -138,7 +138,7 @@ class _Splitter:
         if where is not None:
             self._check_scalar(where.this)
             condition = f"COALESCE({where.this.sql(dialect='spark')}, FALSE)"
-        return f"CASE WHEN {ENVELOPE[1]} IS NULL THEN {condition} ELSE FALSE END"
+        return f"CASE WHEN {ENVELOPE[1]} < 0 THEN {condition} ELSE FALSE END"
 
     def _check_clauses(self) -> None:
         exp, tree = self._exp, self._tree

@@ -15,13 +15,13 @@ from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
-from pyspark.sql.types import StringType, StructType
+from pyspark.sql.types import DataType, StructType
 
 from flux_runtime.sealing.events import Group, KeyText
 from flux_runtime.sealing.keys import key_text, key_values
 from flux_runtime.sealing.storage import Storage
 from flux_runtime.spark.counting import Counted, count_here, count_on_spark
-from flux_runtime.spark.feed import COUNT, DIGEST, PRODUCER
+from flux_runtime.spark.feed import COUNT, DATA, DIGEST, MALFORMED, PRODUCER, UNREADABLE
 from flux_runtime.spark.frames import (
     Operator,
     among,
@@ -60,6 +60,7 @@ class Buffer:
         storage: the folder.
         schema: of the input's records.
         key: its key columns, in the order of the unit's key.
+        producer_type: of its producers.
         keep: the columns that the component reads; None: all.
         digests: whether punctuations carry digests.
         partial: the first step of a partial aggregate, on the records with producer and count.
@@ -71,6 +72,7 @@ class Buffer:
         schema: StructType,
         *,
         key: Sequence[str],
+        producer_type: DataType,
         keep: Iterable[str] | None = None,
         digests: bool = False,
         partial: Operator | None = None,
@@ -78,6 +80,7 @@ class Buffer:
         self._storage = storage
         self.schema = schema
         self._key = tuple(key)
+        self._producer_type = producer_type
         wanted = set(schema.fieldNames()) if keep is None else {*keep, *key}
         self.columns: Sequence[str] = [f.name for f in schema.fields if f.name in wanted]
         self._envelope = [PRODUCER, COUNT, *([DIGEST] if digests else [])]
@@ -111,11 +114,11 @@ class Buffer:
         weight = ROWS if form == PARTIALS else None
         columns = [*self._key, *self._envelope]
         path = self._storage.uri(_name(batch, form))
-        types = [self.schema[name].dataType for name in self._key]
+        types = [*(self.schema[name].dataType for name in self._key), self._producer_type]
         counted = count_here(path, columns, weight, types)
         if counted is None:
             counted = count_on_spark(
-                self._read(session, [batch], form), columns, weight, len(self._key)
+                self._read(session, [batch], form), columns, weight, len(types)
             )
         return _census(counted, len(self._key))
 
@@ -192,7 +195,11 @@ class Buffer:
         return self._enveloped(StructType([self.schema[name] for name in self.columns]))
 
     def _enveloped(self, schema: StructType) -> StructType:
-        types = {PRODUCER: "string", COUNT: "long", DIGEST: "string"}
+        types: dict[str, str | DataType] = {
+            PRODUCER: self._producer_type,
+            COUNT: "long",
+            DIGEST: "string",
+        }
         return extended(schema, **{name: types[name] for name in self._envelope})
 
     def _data(
@@ -204,14 +211,14 @@ class Buffer:
         excluded: Iterable[tuple[KeyText, str]],
     ) -> DataFrame:
         among_keys = among(self.schema, self._key, map(key_values, keys))
-        condition = f"{COUNT} IS NULL AND {PRODUCER} IS NOT NULL AND ({among_keys})"
+        condition = f"{COUNT} = {DATA} AND {PRODUCER} IS NOT NULL AND ({among_keys})"
         pairs = list(excluded)
         if pairs:
             condition += f" AND NOT ({self._pairs(pairs)})"
         return self._read(session, batches, form).where(condition)
 
     def _pairs(self, pairs: Iterable[tuple[KeyText, str]]) -> str:
-        return pair_condition(self.schema, self._key, pairs)
+        return pair_condition(self._enveloped(self.schema), self._key, pairs)
 
 
 def pair_condition(
@@ -223,7 +230,7 @@ def pair_condition(
         by_producer.setdefault(producer, []).append(text)
 
     conditions = [
-        f"({PRODUCER} = {literal(producer, StringType())}"
+        f"({PRODUCER} = {literal(producer, schema[PRODUCER].dataType)}"
         f" AND {among(schema, key, map(key_values, keys))})"
         for producer, keys in by_producer.items()
     ]
@@ -237,11 +244,17 @@ def _census(counted: Iterable[Counted], key_length: int) -> Census:
         key, (producer, count, *digest) = values[:key_length], values[key_length:]
         total += rows
         size += of_chunk
-        if None in key or producer is None or (count is not None and count < 0):
+        if None in key or producer is None or count in (MALFORMED, UNREADABLE):
             rejected += rows
         else:
             groups.append(
-                Group(key_text(key), producer, count, digest[0] if digest else None, rows)
+                Group(
+                    key_text(key),
+                    producer,
+                    None if count == DATA else count,
+                    digest[0] if digest else None,
+                    rows,
+                )
             )
     groups.sort(key=lambda g: (g.key, g.producer, g.count is not None, g.count or 0))
     return Census(tuple(groups), rejected, total, size)

@@ -16,33 +16,30 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
-from pyspark.sql.types import BooleanType, DataType, DateType, IntegralType, StringType
+from pyspark.sql.types import DataType
 
-from flux_runtime.spark.frames import column
+from flux_runtime.spark.frames import EXACT_TEXT, column
 
 Counted: TypeAlias = tuple[tuple[Any, ...], int, int]
-"""(values, keys as text; records behind them; rows of the chunk)."""
+"""(values, the first ones as text; records behind them; rows of the chunk)."""
 
 ROWS_MAX: Final = 4_000_000
 """Chunks with more rows are counted by Spark, which need not hold them in memory."""
 
-_SAME_TEXT: Final = (StringType, IntegralType, BooleanType, DateType)
-"""Types whose text here is the text that Spark casts them to."""
-
 
 def count_here(
-    uri: str, columns: Sequence[str], weight: str | None, key_types: Sequence[DataType]
+    uri: str, columns: Sequence[str], weight: str | None, text_types: Sequence[DataType]
 ) -> Iterable[Counted] | None:
     """Count a folder of Parquet files in this process; None where Spark has to do it.
 
     Args:
         uri: of the folder.
-        columns: what to count by, the key first.
+        columns: what to count by, first those that are wanted as text.
         weight: a column that says how many records a row stands for; None: one.
-        key_types: of the key's columns.
+        text_types: of the columns that are wanted as text.
     """
     parts = urlsplit(uri)
-    if parts.scheme != "file" or not all(isinstance(of, _SAME_TEXT) for of in key_types):
+    if parts.scheme != "file" or not all(isinstance(of, EXACT_TEXT) for of in text_types):
         return None
     files = [f for f in Path(unquote(parts.path)).iterdir() if f.name[0] not in "._"]
     if sum(pq.read_metadata(file).num_rows for file in files) > ROWS_MAX:
@@ -51,11 +48,11 @@ def count_here(
     if not files:
         return []
     table = pa.concat_tables(pq.read_table(f, columns=wanted, partitioning=None) for f in files)
-    return _groups(table, columns, weight, len(key_types))
+    return _groups(table, columns, weight, len(text_types))
 
 
 def _groups(
-    table: pa.Table, columns: Sequence[str], weight: str | None, key_length: int
+    table: pa.Table, columns: Sequence[str], weight: str | None, texts: int
 ) -> Iterator[Counted]:
     aggregates: list[Any] = [([], "count_all")]
     if weight is not None:
@@ -66,8 +63,7 @@ def _groups(
     records = size if weight is None else grouped.column(f"{weight}_sum").to_pylist()
     for position, (n, of_chunk) in enumerate(zip(records, size, strict=True)):
         row = [of_column[position] for of_column in values]
-        key = map(_text, row[:key_length])
-        yield (*key, *row[key_length:]), n, of_chunk
+        yield (*map(_text, row[:texts]), *row[texts:]), n, of_chunk
 
 
 def _text(value: Any) -> str | None:
@@ -83,7 +79,7 @@ def _text(value: Any) -> str | None:
 
 
 def count_on_spark(
-    rows: DataFrame, columns: Sequence[str], weight: str | None, key_length: int
+    rows: DataFrame, columns: Sequence[str], weight: str | None, texts: int
 ) -> Iterable[Counted]:
     """The same as a Spark job."""
     records = sf.count(sf.lit(1)) if weight is None else sf.sum(weight)
@@ -91,8 +87,8 @@ def count_on_spark(
         rows.groupBy(*map(column, columns))
         .agg(records.alias("__records"), sf.count(sf.lit(1)).alias("__size"))
         .select(
-            *(sf.col(column(c)).cast("string") for c in columns[:key_length]),
-            *map(column, columns[key_length:]),
+            *(sf.col(column(c)).cast("string") for c in columns[:texts]),
+            *map(column, columns[texts:]),
             "__records",
             "__size",
         )

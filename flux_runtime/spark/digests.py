@@ -46,7 +46,10 @@ def digests(
     texts = [sf.coalesce(sf.col(column(c)).cast("string"), sf.lit(NULL)) for c in columns]
     value = sf.xxhash64(sf.concat_ws(SEPARATOR, *texts))
     grouped = (
-        rows.groupBy(*(_text(k).alias(f"__key_{i}") for i, k in enumerate(key)), PRODUCER)
+        rows.groupBy(
+            *(_text(k).alias(f"__key_{i}") for i, k in enumerate(key)),
+            sf.col(PRODUCER).cast("string"),
+        )
         .agg(
             sf.sum(sf.shiftrightunsigned(value, 32)).alias("high"),
             sf.sum(value.bitwiseAND(sf.lit(0xFFFFFFFF))).alias("low"),

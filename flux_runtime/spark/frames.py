@@ -11,6 +11,7 @@ from pyspark.sql import functions as sf
 from pyspark.sql.types import (
     BooleanType,
     DataType,
+    DateType,
     IntegerType,
     IntegralType,
     StringType,
@@ -23,6 +24,9 @@ Operator: TypeAlias = Callable[..., DataFrame]
 
 RESERVED: Final = "__"
 """Columns whose name begins like this belong to the runtime."""
+
+EXACT_TEXT: Final = (StringType, IntegralType, BooleanType, DateType)
+"""Types whose values have the same text here as Spark casts them to."""
 
 _views = threading.Lock()
 
@@ -74,7 +78,7 @@ def parse_schema(ddl: str) -> StructType:
     return parsed
 
 
-def extended(schema: StructType, **types: str) -> StructType:
+def extended(schema: StructType, **types: str | DataType) -> StructType:
     """The schema with further columns; types as `StructType.add` names them."""
     longer = StructType(list(schema.fields))
     for name, of in types.items():

@@ -384,6 +384,7 @@ class Gate:
             self._state.at(f"buffer/{file_name(origin.name)}"),
             schema,
             key=key,
+            producer_type=origin.producer_type(session),
             keep=keep,
             digests=origin.name in self._digested,
             partial=first,

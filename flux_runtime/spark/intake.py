@@ -17,7 +17,7 @@ from flux_runtime.spark import faults
 from flux_runtime.spark.chunks import Buffer, Census, pair_condition
 from flux_runtime.spark.context import file_name
 from flux_runtime.spark.dead_letters import letters, reason_of
-from flux_runtime.spark.feed import COUNT, PRODUCER, Origin
+from flux_runtime.spark.feed import COUNT, DATA, PRODUCER, Origin
 from flux_runtime.spark.planning import KEEP_ALL
 from flux_runtime.spark.query import Query
 from flux_runtime.spark.unreadable import Watch
@@ -122,8 +122,8 @@ class WaitIntake:
             data = [(g.key, g.producer) for g in groups if g.count is None]
             votes = [(g.key, g.producer) for g in groups if g.count is not None]
             return (
-                f"({COUNT} IS NULL AND {pair_condition(schema, key, data)}) OR "
-                f"({COUNT} IS NOT NULL AND {pair_condition(schema, key, votes)})"
+                f"({COUNT} = {DATA} AND {pair_condition(schema, key, data)}) OR "
+                f"({COUNT} >= 0 AND {pair_condition(schema, key, votes)})"
             )
 
         reason = reason_of(key, PRODUCER, late=condition(late), unknown=condition(unknown))
@@ -199,7 +199,7 @@ class RequestIntake:
                 f"{file_name(name)}-{batch:09d}",
                 name,
                 batch,
-                letters(rows.selectExpr("*", f"CAST(NULL AS BIGINT) AS {COUNT}"), reason),
+                letters(rows.selectExpr("*", f"{DATA}L AS {COUNT}"), reason),
             )
         event = Requested(name, batch, time.time(), keys, rejected + unreadable)
         gate.follow(gate.journal.record(event))

@@ -13,12 +13,12 @@ from urllib.parse import urlsplit
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
-from pyspark.sql.types import StructType
+from pyspark.sql.types import DataType, StringType, StructType
 
 from flux_runtime.sealing.tracker import REMEMBER
 from flux_runtime.spark.commit import Folders
 from flux_runtime.spark.context import file_name
-from flux_runtime.spark.feed import COUNT, PRODUCER, Feed, Producers, Punctuation
+from flux_runtime.spark.feed import COUNT, DATA, PRODUCER, Feed, Producers, Punctuation
 from flux_runtime.spark.frames import Operator, column, parse_schema, union
 from flux_runtime.spark.outputs import Sink
 from flux_runtime.spark.source import FILE_FORMATS, Source
@@ -39,12 +39,16 @@ class Loop:
         """Of its records."""
         return parse_schema(self.ddl)
 
+    def producer_type(self, session: SparkSession) -> DataType:
+        """See `flux_runtime.spark.feed`."""
+        return StringType()
+
     def stream(self, session: SparkSession, columns: Collection[str] | None = None) -> DataFrame:
         """See `flux_runtime.spark.feed`."""
         parts = [feed.apply(data_of(feed.origin.stream(session))) for feed in self.feeds]
         names = self.schema(session).fieldNames()
         return union([part.select(*map(column, names)) for part in parts]).withColumns(
-            {PRODUCER: sf.lit(None).cast("string"), COUNT: sf.lit(None).cast("bigint")}
+            {PRODUCER: sf.lit(None).cast("string"), COUNT: sf.lit(DATA).cast("bigint")}
         )
 
     def whole(self, session: SparkSession, files: Sequence[str]) -> DataFrame | None:
@@ -220,7 +224,8 @@ class Job:
                 a released partition (SE-3).
             partial: the component in two steps. The first is handed the records with
                 `__producer` and `__count`, groups by the key, both of these and its own groups,
-                keeps all of these columns and adds `COUNT(*) AS __rows`; it drops no rows. The
+                keeps all of these columns and adds `COUNT(*) AS __rows`; it drops no rows, and
+                punctuations (`__count` is 0 or more) are among them. The
                 second is called in `fn`'s place, on partial aggregates.
             replica: number of the replica, from 1.
             remember: released partitions that are remembered (SE-9).

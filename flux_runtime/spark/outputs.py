@@ -16,7 +16,7 @@ from pyspark.sql.types import StructType
 from flux_runtime.sealing.events import KeyText
 from flux_runtime.sealing.keys import key_text, key_values
 from flux_runtime.spark.commit import Folders, commit_name
-from flux_runtime.spark.feed import COUNT, PRODUCER, Feed
+from flux_runtime.spark.feed import COUNT, DATA, PRODUCER, Feed
 from flux_runtime.spark.frames import column
 from flux_runtime.spark.units import in_channel
 
@@ -83,7 +83,7 @@ class Output:
             return 0
         if self.sinks:
             reader = session.read.schema(in_channel(self.schema))
-            stored = reader.parquet(self.channel.uri(name)).where(sf.col(COUNT).isNull())
+            stored = reader.parquet(self.channel.uri(name)).where(sf.col(COUNT) == DATA)
             passed_on = stored.drop(PRODUCER, COUNT)
             for sink, feed in self.sinks:
                 self._to_sink(sink, name, feed.apply(passed_on))
@@ -101,7 +101,7 @@ class Output:
         rows = frame.select(
             *map(column, self.schema.fieldNames()),
             sf.lit(self.unit).alias(PRODUCER),
-            sf.lit(None).cast("bigint").alias(COUNT),
+            sf.lit(DATA).cast("bigint").alias(COUNT),
         )
         if seals is None:
             return channel.commit(name, rows, keep_empty=keep_empty, staged=staged)

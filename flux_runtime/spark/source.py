@@ -10,10 +10,11 @@ from typing import Any, Final
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.streaming.readwriter import DataStreamReader
-from pyspark.sql.types import StructType
+from pyspark.sql.types import DataType, StringType, StructType
 
 from flux_runtime.spark.feed import (
     COUNT,
+    DATA,
     DIGEST,
     MALFORMED,
     PRODUCER,
@@ -21,7 +22,7 @@ from flux_runtime.spark.feed import (
     UNREADABLE_TEXT,
     Punctuation,
 )
-from flux_runtime.spark.frames import RESERVED, column, extended, parse_schema
+from flux_runtime.spark.frames import EXACT_TEXT, RESERVED, column, extended, parse_schema
 
 FILE_FORMATS: Final = frozenset({"json", "csv", "parquet", "orc", "text", "avro", "xml"})
 """Formats that Spark reads and writes as folders of files."""
@@ -64,6 +65,13 @@ class Source:
             return _checked(reader.load(self.path).schema, self.name)
         return _checked(self._reader(session).load(self.path).schema, self.name)
 
+    def producer_type(self, session: SparkSession) -> DataType:
+        """See `flux_runtime.spark.feed`."""
+        if self.producer is None:
+            return StringType()
+        of = self.schema(session)[self.producer].dataType
+        return of if isinstance(of, EXACT_TEXT) else StringType()
+
     def stream(self, session: SparkSession, columns: Collection[str] | None = None) -> DataFrame:
         """See `flux_runtime.spark.feed`."""
         schema = self.schema(session)
@@ -79,7 +87,8 @@ class Source:
         kept = [column(n) for n in schema.fieldNames() if every or n in (columns or ())]
         if keeps_unreadable:
             kept.append(UNREADABLE_TEXT)
-        return reader.load(self.path).select(*kept, *self._envelope(keeps_unreadable))
+        envelope = self._envelope(self.producer_type(session), keeps_unreadable)
+        return reader.load(self.path).select(*kept, *envelope)
 
     def whole(self, session: SparkSession, files: Sequence[str]) -> DataFrame | None:
         """See `flux_runtime.spark.feed`."""
@@ -89,7 +98,8 @@ class Source:
         if self.path is not None and not _GLOB.search(self.path):
             options.setdefault("basePath", self.path)  # as Spark's streaming file source does
         reader = session.read.format(self.format).options(**options).schema(self.schema(session))
-        return reader.load(list(files)).select("*", *self._envelope(False))
+        envelope = self._envelope(self.producer_type(session), False)
+        return reader.load(list(files)).select("*", *envelope)
 
     def _reader(self, session: SparkSession) -> DataStreamReader:
         options: dict[str, Any] = dict(self.options)
@@ -106,15 +116,15 @@ class Source:
             and "_corrupt_record" not in schema.fieldNames()
         )
 
-    def _envelope(self, keeps_unreadable: bool) -> list[Column]:
+    def _envelope(self, producer_type: DataType, keeps_unreadable: bool) -> list[Column]:
         named = sf.lit(self.name) if self.producer is None else sf.col(column(self.producer))
-        count: Column = sf.lit(None)
-        columns = [named.cast("string").alias(PRODUCER)]
+        count: Column = sf.lit(DATA)
+        columns = [named.cast(producer_type).alias(PRODUCER)]
         if self.punctuation is not None:
             is_one = sf.coalesce(sf.expr(f"({self.punctuation.when})"), sf.lit(False))
             given = sf.expr(f"try_cast(({self.punctuation.count}) AS BIGINT)")
             promised = sf.when(given >= 0, given).otherwise(sf.lit(MALFORMED))
-            count = sf.when(is_one, promised)
+            count = sf.when(is_one, promised).otherwise(sf.lit(DATA))
             if self.punctuation.digest is not None:
                 digest = sf.expr(f"CAST(({self.punctuation.digest}) AS STRING)")
                 columns.append(sf.when(is_one, digest).alias(DIGEST))

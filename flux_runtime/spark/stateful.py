@@ -20,7 +20,7 @@ from pyspark.sql.types import IntegerType, StructField, StructType
 from flux_runtime.ordering.recorded import recorded
 from flux_runtime.spark import faults
 from flux_runtime.spark.context import Context
-from flux_runtime.spark.feed import COUNT, PRODUCER, Feed
+from flux_runtime.spark.feed import COUNT, DATA, PRODUCER, Feed
 from flux_runtime.spark.frames import column, union
 from flux_runtime.spark.query import Query
 from flux_runtime.spark.records import BATCH, Records
@@ -142,7 +142,7 @@ class Stateful:
             return rows.distinct()
         paths = [unit.channel.uri(name) for name in commits]
         before = session.read.schema(in_channel(schema)).parquet(*paths)
-        return rows.subtract(before.where(sf.col(COUNT).isNull()).drop(PRODUCER, COUNT))
+        return rows.subtract(before.where(sf.col(COUNT) == DATA).drop(PRODUCER, COUNT))
 
     def _changed(self, batch: int, gate: tuple[str, ...]) -> dict[str, DataFrame]:
         """All records of the gate partitions that a micro-batch changed, in recorded order."""

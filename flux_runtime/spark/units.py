@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
-from pyspark.sql.types import StructType
+from pyspark.sql.types import DataType, StringType, StructType
 
 from flux_runtime.ordering.recorded import canonical
 from flux_runtime.spark.commit import Folders
-from flux_runtime.spark.feed import COUNT, PRODUCER, Feed, Origin, Producers
+from flux_runtime.spark.feed import COUNT, DATA, PRODUCER, Feed, Origin, Producers
 from flux_runtime.spark.frames import Operator, column, empty, extended, nullable, union
 
 Inputs = Mapping[str, Sequence[Feed]]
@@ -57,6 +57,10 @@ class Unit:
         for interface, feed in self.inputs():
             by_interface.setdefault(interface, []).append(rows_of(feed))
         return {interface: union(parts) for interface, parts in by_interface.items()}
+
+    def producer_type(self, session: SparkSession) -> DataType:
+        """See `flux_runtime.spark.feed`."""
+        return StringType()
 
     def stream(self, session: SparkSession, columns: Collection[str] | None = None) -> DataFrame:
         """See `flux_runtime.spark.feed`."""
@@ -157,7 +161,7 @@ def no_rows(session: SparkSession, feed: Feed) -> DataFrame:
 def data_of(stream: DataFrame) -> DataFrame:
     """The data records of an origin's stream, without the envelope."""
     own = [c for c in stream.columns if not c.startswith("__")]
-    return stream.where(sf.col(COUNT).isNull()).select(*[f"`{c}`" for c in own])
+    return stream.where(sf.col(COUNT) == DATA).select(*[f"`{c}`" for c in own])
 
 
 def in_channel(schema: StructType) -> StructType:

@@ -109,8 +109,8 @@ def visits_visits_partial(visits: DataFrame) -> DataFrame:
           SUM(persons) FILTER(WHERE partial_kept) AS partial_2,
           SUM(CAST(persons AS DOUBLE)) FILTER(WHERE partial_kept) AS partial_3,
           COUNT(persons) FILTER(WHERE partial_kept) AS partial_4
-        FROM (SELECT *, CASE WHEN __count IS NULL THEN COALESCE(kind <> 'staff',
-          FALSE) ELSE FALSE END AS partial_kept FROM visits)
+        FROM (SELECT *, CASE WHEN __count < 0 THEN COALESCE(kind <> 'staff', FALSE)
+          ELSE FALSE END AS partial_kept FROM visits)
         GROUP BY shop, kind, __producer, __count, partial_kept
         """,
         visits=visits,
