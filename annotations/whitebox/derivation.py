@@ -66,7 +66,7 @@ class DerivedPath:
 
     @property
     def annotation(self) -> Annotation:
-        """The annotation. A whole stream as one partition is `*`: no seal is on the whole stream."""
+        """As an author would write it. A whole stream as one partition is `*`: no key seals it."""
         gate = self.gate
         if gate is None:
             return Annotation(AnnotationKind.CW if self.writes else AnnotationKind.CR)

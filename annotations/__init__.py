@@ -1,0 +1,1 @@
+"""The vocabulary of coordination analysis, the dataflow, and every way of reading one."""
