@@ -10,9 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from flux_runtime.protocol.back import Back, Unit
 from flux_runtime.protocol.boundary import Boundary
 from flux_runtime.protocol.consumer import ConsumerSide
-from flux_runtime.protocol.dataflow import Dataflow
+from flux_runtime.protocol.dataflow import Dataflow, Operator
 from flux_runtime.protocol.inlet import Consumer
 from flux_runtime.protocol.messages import (
     Avail,
@@ -32,6 +33,7 @@ from flux_runtime.protocol.messages import (
 )
 from flux_runtime.protocol.outlet import Producer
 from flux_runtime.protocol.producer import ProducerSide
+from flux_runtime.protocol.storage import Storage
 from flux_runtime.protocol.vocabulary import (
     ACK,
     LABELS,
@@ -54,6 +56,7 @@ class SegmentState:
     consumer: ConsumerSide
     producer: ProducerSide
     operator: Any
+    waiting: tuple[Unit, ...]
     version: int
     log_position: int
     failures: int
@@ -64,6 +67,7 @@ class SegmentState:
             self.consumer.freeze(),
             self.producer.freeze(),
             self.operator,
+            self.waiting,
             self.version,
             self.log_position,
             self.failures,
@@ -74,6 +78,7 @@ class Segment:
     """One copy of one partition pair.
 
     Attributes:
+        back: the operator, and what waits for it while it is on disk.
         status: ACTIVE; STANDBY until the state arrives; PAUSE while it moves.
         version: attempt number of the last state movement (`my_ver`).
         p_fail: my replica has failed and is not replaced yet (TO-4).
@@ -83,11 +88,11 @@ class Segment:
     """
 
     __slots__ = (
+        "back",
         "boundary",
         "consumer",
         "dataflow",
         "node",
-        "operator",
         "p_fail",
         "producer",
         "ready_sent",
@@ -104,6 +109,7 @@ class Segment:
         *,
         standby: bool = False,
         story: list[str] | None = None,
+        storage: Storage | None = None,
     ) -> None:
         self.dataflow = dataflow
         self.node = node
@@ -112,7 +118,7 @@ class Segment:
         assert self.boundary.producer is not None
         self.consumer: ConsumerSide = self.boundary.consumer
         self.producer: ProducerSide = self.boundary.producer
-        self.operator = dataflow.operator(node.pair)
+        self.back = Back(dataflow, node, storage)
         self.status = STANDBY if standby else ACTIVE
         self.version = 0
         self.p_fail = False
@@ -128,8 +134,7 @@ class Segment:
         assert new.boundary.consumer is not None
         assert new.boundary.producer is not None
         new.consumer, new.producer = new.boundary.consumer, new.boundary.producer
-        new.operator = self.dataflow.operator(self.node.pair)
-        new.operator.install_state(self.operator.get_state())
+        new.back = self.back.clone()
         new.status, new.version, new.p_fail = self.status, self.version, self.p_fail
         new.standby, new.ready_sent = self.standby, self.ready_sent
         new.to_start = self.to_start
@@ -139,7 +144,7 @@ class Segment:
         """The state as one hashable value."""
         return (
             self.boundary.freeze(),
-            self.operator.get_state(),
+            self.back.freeze(),
             self.status,
             self.version,
             self.p_fail,
@@ -172,26 +177,66 @@ class Segment:
             return False
         if self.producer.pending:
             i, batch, _ = self.producer.pending[0]
-            return not self.producer.outlets[i].buffer.needs_room(batch) or self.producer.room(i)
-        return self.consumer.ready() or self.consumer.complete() > self.producer.progress
+            if not self.producer.outlets[i].buffer.needs_room(batch) or self.producer.room(i):
+                return True
+            return not self.back.resident and self.consumer.ready()
+        if self.back.resident and self.back.waiting:
+            return True
+        return self.consumer.ready() or self.complete() > self.producer.progress
 
     def work(self) -> list[Instruction]:
         """Admit what waits for room (NC-1), else merge and process one batch."""
         if self.status is not ACTIVE:
             return []
         producer = self.producer
-        if not producer.pending:
-            taken = self.consumer.take()
+        if not self.back.resident:
+            taken = self._merged()
             if taken is not None:
-                batch, parts = taken
-                rows = parts[0] if len(parts) == 1 else self.dataflow.merge(parts)
-                made = self.operator.process(rows)
+                self.back.wait(*taken)
+                self.boundary.did("SP-3", f"batch {taken.batch} waits")
+            producer.complete(self.complete())
+        elif not producer.pending:
+            unit = self.back.next() if self.back.waiting else self._merged()
+            if unit is not None:
+                made = self.operator.process(unit.rows)
                 width = len(producer.outlets)
-                producer.offer(batch, dict(self.dataflow.split(self.node.stage + 1, made, width)))
-                self.boundary.did("work", f"batch {batch}")
-            producer.complete(self.consumer.complete())
+                parts = self.dataflow.split(self.node.stage + 1, made, width)
+                producer.offer(unit.batch, dict(parts))
+                if self.boundary.story is not None:
+                    self.boundary.did("work", f"batch {unit.batch}")
+            producer.complete(self.complete())
         producer.admit()
         return []
+
+    def _merged(self) -> Unit | None:
+        """XM-1: the next batch of the merge, if it can release one."""
+        taken = self.consumer.take()
+        if taken is None:
+            return None
+        batch, parts = taken
+        return Unit(batch, parts[0] if len(parts) == 1 else self.dataflow.merge(parts))
+
+    def complete(self) -> int:
+        """The batch up to which all input has been processed (XM-2): not what only waits."""
+        return self.back.first_batch - 1 if self.back.waiting else self.consumer.complete()
+
+    @property
+    def operator(self) -> Operator:
+        """The operator; in its initial state while the state is on disk."""
+        return self.back.operator
+
+    # ---- memory
+
+    def evict(self) -> None:
+        """SP-2: the site is short of memory; the front goes on receiving and acknowledging."""
+        if self.status is ACTIVE and self.back.resident:
+            self.boundary.did("SP-2", "state written out")
+            self.back.evict()
+
+    def activate(self) -> None:
+        """SP-4, SP-5: it is this partition's turn; `work` first processes what has waited."""
+        self.boundary.did("SP-4", "state read in")
+        self.back.activate()
 
     # ---- the controller's log
 
@@ -267,7 +312,7 @@ class Segment:
         state = SegmentState(
             self.consumer.clone(),
             self.producer.clone(),
-            self.operator.get_state(),
+            *self.back.snapshot(),
             version,
             self.boundary.log_position,
             self.boundary.failures,
@@ -287,7 +332,7 @@ class Segment:
             for inlet in self.consumer.inlets
             for unit in inlet.queue
         )
-        return self.operator.state_size() + held + queued
+        return self.back.state_size() + self.back.waiting_size() + held + queued
 
     def moved(self, attempt: int) -> list[Instruction]:
         """CU-18 (CU-5): the standby has the state; go on with the new version."""
@@ -355,7 +400,7 @@ class Segment:
         if self.producer.kind is Producer.F:
             for outlet in self.producer.outlets:
                 outlet.swap()
-        self.operator.install_state(state.operator)
+        self.back.install(state.operator, state.waiting)
         self.version = state.version
         self.boundary.log_position = state.log_position
         self.boundary.failures = state.failures

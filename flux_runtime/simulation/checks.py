@@ -1,31 +1,70 @@
-"""The checkers: one per concern, always on. Each names what it found and at which node."""
+"""The checkers: one per concern, always on. Each names what it found and at which node.
+
+| concern | checker |
+|---|---|
+| loss-free, dup-free, in order, same rows from both copies | `received`, at every receipt |
+| each result leaves once, in order | `emitted` |
+| each batch of the source is acknowledged once | `acknowledged` |
+| copies agree: each is in the state of a sequential run at its place in the input | `agrees` |
+| bounded buffers | `bounded` |
+| no two copies on one site | `placement` |
+| no deadlock, nothing left behind, all that was acknowledged has left | `finished` |
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import Protocol
 
+from flux_runtime.protocol.controller import Controller
 from flux_runtime.protocol.dataflow import Dataflow
 from flux_runtime.protocol.ends import Egress, Ingress
 from flux_runtime.protocol.messages import Data, Emit, Rows
 from flux_runtime.protocol.segment import Segment
-from flux_runtime.protocol.vocabulary import Node, ProtocolError, Status
+from flux_runtime.protocol.vocabulary import NOTHING, Node, ProtocolError, Status
+from flux_runtime.simulation.local import Machine
 from flux_runtime.simulation.reference import reference
-
-if TYPE_CHECKING:
-    from flux_runtime.simulation.world import Machine, World
 
 
 class ViolationError(ProtocolError):
     """A run did what the protocol promises not to do."""
 
 
-class Checks:
-    """Compares a run with the failure-free sequential one."""
+class Cluster(Protocol):
+    """What the checkers look at: a world, or a state of the explorer."""
 
-    def __init__(self, dataflow: Dataflow, batches: Sequence[Rows]) -> None:
+    @property
+    def nodes(self) -> Mapping[Node, Machine]:
+        """Everything that lives."""
+
+    @property
+    def controller(self) -> Controller:
+        """The controller."""
+
+    @property
+    def site(self) -> Mapping[Node, int]:
+        """Where each copy lives."""
+
+    @property
+    def emitted(self) -> int:
+        """How many results have left."""
+
+
+class Checks:
+    """Compares a run with the failure-free sequential one.
+
+    Args:
+        dataflow: what runs.
+        batches: the source's input.
+        states: compare the operators' states too; keeps a state per pair and batch.
+    """
+
+    def __init__(
+        self, dataflow: Dataflow, batches: Sequence[Rows], *, states: bool = False
+    ) -> None:
         self.dataflow = dataflow
-        self.expected = reference(dataflow, batches)
+        self.batches = len(batches)
+        self.expected = reference(dataflow, batches, states=states)
         to_egress = [
             units
             for (_, to), units in self.expected.units.items()
@@ -54,59 +93,100 @@ class Checks:
         if unit.rows != self.expected.units[link][unit.batch]:
             raise ViolationError(f"copies disagree: {boundary.node} got other rows in {unit.batch}")
 
-    def emitted(self, count: int, emit: Emit) -> None:
+    def emitted(self, before: Sequence[Emit], emit: Emit) -> None:
         """Exactly once, in order, at the egress."""
         if not self.dataflow.shape.ordered_egress:
             if (emit.batch, emit.rows) not in self.first_come:
                 raise ViolationError(f"egress emitted {emit}, which no run produces")
+            if emit in before:
+                raise ViolationError(f"egress emitted {emit} again")
             return
-        if count >= len(self.expected.output) or self.expected.output[count] != (
-            emit.batch,
-            emit.rows,
-        ):
+        count, output = len(before), self.expected.output
+        if count >= len(output) or output[count] != (emit.batch, emit.rows):
             raise ViolationError(f"egress emitted {emit.batch} as number {count}")
 
-    def placement(self, world: World) -> None:
-        """No two copies of a pair on one site."""
+    def acknowledged(self, before: int, batch: int) -> None:
+        """NC-6: the source hears of each batch once, in order."""
+        if batch != before:
+            raise ViolationError(f"the ingress acknowledged batch {batch}, due {before}")
+
+    def sound(self, machine: Machine) -> None:
+        """All that can be said of one node at any time."""
+        if isinstance(machine, Segment):
+            machine.validate()
+            self.agrees(machine)
+        else:
+            machine.boundary.validate()
+        self.bounded(machine)
+
+    def agrees(self, segment: Segment) -> None:
+        """Copies agree: the state is that of a sequential run up to the same place (version)."""
+        due = self.expected.state(segment.node.pair, segment.producer.progress)
+        if due is None or segment.status is Status.STANDBY or not segment.back.resident:
+            return
+        if (state := segment.operator.get_state()) != due:
+            raise ViolationError(
+                f"copies disagree: {segment.node} is in state {state} "
+                f"after batch {segment.producer.progress}, due {due}"
+            )
+
+    def bounded(self, machine: Machine) -> None:
+        """Buffers hold no more than the pool, plus what the other copy's pool allows (AMB-5)."""
+        producer = machine.boundary.producer
+        if producer is None:
+            return
+        limit = 2 * max(producer.shape.pool, 2 * producer.shape.reserve * len(producer.outlets))
+        held = sum(len(outlet.buffer) for outlet in producer.outlets)
+        if held > limit:
+            raise ViolationError(f"{machine.boundary.node} holds {held} units of {limit}")
+
+    def placement(self, cluster: Cluster) -> None:
+        """No two copies of a pair on one site, apart from what is already declared dead."""
         seen: set[tuple[object, int]] = set()
-        for node, site in world.site.items():
+        for node, copy in cluster.controller.nodes():
+            site = cluster.site.get(node, copy.site)
             if (node.pair, site) in seen:
                 raise ViolationError(f"two copies of {node.pair} on site {site}")
             seen.add((node.pair, site))
 
-    def bounded(self, world: World) -> None:
-        """Buffers hold no more than the pool, plus what the other copy's pool allows (AMB-5)."""
-        for machine in world.nodes.values():
-            producer = machine.boundary.producer
-            if producer is None:
-                continue
-            limit = 2 * max(producer.shape.pool, 2 * producer.shape.reserve * len(producer.outlets))
-            held = sum(len(outlet.buffer) for outlet in producer.outlets)
-            if held > limit:
-                raise ViolationError(f"{machine.boundary.node} holds {held} units of {limit}")
-
-    def finished(self, world: World) -> None:
+    def finished(self, cluster: Cluster) -> None:
         """Nothing can happen any more: complete, empty, equal, whole, or the loss was reported."""
-        if world.controller.losses:
+        if cluster.controller.losses:
             return
-        if world.emitted != self.total:
-            raise ViolationError(f"stuck: {world.emitted} of {self.total} emitted")
-        self._empty(world)
+        if cluster.emitted != self.total:
+            raise ViolationError(f"stuck: {cluster.emitted} of {self.total} emitted")
+        ingress = cluster.nodes[Node(-1, 0, 0, 0)]
+        assert isinstance(ingress, Ingress)
+        if ingress.unacked is not None:
+            raise ViolationError(f"stuck: batch {ingress.unacked} is not acknowledged")
+        self._empty(cluster)
+        self._whole(cluster)
+
+    def _whole(self, cluster: Cluster) -> None:
+        """Copies are equal, and no pair lacks one that could have been replaced."""
+        known = {node for node, _ in cluster.controller.nodes()}
         for pair in self.dataflow.shape.pairs():
-            copies = world.copies(pair)
-            states = {repr(c.operator.get_state()) for c in copies}
+            copies = [
+                m
+                for n, m in cluster.nodes.items()
+                if n.pair == pair and isinstance(m, Segment) and m.status is not Status.STANDBY
+            ]
+            if left := [c.node for c in copies if c.node not in known]:
+                raise ViolationError(f"not fenced: {left} are declared dead and live")
+            states = {repr(c.operator.get_state()) for c in copies if c.back.resident}
             if len(states) > 1:
                 raise ViolationError(f"the copies of {pair} disagree: {states}")
-            view = world.controller.pairs[pair]
+            view = cluster.controller.pairs[pair]
             for copy in view.copies:
                 if copy is not None and copy.status is not Status.ACTIVE:
-                    room = world.controller.clone().place(pair, 0 if copy is view.copies[0] else 1)
+                    c = 0 if copy is view.copies[0] else 1
+                    room = cluster.controller.clone().place(pair, c)
                     if copy.status is Status.STANDBY or room is not None:
                         raise ViolationError(f"stuck: {pair} is not whole: {view}")
 
-    def _empty(self, world: World) -> None:
+    def _empty(self, cluster: Cluster) -> None:
         """BI-9: the leak check."""
-        for machine in world.nodes.values():
+        for machine in cluster.nodes.values():
             boundary = machine.boundary
             node = boundary.node
             for outlet in boundary.producer.outlets if boundary.producer else ():
@@ -117,6 +197,5 @@ class Checks:
                     raise ViolationError(f"BI-9: {node} has units left: {inlet}")
             if isinstance(machine, Ingress | Egress):
                 continue
-            assert isinstance(machine, Segment)
-            if machine.producer.pending:
-                raise ViolationError(f"BI-9: {node} has output left")
+            if machine.producer.pending or machine.back.waiting:
+                raise ViolationError(f"BI-9: {node} has input or output left")

@@ -171,6 +171,7 @@ def run(seed: int, *, plan: Plan | None = None, stories: bool = False) -> Run:
     world = done.plan.world(stories=stories)
     weights: dict[tuple[str, object], float] = {}
     moments = _moments(rng, done.plan)
+    memory = random.Random(~seed) if seed % 3 == 0 else None
     try:
         while True:
             steps = world.steps()
@@ -184,6 +185,8 @@ def run(seed: int, *, plan: Plan | None = None, stories: bool = False) -> Run:
             if step is None:
                 if not steps:
                     continue
+                step = _short_of_memory(memory, world) if memory else None
+            if step is None:
                 step = _draw(rng, steps, weights)
             done.steps.append(step)
             world.perform(step)
@@ -199,6 +202,13 @@ def run(seed: int, *, plan: Plan | None = None, stories: bool = False) -> Run:
     done.losses = len(world.controller.losses)
     done.recoveries = sum(view.attempts for view in world.controller.pairs.values())
     return done
+
+
+def _short_of_memory(rng: random.Random, world: World) -> Step | None:
+    """Now and then a site writes the state of one of its partitions to disk (SP-2)."""
+    if rng.random() > 0.03 or not world.site:
+        return None
+    return Step("evict", rng.choice(list(world.site)))
 
 
 def _draw(
@@ -237,7 +247,7 @@ def replay(path: Path, *, stories: bool = False) -> World:
         fault = (kind == "kill" and step.at in world.site) or (
             kind == "crash" and step.at in world.site.values()
         )
-        if fault or step in world.steps():
+        if fault or step in world.steps() or (kind == "evict" and step.at in world.site):
             world.perform(step)
     while steps := world.steps():
         world.perform(steps[0])

@@ -7,11 +7,14 @@ are not sent yet occur behind full links, and everything that one node does to a
 
 A crash may cut what a node had on its links at any point: a receiver that learns of the failure
 before it has read a message discards it, so every prefix is covered.
+
+A site that stops for a while is taken for dead and may come back: its nodes then go on, against the
+will of everybody, until they find their own failure in the controller's log and end (fencing).
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
 from flux_runtime.protocol.controller import (
@@ -25,6 +28,7 @@ from flux_runtime.protocol.controller import (
 from flux_runtime.protocol.dataflow import Dataflow
 from flux_runtime.protocol.ends import Egress, Ingress
 from flux_runtime.protocol.messages import (
+    AckSource,
     Data,
     Emit,
     Instruction,
@@ -37,10 +41,18 @@ from flux_runtime.protocol.messages import (
     Tell,
 )
 from flux_runtime.protocol.segment import Segment, SegmentState
-from flux_runtime.protocol.vocabulary import THE_INGRESS, Node, Pair, Status
+from flux_runtime.protocol.storage import MemoryStorage
+from flux_runtime.protocol.vocabulary import THE_INGRESS, Node
 from flux_runtime.simulation.checks import Checks
-
-Machine = Ingress | Egress | Segment
+from flux_runtime.simulation.local import (
+    NO_MORE_INPUT,
+    Machine,
+    declares_dead,
+    handle,
+    idle_standby,
+    position,
+    settle,
+)
 
 
 class Step(NamedTuple):
@@ -48,11 +60,16 @@ class Step(NamedTuple):
 
     kind: str
     at: Node | int
-    peer: Node | None = None
+    peer: Node | int | None = None
 
     def __str__(self) -> str:
         source = f" from {self.peer}" if self.peer is not None else ""
-        return f"{self.kind} {self.at}{source}"
+        where = f"site {self.at}" if isinstance(self.at, int) else self.at
+        return f"{self.kind} {where}{source}"
+
+
+FAULTS = ("crash", "kill", "move", "pause", "suspect", "close", "squeeze", "evict", "join")
+"""Kinds of steps that `steps` never lists: whoever drives the world decides on them."""
 
 
 class Watcher(Protocol):
@@ -78,6 +95,13 @@ class World:
         spares: further machines that host nothing at first.
         link_capacity: rows and progress messages that a link holds; control always fits.
         stories: keep a story per node, for reports.
+
+    Attributes:
+        undetected: sites that the controller will be told are dead.
+        dead_processes: nodes that the controller will be told are dead.
+        paused: sites on which nothing happens for now.
+        doomed: nodes that live, though they are taken for dead (or will be).
+        closed: pairs of nodes whose link has broken; nothing passes any more.
     """
 
     def __init__(
@@ -106,7 +130,7 @@ class World:
         self.site: dict[Node, int] = {}
         for (pair, copy), site in placement.items():
             node = Node(*pair, copy, 0)
-            self.nodes[node] = Segment(dataflow, node, story=self._story())
+            self.nodes[node] = self._segment(node)
             self.site[node] = site
         self.links: dict[tuple[Node, Node], tuple[Message, ...]] = {}
         self.notices: dict[Node, tuple[Notice, ...]] = {}
@@ -114,63 +138,20 @@ class World:
         self.moved: dict[Node, int] = {}
         self.undetected: tuple[int, ...] = ()
         self.dead_processes: tuple[Node, ...] = ()
+        self.paused: frozenset[int] = frozenset()
+        self.doomed: set[Node] = set()
+        self.closed: set[tuple[Node, Node]] = set()
         self.position = 0
-        self.emitted = 0
+        self.output: list[Emit] = []
+        self.acknowledged = 0
         self.watcher: Watcher | None = None
-        self._fresh = set(self.nodes)
-        self._keys: dict[Node, int] = {}
 
     def _story(self) -> list[str] | None:
         return [] if self.stories else None
 
-    # ---- copying and comparing, for the explorer
-
-    def clone(self) -> World:
-        """An independent copy; nodes are copied when one of the two changes them."""
-        new = World.__new__(World)
-        new.dataflow, new.batches, new.capacity = self.dataflow, self.batches, self.capacity
-        new.stories, new.checks = False, self.checks
-        new.controller = self.controller.clone()
-        new.nodes, new.site, new.links = self.nodes.copy(), self.site.copy(), self.links.copy()
-        new.notices, new.moves = self.notices.copy(), self.moves.copy()
-        new.moved, new.undetected = self.moved.copy(), self.undetected
-        new.dead_processes = self.dead_processes
-        new.position, new.emitted = self.position, self.emitted
-        new.watcher = None
-        new._keys = self._keys.copy()
-        new._fresh = set()
-        self._fresh = set()
-        return new
-
-    def _own(self, node: Node) -> Machine:
-        """The machine of this node, for changing."""
-        self._keys.pop(node, None)
-        if node not in self._fresh:
-            self.nodes[node] = self.nodes[node].clone()
-            self._fresh.add(node)
-        return self.nodes[node]
-
-    def key(self, interned: dict[Any, int]) -> tuple[object, ...]:
-        """The state as a small hashable value, unique among those that share `interned`."""
-        for node, machine in self.nodes.items():
-            if node not in self._keys:
-                self._keys[node] = interned.setdefault(machine.freeze(), len(interned))
-        moves = tuple(
-            (x, interned.setdefault(s.freeze(), len(interned)))
-            for x, (_, s) in sorted(self.moves.items())
-        )
-        links = tuple(sorted((k, v) for k, v in self.links.items() if v))
-        return (
-            tuple(sorted(self._keys.items())),
-            interned.setdefault(links, len(interned)),
-            interned.setdefault(self.controller.freeze(), len(interned)),
-            tuple(sorted(self.notices.items(), key=lambda item: item[0])),
-            moves,
-            tuple(sorted(self.moved.items())),
-            self.undetected,
-            self.dead_processes,
-            self.position,
-            self.emitted,
+    def _segment(self, node: Node, *, standby: bool = False) -> Segment:
+        return Segment(
+            self.dataflow, node, standby=standby, story=self._story(), storage=MemoryStorage()
         )
 
     # ---- what may happen next
@@ -187,11 +168,19 @@ class World:
                 found.append(Step("deliver", dst, src))
         end = len(self.controller.log)
         for node, machine in self.nodes.items():
-            if machine.reads_log and machine_position(machine) < end:
+            if machine.reads_log and position(machine) < end:
                 found.append(Step("log", node))
-        found += [Step("notice", node) for node, queue in self.notices.items() if queue]
+            if isinstance(machine, Segment) and not machine.back.resident:
+                found.append(Step("activate", node))
         found += [Step("install", standby) for standby in self.moves]
         found += [Step("moved", node) for node in self.moved]
+        found += [
+            Step("fence", node) for node in sorted(self.doomed) if idle_standby(self.nodes[node])
+        ]
+        if self.paused:
+            found = [step for step in found if self.site.get(step.at) not in self.paused]  # type: ignore[arg-type]
+            found += [Step("resume", site) for site in sorted(self.paused)]
+        found += [Step("notice", node) for node, queue in self.notices.items() if queue]
         found += [Step("detect", site) for site in self.undetected]
         found += [Step("detect process", node) for node in self.dead_processes]
         return found
@@ -202,79 +191,110 @@ class World:
         Raises:
             ProtocolError: a machine or a checker found a violation.
         """
-        at = step.at
-        match step.kind:
+        at, peer = step.at, step.peer
+        if isinstance(at, Node):
+            self._perform_at(step.kind, at, peer)
+        else:
+            self._perform_on(step.kind, at)
+
+    def _perform_at(self, kind: str, at: Node, peer: Node | int | None) -> None:
+        """A step of one node."""
+        match kind:
             case "source":
-                ingress = self._own(THE_INGRESS)
-                assert isinstance(ingress, Ingress)
-                if self.position == len(self.batches):
-                    ingress.finish()
-                else:
-                    self._carry_out(THE_INGRESS, ingress.feed(self.batches[self.position]))
+                more = self.position < len(self.batches)
+                rows = self.batches[self.position] if more else NO_MORE_INPUT
                 self.position += 1
-                self._settle(THE_INGRESS)
+                self._let(at, "source", None, rows)
             case "deliver":
-                assert isinstance(at, Node)
-                assert step.peer is not None
-                self._deliver(step.peer, at)
+                assert isinstance(peer, Node)
+                self._deliver(peer, at)
             case "log":
-                assert isinstance(at, Node)
-                machine = self._own(at)
-                self._carry_out(at, machine.log(self.controller.log[machine_position(machine)]))
-                self._settle(at)
+                entry = self.controller.log[position(self.nodes[at])]
+                if at in self.doomed and declares_dead(entry, at):
+                    self._remove(at)
+                else:
+                    self._let(at, "log", None, entry)
             case "notice":
-                assert isinstance(at, Node)
                 first, *rest = self.notices[at]
                 self.notices[at] = tuple(rest)
                 self.obey(self.controller.notice(first))
             case "install":
-                assert isinstance(at, Node)
-                _, state = self.moves.pop(at)
-                standby = self._own(at)
-                assert isinstance(standby, Segment)
-                self._carry_out(at, standby.install(state))
-                self._settle(at)
+                self._let(at, "install", None, self.moves.pop(at)[1])
             case "moved":
-                assert isinstance(at, Node)
-                active = self._own(at)
-                assert isinstance(active, Segment)
-                self._carry_out(at, active.moved(self.moved.pop(at)))
-                self._settle(at)
-            case "detect":
-                assert isinstance(at, int)
-                self.undetected = tuple(s for s in self.undetected if s != at)
-                self.obey(self.controller.site_failed(at))
+                self._let(at, "moved", None, self.moved.pop(at))
+            case "evict" | "activate":
+                self._let(at, kind, None, None)
             case "detect process":
-                assert isinstance(at, Node)
                 self.dead_processes = tuple(n for n in self.dead_processes if n != at)
                 self.obey(self.controller.copy_failed(at))
-            case "crash":
-                assert isinstance(at, int)
-                self.crash(at)
+            case "fence":
+                self._remove(at)
             case "kill":
-                assert isinstance(at, Node)
                 self.kill(at)
             case "move":
-                assert isinstance(at, Node)
                 self._move_away(at)
-            case "join":
-                assert isinstance(at, int)
-                self.obey(self.controller.site_joined(at))
+            case "close":
+                assert isinstance(peer, Node)
+                self.close(at, peer)
             case _:
-                raise ValueError(f"no such step: {step}")
+                raise ValueError(f"no such step of a node: {kind}")
+
+    def _perform_on(self, kind: str, site: int) -> None:
+        """A step of a site as a whole."""
+        match kind:
+            case "detect":
+                self.undetected = tuple(s for s in self.undetected if s != site)
+                self.obey(self.controller.site_failed(site))
+            case "crash":
+                self.crash(site)
+            case "pause":
+                self.paused |= {site}
+            case "suspect":
+                self.suspect(site)
+            case "resume":
+                self.paused -= {site}
+            case "squeeze":
+                self.squeeze(site)
+            case "join":
+                self.obey(self.controller.site_joined(site))
+            case _:
+                raise ValueError(f"no such step of a site: {kind}")
 
     # ---- faults
 
     def crash(self, site: int) -> None:
         """A site dies with all its copies; the controller notices later (step `detect`)."""
-        for node in [n for n, s in self.site.items() if s == site]:
+        for node in self.nodes_on(site):
             self._remove(node)
+        self.paused -= {site}
         self.undetected += (site,)
 
     def kill(self, node: Node) -> None:
         """One process dies; the controller notices later (step `detect process`)."""
         self._remove(node)
         self.dead_processes += (node,)
+
+    def suspect(self, site: int) -> None:
+        """The controller will take a site for dead that only stands still, and may come back."""
+        self.doomed.update(self.nodes_on(site))
+        self.undetected += (site,)
+
+    def close(self, victim: Node, peer: Node) -> None:
+        """The link between two nodes breaks with all that is on it: one of its ends must go."""
+        for link in ((victim, peer), (peer, victim)):
+            self.links.pop(link, None)
+            self.closed.add(link)
+        self.doomed.add(victim)
+        self.dead_processes += (victim,)
+
+    def squeeze(self, site: int) -> None:
+        """A site's memory is taken away: all its partitions go to disk and take turns (SP-1..4)."""
+        for node in self.nodes_on(site):
+            self._let(node, "evict", None, None)
+
+    def nodes_on(self, site: int) -> list[Node]:
+        """The nodes of a site that live."""
+        return [node for node, where in self.site.items() if where == site]
 
     def _move_away(self, node: Node) -> None:
         """UF-11: an induced failure; the new copy goes to the first site that may have it."""
@@ -286,7 +306,7 @@ class World:
     def _remove(self, node: Node) -> None:
         del self.nodes[node]
         del self.site[node]
-        self._keys.pop(node, None)
+        self.doomed.discard(node)
         self.notices.pop(node, None)
         self.moved.pop(node, None)
         self.moves.pop(node, None)
@@ -303,93 +323,62 @@ class World:
             self.links[src, dst] = tuple(rest)
         else:
             del self.links[src, dst]
-        machine = self._own(dst)
+        machine = self.nodes[dst]
         if isinstance(first, Data) and self.checks.listens(machine, src):
             self.checks.received(machine, src, first)
-        self._carry_out(dst, machine.receive(src, first))
-        self._settle(dst)
+        self._let(dst, "deliver", src, first)
         if src in self.nodes:
-            self._fill(src)
+            self._settle(src)
+
+    def _let(self, node: Node, kind: str, peer: Node | None, what: Any) -> None:
+        """Let a node handle an event, and do what that enables."""
+        for instruction in handle(self.nodes[node], kind, peer, what):
+            self._act(node, instruction)
+        self._settle(node)
 
     def _settle(self, node: Node) -> None:
-        """All the work the node can do by itself, then its links."""
-        machine = self.nodes[node]
-        if machine.can_work():
-            machine = self._own(node)
-            while machine.can_work():
-                self._carry_out(node, machine.work())
-                self._fill(node)
-        self._fill(node)
-
-    def _fill(self, node: Node) -> None:
-        """Put what may be sent onto links that have room; do the work that this makes room for."""
-        machine = self.nodes[node]
-        if isinstance(machine, Egress):
-            return
-        again = True
-        while again:
-            again = False
-            for to in list(machine.boundary.destinations()):
-                while self._room(node, to) and machine.has_message(to):
-                    machine = self._own_sender(node)
-                    message = machine.next_message(to)
-                    assert message is not None
-                    self._append(node, to, message)
-            if machine.can_work():
-                machine = self._own_sender(node)
-                self._carry_out(node, machine.work())
-                again = True
-
-    def _own_sender(self, node: Node) -> Ingress | Segment:
-        machine = self._own(node)
-        assert not isinstance(machine, Egress)
-        return machine
+        settle(self.nodes[node], lambda i: self._act(node, i), lambda to: self._room(node, to))
 
     def _room(self, src: Node, dst: Node) -> bool:
         held = self.links.get((src, dst), ())
         return sum(1 for m in held if isinstance(m, Data | Progress)) < self.capacity
 
     def _append(self, src: Node, dst: Node, message: Message) -> None:
-        if dst in self.nodes:
+        if dst in self.nodes and (src, dst) not in self.closed:
             self.links[src, dst] = (*self.links.get((src, dst), ()), message)
             if self.watcher is not None:
                 self.watcher.appended(src, dst, message)
 
-    def _carry_out(self, node: Node, instructions: list[Instruction]) -> None:
-        for instruction in instructions:
-            match instruction:
-                case Send(to, message):
-                    self._append(node, to, message)
-                case Tell(notice):
-                    self.notices[node] = (*self.notices.get(node, ()), notice)
-                case Move(to, state, size):
-                    if to in self.nodes:
-                        self.moves[to] = (node, state)
-                    self.moved[node] = state.version
-                    if self.watcher is not None:
-                        self.watcher.moving(node, to, size)
-                case Emit():
-                    self.checks.emitted(self.emitted, instruction)
-                    self.emitted += 1
-                    if self.watcher is not None:
-                        self.watcher.emitted(instruction)
-                    egress = self._own(node)
-                    assert isinstance(egress, Egress)
-                    egress.acknowledged(instruction)
-                case _:
-                    pass
+    def _act(self, node: Node, instruction: Instruction) -> None:
+        """Carry out what a node asks for."""
+        match instruction:
+            case Send(to, message):
+                self._append(node, to, message)
+            case Tell(notice):
+                self.notices[node] = (*self.notices.get(node, ()), notice)
+            case Move(to, state, size):
+                if to in self.nodes:
+                    self.moves[to] = (node, state)
+                self.moved[node] = state.version
+                if self.watcher is not None:
+                    self.watcher.moving(node, to, size)
+            case Emit():
+                self.checks.emitted(self.output, instruction)
+                self.output.append(instruction)
+                if self.watcher is not None:
+                    self.watcher.emitted(instruction)
+            case AckSource(batch):
+                self.checks.acknowledged(self.acknowledged, batch)
+                self.acknowledged += 1
 
     def obey(self, orders: Sequence[Order]) -> None:
         """Carry out what the controller orders."""
         for order in orders:
             match order:
                 case Instantiate(node, site):
-                    if site in self.undetected or not self._alive(site):
+                    if site in self.undetected:
                         continue  # created on a site that is dead already: nothing comes of it
-                    self.nodes[node] = Segment(
-                        self.dataflow, node, standby=True, story=self._story()
-                    )
-                    self._fresh.add(node)
+                    self.nodes[node] = self._segment(node, standby=True)
                     self.site[node] = site
                 case Destroy(node):
                     if node in self.nodes:
@@ -398,35 +387,36 @@ class World:
                     pass
         self.checks.placement(self)
 
-    def _alive(self, site: int) -> bool:
-        return site not in self.undetected
-
     # ---- reports
 
-    def touched(self) -> set[Node]:
-        """Nodes that have changed since this world was cloned."""
-        return self._fresh
+    @property
+    def emitted(self) -> int:
+        """How many results have left."""
+        return len(self.output)
 
-    def validate(self, only: Collection[Node] | None = None) -> None:
-        """The invariants of every node, or of these."""
-        chosen = self.nodes if only is None else {n: self.nodes[n] for n in only if n in self.nodes}
-        for machine in chosen.values():
-            if isinstance(machine, Segment):
-                machine.validate()
-            else:
-                machine.boundary.validate()
+    def validate(self) -> None:
+        """The invariants of every node."""
+        for machine in self.nodes.values():
+            self.checks.sound(machine)
 
     def finished(self) -> None:
         """Check what must hold once nothing can happen any more."""
         self.checks.finished(self)
 
-    def copies(self, pair: Pair) -> list[Segment]:
-        """The live, installed copies of a pair."""
-        return [
-            m
-            for n, m in self.nodes.items()
-            if isinstance(m, Segment) and n.pair == pair and m.status is not Status.STANDBY
-        ]
+    def freeze(self) -> tuple[object, ...]:
+        """The state as one hashable value."""
+        return (
+            tuple((node, machine.freeze()) for node, machine in sorted(self.nodes.items())),
+            tuple(sorted((k, v) for k, v in self.links.items() if v)),
+            self.controller.freeze(),
+            tuple(sorted((k, v) for k, v in self.notices.items() if v)),
+            tuple((x, a, s.freeze()) for x, (a, s) in sorted(self.moves.items())),
+            tuple(sorted(self.moved.items())),
+            tuple(sorted(self.undetected)),
+            tuple(sorted(self.dead_processes)),
+            self.position,
+            self.emitted,
+        )
 
     def tale(self) -> str:
         """The stories of all nodes and what is under way, for people."""
@@ -436,8 +426,3 @@ class World:
         lines += [f"  {i}: {entry}" for i, entry in enumerate(self.controller.log)]
         lines.append(f"source at {self.position}, emitted {self.emitted}")
         return "\n".join(lines)
-
-
-def machine_position(machine: Machine) -> int:
-    """Entries of the controller's log that the machine has handled."""
-    return machine.boundary.log_position
