@@ -1,4 +1,4 @@
-"""Flux-LB: the skew buffer, moves of partitions (LB-1 to LB-9), and spilling (SP-1 to SP-6)."""
+"""Flux-LB: the skew buffer, moves of partitions (LB-1 to LB-9)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ from flux_runtime.protocol.repartition import (
     Restart,
 )
 from flux_runtime.protocol.skew_buffer import SkewBuffer
-from flux_runtime.protocol.spill import ReadIn, Spill, WriteOut
 from flux_runtime.protocol.vocabulary import ProtocolError
 
 
@@ -171,65 +170,3 @@ def test_lb_9_a_round_is_over_when_every_partition_has_been_restarted() -> None:
     moves = MoveRound([MoveOrder("a", 0, 1), MoveOrder("b", 0, 2)])
     assert not moves.restarted(Restart("a", 1))
     assert moves.restarted(Restart("b", 2))
-
-
-# ---- spilling
-
-
-def spill(**options: float) -> Spill:
-    return Spill(100, {"a": 30, "b": 30, "c": 30}, **options)
-
-
-def test_sp_2_the_longest_active_partitions_leave_until_it_fits() -> None:
-    site = spill()
-    assert site.relinquish(65) == [WriteOut("a", 30)]
-    assert site.on_disk() == ("a",)
-
-
-def test_sp_3_input_of_a_spilled_partition_is_kept() -> None:
-    site = spill()
-    site.relinquish(65)
-    assert not site.arrive("a", 5)
-    assert not site.arrive("a", 2)
-    assert site.arrive("b", 5)
-    assert site.pending == {"a": 7}
-
-
-def test_sp_4_partitions_take_turns() -> None:
-    site = spill(gap=10)
-    site.relinquish(65)
-    site.arrive("a", 7)
-    assert site.tick(9) == []
-    assert site.tick(10) == [WriteOut("b", 30), ReadIn("a", 30, 7)]
-    assert site.tick(19) == []
-    assert site.tick(20) == [WriteOut("c", 30), ReadIn("b", 30, 0)]
-
-
-def test_sp_5_with_room_again_nobody_is_swapped_out() -> None:
-    site = spill(gap=10)
-    site.relinquish(65)
-    site.relinquish(100)
-    assert site.tick(0) == [ReadIn("a", 30, 0)]
-    assert site.tick(50) == []
-
-
-def test_sp_6_the_gap_follows_the_time_of_the_last_activation() -> None:
-    site = spill()
-    site.relinquish(65)
-    site.took(3)
-    assert site.tick(2) == []
-    assert site.tick(3) == [WriteOut("b", 30), ReadIn("a", 30, 0)]
-
-
-def test_every_partition_has_its_turn() -> None:
-    site = Spill(100, dict.fromkeys(range(20), 10), gap=1)
-    site.relinquish(100)
-    seen = {
-        part
-        for now in range(60)
-        for a in site.tick(now)
-        if isinstance(a, ReadIn)
-        for part in [a.part]
-    }
-    assert seen == set(range(20))
-    assert site.free >= 0
