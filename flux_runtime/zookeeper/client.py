@@ -53,6 +53,7 @@ class Client:
         self._changed = threading.Condition()
         self._state = SessionState.LOST
         self._listeners: list[Listener] = []
+        self._session_timeout_s = session_timeout_s
         self._closing = False
         retry = KazooRetry(max_tries=-1, delay=0.1, backoff=2, max_delay=5.0)
         self.kazoo: Any = KazooClient(
@@ -70,9 +71,25 @@ class Client:
         """The session's state as last heard."""
         return self._state
 
-    def on_change(self, listener: Listener) -> None:
-        """Call `listener` at every change of state, from kazoo's thread: it must not block."""
-        self._listeners.append(listener)
+    def on_change(self, listener: Listener) -> Callable[[], None]:
+        """Call `listener` at every change of state, from kazoo's thread: it must not block.
+
+        Returns:
+            What to call to end that.
+        """
+        self._listeners = [*self._listeners, listener]
+        return lambda: self._forget(listener)
+
+    @property
+    def session_timeout_s(self) -> float:
+        """How long the session outlives its last sign of life, as asked for."""
+        return self._session_timeout_s
+
+    @property
+    def session_id(self) -> int | None:
+        """The session, as `ephemeralOwner` names it; None while not connected."""
+        known = self.kazoo.client_id
+        return None if known is None else int(known[0])
 
     def require_session(self) -> None:
         """Return while connected.
@@ -92,14 +109,24 @@ class Client:
 
         Raises:
             EnsembleUnreachable: still not connected after `timeout_s` seconds.
+            SessionUnavailable: the session has been closed.
         """
         with self._changed:
-            if not self._changed.wait_for(lambda: self._state is SessionState.CONNECTED, timeout_s):
+            if not self._changed.wait_for(
+                lambda: self._closing or self._state is SessionState.CONNECTED, timeout_s
+            ):
                 raise unreachable(self.hosts, timeout_s)
+            if self._closing:
+                raise SessionUnavailable(
+                    f"the ZooKeeper session with {self.hosts} has been closed",
+                    "Nothing can be decided any more; open a new one.",
+                )
 
     def close(self) -> None:
         """End the session; its ephemeral znodes go with it."""
-        self._closing = True
+        with self._changed:
+            self._closing = True
+            self._changed.notify_all()
         self.kazoo.stop()
         self.kazoo.close()
 
@@ -113,6 +140,9 @@ class Client:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+    def _forget(self, listener: Listener) -> None:
+        self._listeners = [known for known in self._listeners if known != listener]
 
     def _on_change(self, state: str) -> None:
         with self._changed:

@@ -1,0 +1,141 @@
+"""Numbered znodes under one parent, read and followed without gaps.
+
+    PARENT/n-0000000000, PARENT/n-0000000001, ...
+
+Sequential znodes are numbered like this by the ensemble, densely as long as nothing else is made
+under the parent. The reader asks for the numbers that come next, many at a time, instead of listing
+the parent, so that its cost does not grow with what is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from kazoo.exceptions import NoNodeError
+
+from flux_runtime.zookeeper.client import Client
+from flux_runtime.zookeeper.nodes import IN_FLIGHT_MAX, ask, children, delete
+from flux_runtime.zookeeper.watcher import Poke, Watcher
+
+PREFIX: Final = "n-"
+NUMBER_MAX: Final = 2**31 - 1
+"""ZooKeeper numbers with 32 bits, and goes on with negative numbers after this one."""
+
+_AT_FIRST: Final = 16
+
+Entry = tuple[int, bytes]
+"""Number and data."""
+
+
+class Trimmed(LookupError):  # noqa: N818 - what happened
+    """A number that is asked for has been deleted: everybody had passed it."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        super().__init__(f"number {number} has been deleted")
+
+
+def numbered(parent: str, number: int) -> str:
+    """The path of a number.
+
+    >>> numbered("/a", 7)
+    '/a/n-0000000007'
+    """
+    return f"{parent}/{PREFIX}{number:010d}"
+
+
+def number_of(path: str) -> int:
+    """The number in a path or name."""
+    return int(path.rpartition(PREFIX)[2])
+
+
+def end_of(client: Client, parent: str) -> int:
+    """The number that comes next; what is deleted counts."""
+    stat = ask(client, lambda: client.kazoo.exists_async(parent))
+    return 0 if stat is None else (int(stat.cversion) + int(stat.numChildren)) // 2
+
+
+class Reader:
+    """Reads numbers in order, from `start`; not for several threads at once.
+
+    Attributes:
+        next: the number that is read next.
+    """
+
+    def __init__(self, client: Client, parent: str, start: int = 0) -> None:
+        self.next = start
+        self._client = client
+        self._parent = parent
+        self._window = _AT_FIRST
+
+    def read(self, watch: Poke | None = None) -> list[Entry]:
+        """What there is from `next` on, up to a thousand; `watch` is called when more comes.
+
+        `watch` is set only if the result is empty.
+
+        Raises:
+            Trimmed: the next number has been there, and was deleted.
+        """
+        kazoo = self._client.kazoo
+        sent = [
+            kazoo.get_async(numbered(self._parent, n))
+            for n in range(self.next, self.next + self._window)
+        ]
+        found: list[Entry] = []
+        for answer in sent:
+            try:
+                found.append((self.next, answer.get(timeout=30.0)[0]))
+            except NoNodeError:
+                break
+            self.next += 1
+        self._window = min(2 * max(len(found), _AT_FIRST // 2), IN_FLIGHT_MAX)
+        if not found and not self._comes(watch):
+            return self.read(watch)
+        return found
+
+    def _comes(self, watch: Poke | None) -> bool:
+        """Whether the next number has yet to come; else it has come meanwhile."""
+        path = numbered(self._parent, self.next)
+        if self._client.kazoo.exists_async(path, watch=watch).get(timeout=30.0) is not None:
+            return False
+        if end_of(self._client, self._parent) <= self.next:
+            return True
+        if self._client.kazoo.exists_async(path, watch=watch).get(timeout=30.0) is not None:
+            return False
+        raise Trimmed(self.next)
+
+
+def follow(
+    client: Client,
+    parent: str,
+    start: int,
+    on_entries: Callable[[list[Entry]], None],
+    *,
+    name: str,
+    failed: Callable[[BaseException], None] | None = None,
+) -> Watcher:
+    """Hand every number on, in order and once, in a thread, until the watcher is closed.
+
+    Args:
+        client: a session; nothing is handed on while it is not connected (OR-7).
+        parent: where the numbers are.
+        start: the first number.
+        on_entries: given what has come; the next are read after it returns.
+        name: of the thread.
+        failed: called with an error that ends the thread: one of `on_entries`, or `Trimmed`.
+    """
+    reader = Reader(client, parent, start)
+
+    def look(poke: Poke) -> None:
+        while entries := reader.read(poke):
+            on_entries(entries)
+
+    return Watcher(client, look, name=name, failed=failed)
+
+
+def trim(client: Client, parent: str, below: int) -> int:
+    """Delete the numbers below a number; how many there were."""
+    old = [number_of(name) for name in children(client, parent) if number_of(name) < below]
+    delete(client, [numbered(parent, number) for number in sorted(old)])
+    return len(old)

@@ -1,0 +1,103 @@
+"""Looks again whenever something may have changed, and knows how long what it saw holds.
+
+ZooKeeper's watches say that something changed, not what; they fire once, and they are gone with the
+connection. So nothing here is driven by an event: `look` reads the present state as a whole, sets
+its watches again, and is called once more at every event, at every change of the session and in
+any case after a while. An event that is lost costs time, not correctness.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+from kazoo.exceptions import ConnectionClosedError
+
+from flux_runtime.zookeeper.client import Client, SessionState
+from flux_runtime.zookeeper.errors import SessionProblem
+from flux_runtime.zookeeper.nodes import ANSWER_LOST
+
+log = logging.getLogger(__name__)
+
+LOOKS_PER_SESSION: Final = 6
+"""So many looks, at least, in the time a session outlives its last sign of life."""
+
+Poke = Callable[[Any], None]
+
+
+class Watcher:
+    """A thread that calls `look` until `close`.
+
+    Args:
+        client: the session; `look` is called only while it is connected.
+        look: reads the present state, passing on what it is given as a watch. Answers that are
+            lost need no care: it is called again.
+        name: of the thread.
+        tick: called about as often as `look`, connected or not.
+        failed: called once with an error of `look` that repeating cannot mend; the thread ends.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        look: Callable[[Poke], None],
+        *,
+        name: str,
+        tick: Callable[[], None] | None = None,
+        failed: Callable[[BaseException], None] | None = None,
+    ) -> None:
+        self._client = client
+        self._look = look
+        self._tick = tick
+        self._failed = failed
+        self._again = threading.Event()
+        self._again.set()
+        self._closed = False
+        self._every_s = client.session_timeout_s / LOOKS_PER_SESSION
+        self.confirmed = time.monotonic()
+        """When the newest look that succeeded began: the session was alive after that."""
+        self._unlisten = client.on_change(self.poke)
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    def poke(self, _event: Any = None) -> None:
+        """Look again soon; may be called from anywhere and does not block."""
+        self._again.set()
+
+    def age_s(self) -> float:
+        """Seconds since the session was certainly alive."""
+        return time.monotonic() - self.confirmed
+
+    def close(self) -> None:
+        """End the thread, and wait for it (not if it is the thread itself that closes)."""
+        self._closed = True
+        self._unlisten()
+        self._again.set()
+        if threading.current_thread() is not self._thread:
+            self._thread.join(10.0)
+
+    def _run(self) -> None:
+        while not self._closed:
+            self._again.wait(self._every_s)
+            self._again.clear()
+            if self._closed:
+                return
+            try:
+                if self._client.state is SessionState.CONNECTED:
+                    began = time.monotonic()
+                    self._look(self.poke)
+                    self.confirmed = began
+            except ConnectionClosedError:
+                return
+            except (*ANSWER_LOST, SessionProblem) as problem:
+                log.info("%s will look again: %r", self._thread.name, problem)
+            except Exception as error:
+                log.exception("%s ends", self._thread.name)
+                if self._failed is not None:
+                    self._failed(error)
+                return
+            if self._tick is not None and not self._closed:
+                self._tick()
