@@ -6,7 +6,7 @@ it decides is one totally ordered log that every node reads; what nodes report a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
@@ -61,7 +61,7 @@ class Phase(Enum):
 
 
 class CatchUp(NamedTuple):
-    """The one catch-up in hand (CT-7): which copy, how far, who has folded in."""
+    """A catch-up in hand: which copy, how far, who has folded in."""
 
     pair: Pair
     copy: int
@@ -114,23 +114,48 @@ def chained(shape: Shape, sites: int) -> dict[tuple[Pair, int], int]:
 class Controller:
     """Decides view changes; one mutator per event, each gives the orders to carry out.
 
+    Args:
+        shape: the dataflow.
+        placement: (pair, copy) -> site, at first.
+        sites: that may host copies.
+        parallel_max: most catch-ups at once (CT-7), all in one stage. So many pairs at most are
+            without a partner because of moves.
+
     Attributes:
         log: all view changes so far; nodes read it at their own pace.
         failures: number of the last failure in the log.
-        current: the catch-up in hand.
+        in_hand: the catch-ups under way.
         targets: (pair, copy, site) of moves under way: where the new copy is to stand (UF-11).
     """
 
-    __slots__ = ("current", "failures", "log", "losses", "pairs", "shape", "sites", "targets")
+    __slots__ = (
+        "failures",
+        "in_hand",
+        "log",
+        "losses",
+        "pairs",
+        "parallel_max",
+        "shape",
+        "sites",
+        "targets",
+    )
 
     def __init__(
-        self, shape: Shape, placement: Mapping[tuple[Pair, int], int], sites: frozenset[int]
+        self,
+        shape: Shape,
+        placement: Mapping[tuple[Pair, int], int],
+        sites: frozenset[int],
+        *,
+        parallel_max: int = 1,
     ) -> None:
+        if parallel_max < 1:
+            raise ValueError(f"with {parallel_max} catch-ups at a time nothing ever recovers")
         self.shape = shape
         self.sites = sites
+        self.parallel_max = parallel_max
         self.log: tuple[LogEntry, ...] = ()
         self.failures = 0
-        self.current: CatchUp | None = None
+        self.in_hand: tuple[CatchUp, ...] = ()
         self.losses: tuple[DataLoss, ...] = ()
         self.targets: tuple[tuple[Pair, int, int], ...] = ()
         self.pairs: dict[Pair, PairView] = {}
@@ -145,14 +170,19 @@ class Controller:
         """An independent copy."""
         new = Controller.__new__(Controller)
         new.shape, new.sites, new.log = self.shape, self.sites, self.log
-        new.failures, new.current, new.losses = self.failures, self.current, self.losses
-        new.targets = self.targets
+        new.failures, new.in_hand, new.losses = self.failures, self.in_hand, self.losses
+        new.targets, new.parallel_max = self.targets, self.parallel_max
         new.pairs = self.pairs.copy()
         return new
 
     def freeze(self) -> tuple[object, ...]:
         """The state as one hashable value."""
-        return (self.sites, self.log, self.current, self.targets, tuple(self.pairs.values()))
+        return (self.sites, self.log, self.in_hand, self.targets, tuple(self.pairs.values()))
+
+    @property
+    def current(self) -> CatchUp | None:
+        """The first of the catch-ups in hand."""
+        return self.in_hand[0] if self.in_hand else None
 
     def nodes(self) -> Iterator[tuple[Node, Copy]]:
         """Every copy that is not dead."""
@@ -188,13 +218,27 @@ class Controller:
     @property
     def whole(self) -> bool:
         """UF-7: nothing is to be recovered, so load may be balanced."""
-        return self.current is None and self._first_incomplete() is None and not self.losses
+        return not self.in_hand and not self._incomplete() and not self.losses
 
     def may_move(self, pair: Pair, c: int, site: int) -> bool:
-        """Whether a copy may move now: all is whole, the site lives and has no copy of the pair."""
+        """Whether a copy may move now (UF-10, UF-12).
+
+        The site lives and has no copy of the pair; the pair is whole; and all that is not are
+        partitions of the same stage that move already, fewer than CT-7 allows.
+        """
         copies = self.pairs[pair].copies
         apart = all(copy is None or copy.site != site for copy in copies)
-        return self.whole and site in self.sites and apart and copies[other(c)] is not None
+        partial = {of for of, _ in self._incomplete()} | {now.pair for now in self.in_hand}
+        return (
+            apart
+            and site in self.sites
+            and copies[other(c)] is not None
+            and not self.shape.cluster_pairs
+            and not self.losses
+            and len(partial) < self.parallel_max
+            and all(of.stage == pair.stage and of != pair for of in partial)
+            and partial == {now.pair for now in self.in_hand}
+        )
 
     def move(self, pair: Pair, c: int, site: int) -> list[Order]:
         """UF-11: end the copy here and bring up its successor there, from the surviving copy.
@@ -205,7 +249,7 @@ class Controller:
         copy = self.pairs[pair].copies[c]
         if copy is None or not self.may_move(pair, c, site):
             raise ProtocolError(f"copy {c} of {pair} may not move to site {site} now")
-        self.targets = ((pair, c, site),)
+        self.targets += ((pair, c, site),)
         return [Destroy(Node(*pair, c, copy.life)), *self._fail(pair, c), *self._plan()]
 
     def notice(self, notice: Notice) -> list[Order]:
@@ -214,14 +258,16 @@ class Controller:
             case CatchUpReady(pair, failures):
                 self.pairs[pair] = self.pairs[pair]._replace(ready=failures)
             case CatchUpDone(pair, attempt):
-                now = self.current
-                if now and (now.pair, now.attempt) == (pair, attempt):
-                    self.current = now._replace(phase=Phase.MOVED)
+                self._update(pair, attempt, lambda now: now._replace(phase=Phase.MOVED))
             case FoldInDone(pair, attempt, at):
-                now = self.current
-                if now and (now.pair, now.attempt) == (pair, attempt):
-                    self.current = now._replace(folded=now.folded | {at})
+                self._update(pair, attempt, lambda now: now._replace(folded=now.folded | {at}))
         return self._plan()
+
+    def _update(self, pair: Pair, attempt: int, change: Callable[[CatchUp], CatchUp]) -> None:
+        self.in_hand = tuple(
+            change(now) if (now.pair, now.attempt) == (pair, attempt) else now
+            for now in self.in_hand
+        )
 
     # ---- view changes
 
@@ -232,9 +278,7 @@ class Controller:
         self._set(pair, c, copy._replace(status=DEAD))
         self.failures += 1
         self.log += (Fail(pair, c, self.failures),)  # CT-1
-        now = self.current
-        if now and now.pair == pair:
-            self.current = None
+        self.in_hand = tuple(now for now in self.in_hand if now.pair != pair)
         survivor = view.copies[other(c)]
         if view.lost or (survivor is not None and survivor.status is ACTIVE):
             return []
@@ -260,20 +304,41 @@ class Controller:
     # ---- recovery
 
     def _plan(self) -> list[Order]:
-        """CT-3: source to destination, one pair at a time; looked at again after every event."""
+        """CT-3, CT-7: source to destination, within a stage several pairs at a time.
+
+        Looked at again after every event. Pairs of one stage have the same neighbours but share no
+        link, so the catch-up of one is to the other like any other traffic.
+        """
+        self._fold_in()
         out: list[Order] = []
-        now = self.current
-        if now and now.phase is Phase.MOVED and self._neighbours(now.pair) <= now.folded:
-            copy = self.pairs[now.pair].copies[now.copy]
-            assert copy is not None
-            self._set(now.pair, now.copy, copy._replace(status=ACTIVE))  # CT-6: whole again
-            self.current = now = None
-        if now and now.phase is not Phase.ANNOUNCED:
+        incomplete = self._incomplete()
+        started = [now for now in self.in_hand if now.phase is not Phase.ANNOUNCED]
+        if not incomplete or (started and started[0].pair.stage != incomplete[0][0].stage):
+            self.in_hand = tuple(started)  # CT-3: what has only been announced yields
             return out
-        chosen = self._first_incomplete()
-        if chosen is None:
-            return out
-        pair, c = chosen
+        announced = [
+            (pair, c)
+            for pair, c in incomplete
+            if pair.stage == incomplete[0][0].stage and all(now.pair != pair for now in started)
+        ]
+        self.in_hand = tuple(started)
+        for pair, c in announced:
+            if len(self.in_hand) < self.parallel_max:  # CT-7
+                out += self._announce(pair, c)
+        return out
+
+    def _fold_in(self) -> None:
+        """CT-6: what has moved and is folded in at all live neighbours is whole again."""
+        for now in self.in_hand:
+            if now.phase is Phase.MOVED and self._neighbours(now.pair) <= now.folded:
+                copy = self.pairs[now.pair].copies[now.copy]
+                assert copy is not None
+                self._set(now.pair, now.copy, copy._replace(status=ACTIVE))
+                self.in_hand = tuple(rest for rest in self.in_hand if rest.pair != now.pair)
+
+    def _announce(self, pair: Pair, c: int) -> list[Order]:
+        """CT-4: have a standby, as soon as a site will take it; CT-5: start it when it may."""
+        out: list[Order] = []
         view = self.pairs[pair]
         copy = view.copies[c]
         assert copy is not None
@@ -287,21 +352,22 @@ class Controller:
             self.log += (Avail(pair, c, attempt),)
             out.append(Instantiate(Node(*pair, c, attempt), site))
         attempt = self.pairs[pair].attempts
-        self.current = CatchUp(pair, c, attempt, Phase.ANNOUNCED)
+        phase = Phase.ANNOUNCED
         if self.pairs[pair].ready == self.failures:  # CT-5
-            self.current = self.current._replace(phase=Phase.STARTED)
+            phase = Phase.STARTED
             self.log += (CatchUpStart(pair, attempt),)
+        self.in_hand += (CatchUp(pair, c, attempt, phase),)
         return out
 
-    def _first_incomplete(self) -> tuple[Pair, int] | None:
-        for pair in self.shape.pairs():
-            view = self.pairs[pair]
-            if view.lost:
-                continue
-            for c, copy in enumerate(view.copies):
-                if copy is not None and copy.status is not ACTIVE:
-                    return pair, c
-        return None
+    def _incomplete(self) -> list[tuple[Pair, int]]:
+        """CT-2: copies that are not whole, of pairs that are not lost, from source on."""
+        return [
+            (pair, c)
+            for pair in self.shape.pairs()
+            if not (view := self.pairs[pair]).lost
+            for c, copy in enumerate(view.copies)
+            if copy is not None and copy.status is not ACTIVE
+        ]
 
     def place(self, pair: Pair, c: int) -> int | None:
         """CT-4, UF-13: where a move leads, else the emptiest site without the other copy."""
@@ -312,7 +378,7 @@ class Controller:
                 and site in self.sites
                 and (mate is None or site != mate.site)
             ):
-                self.targets = ()
+                self.targets = tuple(target for target in self.targets if target[0] != pair)
                 return site
         load = dict.fromkeys(self.sites, 0)
         for _, copy in self.nodes():
