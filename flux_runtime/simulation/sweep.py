@@ -42,6 +42,11 @@ class Plan:
     kills: int
     reckless: bool
 
+    @property
+    def parallel_max(self) -> int:
+        """Catch-ups at once (CT-7)."""
+        return 1 + (self.batches + self.keys + self.sites) % 3
+
     def world(self, *, stories: bool = False) -> World:
         """The world in its initial state."""
         return World(
@@ -51,6 +56,7 @@ class Plan:
             spares=self.spares,
             link_capacity=self.link_capacity,
             stories=stories,
+            parallel_max=self.parallel_max,
         )
 
 

@@ -114,6 +114,7 @@ class World:
         link_capacity: int = 2,
         stories: bool = False,
         checks: Checks | None = None,
+        parallel_max: int = 1,
     ) -> None:
         self.dataflow = dataflow
         self.batches = tuple(batches)
@@ -121,7 +122,9 @@ class World:
         self.stories = stories
         self.checks = checks or Checks(dataflow, self.batches)
         placement = chained(dataflow.shape, sites)
-        self.controller = Controller(dataflow.shape, placement, frozenset(range(sites + spares)))
+        self.controller = Controller(
+            dataflow.shape, placement, frozenset(range(sites + spares)), parallel_max=parallel_max
+        )
         egress = dataflow.shape.egress
         self.nodes: dict[Node, Machine] = {
             THE_INGRESS: Ingress(dataflow, story=self._story()),
