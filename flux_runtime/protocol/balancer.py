@@ -7,17 +7,20 @@ and answers that carry an older one are ignored (UF-8).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
+from typing import Protocol
 
 from flux_runtime.protocol.balancing import (
+    Allowed,
     PlannedMove,
     SiteStatistics,
     Thresholds,
-    next_delta,
+    Unit,
     plan_round,
 )
+from flux_runtime.protocol.collection import CollectionTime
 from flux_runtime.protocol.controller import Controller, Order
 from flux_runtime.protocol.vocabulary import Pair
 
@@ -45,60 +48,76 @@ class RequestStatistics:
     round: int
 
 
-Policy = Callable[[Sequence[SiteStatistics], Thresholds, Callable[..., bool]], list[PlannedMove]]
+Answer = Order | ResetStatistics | RequestStatistics
 
 
-def by_load(
-    sites: Sequence[SiteStatistics], thresholds: Thresholds, allowed: Callable[..., bool]
-) -> list[PlannedMove]:
-    """The policy of section 6.4."""
-    return plan_round(sites, thresholds, allowed=allowed)
+class Policy(Protocol):
+    """Plans a round: `plan_round`, `plan_hybrid_round`, or one's own."""
+
+    def __call__(
+        self,
+        sites: Sequence[SiteStatistics],
+        thresholds: Thresholds,
+        *,
+        allowed: Allowed,
+        unit: Unit,
+    ) -> list[PlannedMove]:
+        """The moves of a round, from what all sites reported."""
+        ...
 
 
 class Balancer:
     """Decides, round by round, which copies move; the controller carries the moves out.
 
-    The partitions in the statistics are (pair, copy). Moves of a round are carried out one after
-    another, each once the one before is folded in everywhere (UF-12).
+    The partitions in the statistics are (pair, copy). Of each pair one copy moves in a round at
+    most, and as many pairs at once as the controller lets be without a partner; a round ends when
+    all its moves are folded in everywhere (UF-12).
 
     Args:
         controller: knows what is whole, and where copies stand.
         thresholds: when to move, and the shortest collection phase.
         policy: plans a round.
+        collection: how long phases last; tunes itself if left out.
     """
 
     def __init__(
-        self, controller: Controller, thresholds: Thresholds, *, policy: Policy = by_load
+        self,
+        controller: Controller,
+        thresholds: Thresholds,
+        *,
+        policy: Policy = plan_round,
+        collection: CollectionTime | None = None,
     ) -> None:
         self.controller = controller
         self.thresholds = thresholds
         self.policy = policy
         self.mode = Mode.RECOVERING
         self.round = 0
-        self.delta = thresholds.delta_min
+        self.collection = collection or CollectionTime(thresholds)
         self.wakes_at = 0.0
         self.asked_at = 0.0
         self.moving_since = 0.0
         self.gathering = 0.0
         self.answers: dict[int, SiteStatistics] = {}
         self.planned: list[PlannedMove] = []
+        self.made: list[PlannedMove] = []
         self.failures = 0
 
-    def tick(self, now: float) -> list[Order | ResetStatistics | RequestStatistics]:
+    def tick(self, now: float) -> list[Answer]:
         """What the time and the controller's state call for; call it after every event."""
         if self.mode is not Mode.RECOVERING and self._failed():
             self.mode = Mode.RECOVERING  # UF-7: a failure aborts balancing at once
             self.round += 1  # UF-8
             self.planned.clear()
         if self.mode is Mode.RECOVERING and self.controller.whole:
-            return self._collect(now, moved_for=None)
+            return self._collect(now, self.collection.delta)
         if self.mode is Mode.COLLECTING and now >= self.wakes_at:
             self.mode = Mode.GATHERING
             self.asked_at = now
             self.answers.clear()
             return [RequestStatistics(self.round)]
-        if self.mode is Mode.MOVING and self.controller.whole:
-            return self._next_move(now)
+        if self.mode is Mode.MOVING:
+            return self._move(now)
         return []
 
     def _failed(self) -> bool:
@@ -107,19 +126,12 @@ class Balancer:
             return self.controller.failures != self.failures or bool(self.controller.losses)
         return not self.controller.whole
 
-    def _collect(
-        self, now: float, *, moved_for: float | None
-    ) -> list[Order | ResetStatistics | RequestStatistics]:
+    def _collect(self, now: float, delta: float) -> list[Answer]:
         self.mode = Mode.COLLECTING
-        self.delta = next_delta(
-            self.delta, self.thresholds, moved_for=moved_for, gathering=self.gathering
-        )
-        self.wakes_at = now + self.delta
+        self.wakes_at = now + delta
         return [ResetStatistics(self.round)]
 
-    def statistics(
-        self, round_: int, answer: SiteStatistics, now: float
-    ) -> list[Order | ResetStatistics | RequestStatistics]:
+    def statistics(self, round_: int, answer: SiteStatistics, now: float) -> list[Answer]:
         """A site has answered; once all have, the moves of the round begin.
 
         Answers of an earlier round are ignored (UF-8).
@@ -131,31 +143,44 @@ class Balancer:
             return []
         self.gathering = now - self.asked_at
         sites = [self.answers[site] for site in sorted(self.answers)]
-        self.planned = self.policy(sites, self.thresholds, self._allowed)
-        if not self.planned:
-            return self._collect(now, moved_for=None)
+        self.planned = self.policy(sites, self.thresholds, allowed=self._allowed, unit=_pair)
+        if self.planned and not self.collection.enough(sites, self.planned):
+            delta = self.collection.lengthen(sites, self.planned)
+            self.planned.clear()
+            return self._collect(now, delta)
         self.mode = Mode.MOVING
         self.moving_since = now
-        return self._next_move(now)
+        self.made.clear()
+        self.failures = self.controller.failures
+        return self._move(now)
 
     def _allowed(self, part: object, donor: int, receiver: int) -> bool:
         pair, copy = _of(part)
         return self.controller.may_move(pair, copy, receiver)  # UF-10
 
-    def _next_move(self, now: float) -> list[Order | ResetStatistics | RequestStatistics]:
-        """UF-11, UF-12: the next move, once all neighbours have folded in the one before."""
-        while self.planned:
-            move = self.planned.pop(0)
+    def _move(self, now: float) -> list[Answer]:
+        """UF-11: what may move now; UF-12: the round is over when all of it has folded in."""
+        orders: list[Answer] = []
+        for move in list(self.planned):
             pair, copy = _of(move.part)
             if self.controller.may_move(pair, copy, move.receiver):
-                orders: list[Order | ResetStatistics | RequestStatistics] = []
                 orders += self.controller.move(pair, copy, move.receiver)
-                self.failures = self.controller.failures
-                return orders
-        return self._collect(now, moved_for=now - self.moving_since)
+                self.planned.remove(move)
+                self.made.append(move)
+        self.failures = self.controller.failures
+        if orders or not self.controller.whole:
+            return orders
+        moved_for = now - self.moving_since if self.made else None
+        self.planned.clear()
+        delta = self.collection.next(self.made, moved_for=moved_for, gathering=self.gathering)
+        return self._collect(now, delta)
 
 
 def _of(part: object) -> tuple[Pair, int]:
     assert isinstance(part, tuple)
     pair, copy = part
     return pair, copy
+
+
+def _pair(part: object) -> Pair:
+    return _of(part)[0]

@@ -7,7 +7,7 @@ collection phase of `delta` seconds, then the moves it leads to. All functions a
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 Part = Hashable
@@ -24,6 +24,7 @@ class SiteStatistics:
         state: bytes of state per partition.
         memory: bytes available to the operator on this site.
         on_disk: partitions whose state has been spilled.
+        pending: bytes of input received and not processed yet, per partition.
     """
 
     site: int
@@ -32,6 +33,12 @@ class SiteStatistics:
     state: Mapping[Part, float] = field(default_factory=dict)
     memory: float = float("inf")
     on_disk: frozenset[Part] = frozenset()
+    pending: Mapping[Part, float] = field(default_factory=dict)
+
+    @property
+    def tuples(self) -> float:
+        """T: tuples processed in all."""
+        return sum(self.processed.values())
 
     @property
     def excess(self) -> float:
@@ -56,13 +63,15 @@ class Thresholds:
         imbalance: least ratio of the donor's to the receiver's utilisation (th_imb).
         utilisation: greatest utilisation of a receiver (th_util).
         delta_min: shortest collection phase, in seconds.
-        moves_max: most moves out of one donor in a round; 1 is the papers' policy. More are planned
-            one by one on predicted utilisations, for sites that are severely overloaded.
+        severe: ratio of utilisations above which a donor gives away several partitions in one
+            round, each to whoever is then predicted to be idlest.
+        moves_max: most such moves in a round; 1 is the papers' policy.
     """
 
     imbalance: float = 1.2
     utilisation: float = 0.9
     delta_min: float = 0.01
+    severe: float = 1.5
     moves_max: int = 1
 
 
@@ -76,14 +85,22 @@ ROUNDING: Final = 1e-9
 Allowed = Callable[[Part, int, int], bool]
 
 
+Unit = Callable[[Part], Hashable]
+
+
 def anywhere(part: Part, donor: int, receiver: int) -> bool:
     """No restriction on moves."""
     return True
 
 
+def itself(part: Part) -> Hashable:
+    """Every partition may move in a round, whatever the others do."""
+    return part
+
+
 def after_move(donor: SiteStatistics, receiver: SiteStatistics, n: float) -> tuple[float, float]:
     """Predicted utilisations of donor and receiver if a partition with `n` tuples moves (AMB-3)."""
-    t_d, t_r = sum(donor.processed.values()), sum(receiver.processed.values())
+    t_d, t_r = donor.tuples, receiver.tuples
     u_d, u_r = donor.utilisation, receiver.utilisation
     if t_r <= 0 or u_r <= 0:  # AMB-24
         return u_d * (1 - n / t_d), u_r + u_d * n / t_d
@@ -100,54 +117,49 @@ def plan_round(
     thresholds: Thresholds = SIMULATED,
     *,
     allowed: Allowed = anywhere,
+    unit: Unit = itself,
 ) -> list[PlannedMove]:
     """The processing-load policy: pair the most with the least utilised site, working inwards.
 
     For each pair the largest partition that reduces the ratio of utilisations moves (AMB-22); the
     first pair that is balanced, or whose receiver is too busy, ends the round.
+
+    Args:
+        sites: what they reported.
+        thresholds: when to move at all.
+        allowed: (partition, donor, receiver) -> whether that move is possible.
+        unit: what a partition belongs to; of each unit only one partition moves in a round (with
+            two copies of each: the pair, so that one of them always stays where it is).
     """
     average = sum(s.utilisation for s in sites) / len(sites)
     order = sorted(sites, key=lambda s: (-s.utilisation, s.site))
     moves: list[PlannedMove] = []
+    moved: set[Hashable] = set()
+
+    def once(part: Part, donor: int, receiver: int) -> bool:
+        return unit(part) not in moved and allowed(part, donor, receiver)
+
     for k in range(len(order) // 2):
         donor, receiver = order[k], order[-1 - k]
         if donor.utilisation < average or not _worth_it(donor, receiver, thresholds):
             break
-        step = _best(donor, receiver, allowed)
+        step = _best(donor, receiver, once)
         if step is not None:
             moves.append(step[0])
+            moved.add(unit(step[0].part))
             order[k], order[-1 - k] = step[1], step[2]
-    if moves:
-        moves += _more_moves(order, moves, thresholds, allowed)
-    return moves
-
-
-def _more_moves(
-    sites: list[SiteStatistics],
-    moves: Sequence[PlannedMove],
-    thresholds: Thresholds,
-    allowed: Allowed,
-) -> list[PlannedMove]:
-    """Further moves out of the busiest donor, each to whoever is then predicted to be idlest.
-
-    An extension that the authors name for severe overload. No partition moves twice in a round.
-    """
-    found: list[PlannedMove] = []
-    moved = {move.part for move in moves}
-
-    def once(part: Part, donor: int, receiver: int) -> bool:
-        return part not in moved and allowed(part, donor, receiver)
-
-    for _ in range(thresholds.moves_max - 1):
-        sites.sort(key=lambda s: (-s.utilisation, s.site))
-        donor, receiver = sites[0], sites[-1]
+    for _ in range(thresholds.moves_max - 1 if moves else 0):
+        order.sort(key=lambda s: (-s.utilisation, s.site))
+        donor, receiver = order[0], order[-1]
+        if _ratio(donor.utilisation, receiver.utilisation) <= thresholds.severe:
+            break
         step = _best(donor, receiver, once) if _worth_it(donor, receiver, thresholds) else None
         if step is None:
             break
-        found.append(step[0])
-        moved.add(step[0].part)
-        sites[0], sites[-1] = step[1], step[2]
-    return found
+        moves.append(step[0])
+        moved.add(unit(step[0].part))
+        order[0], order[-1] = step[1], step[2]
+    return moves
 
 
 def _worth_it(donor: SiteStatistics, receiver: SiteStatistics, thresholds: Thresholds) -> bool:
@@ -175,16 +187,15 @@ def _best(
 
 def _without(site: SiteStatistics, part: Part, utilisation: float) -> SiteStatistics:
     kept = {p: n for p, n in site.processed.items() if p != part}
-    return SiteStatistics(site=site.site, utilisation=utilisation, processed=kept)
+    return replace(site, utilisation=utilisation, processed=kept)
 
 
 def _with(site: SiteStatistics, part: Part, n: float, utilisation: float) -> SiteStatistics:
-    held = {**site.processed, part: n}
-    return SiteStatistics(site=site.site, utilisation=utilisation, processed=held)
+    return replace(site, utilisation=utilisation, processed={**site.processed, part: n})
 
 
 def plan_memory_round(
-    sites: Sequence[SiteStatistics], *, allowed: Allowed = anywhere
+    sites: Sequence[SiteStatistics], *, allowed: Allowed = anywhere, unit: Unit = itself
 ) -> list[PlannedMove]:
     """The memory policy: pair the site with the least memory to spare with that with the most.
 
@@ -193,6 +204,7 @@ def plan_memory_round(
     average = sum(s.excess for s in sites) / len(sites)
     order = sorted(sites, key=lambda s: (s.excess, s.site))
     moves: list[PlannedMove] = []
+    moved: set[Hashable] = set()
     for k in range(len(order) // 2):
         donor, receiver = order[k], order[-1 - k]
         if donor.excess >= average:
@@ -202,7 +214,9 @@ def plan_memory_round(
             donor.state.items(), key=lambda item: (item[0] in donor.on_disk, -item[1])
         ):
             then = abs((receiver.excess - size) - (donor.excess + size))
-            if then < now and allowed(part, donor.site, receiver.site):
+            once = unit(part) not in moved and allowed(part, donor.site, receiver.site)
+            if then < now and once:
+                moved.add(unit(part))
                 moves.append(PlannedMove(part, donor.site, receiver.site))
                 break
     return moves
@@ -213,17 +227,23 @@ def plan_hybrid_round(
     thresholds: Thresholds = SIMULATED,
     *,
     allowed: Allowed = anywhere,
+    unit: Unit = itself,
 ) -> list[PlannedMove]:
     """Memory while any partition is on disk; else load, to receivers whose memory has room."""
     if any(site.on_disk for site in sites):
-        return plan_memory_round(sites, allowed=allowed)
+        return plan_memory_round(sites, allowed=allowed, unit=unit)
     room = {site.site: site.excess for site in sites}
     size = {part: bytes_ for site in sites for part, bytes_ in site.state.items()}
 
     def fits(part: Part, donor: int, receiver: int) -> bool:
         return room[receiver] >= size.get(part, 0.0) and allowed(part, donor, receiver)
 
-    return plan_round(sites, thresholds, allowed=fits)
+    moves = []
+    for move in plan_round(sites, thresholds, allowed=fits, unit=unit):
+        if room[move.receiver] >= size.get(move.part, 0.0):
+            room[move.receiver] -= size.get(move.part, 0.0)  # moves of a round add up
+            moves.append(move)
+    return moves
 
 
 def next_delta(

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
 from flux_runtime.protocol.balancer import Balancer, Mode, RequestStatistics, ResetStatistics
-from flux_runtime.protocol.balancing import CLUSTER, SiteStatistics
+from flux_runtime.protocol.balancing import CLUSTER, SiteStatistics, Thresholds
 from flux_runtime.protocol.controller import Controller, Order, chained
 from flux_runtime.protocol.vocabulary import Node, Pair, ProtocolError, Shape
 from flux_runtime.simulation.workload import digest_dataflow, digest_input
@@ -25,7 +26,7 @@ def statistics(world: World, share: dict[int, float]) -> list[SiteStatistics]:
     load = {site: len(held) / share.get(site, 1.0) for site, held in parts.items()}
     rate = 1.0 / max(load.values())
     return [
-        SiteStatistics(site=s, utilisation=load[s] * rate, processed=dict.fromkeys(held, 100.0))
+        SiteStatistics(site=s, utilisation=load[s] * rate, processed=dict.fromkeys(held, 2000.0))
         for s, held in parts.items()
     ]
 
@@ -33,14 +34,26 @@ def statistics(world: World, share: dict[int, float]) -> list[SiteStatistics]:
 class Run:
     """A world whose balancer is asked after every step; its clock is the number of steps."""
 
-    def __init__(self, seed: int, share: dict[int, float]) -> None:
+    def __init__(
+        self,
+        seed: int,
+        share: dict[int, float],
+        *,
+        thresholds: Thresholds = CLUSTER,
+        parallel_max: int = 1,
+    ) -> None:
         self.rng = random.Random(seed)
         self.share = share
         self.world = World(
-            digest_dataflow(SHAPE), digest_input(30, rows=4, keys=40), sites=4, link_capacity=4
+            digest_dataflow(SHAPE),
+            digest_input(30, rows=4, keys=40),
+            sites=4,
+            link_capacity=4,
+            parallel_max=parallel_max,
         )
-        self.balancer = Balancer(self.world.controller, CLUSTER)
+        self.balancer = Balancer(self.world.controller, thresholds)
         self.now = 0.0
+        self.most_in_hand = 0
 
     def carry_out(self, said: Sequence[Order | ResetStatistics | RequestStatistics]) -> None:
         self.world.obey([s for s in said if not isinstance(s, ResetStatistics | RequestStatistics)])
@@ -53,6 +66,7 @@ class Run:
         for n in range(steps):
             self.now += 0.05
             self.carry_out(self.balancer.tick(self.now))
+            self.most_in_hand = max(self.most_in_hand, len(self.world.controller.in_hand))
             possible = self.world.steps()
             if n == kill_at:
                 self.world.perform(Step("crash", 2))
@@ -68,6 +82,17 @@ def test_uf_11_copies_leave_the_loaded_site_and_nothing_is_lost(seed: int) -> No
     on_site = [copy.site for _, copy in run.world.controller.nodes()]
     assert on_site.count(0) == 2
     assert all(copy.life == 0 or copy.site != 0 for _, copy in run.world.controller.nodes())
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_several_copies_leave_a_severely_overloaded_site_at_once(seed: int) -> None:
+    thresholds = replace(CLUSTER, severe=1.3, moves_max=6)
+    run = Run(seed, {0: 0.1}, thresholds=thresholds, parallel_max=2)
+    run.run(4000)
+    run.world.finished()
+    assert run.most_in_hand == 2, "never more pairs without a partner than allowed"
+    on_site = [copy.site for _, copy in run.world.controller.nodes()]
+    assert on_site.count(0) <= 1
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -110,3 +135,52 @@ def test_uf_12_nothing_else_moves_until_the_move_is_folded_in() -> None:
     view.move(Pair(0, 0), 0, 2)
     assert not view.whole
     assert not view.may_move(Pair(0, 1), 0, 2)
+
+
+def test_moves_at_once_are_of_different_pairs_and_no_more_than_allowed() -> None:
+    shape = Shape(widths=(3,))
+    view = Controller(shape, chained(shape, 3), frozenset(range(5)), parallel_max=2)
+    view.move(Pair(0, 0), 0, 3)
+    assert not view.may_move(Pair(0, 0), 1, 4), "its partner is the only whole copy"
+    assert view.may_move(Pair(0, 1), 0, 3)
+    view.move(Pair(0, 1), 0, 3)
+    assert not view.may_move(Pair(0, 2), 0, 4), "two pairs are vulnerable already"
+
+
+def test_no_move_starts_while_something_else_recovers() -> None:
+    shape = Shape(widths=(2,))
+    view = Controller(shape, chained(shape, 3), frozenset(range(3)), parallel_max=2)
+    view.sites = frozenset({0, 1})
+    view.copy_failed(Node(0, 0, 0, 0))  # its place is taken at once
+    assert [now.pair for now in view.in_hand] == [Pair(0, 0)]
+    view = Controller(shape, chained(shape, 2), frozenset({0}), parallel_max=2)
+    view.copy_failed(Node(0, 0, 1, 0))  # nowhere to recover to
+    assert not view.in_hand
+    view.sites = frozenset({0, 2})
+    assert not view.may_move(Pair(0, 1), 0, 2)
+
+
+def test_a_round_on_too_little_evidence_only_lengthens_the_phase() -> None:
+    shape = Shape(widths=(4,))
+    balancer = Balancer(Controller(shape, chained(shape, 2), frozenset(range(3))), CLUSTER)
+    balancer.tick(0.0)
+    balancer.tick(1.0)
+
+    def answers(n: float) -> list[SiteStatistics]:
+        parts: list[tuple[Pair, int]] = [(Pair(0, p), 0) for p in range(4)]
+        return [
+            SiteStatistics(site=0, utilisation=1.0, processed=dict.fromkeys(parts, n)),
+            SiteStatistics(site=1, utilisation=0.9, processed={(Pair(0, 0), 1): 3 * n}),
+            SiteStatistics(site=2, utilisation=0.0, processed={}),
+        ]
+
+    for answer in answers(20.0):
+        said = balancer.statistics(0, answer, 1.1)
+    assert said == [ResetStatistics(0)]
+    assert balancer.mode is Mode.COLLECTING
+    assert balancer.wakes_at == pytest.approx(1.1 + 4 * CLUSTER.delta_min)
+    balancer.tick(9.0)
+    for answer in answers(2000.0):
+        said = balancer.statistics(0, answer, 9.1)
+    assert balancer.mode is Mode.MOVING
+    assert said

@@ -99,6 +99,49 @@ def test_several_moves_at_once_settle_a_severe_overload_sooner() -> None:
     assert settled(8) < settled(1)
 
 
+def test_several_moves_stop_at_the_threshold_of_severity() -> None:
+    def moves(severe: float) -> list[PlannedMove]:
+        donor = SiteStatistics(site=0, utilisation=1.0, processed={(n, 0): 10.0 for n in range(10)})
+        others = [
+            SiteStatistics(site=n, utilisation=0.3, processed={(100 * n, 0): 30.0})
+            for n in (1, 2, 3)
+        ]
+        thresholds = Thresholds(severe=severe, moves_max=10)
+        return plan_round([donor, *others], thresholds)
+
+    assert len(moves(1e9)) == 1
+    assert 1 < len(moves(2.5)) < len(moves(1.2))
+    assert {move.donor for move in moves(1.2)} == {0}
+    assert len({move.receiver for move in moves(1.2)}) == 3, "several receivers per donor"
+    assert len({move.part for move in moves(1.2)}) == len(moves(1.2))
+
+
+def test_of_each_pair_one_copy_moves_in_a_round() -> None:
+    donors = [
+        SiteStatistics(site=n, utilisation=1.0, processed={("x", n): 50.0, (n, 0): 40.0})
+        for n in (0, 1)
+    ]
+    receivers = [SiteStatistics(site=n, utilisation=0.2, processed={(n, 0): 40.0}) for n in (2, 3)]
+    both = plan_round([*donors, *receivers])
+    assert [move.part for move in both] == [("x", 0), ("x", 1)]
+    apart = plan_round([*donors, *receivers], unit=lambda part: part[0])  # type: ignore[index]
+    assert [move.part for move in apart] == [("x", 0), (1, 0)]
+
+
+def test_the_hybrid_adds_up_what_a_receiver_is_to_take() -> None:
+    donor = SiteStatistics(
+        site=1,
+        utilisation=1.0,
+        processed=dict.fromkeys("abcdef", 5.0),
+        state=dict.fromkeys("abcdef", 10.0),
+        memory=100,
+    )
+    idle = SiteStatistics(site=2, utilisation=0.0, processed={}, memory=25)
+    thresholds = Thresholds(severe=1.1, moves_max=5)
+    assert len(plan_round([donor, idle], thresholds)) == 3
+    assert len(plan_hybrid_round([donor, idle], thresholds)) == 2
+
+
 def with_memory(
     number: int, memory: float, on_disk: frozenset[str] = frozenset(), **state: float
 ) -> SiteStatistics:

@@ -58,6 +58,46 @@ def test_ct_3_an_announced_catch_up_yields_to_a_failure_upstream() -> None:
     assert view.pairs[B].attempts == 1, "the standby announced before is used"
 
 
+def in_parallel(widths: tuple[int, ...], parallel_max: int) -> Controller:
+    shape = Shape(widths=widths)
+    return Controller(shape, chained(shape, 2), frozenset(range(4)), parallel_max=parallel_max)
+
+
+def test_ct_7_pairs_of_a_stage_recover_together_up_to_the_limit() -> None:
+    view = in_parallel((3, 3), 2)
+    view.site_failed(1)
+    first, second, third = (Pair(0, part) for part in range(3))
+    assert [now.pair for now in view.in_hand] == [first, second]
+    for pair in (first, second, third):
+        view.notice(CatchUpReady(pair, view.failures))
+    starts = [entry.pair for entry in view.log if isinstance(entry, CatchUpStart)]
+    assert starts == [first, second]
+    done = view.in_hand[1]
+    view.notice(CatchUpDone(second, done.attempt))
+    neighbours = [Node(1, part, c, 0) for part in range(3) for c in range(2)]
+    for node in [THE_INGRESS, *neighbours]:
+        view.notice(FoldInDone(second, done.attempt, node))
+    assert [now.pair for now in view.in_hand] == [first, third]
+    assert all(now.pair.stage == 0 for now in view.in_hand), "the next stage waits"
+
+
+def test_ct_3_of_several_in_hand_only_the_announced_yield_upstream() -> None:
+    view = in_parallel((2, 2), 2)
+    for part in (0, 1):
+        view.copy_failed(Node(1, part, 1, 0))
+    view.notice(CatchUpReady(Pair(1, 0), view.failures))
+    assert [now.phase.value for now in view.in_hand] == ["started", "announced"]
+    view.copy_failed(Node(0, 0, 1, 0))
+    assert [now.pair for now in view.in_hand] == [Pair(1, 0)], "one goes on, nothing new begins"
+    view.copy_failed(Node(1, 0, 1, view.pairs[Pair(1, 0)].attempts))
+    assert [now.pair for now in view.in_hand] == [Pair(0, 0)]
+
+
+def test_a_limit_of_no_catch_up_is_refused() -> None:
+    with pytest.raises(ValueError, match="nothing ever recovers"):
+        in_parallel((1,), 0)
+
+
 def test_ct_4_and_uf_13_a_standby_goes_to_the_emptiest_site_without_the_other_copy() -> None:
     orders = controller(3).copy_failed(A_S)
     assert orders == [Instantiate(Node(*A, 1, 1), 2)]
