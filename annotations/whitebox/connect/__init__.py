@@ -1,0 +1,8 @@
+"""PySpark code read without Spark: the Connect client's plans, taken before they would be sent.
+
+Spark's Connect client turns every operation on a DataFrame into a protobuf plan and sends it over a
+gRPC channel. `channel` is such a channel that ends in this process, `answers` what it answers, and
+`relations` turns the plans into the representation of `annotations.whitebox.ir`. User code runs, so
+all of this happens in a process of its own (`annotations.whitebox.pyspark`); nothing else of this
+package may be imported before that process has said how (`channel.prepare`).
+"""

@@ -1,0 +1,324 @@
+"""What the in-process channel answers the Connect client, and what it learns from the questions.
+
+Plans are kept as they come: temporary views, streaming queries that would start, commands of a
+pipeline. Whatever would need data is refused with `Refused`, which says what the user called.
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import pyspark
+import pyspark.sql.connect.proto as pb
+
+from annotations.dataflow import Position
+from annotations.whitebox.connect.datatypes import ddl_type, struct_to_proto, to_proto
+from annotations.whitebox.connect.places import caller
+from annotations.whitebox.datatypes import DataType, Family
+
+_CONF: Final = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.timestampType": "TIMESTAMP_LTZ",
+    "spark.sql.session.localRelationCacheThreshold": str(1 << 40),
+    "spark.sql.session.localRelationChunkSizeRows": str(1 << 40),
+    "spark.sql.session.localRelationChunkSizeBytes": str(1 << 40),
+    "spark.sql.session.localRelationBatchOfChunksSizeBytes": str(1 << 40),
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "10000",
+}
+"""Settings that the client asks for and takes apart; every other one that is not set is `false`."""
+
+_VIEW: Final = re.compile(
+    r"\s*CREATE\s+(?:OR\s+REPLACE\s+)?(?:GLOBAL\s+)?TEMP(?:ORARY)?\s+VIEW\s+([\w.`]+)\s+AS\s+(.*)",
+    re.IGNORECASE | re.DOTALL,
+)
+_QUERY: Final = re.compile(r"(?:\s|\(|--.*\n|/\*.*?\*/)*(SELECT|WITH|FROM|VALUES|TABLE)\b", re.I)
+
+
+class Refused(Exception):  # noqa: N818 - it is the user's code that meets it
+    """The code asked for something that only data, and so a running Spark, can answer."""
+
+
+@dataclass(frozen=True)
+class Started:
+    """A streaming query that would start here, or a batch that would be written."""
+
+    command: Any
+    """`WriteStreamOperationStart` or `WriteOperation`."""
+    views: dict[str, Any]
+    """Temporary views as they were then: name -> Relation."""
+    position: Position | None
+
+
+@dataclass
+class Answers:
+    """The other end of the channel: one method for each method of the service."""
+
+    schema_of: Callable[[Any, dict[str, Any]], list[tuple[str, DataType, bool]]]
+    """Relation, views -> its columns: name, type, nullable."""
+    streaming: Callable[[Any, dict[str, Any]], bool]
+    """Relation, views -> whether it reads a stream."""
+    conf: dict[str, str] = field(default_factory=dict)
+    views: dict[str, Any] = field(default_factory=dict)
+    started: list[Started] = field(default_factory=list)
+    pipeline: list[Any] = field(default_factory=list)
+    functions: dict[str, Any] = field(default_factory=dict)
+    """Registered functions: name -> CommonInlineUserDefinedFunction."""
+    server: str = field(default_factory=lambda: str(uuid.uuid4()))
+
+    def _made(self, response: Any, request: Any, **parts: Any) -> Any:
+        ids = {"session_id": request.session_id, "server_side_session_id": self.server}
+        return response(**ids, **parts)
+
+    # ---- settings
+
+    def Config(self, request: Any) -> Any:  # noqa: N802
+        """Settings, set and read back."""
+        operation = request.operation
+        kind = operation.WhichOneof("op_type")
+        asked = getattr(operation, kind)
+        answered: list[tuple[str, str | None]] = []
+        match kind:
+            case "set":
+                self.conf.update({pair.key: pair.value for pair in asked.pairs})
+            case "unset":
+                for key in asked.keys:
+                    self.conf.pop(key, None)
+            case "get":
+                answered = [(k, self.conf.get(k, _CONF.get(k, "false"))) for k in asked.keys]
+            case "get_option":
+                answered = [(k, self.conf.get(k, _CONF.get(k))) for k in asked.keys]
+            case "get_with_default":
+                for pair in asked.pairs:
+                    answered.append((pair.key, self.conf.get(pair.key, pair.value)))
+            case "get_all":
+                answered = list(self.conf.items())
+            case "is_modifiable":
+                answered = [(key, "true") for key in asked.keys]
+        pairs = [pb.KeyValue(key=key, value=value) for key, value in answered]
+        return self._made(pb.ConfigResponse, request, pairs=pairs)
+
+    # ---- questions about plans
+
+    def AnalyzePlan(self, request: Any) -> Any:  # noqa: N802
+        """Schemas, types and the like."""
+        kind = request.WhichOneof("analyze")
+        response = self._made(pb.AnalyzePlanResponse, request)
+        match kind:
+            case "schema":
+                columns = self.schema_of(request.schema.plan.root, self.views)
+                struct_to_proto(columns, response.schema.schema)
+            case "is_streaming":
+                root = request.is_streaming.plan.root
+                response.is_streaming.is_streaming = self.streaming(root, self.views)
+            case "is_local":
+                response.is_local.is_local = False
+            case "spark_version":
+                response.spark_version.version = pyspark.__version__
+            case "ddl_parse":
+                parsed = ddl_type(request.ddl_parse.ddl_string)
+                if parsed.family is Family.UNKNOWN:
+                    raise Refused(f"not a type: {request.ddl_parse.ddl_string}")
+                to_proto(parsed, response.ddl_parse.parsed)
+            case "same_semantics":
+                same = request.same_semantics
+                response.same_semantics.result = same.target_plan == same.other_plan
+            case "explain":
+                response.explain.explain_string = ""
+            case "tree_string":
+                response.tree_string.tree_string = ""
+            case "persist" | "unpersist" | "get_storage_level" | "semantic_hash":
+                getattr(response, kind).SetInParent()
+            case _:
+                raise Refused(f"`{kind}` asks about data")
+        return response
+
+    # ---- commands
+
+    def ExecutePlan(self, request: Any) -> Iterator[Any]:  # noqa: N802
+        """Commands are noted; plans are not executed."""
+        if request.plan.WhichOneof("op_type") == "root":
+            parts = self._root(request.plan.root)
+        else:
+            parts = self._command(request.plan.command)
+        responses = [*parts, {"result_complete": pb.ExecutePlanResponse.ResultComplete()}]
+        for part in responses:
+            ids = {"operation_id": request.operation_id, "response_id": str(uuid.uuid4())}
+            yield self._made(pb.ExecutePlanResponse, request, **ids, **part)
+
+    def _root(self, relation: Any) -> list[dict[str, Any]]:
+        kind = relation.WhichOneof("rel_type")
+        if kind == "catalog":
+            return [_false()]
+        if kind in ("show_string", "html_string"):
+            return [_text("")]
+        raise Refused("an action needs data: only what describes a computation can be read")
+
+    def _command(self, command: Any) -> list[dict[str, Any]]:
+        kind = command.WhichOneof("command_type")
+        match kind:
+            case "sql_command":
+                return self._sql(command.sql_command)
+            case "create_dataframe_view":
+                view = command.create_dataframe_view
+                self.views[view.name] = view.input
+            case "register_function":
+                self.functions[command.register_function.function_name.lower()] = (
+                    command.register_function
+                )
+            case "write_stream_operation_start":
+                start = command.write_stream_operation_start
+                self.started.append(Started(start, dict(self.views), caller()))
+                id_ = pb.StreamingQueryInstanceId(id=str(uuid.uuid4()), run_id=str(uuid.uuid4()))
+                started = pb.WriteStreamOperationStartResult(query_id=id_, name=start.query_name)
+                return [{"write_stream_operation_start_result": started}]
+            case "write_operation" | "write_operation_v2":
+                written = getattr(command, kind)
+                self.started.append(Started(written, dict(self.views), caller()))
+            case "streaming_query_command":
+                return [_query_answer(command.streaming_query_command)]
+            case "streaming_query_manager_command":
+                return [_manager_answer(command.streaming_query_manager_command)]
+            case "pipeline_command":
+                return [self._pipeline(command.pipeline_command)]
+            case "register_table_function" | "register_data_source":
+                pass
+            case "streaming_query_listener_bus_command" | "remove_cached_remote_relation_command":
+                pass
+            case _:
+                raise Refused(f"`{kind}` needs a running Spark")
+        return []
+
+    def _sql(self, command: Any) -> list[dict[str, Any]]:
+        """A query becomes a plan, with the views that it may read; a view is noted."""
+        given = command.input if command.HasField("input") else None
+        root = given
+        if given is not None and given.WhichOneof("rel_type") == "with_relations":
+            root = given.with_relations.root
+        text = root.sql.query if root is not None else command.sql
+        relation = pb.Relation()
+        if root is None:
+            relation.sql.query = text
+        else:
+            relation.CopyFrom(given)
+        if view := _VIEW.match(text):
+            (relation if root is given else relation.with_relations.root).sql.query = view[2]
+            self.views[view[1].strip("`")] = self._with_views(relation, view[2])
+            relation = pb.Relation()
+            relation.local_relation.schema = "struct<>"
+        elif not _QUERY.match(text):
+            relation = pb.Relation()
+            relation.local_relation.schema = "struct<>"
+        else:
+            relation = self._with_views(relation, text)
+        result = pb.ExecutePlanResponse.SqlCommandResult(relation=relation)
+        return [{"sql_command_result": result}]
+
+    def _with_views(self, relation: Any, text: str) -> Any:
+        """The query with the temporary views that its text may mean, as they are now."""
+        words = {word.lower() for word in re.findall(r"[\w.]+", text)}
+        used = {name: view for name, view in self.views.items() if name.lower() in words}
+        if not used:
+            return relation
+        made = pb.Relation()
+        if relation.WhichOneof("rel_type") == "with_relations":
+            made.CopyFrom(relation)
+        else:
+            made.with_relations.root.CopyFrom(relation)
+        for name, view in used.items():
+            reference = made.with_relations.references.add()
+            reference.subquery_alias.alias = name
+            reference.subquery_alias.input.CopyFrom(view)
+        return made
+
+    def _pipeline(self, command: Any) -> dict[str, Any]:
+        self.pipeline.append(command)
+        result = pb.PipelineCommandResult()
+        if command.WhichOneof("command_type") == "create_dataflow_graph":
+            result.create_dataflow_graph_result.dataflow_graph_id = "graph"
+        return {"pipeline_command_result": result}
+
+    # ---- the rest of the service
+
+    def AddArtifacts(self, requests: list[Any]) -> Any:  # noqa: N802
+        """Files for workers that do not exist."""
+        return pb.AddArtifactsResponse()
+
+    def ArtifactStatus(self, request: Any) -> Any:  # noqa: N802
+        """Whatever is asked for is there already."""
+        response = self._made(pb.ArtifactStatusesResponse, request)
+        for name in request.names:
+            response.statuses[name].exists = True
+        return response
+
+    def ReleaseExecute(self, request: Any) -> Any:  # noqa: N802
+        """Nothing was kept."""
+        return self._made(pb.ReleaseExecuteResponse, request)
+
+    def ReleaseSession(self, request: Any) -> Any:  # noqa: N802
+        """The end of the session."""
+        return self._made(pb.ReleaseSessionResponse, request)
+
+    def Interrupt(self, request: Any) -> Any:  # noqa: N802
+        """Nothing is running."""
+        return self._made(pb.InterruptResponse, request)
+
+    def __getattr__(self, method: str) -> Any:
+        """Every other method of the service: looked up by the client, refused when it is called."""
+        if not method[:1].isupper():
+            raise AttributeError(method)
+
+        def refuse(*_: object) -> Any:
+            raise Refused(f"`{method}` needs a running Spark")
+
+        return refuse
+
+
+def _query_answer(command: Any) -> dict[str, Any]:
+    """A streaming query that has ended well, without having run."""
+    ended = pb.StreamingQueryCommandResult.AwaitTerminationResult(terminated=True)
+    result = pb.StreamingQueryCommandResult(query_id=command.query_id, await_termination=ended)
+    if command.WhichOneof("command") == "status":
+        status = pb.StreamingQueryCommandResult.StatusResult(status_message="not running")
+        result = pb.StreamingQueryCommandResult(query_id=command.query_id, status=status)
+    elif command.WhichOneof("command") in ("recent_progress", "last_progress"):
+        progress = pb.StreamingQueryCommandResult.RecentProgressResult()
+        result = pb.StreamingQueryCommandResult(query_id=command.query_id, recent_progress=progress)
+    return {"streaming_query_command_result": result}
+
+
+def _manager_answer(command: Any) -> dict[str, Any]:
+    """Every query has ended, none is active."""
+    results = pb.StreamingQueryManagerCommandResult
+    if command.WhichOneof("command") == "active":
+        made = results(active=results.ActiveResult())
+    else:
+        made = results(await_any_termination=results.AwaitAnyTerminationResult(terminated=True))
+    return {"streaming_query_manager_command_result": made}
+
+
+def _false() -> dict[str, Any]:
+    """One record with one boolean: the answer to most questions about a catalog."""
+    import pyarrow
+
+    return _table(pyarrow.table({"value": [False]}))
+
+
+def _text(value: str) -> dict[str, Any]:
+    import pyarrow
+
+    return _table(pyarrow.table({"show_string": [value]}))
+
+
+def _table(table: Any) -> dict[str, Any]:
+    import pyarrow
+
+    sink = pyarrow.BufferOutputStream()
+    with pyarrow.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    data = sink.getvalue().to_pybytes()
+    batch = pb.ExecutePlanResponse.ArrowBatch(row_count=table.num_rows, data=data)
+    return {"arrow_batch": batch}

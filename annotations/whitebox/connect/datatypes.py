@@ -1,0 +1,119 @@
+"""Spark Connect's data types and those of the derivation, each from the other."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any, Final
+
+from annotations.whitebox.datatypes import (
+    INTERVAL,
+    NAMES,
+    TIMESTAMP,
+    UNKNOWN,
+    DataType,
+    Family,
+    parse_type,
+)
+
+_COMMENT: Final = re.compile(r"\bCOMMENT\s+('(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")", re.IGNORECASE)
+
+_SIMPLE: Final = {
+    "null": NAMES["void"],
+    "binary": NAMES["binary"],
+    "boolean": NAMES["boolean"],
+    "byte": NAMES["tinyint"],
+    "short": NAMES["smallint"],
+    "integer": NAMES["int"],
+    "long": NAMES["bigint"],
+    "float": NAMES["float"],
+    "double": NAMES["double"],
+    "decimal": NAMES["decimal"],
+    "string": NAMES["string"],
+    "char": NAMES["char"],
+    "var_char": NAMES["varchar"],
+    "date": NAMES["date"],
+    "timestamp": TIMESTAMP,
+    "timestamp_ntz": TIMESTAMP,
+    "timestamp_ntz_nanos": TIMESTAMP,
+    "timestamp_ltz_nanos": TIMESTAMP,
+    "time": TIMESTAMP,
+    "calendar_interval": INTERVAL,
+    "year_month_interval": INTERVAL,
+    "day_time_interval": INTERVAL,
+}
+"""Kind of a Connect data type without parts -> ours."""
+
+_KINDS: Final = {
+    Family.DECIMAL: "decimal",
+    Family.STRING: "string",
+    Family.BOOLEAN: "boolean",
+    Family.BINARY: "binary",
+    Family.DATE: "date",
+    Family.TIMESTAMP: "timestamp",
+    Family.INTERVAL: "calendar_interval",
+}
+_INTEGERS: Final = {8: "byte", 16: "short", 32: "integer", 64: "long"}
+
+
+def ddl_type(text: str) -> DataType:
+    """The type that a DDL text names: a type, or `name type, ...`, which is a struct.
+
+    >>> [name for name, _, _ in ddl_type("a BIGINT, b ARRAY<INT>").fields]
+    ['a', 'b']
+    >>> ddl_type("bigint").family.value
+    'integer'
+    """
+    text = _COMMENT.sub("", text).strip()
+    found, _ = parse_type(text)
+    return found if found is not UNKNOWN else parse_type(f"struct<{text}>")[0]
+
+
+def from_proto(found: Any) -> DataType:
+    """What a `spark.connect.DataType` stands for."""
+    kind = found.WhichOneof("kind")
+    match kind:
+        case "array":
+            return DataType(Family.ARRAY, element=from_proto(found.array.element_type))
+        case "map":
+            value, key = from_proto(found.map.value_type), from_proto(found.map.key_type)
+            return DataType(Family.MAP, element=value, key=key)
+        case "struct":
+            fields = [(f.name, from_proto(f.data_type), f.nullable) for f in found.struct.fields]
+            return DataType(Family.STRUCT, fields=tuple(fields))
+        case "udt":
+            return from_proto(found.udt.sql_type)
+        case "unparsed":
+            return ddl_type(found.unparsed.data_type_string)
+    return _SIMPLE.get(kind, UNKNOWN)
+
+
+def to_proto(type_: DataType, made: Any) -> None:
+    """Write a type into a `spark.connect.DataType`; one that is not known becomes `void`."""
+    match type_.family:
+        case Family.INTEGER:
+            getattr(made, _INTEGERS[type_.bits]).SetInParent()
+        case Family.FLOAT:
+            (made.double if type_.bits == 64 else made.float).SetInParent()
+        case Family.ARRAY:
+            to_proto(type_.element or UNKNOWN, made.array.element_type)
+            made.array.contains_null = True
+        case Family.MAP:
+            to_proto(type_.key or UNKNOWN, made.map.key_type)
+            to_proto(type_.element or UNKNOWN, made.map.value_type)
+            made.map.value_contains_null = True
+        case Family.STRUCT:
+            struct_to_proto(type_.fields, made)
+        case family if family in _KINDS:
+            getattr(made, _KINDS[family]).SetInParent()
+        case _:
+            made.null.SetInParent()
+
+
+def struct_to_proto(fields: Iterable[tuple[str, DataType, bool]], made: Any) -> None:
+    """Write columns (name, type, nullable) as a struct into a `spark.connect.DataType`."""
+    made.struct.SetInParent()
+    for name, type_, nullable in fields:
+        field = made.struct.fields.add()
+        field.name, field.nullable = name, nullable
+        to_proto(type_, field.data_type)

@@ -1,0 +1,316 @@
+"""Expressions of the Connect client as expressions of the representation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, Final
+
+from annotations.dataflow import Position
+from annotations.whitebox.connect.datatypes import ddl_type, from_proto
+from annotations.whitebox.connect.result_types import never_null, result_type
+from annotations.whitebox.connect.scope import Built, Names, part, type_of
+from annotations.whitebox.datatypes import (
+    BOOLEAN,
+    NAMES,
+    NULL,
+    STRING,
+    UNKNOWN,
+    Family,
+)
+from annotations.whitebox.ir import Call, Column, Expression, Lambda, Literal, Ref, SortKey, Unknown
+
+RENAMED: Final = {
+    "==": "=",
+    "!=": "<>",
+    "!": "not",
+    "isnull": "is null",
+    "isnotnull": "is not null",
+    "when": "case",
+    "pmod": "pmod",
+    "&&": "and",
+    "||": "or",
+}
+"""What the client calls an operator -> what the representation calls it."""
+
+AGGREGATING: Final = frozenset({202, 252, 216, 253})
+"""Evaluation types of Python functions that aggregate."""
+_LITERALS: Final = {
+    "boolean": BOOLEAN,
+    "byte": NAMES["tinyint"],
+    "short": NAMES["smallint"],
+    "integer": NAMES["int"],
+    "long": NAMES["bigint"],
+    "float": NAMES["float"],
+    "double": NAMES["double"],
+    "string": STRING,
+    "binary": NAMES["binary"],
+    "date": NAMES["date"],
+    "timestamp": NAMES["timestamp"],
+    "timestamp_ntz": NAMES["timestamp"],
+    "day_time_interval": NAMES["interval"],
+    "year_month_interval": NAMES["interval"],
+    "calendar_interval": NAMES["interval"],
+}
+
+Sql = Callable[[str, Built, Names, Position | None], list[tuple[str, Expression]]]
+"""The text of a select list, what it stands over -> names and values."""
+
+
+@dataclass
+class Expressions:
+    """Turns the client's expressions over one input into ours."""
+
+    names: Names
+    sql: Sql
+    functions: dict[str, Any]
+    """Registered functions of the user, by name in lower case."""
+
+    def value(self, found: Any, over: Built) -> Expression:
+        """The expression over the columns of `over`."""
+        return _Converter(self, over, {}).value(found)
+
+    def outputs(self, found: Any, over: Built) -> list[tuple[str, Expression]]:
+        """What one entry of a select list puts out: a star is several columns."""
+        at = position(found)
+        match found.WhichOneof("expr_type"):
+            case "unresolved_star":
+                return self.names.star(found.unresolved_star.unparsed_target, over, at)
+            case "expression_string":
+                return self.sql(found.expression_string.expression, over, self.names, at)
+            case "unresolved_regex":
+                text = f"columns by pattern: {found.unresolved_regex.col_name}"
+                return [(found.unresolved_regex.col_name, Unknown(text, (), at))]
+            case "alias" if len(found.alias.name) == 1:
+                return [(found.alias.name[0], self.value(found.alias.expr, over))]
+            case "alias":
+                value = self.value(found.alias.expr, over)
+                return [(name, value) for name in found.alias.name]
+        return [(title(found), self.value(found, over))]
+
+
+@dataclass
+class _Converter:
+    """One expression; `variables` are the parameters of the lambdas around."""
+
+    home: Expressions
+    over: Built
+    variables: dict[str, Column]
+
+    def value(self, found: Any) -> Expression:
+        kind = found.WhichOneof("expr_type")
+        at = position(found)
+        convert = getattr(self, f"_{kind}", None)
+        if convert is None:
+            return Unknown(f"an expression that is not known here (`{kind}`)", (), at)
+        converted: Expression = convert(getattr(found, kind), at)
+        return converted
+
+    def _all(self, found: Sequence[Any]) -> tuple[Expression, ...]:
+        stars = ("unresolved_star",)
+        return tuple(self.value(e) for e in found if e.WhichOneof("expr_type") not in stars)
+
+    def _literal(self, literal: Any, at: Position | None) -> Expression:
+        kind = literal.WhichOneof("literal_type")
+        match kind:
+            case "null":
+                return Literal(None, NULL, at)
+            case "decimal":
+                return Literal(Decimal(literal.decimal.value), NAMES["decimal"], at)
+            case "calendar_interval":
+                return Literal(str(literal.calendar_interval), NAMES["interval"], at)
+        if kind in _LITERALS:
+            return Literal(getattr(literal, kind), _LITERALS[kind], at)
+        type_ = from_proto(literal.data_type) if literal.HasField("data_type") else UNKNOWN
+        return Literal(str(getattr(literal, kind)), type_, at)
+
+    def _unresolved_attribute(self, found: Any, at: Position | None) -> Expression:
+        plan = found.plan_id if found.HasField("plan_id") else None
+        return self.home.names.resolve(found.unparsed_identifier, self.over, plan, at)
+
+    def _alias(self, found: Any, at: Position | None) -> Expression:
+        return self.value(found.expr)
+
+    def _cast(self, found: Any, at: Position | None) -> Expression:
+        typed = found.WhichOneof("cast_to_type") == "type"
+        type_ = from_proto(found.type) if typed else ddl_type(found.type_str)
+        return Call("cast", (self.value(found.expr),), type_, True, at)
+
+    def _unresolved_function(self, found: Any, at: Position | None) -> Expression:
+        name = found.function_name.lower()
+        if found.is_user_defined_function or name in self.home.functions:
+            return self._called(name, found.arguments, at)
+        arguments = self._all(found.arguments)
+        return _call(name, arguments, at, distinct=found.is_distinct)
+
+    def _call_function(self, found: Any, at: Position | None) -> Expression:
+        name = found.function_name.lower()
+        if name in self.home.functions:
+            return self._called(name, found.arguments, at)
+        return _call(name, self._all(found.arguments), at)
+
+    def _called(self, name: str, arguments: Sequence[Any], at: Position | None) -> Expression:
+        """A function that the user has registered."""
+        if name not in self.home.functions:
+            return Unknown(f"the function `{name}` is defined elsewhere", self._all(arguments), at)
+        return user_function(self.home.functions[name], self._all(arguments), at)
+
+    def _common_inline_user_defined_function(self, found: Any, at: Position | None) -> Expression:
+        return user_function(found, self._all(found.arguments), at)
+
+    def _expression_string(self, found: Any, at: Position | None) -> Expression:
+        outputs = self.home.sql(found.expression, self.over, self.home.names, at)
+        if len(outputs) != 1:
+            return Unknown(f"`{found.expression}` is not one expression", (), at)
+        return outputs[0][1]
+
+    def _sort_order(self, found: Any, at: Position | None) -> Expression:
+        return self.value(found.child)
+
+    def _window(self, found: Any, at: Position | None) -> Expression:
+        return Unknown("a window function inside of another expression", (), at)
+
+    def _unresolved_extract_value(self, found: Any, at: Position | None) -> Expression:
+        value, key = self.value(found.child), self.value(found.extraction)
+        if isinstance(key, Literal) and isinstance(key.value, str):
+            return part(value, key.value, at)
+        inner = type_of(value)
+        element = inner.element if inner.element is not None else UNKNOWN
+        return Call("element_at", (value, key), element, True, at)
+
+    def _update_fields(self, found: Any, at: Position | None) -> Expression:
+        values = [self.value(found.struct_expression)]
+        if found.HasField("value_expression"):
+            values.append(self.value(found.value_expression))
+        return Call("struct", tuple(values), UNKNOWN, True, at)
+
+    def _named_argument_expression(self, found: Any, at: Position | None) -> Expression:
+        return self.value(found.value)
+
+    def _lambda_function(self, found: Any, at: Position | None) -> Expression:
+        names = [".".join(argument.name_parts) for argument in found.arguments]
+        parameters = tuple(Column(name) for name in names)
+        variables = self.variables | dict(zip(names, parameters, strict=True))
+        inner = _Converter(self.home, self.over, variables)
+        return Lambda(parameters, inner.value(found.function))
+
+    def _unresolved_named_lambda_variable(self, found: Any, at: Position | None) -> Expression:
+        first, *rest = found.name_parts
+        if first not in self.variables:
+            return Unknown(f"the lambda variable `{first}` is not bound", (), at)
+        value: Expression = Ref(self.variables[first], at)
+        for name in rest:
+            value = part(value, name, at)
+        return value
+
+    def _subquery_expression(self, found: Any, at: Position | None) -> Expression:
+        return Unknown("a subquery made of DataFrames", self._all(found.in_subquery_values), at)
+
+
+def _call(
+    name: str, arguments: tuple[Expression, ...], at: Position | None, *, distinct: bool = False
+) -> Call:
+    """A function of Spark, under the name that the representation gives it."""
+    name = RENAMED.get(name, name)
+    if name == "case" and len(arguments) % 2 == 0:
+        arguments = (*arguments, Literal(None, NULL))
+    type_ = result_type(name, arguments)
+    return Call(name, arguments, type_, not never_null(name), at, distinct=distinct)
+
+
+def sort_key(found: Any, value: Callable[[Any], Expression]) -> SortKey:
+    """A part of an order."""
+    return SortKey(value(found.child), found.direction == 2)
+
+
+def user_function(found: Any, arguments: tuple[Expression, ...], at: Position | None) -> Expression:
+    """A function of the user: a scalar one is taken at its word, that it is deterministic."""
+    name = found.function_name or "a function"
+    if found.WhichOneof("function") != "python_udf":
+        return Unknown(f"`{name}` is compiled code, which is not read", arguments, at)
+    if found.python_udf.eval_type in AGGREGATING:
+        return Unknown(f"`{name}` aggregates in Python, which is not read", arguments, at)
+    if not found.deterministic:
+        return Unknown(f"`{name}` is declared nondeterministic", arguments, at)
+    type_ = from_proto(found.python_udf.output_type)
+    vouched = f"the Python function `{name}` is taken to depend on its arguments alone"
+    return Call(name, arguments, type_, True, at, user=vouched)
+
+
+def position(found: Any) -> Position | None:
+    """Where the user wrote an expression, if the client has noted it."""
+    if not found.HasField("common") or not found.common.HasField("origin"):
+        return None
+    site = found.common.origin.python_origin.call_site.partition("\n")[0]
+    file, _, line = site.rpartition(":")
+    return Position(file, int(line), 1) if line.isdecimal() else None
+
+
+_OPERATORS: Final = frozenset(
+    ["==", "=", "<", "<=", ">", ">=", "+", "-", "*", "/", "%", "and", "or", "<=>", "&", "|", "^"]
+)
+
+
+def title(found: Any) -> str:
+    """What Spark calls a column that the user did not name.
+
+    A name that Spark writes otherwise is only a name that nobody can refer to here.
+    """
+    kind = found.WhichOneof("expr_type")
+    match kind:
+        case "unresolved_attribute":
+            written: str = found.unresolved_attribute.unparsed_identifier
+            return written.rpartition(".")[2].strip("`")
+        case "alias":
+            return ", ".join(found.alias.name)
+        case "cast":
+            inner = title(found.cast.expr)
+            simple = found.cast.expr.WhichOneof("expr_type") == "unresolved_attribute"
+            return inner if simple else f"CAST({inner} AS {_type_text(found.cast)})"
+        case "literal":
+            return _literal_text(found.literal)
+        case "unresolved_star":
+            return "1"
+        case "expression_string":
+            return str(found.expression_string.expression)
+        case "unresolved_extract_value":
+            return title(found.unresolved_extract_value.extraction)
+        case "common_inline_user_defined_function":
+            function = found.common_inline_user_defined_function
+            return f"{function.function_name}({', '.join(map(title, function.arguments))})"
+        case "unresolved_function" | "call_function":
+            return _function_title(getattr(found, kind))
+    return str(kind)
+
+
+def _function_title(function: Any) -> str:
+    name: str = function.function_name.lower()
+    parts = [title(argument) for argument in function.arguments]
+    if name in ("window", "session_window", "window_time"):
+        return name
+    if name in ("explode", "explode_outer"):
+        return "col"
+    if name in _OPERATORS and len(parts) == 2:
+        operator = {"==": "=", "and": "AND", "or": "OR"}.get(name, name)
+        return f"({parts[0]} {operator} {parts[1]})"
+    if name == "not":
+        return f"(NOT {parts[0]})"
+    distinct = "DISTINCT " if getattr(function, "is_distinct", False) else ""
+    return f"{name}({distinct}{', '.join(parts)})"
+
+
+def _type_text(cast: Any) -> str:
+    if cast.WhichOneof("cast_to_type") == "type_str":
+        return str(cast.type_str).upper()
+    family = from_proto(cast.type)
+    names = {Family.INTEGER: {64: "BIGINT", 32: "INT"}.get(family.bits, "INT")}
+    return names.get(family.family, family.family.name)
+
+
+def _literal_text(literal: Any) -> str:
+    kind = literal.WhichOneof("literal_type")
+    if kind == "null":
+        return "NULL"
+    value = getattr(literal, kind)
+    return str(value).lower() if kind == "boolean" else str(value)

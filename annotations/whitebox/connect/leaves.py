@@ -1,0 +1,95 @@
+"""What a plan reads: sources, rows in the code, SQL texts."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+
+from annotations.dataflow import Position
+from annotations.whitebox import ir
+from annotations.whitebox.connect.datatypes import ddl_type, from_proto
+from annotations.whitebox.connect.relations import Converter, Relations
+from annotations.whitebox.connect.scope import Built
+from annotations.whitebox.datatypes import UNKNOWN, DataType
+from annotations.whitebox.ir import Column
+
+
+def _read(home: Relations, found: Any, at: Position | None) -> Built:
+    if found.WhichOneof("read_type") == "named_table":
+        name = found.named_table.unparsed_identifier
+        view = home.views.get(name)
+        if view is not None:
+            inner = home.build(view)
+            return home.called(inner, name, at)
+    else:
+        name = ""
+    source = home.source_of(found, at)
+    if source is None:
+        reason = f"what `{name or found.data_source.format}` reads is not known"
+        return home.user_code([], reason, at)
+    built = home.made(source, [])
+    return home.called(built, name, at) if name else built
+
+
+def _local_relation(home: Relations, found: Any, at: Position | None) -> Built:
+    schema = _local_schema(found)
+    columns = tuple(Column(name, type_, null) for name, type_, null in schema)
+    return home.made(ir.Source("(rows in the code)", columns, ir.Role.TABLE, position=at), [])
+
+
+def _local_schema(found: Any) -> list[tuple[str, DataType, bool]]:
+    """Names and types of rows that stand in the code: declared, or of the Arrow table sent."""
+    if found.schema.startswith("{"):
+        from pyspark.sql.connect.types import pyspark_types_to_proto_types
+        from pyspark.sql.types import StructType
+
+        struct = StructType.fromJson(json.loads(found.schema))
+        return list(from_proto(pyspark_types_to_proto_types(struct)).fields)
+    if found.schema:
+        return list(ddl_type(found.schema).fields)
+    import pyarrow
+
+    schema = pyarrow.ipc.open_stream(found.data).schema
+    return [(field.name, UNKNOWN, field.nullable) for field in schema]
+
+
+def _range(home: Relations, found: Any, at: Position | None) -> Built:
+    column = Column("id", ddl_type("bigint"), False)
+    return home.made(ir.Source("range", (column,), ir.Role.TABLE, position=at), [])
+
+
+def _sql(home: Relations, found: Any, at: Position | None) -> Built:
+    if found.pos_arguments or found.named_arguments or found.args or found.pos_args:
+        return home.user_code([], "a query with parameters", at)
+    readable = {
+        name: home.shown(home.build(relation)) for name, relation in home.references.items()
+    }
+    relation = home.query_of(found.query, {n: b.relation for n, b in readable.items()}, at)
+    return home.made(relation, list(readable.values()))
+
+
+def _with_relations(home: Relations, found: Any, at: Position | None) -> Built:
+    outer = home.references
+    aliases = [r.subquery_alias for r in found.references if r.HasField("subquery_alias")]
+    if len(aliases) < len(found.references):
+        return _opaque_references(home, found, at)
+    home.references = outer | {alias.alias: alias.input for alias in aliases}
+    try:
+        return home.build(found.root)
+    finally:
+        home.references = outer
+
+
+def _opaque_references(home: Relations, found: Any, at: Position | None) -> Built:
+    inside = [home.build(found.root), *(home.build(each) for each in found.references)]
+    return home.user_code(inside, "a subquery made of DataFrames", at)
+
+
+CONVERTERS: Final[dict[str, Converter]] = {
+    "read": _read,
+    "local_relation": _local_relation,
+    "range": _range,
+    "sql": _sql,
+    "with_relations": _with_relations,
+}
+"""Kind of a relation -> what makes its plan."""

@@ -1,0 +1,56 @@
+"""Where in the user's files a plan was written.
+
+The client does not say it of relations, so the constructor of its plans is watched: the innermost
+frame that belongs neither to PySpark nor to this package is the user's.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+from annotations.dataflow import Position
+
+_OWN: Final = str(Path(__file__).parents[1])
+
+
+class Places:
+    """Plan id -> where it was made."""
+
+    def __init__(self) -> None:
+        self._of: dict[int, Position] = {}
+
+    def watch(self) -> None:
+        """Take note of every plan that is made from now on."""
+        from pyspark.sql.connect.plan import LogicalPlan
+
+        build = LogicalPlan.__init__
+        of = self._of
+
+        def watched(plan: Any, *arguments: Any, **options: Any) -> None:
+            build(plan, *arguments, **options)
+            place = caller()
+            if place is not None:
+                of[plan._root_plan_id] = place
+
+        LogicalPlan.__init__ = watched  # type: ignore[assignment,method-assign]
+
+    def of(self, plan_id: int) -> Position | None:
+        """Where the plan of that id was made, if it is known."""
+        return self._of.get(plan_id)
+
+
+def caller() -> Position | None:
+    """The innermost place outside of PySpark and of this package."""
+    import pyspark
+
+    spark = str(Path(pyspark.__file__).parent)
+    frame = sys._getframe(1)
+    while frame is not None:
+        file = frame.f_code.co_filename
+        inside = file.startswith((spark, _OWN, "<")) or "/lib/python3" in file
+        if not inside:
+            return Position(file, frame.f_lineno, 1)
+        frame = frame.f_back  # type: ignore[assignment]
+    return None

@@ -1,0 +1,193 @@
+"""Types of what functions give, by the types of their arguments.
+
+Only what decides something is known: whether a sum is exact, which fields a struct has, what a cast
+starts from. Everything else is the unknown type, of which nothing good is assumed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+from annotations.whitebox.connect.datatypes import ddl_type
+from annotations.whitebox.connect.scope import type_of
+from annotations.whitebox.datatypes import (
+    BIGINT,
+    BOOLEAN,
+    DATE,
+    DOUBLE,
+    INT,
+    INTERVAL,
+    STRING,
+    TIMESTAMP,
+    UNKNOWN,
+    DataType,
+    Family,
+)
+from annotations.whitebox.ir import Expression, Literal, Ref
+
+Rule = Callable[[Sequence[DataType]], DataType]
+
+_SPAN: Final = DataType(
+    Family.STRUCT, fields=(("start", TIMESTAMP, True), ("end", TIMESTAMP, True))
+)
+
+
+def _first(types: Sequence[DataType]) -> DataType:
+    return types[0] if types else UNKNOWN
+
+
+def _array(types: Sequence[DataType]) -> DataType:
+    return DataType(Family.ARRAY, element=common(types))
+
+
+def _element(types: Sequence[DataType]) -> DataType:
+    return (types[0].element if types else None) or UNKNOWN
+
+
+def _arithmetic(types: Sequence[DataType]) -> DataType:
+    families = {type_.family for type_ in types}
+    if Family.INTERVAL in families:
+        others = families - {Family.INTERVAL}
+        times = {Family.TIMESTAMP: TIMESTAMP, Family.DATE: TIMESTAMP, Family.UNKNOWN: UNKNOWN}
+        return times.get(others.pop(), INTERVAL) if len(others) == 1 else INTERVAL
+    if families == {Family.DATE, Family.INTEGER}:
+        return DATE
+    return common(types) if all(type_.numeric for type_ in types) else UNKNOWN
+
+
+def _quotient(types: Sequence[DataType]) -> DataType:
+    if not all(type_.numeric for type_ in types):
+        return UNKNOWN
+    found = common(types)
+    return found if found.family is Family.DECIMAL else DOUBLE
+
+
+def _sum(types: Sequence[DataType]) -> DataType:
+    type_ = _first(types)
+    return BIGINT if type_.family is Family.INTEGER else type_ if type_.numeric else UNKNOWN
+
+
+def _average(types: Sequence[DataType]) -> DataType:
+    type_ = _first(types)
+    decimal = type_.family is Family.DECIMAL
+    return type_ if decimal else DOUBLE if type_.numeric else UNKNOWN
+
+
+def _whole(types: Sequence[DataType]) -> DataType:
+    return _first(types) if _first(types).family is Family.DECIMAL else BIGINT
+
+
+def common(types: Sequence[DataType]) -> DataType:
+    """The type that can hold values of all of these; the unknown type where none is known."""
+    known = [type_ for type_ in types if type_.family is not Family.NULL]
+    if not known:
+        return UNKNOWN
+    if all(type_ == known[0] for type_ in known):
+        return known[0]
+    if not all(type_.numeric for type_ in known):
+        return UNKNOWN
+    for family in (Family.FLOAT, Family.DECIMAL, Family.INTEGER):
+        of_family = [type_ for type_ in known if type_.family is family]
+        if of_family:
+            return max(of_family, key=lambda type_: type_.bits)
+    return UNKNOWN
+
+
+def _constant(type_: DataType) -> Rule:
+    return lambda _: type_
+
+
+def _rules() -> Mapping[str, Rule]:
+    rows: dict[str, Rule] = {
+        "= <=> <> < <= > >= and or not in like rlike ilike contains startswith endswith isnan "
+        "between array_contains exists forall bool_and bool_or every some any": _constant(BOOLEAN),
+        "count count_if approx_count_distinct div xxhash64 unix_timestamp monotonically_increasing"
+        "_id unix_millis unix_micros unix_seconds regr_count": _constant(BIGINT),
+        "row_number rank dense_rank ntile length char_length year month day hour minute second "
+        "dayofweek dayofmonth dayofyear weekofyear quarter datediff date_diff size cardinality hash"
+        " instr locate ascii levenshtein": _constant(INT),
+        "stddev std stddev_samp stddev_pop variance var_samp var_pop skewness kurtosis corr covar_"
+        "pop covar_samp percent_rank cume_dist rand randn sqrt exp ln log log10 log2 pow power "
+        "median percentile": _constant(DOUBLE),
+        "upper lower trim ltrim rtrim concat_ws substring substr date_format regexp_replace "
+        "regexp_extract lpad rpad initcap uuid sha1 sha2 md5 get_json_object translate format_strin"
+        "g to_json replace reverse hex base64 split_part": _constant(STRING),
+        "to_date current_date date_add date_sub last_day next_day": _constant(DATE),
+        "to_timestamp current_timestamp now date_trunc window_time timestamp_seconds timestamp_mill"
+        "is timestamp_micros from_utc_timestamp to_utc_timestamp": _constant(TIMESTAMP),
+        "window session_window": _constant(_SPAN),
+        "split sentences": _constant(DataType(Family.ARRAY, element=STRING)),
+        "min max first first_value last last_value any_value mode max_by min_by lag lead nth_value "
+        "negative positive abs round bround array_distinct array_sort sort_array filter slice "
+        "shuffle try_add": _first,
+        "+ - * %": _arithmetic,
+        "mod pmod": _arithmetic,
+        "/": _quotient,
+        "sum try_sum": _sum,
+        "avg mean try_avg": _average,
+        "floor ceil ceiling": _whole,
+        "coalesce greatest least nvl ifnull": common,
+        "if": lambda types: common(types[1:]),
+        "nullif": _first,
+        "collect_list collect_set array_agg": lambda types: _array(types[:1]),
+        "array": _array,
+        "element_at get try_element_at explode explode_outer": _element,
+        "case": lambda types: common((*types[1:-1:2], types[-1])),
+    }
+    return {name: rule for names, rule in rows.items() for name in names.split()}
+
+
+_RULES: Final = _rules()
+_BOOLEAN: Final = frozenset({"is null", "is not null"})
+_NEVER_NULL: Final = _BOOLEAN | {
+    *("count", "count_if", "approx_count_distinct", "collect_list", "collect_set", "array_agg"),
+    *("row_number", "rank", "dense_rank", "current_timestamp", "now", "uuid", "rand", "randn"),
+    *("<=>", "struct", "named_struct", "array", "window"),
+}
+
+
+def result_type(function: str, arguments: Sequence[Expression]) -> DataType:
+    """The type of what the function gives for these arguments.
+
+    >>> result_type("sum", [Literal(1, INT)]).bits
+    64
+    """
+    if function in _BOOLEAN:
+        return BOOLEAN
+    if function in ("from_json", "from_csv") and len(arguments) > 1:
+        return _declared(arguments[1])
+    if function == "struct":
+        fields = [(_name(each, place), type_of(each), True) for place, each in enumerate(arguments)]
+        return DataType(Family.STRUCT, fields=tuple(fields))
+    if function == "named_struct":
+        pairs = zip(arguments[::2], arguments[1::2], strict=False)
+        named = [(str(n.value), type_of(v), True) for n, v in pairs if isinstance(n, Literal)]
+        return DataType(Family.STRUCT, fields=tuple(named))
+    rule = _RULES.get(function)
+    return UNKNOWN if rule is None else rule([type_of(argument) for argument in arguments])
+
+
+def never_null(function: str) -> bool:
+    """True for a function that gives something whatever its arguments are."""
+    return function in _NEVER_NULL
+
+
+def _declared(schema: Expression) -> DataType:
+    """The type that a schema written as a constant stands for."""
+    if not isinstance(schema, Literal) or not isinstance(schema.value, str):
+        return UNKNOWN
+    text = schema.value.strip()
+    if not text.startswith("{"):
+        return ddl_type(text)
+    from pyspark.sql.connect.types import pyspark_types_to_proto_types
+    from pyspark.sql.types import StructType
+
+    from annotations.whitebox.connect.datatypes import from_proto
+
+    return from_proto(pyspark_types_to_proto_types(StructType.fromJson(json.loads(text))))
+
+
+def _name(value: Expression, place: int) -> str:
+    return value.column.name if isinstance(value, Ref) else f"col{place + 1}"

@@ -1,0 +1,263 @@
+"""Operations that look at one row after the other, or order and choose rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any, Final
+
+from annotations.dataflow import Position
+from annotations.whitebox import ir
+from annotations.whitebox.connect.datatypes import from_proto
+from annotations.whitebox.connect.expressions import position, sort_key, title
+from annotations.whitebox.connect.grouping import has_aggregate, total
+from annotations.whitebox.connect.relations import Converter, Relations
+from annotations.whitebox.connect.scope import Built, type_of
+from annotations.whitebox.datatypes import INT, UNKNOWN, DataType, Family
+from annotations.whitebox.functions import GENERATORS
+from annotations.whitebox.ir import Call, Column, Expression, Literal, Ref
+
+
+def _select_list(home: Relations, found: Any, at: Position | None) -> Built:
+    over = home.build(found.input) if found.HasField("input") else home.one_row()
+    if any(has_aggregate(expression) for expression in found.expressions):
+        return total(home, over, found.expressions, at)
+    return _selected(home, over, found.expressions, at)
+
+
+def _selected(
+    home: Relations, over: Built, expressions: Iterable[Any], at: Position | None
+) -> Built:
+    """A select list; window functions and generators become nodes below it."""
+    outputs: list[tuple[str, Expression]] = []
+    below = over
+    for expression in expressions:
+        below, found = _entry(home, below, over, expression, at)
+        outputs += found
+    return home.project(below, outputs, at)
+
+
+def _entry(
+    home: Relations, below: Built, over: Built, expression: Any, at: Position | None
+) -> tuple[Built, list[tuple[str, Expression]]]:
+    inner = expression
+    names: list[str] = []
+    while inner.WhichOneof("expr_type") == "alias":
+        names = names or list(inner.alias.name)
+        inner = inner.alias.expr
+    kind = inner.WhichOneof("expr_type")
+    if kind == "window":
+        return _windowed(home, below, inner, names[0] if names else title(inner.window), at)
+    if kind == "unresolved_function":
+        name = inner.unresolved_function.function_name.lower()
+        if name in GENERATORS:
+            return _generated(home, below, inner, names, at)
+    value = replace(over, relation=below.relation)
+    return below, home.expressions.outputs(expression, value)
+
+
+def _windowed(
+    home: Relations, below: Built, found: Any, name: str, at: Position | None
+) -> tuple[Built, list[tuple[str, Expression]]]:
+    window = found.window
+    here = position(found) or at
+    value = home.expressions.value(window.window_function, below)
+    column = Column(name, type_of(value), True, here)
+    made = ir.Window(
+        below.relation,
+        ((column, value),),
+        tuple(home.expressions.value(key, below) for key in window.partition_spec),
+        tuple(
+            sort_key(key, lambda e: home.expressions.value(e, below)) for key in window.order_spec
+        ),
+        window.HasField("frame_spec") and window.frame_spec.frame_type == 1,
+        here,
+    )
+    return home.made(made, [below], below.columns), [(name, Ref(column, here))]
+
+
+def _generated(
+    home: Relations, below: Built, found: Any, names: list[str], at: Position | None
+) -> tuple[Built, list[tuple[str, Expression]]]:
+    here = position(found) or at
+    value = home.expressions.value(found, below)
+    argument = value.arguments[0] if isinstance(value, Call) and value.arguments else value
+    function = found.unresolved_function.function_name.lower()
+    columns = _generated_columns(function, type_of(argument), names, here)
+    made = ir.Generate(below.relation, value, columns, here)
+    outputs: list[tuple[str, Expression]] = [(c.name, Ref(c, here)) for c in columns]
+    return home.made(made, [below], below.columns), outputs
+
+
+def _generated_columns(
+    function: str, argument: DataType, names: list[str], at: Position | None
+) -> tuple[Column, ...]:
+    """What a generator puts out, under the names given or those that Spark gives."""
+    element = argument.element or UNKNOWN
+    kinds: list[tuple[str, DataType]]
+    if function.startswith("inline"):
+        kinds = [(name, type_) for name, type_, _ in element.fields]
+    elif argument.family is Family.MAP:
+        kinds = [("key", argument.key or UNKNOWN), ("value", element)]
+    else:
+        kinds = [("col", element)]
+    if function.startswith("posexplode"):
+        kinds = [("pos", INT), *kinds]
+    if function in ("stack", "json_tuple"):
+        kinds = [(f"c{place}", UNKNOWN) for place in range(max(len(names), 1))]
+    if len(names) == len(kinds):
+        kinds = [(name, type_) for name, (_, type_) in zip(names, kinds, strict=True)]
+    return tuple(Column(name, type_, True, at) for name, type_ in kinds)
+
+
+def _filter(home: Relations, found: Any, at: Position | None) -> Built:
+    over = home.build(found.input)
+    condition = home.expressions.value(found.condition, over)
+    made = ir.Filter(over.relation, condition, getattr(condition, "position", None) or at)
+    return home.made(made, [over], over.columns)
+
+
+def _aliased(
+    home: Relations, below: Built, over: Built, alias: Any, at: Position | None
+) -> tuple[Built, list[tuple[str, Expression]]]:
+    """An entry with its name, as `withColumn` sends it."""
+    import pyspark.sql.connect.proto as pb
+
+    return _entry(home, below, over, pb.Expression(alias=alias), at)
+
+
+def _with_columns(home: Relations, found: Any, at: Position | None) -> Built:
+    over = below = home.build(found.input)
+    changed: dict[str, tuple[str, Expression]] = {}
+    for alias in found.aliases:
+        below, outputs = _aliased(home, below, over, alias, at)
+        for name, value in outputs:
+            changed[name.lower()] = (name, value)
+    known = {column.name.lower() for column in over.columns}
+    outputs = [
+        changed.get(column.name.lower(), (column.name, Ref(column))) for column in over.columns
+    ]
+    outputs += [each for name, each in changed.items() if name not in known]
+    return home.project(below, outputs, at)
+
+
+def _with_columns_renamed(home: Relations, found: Any, at: Position | None) -> Built:
+    over = home.build(found.input)
+    names = {each.col_name.lower(): each.new_col_name for each in found.renames}
+    names |= {old.lower(): new for old, new in found.rename_columns_map.items()}
+    outputs = [(names.get(c.name.lower(), c.name), Ref(c)) for c in over.columns]
+    return home.project(over, outputs, at)
+
+
+def _to_df(home: Relations, found: Any, at: Position | None) -> Built:
+    over = home.build(found.input)
+    if len(over.columns) != len(found.column_names):
+        return home.user_code([over], "new names for columns that are not known", at)
+    named = zip(found.column_names, over.columns, strict=True)
+    return home.project(over, [(name, Ref(column)) for name, column in named], at)
+
+
+def _to_schema(home: Relations, found: Any, at: Position | None) -> Built:
+    over = home.build(found.input)
+    outputs: list[tuple[str, Expression]] = []
+    for name, type_, _ in from_proto(found.schema).fields:
+        value = home.names.resolve(f"`{name}`", over, None, at)
+        same = type_of(value) == type_
+        outputs.append((name, value if same else Call("cast", (value,), type_, True, at)))
+    return home.project(over, outputs, at)
+
+
+def _drop(home: Relations, found: Any, at: Position | None) -> Built:
+    over = home.build(found.input)
+    names = {name.lower() for name in found.column_names}
+    values = [home.expressions.value(column, over) for column in found.columns]
+    gone = {value.column for value in values if isinstance(value, Ref)}
+    kept = [c for c in over.columns if c not in gone and c.name.lower() not in names]
+    return home.project(over, [(column.name, Ref(column)) for column in kept], at)
+
+
+def _subquery_alias(home: Relations, found: Any, at: Position | None) -> Built:
+    return home.called(home.build(found.input), found.alias, at)
+
+
+def _fill_na(home: Relations, found: Any, at: Position | None) -> Built:
+    over = home.build(found.input)
+    chosen = {name.lower() for name in found.cols}
+    outputs: list[tuple[str, Expression]] = []
+    for column in over.columns:
+        filled = not chosen or column.name.lower() in chosen
+        fill = Call("coalesce", (Ref(column), Literal(0)), column.type, False, at)
+        outputs.append((column.name, fill if filled else Ref(column)))
+    return home.project(over, outputs, at)
+
+
+def _drop_na(home: Relations, found: Any, at: Position | None) -> Built:
+    over = home.build(found.input)
+    chosen = {name.lower() for name in found.cols}
+    tested = [c for c in over.columns if not chosen or c.name.lower() in chosen]
+    condition: Expression = Call("coalesce", tuple(Ref(column) for column in tested))
+    made = ir.Filter(over.relation, Call("is not null", (condition,), position=at), at)
+    return home.made(made, [over], over.columns)
+
+
+def _replace(home: Relations, found: Any, at: Position | None) -> Built:
+    over = home.build(found.input)
+    chosen = {name.lower() for name in found.cols}
+    outputs: list[tuple[str, Expression]] = []
+    for column in over.columns:
+        new = Call("coalesce", (Ref(column), Literal(0)), column.type, True, at)
+        replaced = not chosen or column.name.lower() in chosen
+        outputs.append((column.name, new if replaced else Ref(column)))
+    return home.project(over, outputs, at)
+
+
+def _sort(home: Relations, found: Any, at: Position | None) -> Built:
+    over = home.build(found.input)
+    keys = tuple(sort_key(key, lambda e: home.expressions.value(e, over)) for key in found.order)
+    return home.made(ir.Sort(over.relation, keys, at), [over], over.columns)
+
+
+def _limit(home: Relations, found: Any, at: Position | None) -> Built:
+    over = home.build(found.input)
+    order = over.relation.keys if isinstance(over.relation, ir.Sort) else ()
+    return home.made(ir.Limit(over.relation, order, at), [over], over.columns)
+
+
+_offset = _limit
+_tail = _limit
+
+
+def _sample(home: Relations, found: Any, at: Position | None) -> Built:
+    over = home.build(found.input)
+    return home.made(ir.Sample(over.relation, at), [over], over.columns)
+
+
+def _same(home: Relations, found: Any, at: Position | None) -> Built:
+    """Hints, partitions and metrics change nothing about which rows there are."""
+    inner = home.build(found.input)
+    return home.made(inner.relation, [inner], inner.columns)
+
+
+CONVERTERS: Final[dict[str, Converter]] = {
+    "project": _select_list,
+    "filter": _filter,
+    "with_columns": _with_columns,
+    "with_columns_renamed": _with_columns_renamed,
+    "to_df": _to_df,
+    "to_schema": _to_schema,
+    "drop": _drop,
+    "subquery_alias": _subquery_alias,
+    "fill_na": _fill_na,
+    "drop_na": _drop_na,
+    "replace": _replace,
+    "sort": _sort,
+    "limit": _limit,
+    "offset": _limit,
+    "tail": _limit,
+    "sample": _sample,
+    "hint": _same,
+    "repartition": _same,
+    "repartition_by_expression": _same,
+    "collect_metrics": _same,
+}
+"""Kind of a relation -> what makes its plan."""

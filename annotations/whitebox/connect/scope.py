@@ -1,0 +1,167 @@
+"""Which column a name means in a plan of the Connect client.
+
+The client sends names as they were written: `id`, `c.id`, `j.field`, or a name together with the id
+of the plan that it was taken from (`df["id"]`, `df.id`). What they mean follows from the columns of
+the node's input, the aliases of subqueries, and where a column has been passed on unchanged.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from annotations.dataflow import Position
+from annotations.whitebox.datatypes import UNKNOWN, DataType, Family
+from annotations.whitebox.ir import Call, Column, Expression, Ref, Relation, Unknown
+
+_PARTS: Final = re.compile(r"`((?:[^`]|``)*)`|([^.`]+)")
+
+
+@dataclass(frozen=True)
+class Built:
+    """A plan with what names may mean in it."""
+
+    relation: Relation
+    columns: tuple[Column, ...]
+    """What `*` stands for; the relation may have further columns, which only a plan id names."""
+    plans: Mapping[int, tuple[tuple[int, tuple[Column, ...]], ...]] = field(default_factory=dict)
+    """Plan id -> the plans of that id inside: how deep each lies, and its columns."""
+
+
+@dataclass
+class Names:
+    """What is known about the columns of one conversion."""
+
+    qualifiers: dict[Column, frozenset[str]] = field(default_factory=dict)
+    """Column -> the aliases of subqueries under which it can be called, in lower case."""
+    copies: dict[Column, Column] = field(default_factory=dict)
+    """Column -> the column that it is passed on from, under any name."""
+
+    def copy(self, made: Column, of: Column) -> None:
+        """`made` is `of`, passed on by a node that keeps its qualifiers."""
+        self.copies[made] = of
+        if of in self.qualifiers:
+            self.qualifiers[made] = self.qualifiers[of]
+
+    def resolve(self, text: str, built: Built, plan: int | None, at: Position | None) -> Expression:
+        """What a name means among the columns of `built`."""
+        parts = split(text)
+        if plan is not None:
+            return self._taken(parts, built, plan, at)
+        found = self._find(parts, built.columns)
+        if found is None:
+            return Unknown(f"no column is called `{text}` here", (), at)
+        columns, rest = found
+        return self._one(text, columns, rest, at)
+
+    def _one(
+        self, text: str, columns: list[Column], fields: list[str], at: Position | None
+    ) -> Expression:
+        if len({self.origin(column) for column in columns}) > 1:
+            return Unknown(f"`{text}` may mean more than one column", (), at)
+        value: Expression = Ref(columns[0], at)
+        for name in fields:
+            value = part(value, name, at)
+        return value
+
+    def _find(
+        self, parts: list[str], columns: Iterable[Column]
+    ) -> tuple[list[Column], list[str]] | None:
+        """The columns that the first parts name, and the parts that are left: fields of them."""
+        lower = [part.lower() for part in parts]
+        for used in range(len(parts), 1, -1):
+            qualifier = lower[used - 2]
+            found = [
+                column
+                for column in columns
+                if column.name.lower() == lower[used - 1]
+                and qualifier in self.qualifiers.get(column, ())
+            ]
+            if found:
+                return found, parts[used:]
+        whole = ".".join(lower)
+        for name, rest in ((whole, []), (lower[0], parts[1:])):
+            found = [column for column in columns if column.name.lower() == name]
+            if found:
+                return found, rest
+        return None
+
+    def _taken(self, parts: list[str], built: Built, plan: int, at: Position | None) -> Expression:
+        """A column taken from a plan that lies inside of this one: the nearest that has it."""
+        text = ".".join(parts)
+        best: tuple[int, list[Column], list[str]] | None = None
+        for depth, columns in built.plans.get(plan, ()):
+            found = self._find(parts, columns)
+            if found is None:
+                continue
+            there = {self.origin(column) for column in found[0]}
+            here = [c for c in built.relation.columns if self.origin(c) in there]
+            shown = [c for c in here if c in set(built.columns)] or here
+            if not shown:
+                continue
+            if best is None or depth < best[0]:
+                best = (depth, shown[:1], found[1])
+            elif depth == best[0]:
+                best[1].extend(shown[:1])
+        if best is None:
+            return Unknown(f"`{text}` was taken from a DataFrame that is not read here", (), at)
+        return self._one(text, best[1], best[2], at)
+
+    def origin(self, column: Column) -> Column:
+        """The column that this one is passed on from, through any number of nodes."""
+        while column in self.copies:
+            column = self.copies[column]
+        return column
+
+    def star(self, target: str, built: Built, at: Position | None) -> list[tuple[str, Expression]]:
+        """What `*`, `alias.*` or `struct.*` stands for: names and values."""
+        if not target:
+            return [(column.name, Ref(column, at)) for column in built.columns]
+        target = target.removesuffix(".*")
+        qualifier = split(target)[-1].lower()
+        called = [c for c in built.columns if qualifier in self.qualifiers.get(c, ())]
+        if called:
+            return [(column.name, Ref(column, at)) for column in called]
+        value = self.resolve(target, built, None, at)
+        type_ = type_of(value)
+        if type_.family is not Family.STRUCT:
+            return [(target, Unknown(f"the fields of `{target}` are not known", (value,), at))]
+        return [(name, part(value, name, at)) for name, _, _ in type_.fields]
+
+
+def split(text: str) -> list[str]:
+    """The parts of a name.
+
+    >>> split("a.`b.c`.d")
+    ['a', 'b.c', 'd']
+    """
+    return [quoted.replace("``", "`") or plain for quoted, plain in _PARTS.findall(text)]
+
+
+def type_of(value: Expression) -> DataType:
+    """The type of an expression as far as it is written there."""
+    if isinstance(value, Ref):
+        return value.column.type
+    return getattr(value, "type", UNKNOWN)
+
+
+def nullable(value: Expression) -> bool:
+    """Whether an expression may be null, as far as it is known: true where it is not."""
+    if isinstance(value, Ref):
+        return value.column.nullable
+    return bool(getattr(value, "nullable", True))
+
+
+def part(value: Expression, name: str, at: Position | None) -> Expression:
+    """A field of a struct, or what a map holds under a key."""
+    type_ = type_of(value)
+    for field_name, field_type, may_be_null in type_.fields:
+        if field_name.lower() == name.lower():
+            null = may_be_null or nullable(value)
+            return Call("field", (value,), field_type, null, at, detail=field_name)
+    element = type_.element if type_.family in (Family.MAP, Family.ARRAY) else None
+    if type_.family is Family.ARRAY and element is not None and element.fields:
+        element = UNKNOWN
+    return Call("field", (value,), element or UNKNOWN, True, at, detail=name)

@@ -1,0 +1,159 @@
+"""Operations that remember: aggregates, duplicates, joins, set operations, watermarks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from annotations.dataflow import Position
+from annotations.whitebox import ir
+from annotations.whitebox.connect.grouping import grouped
+from annotations.whitebox.connect.relations import Converter, Relations, seconds
+from annotations.whitebox.connect.scope import Built, type_of
+from annotations.whitebox.ir import Call, Column, Expression, Literal, Ref, Relation, Unknown
+
+_JOINS: Final = {
+    1: ir.JoinKind.INNER,
+    2: ir.JoinKind.FULL,
+    3: ir.JoinKind.LEFT,
+    4: ir.JoinKind.LEFT,
+    5: ir.JoinKind.ANTI,
+    6: ir.JoinKind.SEMI,
+    7: ir.JoinKind.INNER,
+}
+"""Connect's types of joins -> ours; a right outer join (4) is a left one of swapped inputs."""
+
+
+def _aggregate(home: Relations, found: Any, at: Position | None) -> Built:
+    return grouped(home, found, at)
+
+
+def _deduplicate(home: Relations, found: Any, at: Position | None) -> Built:
+    over = home.build(found.input)
+    keys = over.columns
+    if not found.all_columns_as_keys:
+        values = [home.names.resolve(f"`{n}`", over, None, at) for n in found.column_names]
+        if not all(isinstance(value, Ref) for value in values):
+            return home.user_code([over], "duplicates by columns that are not known", at)
+        keys = tuple(value.column for value in values if isinstance(value, Ref))
+    made = ir.Deduplicate(over.relation, keys, found.within_watermark, at)
+    return home.made(made, [over], over.columns)
+
+
+def _with_watermark(home: Relations, found: Any, at: Position | None) -> Built:
+    over = home.build(found.input)
+    value = home.names.resolve(found.event_time, over, None, at)
+    if not isinstance(value, Ref):
+        return home.user_code([over], f"a watermark on `{found.event_time}`", at)
+    delay = seconds(found.delay_threshold)
+    made = ir.Watermark(over.relation, value.column, delay, at)
+    return home.made(made, [over], over.columns)
+
+
+def _join(home: Relations, found: Any, at: Position | None) -> Built:
+    left, right = home.build(found.left), home.build(found.right)
+    both = home.made(
+        ir.Join(left.relation, right.relation, ir.JoinKind.INNER, None, position=at),
+        [left, right],
+        left.columns + right.columns,
+    )
+    conditions: list[Expression] = []
+    if found.HasField("join_condition"):
+        conditions.append(home.expressions.value(found.join_condition, both))
+    pairs: list[tuple[Expression, Expression]] = []
+    for name in found.using_columns:
+        of_left = home.names.resolve(f"`{name}`", left, None, at)
+        of_right = home.names.resolve(f"`{name}`", right, None, at)
+        pairs.append((of_left, of_right))
+        conditions.append(Call("=", (of_left, of_right), position=at))
+    condition = conditions[0] if conditions else None
+    for each in conditions[1:]:
+        assert condition is not None
+        condition = Call("and", (condition, each), position=at)
+    if found.join_type not in _JOINS:
+        return home.user_code([left, right], "a join of an unknown type", at)
+    swapped, kind = found.join_type == 4, _JOINS[found.join_type]
+    ends = (right, left) if swapped else (left, right)
+    made = ir.Join(ends[0].relation, ends[1].relation, kind, condition, position=at)
+    if kind in (ir.JoinKind.SEMI, ir.JoinKind.ANTI):
+        return home.made(made, [left], left.columns)
+    if not pairs:
+        return home.made(made, [left, right], left.columns + right.columns)
+    return _using(home, made, left, right, pairs, swapped, at)
+
+
+def _using(
+    home: Relations,
+    join: ir.Join,
+    left: Built,
+    right: Built,
+    pairs: Sequence[tuple[Expression, Expression]],
+    swapped: bool,
+    at: Position | None,
+) -> Built:
+    """USING: the common columns once and first, then the others of both sides."""
+    inner = home.made(join, [left, right], left.columns + right.columns)
+    gone = {value.column for pair in pairs for value in pair if isinstance(value, Ref)}
+    outputs: list[tuple[str, Expression]] = []
+    for of_left, of_right in pairs:
+        value = of_right if swapped else of_left
+        if join.kind is ir.JoinKind.FULL:
+            value = Call("coalesce", (of_left, of_right), type_of(of_left), True, at)
+        name = next(v.column.name for v in (of_left, of_right) if isinstance(v, Ref))
+        outputs.append((name, value))
+    rest = [column for column in inner.columns if column not in gone]
+    built = home.project(inner, [*outputs, *((c.name, Ref(c)) for c in rest)], at)
+    if join.kind is ir.JoinKind.INNER:
+        for (of_left, of_right), column in zip(pairs, built.columns, strict=False):
+            if isinstance(of_left, Ref) and isinstance(of_right, Ref):
+                _also(home, column, of_right.column)
+    return built
+
+
+def _also(home: Relations, column: Column, other: Column) -> None:
+    """The hidden column of the other side, equal in an inner join, can still be named."""
+    names = home.names
+    both = names.qualifiers.get(column, frozenset()) | names.qualifiers.get(other, frozenset())
+    if both:
+        names.qualifiers[column] = both
+    names.copies.setdefault(names.origin(other), column)
+
+
+def _set_op(home: Relations, found: Any, at: Position | None) -> Built:
+    left, right = home.build(found.left_input), home.build(found.right_input)
+    if found.by_name:
+        right = _by_name(home, left, right, found.allow_missing_columns, at)
+    if len(left.columns) != len(right.columns):
+        return home.user_code([left, right], "a union of different columns", at)
+    ends = [home.shown(left).relation, home.shown(right).relation]
+    columns = tuple(
+        Column(a.name, a.type, a.nullable or b.nullable)
+        for a, b in zip(left.columns, right.columns, strict=True)
+    )
+    if found.set_op_type == 2:
+        union: Relation = ir.Union((ends[0], ends[1]), columns, at)
+        return home.made(union, [])
+    kind = ir.SetKind.INTERSECT if found.set_op_type == 1 else ir.SetKind.EXCEPT
+    made = ir.SetOperation(ends[0], ends[1], kind, columns, found.is_all, at)
+    return home.made(made, [])
+
+
+def _by_name(
+    home: Relations, left: Built, right: Built, missing: bool, at: Position | None
+) -> Built:
+    outputs: list[tuple[str, Expression]] = []
+    for column in left.columns:
+        same = [c for c in right.columns if c.name.lower() == column.name.lower()]
+        absent: Expression = Literal(None) if missing else Unknown("a missing column", (), at)
+        outputs.append((column.name, Ref(same[0]) if len(same) == 1 else absent))
+    return home.project(right, outputs, at)
+
+
+CONVERTERS: Final[dict[str, Converter]] = {
+    "aggregate": _aggregate,
+    "deduplicate": _deduplicate,
+    "with_watermark": _with_watermark,
+    "join": _join,
+    "set_op": _set_op,
+}
+"""Kind of a relation -> what makes its plan."""
