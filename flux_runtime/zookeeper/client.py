@@ -71,6 +71,11 @@ class Client:
         """The session's state as last heard."""
         return self._state
 
+    @property
+    def closed(self) -> bool:
+        """Whether `close` has been called."""
+        return self._closing
+
     def on_change(self, listener: Listener) -> Callable[[], None]:
         """Call `listener` at every change of state, from kazoo's thread: it must not block.
 

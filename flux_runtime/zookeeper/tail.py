@@ -9,6 +9,7 @@ the parent, so that its cost does not grow with what is kept.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import Final
 
@@ -83,12 +84,10 @@ class Reader:
             for n in range(self.next, self.next + self._window)
         ]
         found: list[Entry] = []
-        for answer in sent:
-            try:
-                found.append((self.next, answer.get(timeout=30.0)[0]))
-            except NoNodeError:
-                break
-            self.next += 1
+        with contextlib.suppress(NoNodeError):
+            for number, answer in enumerate(sent, self.next):
+                found.append((number, answer.get(timeout=30.0)[0]))
+        self.next += len(found)
         self._window = min(2 * max(len(found), _AT_FIRST // 2), IN_FLIGHT_MAX)
         if not found and not self._comes(watch):
             return self.read(watch)

@@ -1,0 +1,177 @@
+"""A producer's proposals: what to send, and what to believe of the answers (OR-3). A pure machine.
+
+Events in, actions out; the caller sends the creates, in order, and tells what became of them:
+
+    proposals.add(0, 99)                    -> [Create(Batch(...))]
+    proposals.answered(batch, 17)           -> [Placed(batch, 17)]
+    proposals.failed(batch)                 -> ... -> [CatchUp()] when nothing is under way
+    proposals.caught_up(order, places)      -> what counts is Placed, the rest is sent again
+
+An answer means that the claim counts only as long as every create before it was answered. After a
+failure nothing is sent and no answer is believed until the order has been read up to its end.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import TypeAlias
+
+from flux_runtime.ordering.places import Batch, Begin, Claim, Order, OutOfOrder
+
+
+@dataclass(frozen=True, slots=True)
+class Create:
+    """Send this claim, after all that were to be sent before."""
+
+    claim: Claim
+
+
+@dataclass(frozen=True, slots=True)
+class CatchUp:
+    """Read the order to its end, as it is when the session is there, and call `caught_up`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """The batch counts, at this place."""
+
+    batch: Batch
+    place: int
+
+
+Action: TypeAlias = Create | CatchUp | Placed
+
+
+class Phase(Enum):
+    """How far the producer is."""
+
+    BEGINNING = "beginning"
+    OPEN = "open"
+    DOUBTFUL = "doubtful"
+    CATCHING_UP = "catching up"
+
+
+class Superseded(RuntimeError):  # noqa: N818 - what happened
+    """Another process has begun with the same producer's name; nothing of this one counts now."""
+
+
+class Proposals:
+    """One start of one producer.
+
+    Args:
+        producer: its name.
+        token: unique to this start.
+        in_flight_max: how many creates may be under way at once.
+    """
+
+    def __init__(self, producer: str, token: str, *, in_flight_max: int = 64) -> None:
+        self.producer = producer
+        self.token = token
+        self.phase = Phase.BEGINNING
+        self._in_flight_max = in_flight_max
+        self._in_flight: deque[Claim] = deque()
+        self._unplaced: deque[Batch] = deque()
+        """Batches that do not count yet, as far as is known; the first `_sent` are under way."""
+        self._sent = 0
+        self._begun = False
+
+    @property
+    def idle(self) -> bool:
+        """Whether all that was added counts."""
+        return self._begun and not self._unplaced
+
+    @property
+    def unplaced(self) -> int:
+        """How many batches do not count yet."""
+        return len(self._unplaced)
+
+    def begin(self) -> list[Action]:
+        """Claim the producer's name."""
+        return self._create(Begin(self.producer, self.token))
+
+    def add(self, first: int, last: int) -> list[Action]:
+        """Propose the next records.
+
+        Raises:
+            OutOfOrder: an empty batch, or not the next one.
+        """
+        if last < first or (self._unplaced and first != self._unplaced[-1].last + 1):
+            raise OutOfOrder(f"records {first} to {last} of {self.producer} are not the next ones")
+        self._unplaced.append(Batch(self.producer, self.token, first, last))
+        return self._send()
+
+    def answered(self, claim: Claim, place: int) -> list[Action]:
+        """A create was carried out."""
+        self._arrived(claim)
+        if self.phase is Phase.DOUBTFUL:
+            return self._settle()
+        if isinstance(claim, Begin):
+            self.phase = Phase.CATCHING_UP
+            return [CatchUp()]
+        assert self._unplaced[0] == claim
+        self._sent -= 1
+        return [Placed(self._unplaced.popleft(), place), *self._send()]
+
+    def failed(self, claim: Claim) -> list[Action]:
+        """A create was carried out or not; the answer is lost."""
+        self._arrived(claim)
+        self.phase = Phase.DOUBTFUL
+        return self._settle()
+
+    def caught_up(self, order: Order, places: Mapping[int, int]) -> list[Action]:
+        """The order was read to its end.
+
+        Args:
+            order: at its end.
+            places: first offset -> place of this producer's batches that count, at least of those
+                that counted since it was read before.
+
+        Raises:
+            Superseded: another process has taken the name.
+        """
+        assert self.phase is Phase.CATCHING_UP
+        if order.token_of(self.producer) != self.token:
+            if self._begun:
+                raise Superseded(f"another process proposes as {self.producer}")
+            self.phase = Phase.BEGINNING
+            return self.begin()
+        self.phase = Phase.OPEN
+        self._begun = True
+        self._sent = 0
+        counted: list[Action] = []
+        while self._unplaced and self._unplaced[0].last < order.next_of(self.producer):
+            batch = self._unplaced.popleft()
+            counted.append(Placed(batch, places[batch.first]))
+        if self._unplaced and self._unplaced[0].first != order.next_of(self.producer):
+            raise OutOfOrder(
+                f"{self._unplaced[0]} does not follow what counts of {self.producer}, which ends "
+                f"at {order.next_of(self.producer) - 1}"
+            )
+        return [*counted, *self._send()]
+
+    def _send(self) -> list[Action]:
+        actions: list[Action] = []
+        while (
+            self.phase is Phase.OPEN
+            and self._sent < len(self._unplaced)
+            and len(self._in_flight) < self._in_flight_max
+        ):
+            actions += self._create(self._unplaced[self._sent])
+            self._sent += 1
+        return actions
+
+    def _create(self, claim: Claim) -> list[Action]:
+        self._in_flight.append(claim)
+        return [Create(claim)]
+
+    def _arrived(self, claim: Claim) -> None:
+        self._in_flight.remove(claim)
+
+    def _settle(self) -> list[Action]:
+        if self._in_flight:
+            return []
+        self.phase = Phase.CATCHING_UP
+        return [CatchUp()]

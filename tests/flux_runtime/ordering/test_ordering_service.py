@@ -1,0 +1,412 @@
+"""The order in a real ZooKeeper: proposed once, followed without gaps, recorded, trimmed."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from zookeeper_wire import CREATE, Wire
+from zookeeper_world import Events, until
+
+from flux_runtime.ordering.follower import Follower, Recorder
+from flux_runtime.ordering.order_log import OrderLog
+from flux_runtime.ordering.places import Batch, Order, Verdict, decode
+from flux_runtime.ordering.proposals import Superseded
+from flux_runtime.ordering.proposer import Proposer
+from flux_runtime.ordering.scope import (
+    BucketsDiffer,
+    Scope,
+    bucket_scope,
+    catch_up,
+    fix_buckets,
+    split_by_bucket,
+)
+from flux_runtime.sealing.storage import LocalStorage
+from flux_runtime.zookeeper.client import Client, connect
+from flux_runtime.zookeeper.embedded import EmbeddedZooKeeper
+from flux_runtime.zookeeper.ensemble import LoopbackEnsemble
+from flux_runtime.zookeeper.process import free_port
+from flux_runtime.zookeeper.tail import Trimmed
+
+pytestmark = pytest.mark.zookeeper
+
+
+class Consumer:
+    """A follower that keeps what it is given; every batch is there unless it is withheld."""
+
+    def __init__(self, client: Client, app: str, name: str, **options: object) -> None:
+        self.got: list[tuple[int, str, int, int]] = []
+        self.withheld: set[int] = set()
+        self.missing = Events()
+        self.follower = Follower(
+            client,
+            app,
+            name,
+            fetch=lambda batch: None if batch.first in self.withheld else "content",
+            on_batch=lambda place, b, _: self.got.append((place, b.producer, b.first, b.last)),
+            on_missing=lambda *what: self.missing(what),
+            **options,  # type: ignore[arg-type]
+        )
+
+    def records(self) -> dict[str, list[int]]:
+        found: dict[str, list[int]] = {}
+        for _, producer, first, last in self.got:
+            found.setdefault(producer, []).extend(range(first, last + 1))
+        return found
+
+    def has(self, **records: int) -> bool:
+        return {name: len(offsets) for name, offsets in self.records().items()} == records
+
+
+def claims(client: Client, app: str) -> list[tuple[Verdict, object]]:
+    found: list[tuple[Verdict, object]] = []
+    scope = Scope(client, app)
+    catch_up(scope, Order(), seen=lambda _, claim, verdict: found.append((verdict, claim)))
+    return found
+
+
+def test_or2_or4_all_consumers_follow_one_order(
+    client: Client, zookeeper_hosts: str, app: str, tmp_path: Path
+) -> None:
+    log = OrderLog(LocalStorage(tmp_path))
+    recorder = Recorder(client, app, log, trim_every=50)
+    one = Consumer(client, app, "one")
+    with connect(zookeeper_hosts) as other:
+        two = Consumer(other, app, "two", log=log)
+        placed: list[tuple[Batch, int]] = []
+        p = Proposer(client, app, "p", on_placed=lambda *what: placed.append(what))
+        q = Proposer(other, app, "q")
+        for n in range(150):
+            p.propose(10 * n, 10 * n + 9)
+            q.propose(n, n)
+        p.wait()
+        q.wait()
+        until(lambda: one.has(p=1500, q=150) and two.has(p=1500, q=150))
+        assert one.got == two.got
+        assert one.records() == {"p": list(range(1500)), "q": list(range(150))}
+        assert [(b.first, place) for b, place in placed] == [
+            (first, place) for place, name, first, _ in one.got if name == "p"
+        ]
+        one.follower.close()
+        two.follower.close()
+        until(lambda: recorder.end == 302)
+        scope = Scope(client, app)
+        until(lambda: scope.consumers() == {"one": 302, "two": 302, "log": 302})
+        scope.trim()
+        assert scope.base().at == 302  # OR-5: forgotten when everybody had passed
+        third = Consumer(client, app, "three", log=log)
+        until(lambda: third.has(p=1500, q=150))
+        assert third.got == one.got  # and a replay reads the log
+        p.propose(1500, 1500)
+        until(lambda: third.has(p=1501, q=150))
+        third.follower.close()
+        recorder.close()
+        p.close()
+        again = Proposer(client, app, "p")
+        assert again.next == 1501  # a producer goes on where the order says
+        for proposer in (again, q):
+            proposer.close()
+
+
+def test_or5_nothing_is_forgotten_that_a_registered_consumer_needs(
+    client: Client, app: str, tmp_path: Path
+) -> None:
+    slow = Consumer(client, app, "slow")
+    slow.withheld = {7}
+    recorder = Recorder(client, app, OrderLog(LocalStorage(tmp_path)), trim_every=5)
+    proposer = Proposer(client, app, "p")
+    for n in range(40):
+        proposer.propose(n, n)
+    proposer.wait()
+    until(lambda: recorder.end == 41)
+    until(lambda: slow.got and slow.got[-1][2] == 6)
+    assert Scope(client, app).base().at <= 8
+    slow.withheld = set()
+    until(lambda: slow.has(p=40))
+    slow.follower.close()
+    recorder.close()
+    Scope(client, app).trim()
+    late: list[BaseException] = []
+    Consumer(client, app, "without-a-log", failed=late.append)
+    until(lambda: late)
+    assert isinstance(late[0], Trimmed)
+    proposer.close()
+
+
+def test_or4_a_batch_that_cannot_be_read_is_waited_for_and_named(client: Client, app: str) -> None:
+    consumer = Consumer(client, app, "one", missing_after_s=0.2)
+    consumer.withheld = {3}
+    proposer = Proposer(client, app, "p")
+    for n in range(6):
+        proposer.propose(n, n)
+    place, batch, seconds = consumer.missing.wait(lambda _: True)
+    assert (place, batch.producer, batch.first) == (4, "p", 3)
+    assert seconds >= 0.2
+    assert consumer.records() == {"p": [0, 1, 2]}
+    consumer.withheld = set()
+    consumer.follower.arrived()
+    until(lambda: consumer.has(p=6))
+    consumer.follower.close()
+    proposer.close()
+
+
+@pytest.mark.parametrize("before_server", [False, True])
+def test_or3_creates_without_an_answer_are_not_repeated(
+    wire: Wire, remote: Client, client: Client, app: str, before_server: bool
+) -> None:
+    consumer = Consumer(client, app, "one")
+    wire.cut_after(CREATE, nth=3, before_server=before_server)  # below the folders: the Begin
+    proposer = Proposer(remote, app, "p", in_flight_max=16)
+    rng = random.Random(1)
+    for n in range(300):
+        if n % 60 == 20:
+            wire.cut_after(CREATE, nth=rng.randrange(1, 12), before_server=before_server)
+        proposer.propose(n, n)
+        if n % 60 == 50:
+            proposer.wait()
+    proposer.wait()
+    until(lambda: consumer.has(p=300))
+    assert consumer.records() == {"p": list(range(300))}
+    assert wire.cuts >= 5
+    verdicts = [verdict for verdict, _ in claims(client, app)]
+    assert verdicts.count(Verdict.COUNTS) == 300
+    assert Verdict.REPEATED not in verdicts
+    consumer.follower.close()
+    proposer.close()
+
+
+def test_or7_nothing_is_decided_without_a_session(
+    wire: Wire, remote: Client, client: Client, app: str
+) -> None:
+    proposer = Proposer(client, app, "p")
+    consumer = Consumer(remote, app, "one")
+    theirs = Proposer(remote, app, "q", timeout_s=1.0)
+    proposer.propose(0, 0)
+    until(lambda: consumer.has(p=1))
+    wire.stop()
+    theirs.propose(0, 0)
+    proposer.propose(1, 1)
+    proposer.wait()
+    with pytest.raises(Exception, match="no ZooKeeper server answered"):
+        theirs.wait()
+    assert consumer.has(p=1)
+    wire.resume()
+    until(lambda: consumer.has(p=2, q=1))
+    theirs.wait()
+    consumer.follower.close()
+    proposer.close()
+    theirs.close()
+
+
+def test_a_session_that_is_lost_is_opened_again_and_nothing_is_missing(
+    wire: Wire, remote: Client, client: Client, app: str
+) -> None:
+    proposer = Proposer(remote, app, "p")
+    consumer = Consumer(remote, app, "one")
+    for n in range(50):
+        proposer.propose(n, n)
+    wire.stop()
+    for n in range(50, 100):
+        proposer.propose(n, n)
+    time.sleep(6.0)  # the server gives the session up after four seconds, for certain
+    wire.resume()
+    proposer.wait()
+    until(lambda: consumer.has(p=100))
+    assert remote.session_losses == 1
+    assert consumer.records() == {"p": list(range(100))}
+    consumer.follower.close()
+    proposer.close()
+
+
+def test_or3_who_is_replaced_cannot_propose(client: Client, app: str) -> None:
+    old = Proposer(client, app, "p")
+    old.propose(0, 0)
+    old.wait()
+    new = Proposer(client, app, "p")
+    assert new.next == 1
+    old.propose(1, 5)
+    until(lambda: Scope(client, app).end() == 4)
+    new.propose(1, 1)
+    new.wait()
+    consumer = Consumer(client, app, "one")
+    until(lambda: consumer.has(p=2))
+    assert [c[2:] for c in consumer.got] == [(0, 0), (1, 1)]
+    verdicts = [verdict for verdict, _ in claims(client, app)]
+    assert Verdict.OUTDATED in verdicts
+    consumer.follower.close()
+    new.close()
+    old.close()
+
+
+PRODUCER = """
+import sys
+from flux_runtime.ordering.proposer import Proposer
+from flux_runtime.zookeeper.client import connect
+client = connect(sys.argv[1])
+proposer = Proposer(client, sys.argv[2], "p", in_flight_max=32)
+print(proposer.next, flush=True)
+size = int(sys.argv[3])
+while True:
+    proposer.propose(proposer.next, proposer.next + size - 1)
+"""
+
+
+def test_or3_a_producer_that_is_killed_goes_on_without_gap_or_double(
+    client: Client, zookeeper_hosts: str, app: str
+) -> None:
+    consumer = Consumer(client, app, "one")
+    begins = []
+    for size in (3, 5, 2):  # batches of another size after every restart
+        seen = len(consumer.got)
+        command = [sys.executable, "-c", PRODUCER, zookeeper_hosts, app, str(size)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None
+            begins.append(int(process.stdout.readline()))
+            until(lambda seen=seen: len(consumer.got) > seen + 100)
+            process.kill()
+    assert begins[0] == 0 < begins[1] < begins[2]
+    last = Proposer(client, app, "p")
+    last.propose(last.next, last.next)
+    last.wait()
+    until(lambda: consumer.got[-1][3] + 1 == last.next)
+    assert consumer.records() == {"p": list(range(last.next))}
+    consumer.follower.close()
+    last.close()
+
+
+def test_superseded_is_told_where_it_matters(wire: Wire, remote: Client, app: str) -> None:
+    old = Proposer(remote, app, "p")
+    new = Proposer(remote, app, "p")
+    wire.cut()
+    until(lambda: _propose_fails(old))
+    new.propose(new.next, new.next)
+    new.wait()
+    old.close()
+    new.close()
+
+
+def _propose_fails(proposer: Proposer) -> bool:
+    try:
+        proposer.propose(proposer.next, proposer.next)
+        proposer._scope.client.kazoo._connection._socket.shutdown(2)
+        proposer.wait()
+    except Superseded:
+        return True
+    except OSError:
+        pass
+    return False
+
+
+def test_or9_message_by_message(client: Client, app: str) -> None:
+    consumer = Consumer(client, app, "one")
+    proposer = Proposer(client, app, "p", in_flight_max=1)
+    proposer.propose_each(0, 19)
+    proposer.wait()
+    until(lambda: consumer.has(p=20))
+    assert all(first == last for _, _, first, last in consumer.got)
+    consumer.follower.close()
+    proposer.close()
+
+
+def test_or6_one_order_for_each_gate_bucket(client: Client, app: str) -> None:
+    fix_buckets(client, app, 4)
+    fix_buckets(client, app, 4)
+    with pytest.raises(BucketsDiffer, match="4 gate buckets, not 5"):
+        fix_buckets(client, app, 5)
+    rows = pa.RecordBatch.from_pydict(
+        {"campaign": [f"c{n % 50}" for n in range(500)], "n": list(range(500))}
+    )
+    parts = split_by_bucket(rows, ["campaign"], 4)
+    assert sorted(parts) == [0, 1, 2, 3]
+    where = {c: b for b, part in parts.items() for c in part.column("campaign").to_pylist()}
+    assert len(where) == 50
+    for bucket, part in parts.items():
+        assert part.column("n").to_pylist() == [
+            n for n in range(500) if where[f"c{n % 50}"] == bucket
+        ]
+        proposer = Proposer(client, app, "p", scope=bucket_scope(bucket))
+        proposer.propose(0, part.num_rows - 1)
+        proposer.wait()
+        consumer = Consumer(client, app, "one", scope=bucket_scope(bucket))
+        until(lambda c=consumer, n=part.num_rows: c.has(p=n))
+        consumer.follower.close()
+        proposer.close()
+
+
+def test_the_embedded_server_is_killed_and_restarted_on_its_data(tmp_path: Path, app: str) -> None:
+    port = free_port()
+    server = EmbeddedZooKeeper(tmp_path / "zk", port=port).start()
+    with connect(server.hosts) as client:
+        proposer = Proposer(client, app, "p")
+        consumer = Consumer(client, app, "one")
+        proposing = threading.Thread(
+            target=lambda: [proposer.propose(n, n) for n in range(3000)], daemon=True
+        )
+        proposing.start()
+        until(lambda: len(consumer.got) > 200)
+        assert server.pid is not None
+        subprocess.run(["kill", "-9", str(server.pid)], check=True)
+        until(lambda: not server.running)
+        server.stop()
+        server = EmbeddedZooKeeper(tmp_path / "zk", port=port).start()
+        proposing.join(60)
+        proposer.wait()
+        until(lambda: consumer.has(p=3000))
+        assert consumer.records() == {"p": list(range(3000))}
+        consumer.follower.close()
+        proposer.close()
+    server.stop()
+
+
+def test_a_server_of_three_is_killed_while_proposing_and_following(
+    tmp_path: Path, app: str
+) -> None:
+    with (
+        LoopbackEnsemble(tmp_path) as ensemble,
+        connect(ensemble.hosts, session_timeout_s=8.0) as one,
+        connect(ensemble.hosts, session_timeout_s=8.0) as two,
+    ):
+        consumers = [Consumer(one, app, "one"), Consumer(two, app, "two")]
+        proposers = {"p": Proposer(one, app, "p"), "q": Proposer(two, app, "q")}
+        threads = [
+            threading.Thread(target=lambda p=p: [p.propose(n, n) for n in range(2500)], daemon=True)
+            for p in proposers.values()
+        ]
+        for thread in threads:
+            thread.start()
+        until(lambda: len(consumers[0].got) > 300)
+        killed = ensemble.leader()
+        ensemble.kill(killed)
+        until(lambda: len(consumers[0].got) > 2000)
+        ensemble.restart(killed)
+        for thread in threads:
+            thread.join(60)
+        for proposer in proposers.values():
+            proposer.wait()
+        until(lambda: all(c.has(p=2500, q=2500) for c in consumers))
+        assert consumers[0].got == consumers[1].got
+        assert consumers[0].records() == {name: list(range(2500)) for name in "pq"}
+        verdicts = [verdict for verdict, _ in claims(one, app)]
+        assert Verdict.REPEATED not in verdicts  # OR-3
+        for closing in (*proposers.values(), *(c.follower for c in consumers)):
+            closing.close()
+
+
+def test_the_order_log_merges_small_files_and_refuses_gaps(tmp_path: Path) -> None:
+    log = OrderLog(LocalStorage(tmp_path))
+    for n in range(200):
+        log.append([(n, b"%d" % n)])
+    assert len(list(tmp_path.iterdir())) < 70
+    assert list(log.read(150)) == [(n, b"%d" % n) for n in range(150, 200)]
+    with pytest.raises(ValueError, match="do not follow"):
+        log.append([(201, b"")])
+    log.append([(198, b"198"), (199, b"199"), (200, b"200")])  # a second recorder
+    assert list(log.read(197)) == [(n, b"%d" % n) for n in range(197, 201)]
+    assert log.end() == 201
+    assert decode(b'["p","t",1,2]') == Batch("p", "t", 1, 2)
