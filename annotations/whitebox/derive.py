@@ -3,16 +3,67 @@
 One function for every front end:
 
     annotate(plan, output_mode="update", lateness={"clicks": 600.0}, fds=(...)) -> Derivation
+
+The pass goes once through the plan, from its sources up, and keeps `facts` about the rows of every
+node. An order-sensitive operator is an `Effect` with the partitions that it needs complete; a value
+that moves carries its effects along until it is used in a way that asks when. What reaches the
+output decides the label: no effect, and nothing kept: CR; something kept: CW; else OR or OW.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Final
 
-from annotations.dataflow import EMPTY
-from annotations.vocabulary import FunctionalDependency
-from annotations.whitebox.derivation import Derivation
-from annotations.whitebox.ir import Relation
+from annotations.dataflow import EMPTY, Position
+from annotations.vocabulary import FunctionalDependency, Gate, Within
+from annotations.whitebox import grouping, joining
+from annotations.whitebox.context import (
+    Context,
+    define,
+    look,
+    opaque,
+    sensitive,
+    use,
+)
+from annotations.whitebox.context import test as test_now
+from annotations.whitebox.derivation import Derivation, DerivedPath, Evidence
+from annotations.whitebox.facts import (
+    Effect,
+    Facts,
+    attributes_of,
+    both,
+    gate_of,
+    unique,
+)
+from annotations.whitebox.ir import (
+    Aggregate,
+    Column,
+    Deduplicate,
+    Delete,
+    Filter,
+    Generate,
+    Join,
+    Limit,
+    Opaque,
+    Project,
+    Ref,
+    Relation,
+    Role,
+    Sample,
+    SetOperation,
+    Sort,
+    Source,
+    Store,
+    Union,
+    Watermark,
+    Window,
+)
+
+COMING: Final = (Role.STREAM, Role.REQUEST)
+"""Sources of which more may come."""
 
 
 def annotate(
@@ -28,4 +79,217 @@ def annotate(
     no record is more than so many seconds of event time behind the newest; `fds` hold for the
     attributes of all sources. Never raises: what is not known is `OW[*]`, with the reason.
     """
-    raise NotImplementedError
+    nodes = list(_nodes(plan))
+    names = dict(enumerate(node for node in nodes if isinstance(node, Source)))
+    context = Context(names, output_mode, lateness, tuple(fds))
+    occurrences = {id(node): occurrence for occurrence, node in names.items()}
+    try:
+        facts = _facts(context, plan, occurrences)
+    except RecursionError:
+        facts = _unreadable(names, "the query is nested too deeply")
+    if len(occurrences) < len(names):
+        facts = _unreadable(names, "one node of the plan stands in two places")
+    for name, position in facts.mutable:
+        text = f"{name} may be changed while the job reads it"
+        facts = opaque(facts, "mutable-table", text, position)
+    exposed = [column for column in plan.columns if column in facts.moving]
+    facts = sensitive(facts, *facts.raised(exposed))
+    return _derivation(plan, facts, names)
+
+
+def inputs_of(node: Relation) -> tuple[Relation, ...]:
+    """The relations directly below a node."""
+    match node:
+        case Source():
+            return ()
+        case Join(left=left, right=right) | SetOperation(left=left, right=right):
+            return (left, right)
+        case Union(inputs=inputs) | Opaque(inputs=inputs):
+            return inputs
+        case Delete(input=table, deleted=deleted):
+            return (table, deleted)
+    return (node.input,)
+
+
+def _nodes(plan: Relation) -> Iterator[Relation]:
+    todo = [plan]
+    while todo:
+        node = todo.pop()
+        yield node
+        todo.extend(reversed(inputs_of(node)))
+
+
+def _unreadable(names: Mapping[int, Source], reason: str) -> Facts:
+    live = frozenset(
+        each for each, node in names.items() if node.role in (Role.STREAM, Role.REQUEST)
+    )
+    facts = Facts(live=live, stores=((live, Evidence("unknown", reason)),))
+    return opaque(facts, "unknown", reason, None)
+
+
+# ---- one rule for each kind of node
+
+
+def _facts(context: Context, node: Relation, occurrences: Mapping[int, int]) -> Facts:
+    if isinstance(node, Source):
+        return _source(node, occurrences[id(node)])
+    below = [_facts(context, each, occurrences) for each in inputs_of(node)]
+    return RULES[type(node)](context, node, *below)
+
+
+def _source(node: Source, occurrence: int) -> Facts:
+    live = frozenset({occurrence} if node.role in COMING else ())
+    copied = {column: frozenset({(occurrence, column.name)}) for column in node.columns}
+    return Facts(
+        live=live,
+        asked=live if node.role is Role.REQUEST else frozenset(),
+        copies=copied if live else {},
+        mutable=((node.name, node.position),) if node.role is Role.MUTABLE else (),
+        repeats=node.repeats if live else None,
+    )
+
+
+def _project(context: Context, node: Project, facts: Facts) -> Facts:
+    facts = look(facts, *(expression for _, expression in node.outputs))
+    found = replace(facts, copies={}, moving={})
+    for column, expression in node.outputs:
+        define(found, column, expression, facts)
+    return found
+
+
+def _filter(context: Context, node: Filter, facts: Facts) -> Facts:
+    for condition in joining.conjuncts(node.condition):
+        facts = test_now(facts, condition)
+    equal = list(joining.equalities(node.condition))
+    pinned = [facts.copies.get(c, frozenset()) for c in joining.constants(node.condition)]
+    return replace(
+        facts,
+        copies=joining.merged(facts, equal),
+        pinned=unique((*facts.pinned, *filter(None, pinned))),
+    )
+
+
+def _sort(context: Context, node: Sort, facts: Facts) -> Facts:
+    return look(facts, *(key.expression for key in node.keys))
+
+
+def _sample(context: Context, node: Sample, facts: Facts) -> Facts:
+    evidence = Evidence("nondeterministic", "a sample is drawn at random", node.position)
+    return replace(facts, chances=unique((*facts.chances, (facts.live, evidence))))
+
+
+def _generate(context: Context, node: Generate, facts: Facts) -> Facts:
+    facts = use(facts, node.generator)
+    return replace(facts, copies=facts.copies | dict.fromkeys(node.generated, frozenset()))
+
+
+def _watermark(context: Context, node: Watermark, facts: Facts) -> Facts:
+    marks = []
+    for occurrence in sorted(facts.live):
+        names = sorted(n for o, n in facts.copies.get(node.column, ()) if o == occurrence)
+        marks.append((occurrence, names[0] if names else None, node.delay_s, node.position))
+    return replace(facts, watermarks=unique((*facts.watermarks, *marks)))
+
+
+def _store(context: Context, node: Store, facts: Facts) -> Facts:
+    facts = replace(facts, asked=frozenset(), mixed=False, repeats=None, again=None)
+    evidence = Evidence("table", f"rows are kept in the table {node.name}", node.position)
+    return replace(facts, stores=unique((*facts.stores, (facts.live, evidence))))
+
+
+def _opaque(context: Context, node: Opaque, *several: Facts) -> Facts:
+    facts = both(several)
+    facts = use(facts, *(Ref(column) for column in facts.moving))
+    facts = opaque(facts, "opaque", node.reason, node.position)
+    evidence = Evidence("opaque", node.reason, node.position)
+    stores = unique((*facts.stores, (facts.live, evidence))) if node.writes else facts.stores
+    chances = facts.chances
+    if node.nondeterministic:
+        chances = unique((*chances, (facts.live, replace(evidence, construct="nondeterministic"))))
+    copies = dict.fromkeys(node.columns, frozenset[tuple[int, str]]())
+    return replace(facts, copies=copies, moving={}, stores=stores, chances=chances)
+
+
+RULES: Final[Mapping[type, Callable[..., Facts]]] = {
+    Project: _project,
+    Filter: _filter,
+    Join: joining.join,
+    Aggregate: grouping.aggregate,
+    Deduplicate: grouping.deduplicate,
+    Union: lambda context, node, *several: joining.union(context, node, list(several)),
+    SetOperation: joining.set_operation,
+    Window: grouping.window,
+    Sort: _sort,
+    Limit: grouping.limit,
+    Sample: _sample,
+    Generate: _generate,
+    Watermark: _watermark,
+    Store: _store,
+    Delete: joining.delete,
+    Opaque: _opaque,
+}
+"""What each kind of node does to what is known of its inputs' rows."""
+
+
+# ---- what reaches the output
+
+
+def _derivation(plan: Relation, facts: Facts, names: Mapping[int, Source]) -> Derivation:
+    live = {occurrence: names[occurrence] for occurrence in sorted(facts.live)}
+    sources = dict.fromkeys(node.name for node in live.values())
+    paths = {source: _path(source, plan, facts, live) for source in sources}
+    again = facts.repeats or facts.again
+    if again is None or not live:
+        again = None
+    return Derivation(
+        paths=MappingProxyType(paths),
+        columns=plan.columns,
+        repeats=again,
+        assumptions=facts.assumptions,
+        notes=facts.notes,
+    )
+
+
+def _path(source: str, plan: Relation, facts: Facts, live: Mapping[int, Source]) -> DerivedPath:
+    mine = frozenset(occurrence for occurrence, node in live.items() if node.name == source)
+    effects = [effect for effect in facts.effects if effect.targets & mine]
+    gates = [gate_of(effect, live) for effect in effects]
+    stores = [evidence for kept, evidence in facts.stores if kept & mine]
+    chances = [evidence for seen, evidence in facts.chances if seen & mine]
+    shown = [_evidence(effect, gate) for effect, gate in zip(effects, gates, strict=True)]
+    thresholds = [evidence for seen, evidence in facts.thresholds if seen & mine]
+    return DerivedPath(
+        source=source,
+        writes=bool(stores),
+        gates=unique(tuple(gates)),
+        within=_within(effects),
+        nondeterministic="; ".join(dict.fromkeys(each.text for each in chances)) or None,
+        lineage=_lineage(source, plan.columns, facts, live),
+        evidence=_in_order([*stores, *thresholds, *shown, *chances]),
+    )
+
+
+def _evidence(effect: Effect, gate: Gate) -> Evidence:
+    return Evidence(effect.construct, effect.text, effect.position, gate, effect.within)
+
+
+def _within(effects: Sequence[Effect]) -> Within:
+    """A sequence where one of the operators with a gate looks at the order inside of it."""
+    sequence = any(effect.within is Within.SEQUENCE for effect in effects)
+    return Within.SEQUENCE if sequence else Within.SET
+
+
+def _lineage(
+    source: str, columns: tuple[Column, ...], facts: Facts, live: Mapping[int, Source]
+) -> Mapping[str, str]:
+    found: dict[str, str] = {}
+    for column in columns:
+        copied = attributes_of(facts.copies.get(column, frozenset()), source, live)
+        if copied:
+            found[column.name] = column.name if column.name in copied else min(copied)
+    return MappingProxyType(found)
+
+
+def _in_order(evidence: Sequence[Evidence]) -> tuple[Evidence, ...]:
+    nowhere = Position("", 0, 0)
+    return tuple(sorted(dict.fromkeys(evidence), key=lambda each: each.position or nowhere))

@@ -6,6 +6,9 @@ knows where it stands in the author's text. What a plan *does* is not in here: `
 finds lineage, duplicates, gates and labels from it, and function names mean what the tables of
 `functions` say, in whatever front end they were met.
 
+A node stands in one place of a plan: what is used twice (a CTE, a view) is built twice, with
+columns of its own, because its rows are then two rows.
+
 A front end builds every node with what it knows. What it does not know it says with `Opaque` (a
 relation) or `Unknown` (an expression), each with a reason and a position; it never leaves anything
 out and never raises for text that parses. Names of functions are Spark's, in lower case; operators
@@ -17,7 +20,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from annotations.dataflow import Position
@@ -45,7 +48,7 @@ class Ref:
     """The value of a column of the node's input (or a parameter of a surrounding `Lambda`)."""
 
     column: Column
-    position: Position | None = None
+    position: Position | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +57,7 @@ class Literal:
 
     value: object
     type: DataType = UNKNOWN
-    position: Position | None = None
+    position: Position | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +73,7 @@ class Call:
     arguments: tuple[Expression, ...] = ()
     type: DataType = UNKNOWN
     nullable: bool = True
-    position: Position | None = None
+    position: Position | None = field(default=None, compare=False)
     distinct: bool = False
     """Of an aggregate: `f(DISTINCT ...)`."""
     condition: Expression | None = None
@@ -97,7 +100,7 @@ class Unknown:
 
     reason: str
     arguments: tuple[Expression, ...] = ()
-    position: Position | None = None
+    position: Position | None = field(default=None, compare=False)
 
 
 Expression: TypeAlias = Ref | Literal | Call | Lambda | Unknown

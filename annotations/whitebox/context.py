@@ -1,0 +1,245 @@
+"""What the rules of the pass share: the occurrences of sources, and the ways of noting things.
+
+A rule takes the facts about a node's input and says what is known about the node's rows. It notes
+an order-sensitive operator with `sensitive`, kept records with `keep`, and looks through every
+expression with `look`, which finds what is random, unknown or vouched for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from annotations.dataflow import Position
+from annotations.dependencies import closure
+from annotations.vocabulary import FunctionalDependency, Within
+from annotations.whitebox.datatypes import Family
+from annotations.whitebox.derivation import Assumption, Evidence
+from annotations.whitebox.facts import Copies, Effect, Facts, Moving, unique
+from annotations.whitebox.functions import (
+    CLOCKS_WITHOUT_ARGUMENTS,
+    KEEP_DISTINCT,
+    NONDETERMINISTIC,
+    Direction,
+    known,
+)
+from annotations.whitebox.ir import Call, Column, Expression, Literal, Ref, Source, Unknown, walk
+from annotations.whitebox.monotone import direction, type_of
+from annotations.whitebox.words import text_of
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """One plan under the pass."""
+
+    names: Mapping[int, Source]
+    """Every occurrence of a source, in the order of the plan."""
+    mode: str
+    lateness: Mapping[str, float]
+    fds: tuple[FunctionalDependency, ...]
+
+    def determines(self, classes: Iterable[Copies], occurrences: Iterable[int]) -> bool:
+        """True where equal values of the attributes mean the same record of every occurrence."""
+        copied = frozenset[tuple[int, str]]().union(*classes)
+        for occurrence in occurrences:
+            source = self.names[occurrence]
+            have = closure((name for each, name in copied if each == occurrence), self.fds)
+            whole = source.complete and have >= {column.name for column in source.columns}
+            if not whole and not any(key <= have for key in source.keys):
+                return False
+        return True
+
+
+def keep(facts: Facts, construct: str, text: str, position: Position | None) -> Facts:
+    """The facts where an operator keeps the records it has seen."""
+    if not facts.kept:
+        return facts
+    evidence = Evidence(construct, text, position)
+    return replace(facts, stores=unique((*facts.stores, (facts.kept, evidence))))
+
+
+def effect(
+    facts: Facts,
+    construct: str,
+    text: str,
+    position: Position | None,
+    *,
+    gate: Collection[Copies] | None,
+    within: Within = Within.SET,
+) -> Effect | None:
+    """An order-sensitive operator over these rows; None where no records come any more.
+
+    Where requests take part, it is what a request gets to see that depends on the order: the
+    effect is theirs, and its partitions are those of what is kept.
+    """
+    if not facts.live:
+        return None
+    if facts.mixed:
+        return Effect(construct, text, position, None, facts.live, facts.live, within)
+    if gate is not None:
+        gate = (*gate, *facts.pinned)
+        if facts.asked:
+            gate = [each for each in gate if any(o in facts.kept for o, _ in each)]
+    return Effect(
+        construct,
+        text,
+        position,
+        None if gate is None else tuple(dict.fromkeys(filter(None, gate))),
+        facts.asked or facts.live,
+        facts.live,
+        within,
+    )
+
+
+def sensitive(facts: Facts, *effects: Effect | None) -> Facts:
+    """The facts with these effects."""
+    found = tuple(each for each in effects if each is not None)
+    return replace(facts, effects=unique((*facts.effects, *found)))
+
+
+def moved(column: Column, way: Direction, *effects: Effect | None) -> dict[Column, Moving]:
+    """The column as one that changes; nothing where nothing comes any more."""
+    found = tuple(each for each in effects if each is not None)
+    return {column: Moving(way, found)} if found else {}
+
+
+def look(facts: Facts, *expressions: Expression | None) -> Facts:
+    """The facts after what is random, unknown or vouched for in the expressions was noted."""
+    for expression in expressions:
+        for each in walk(expression) if expression is not None else ():
+            match each:
+                case Unknown(reason=reason, position=position):
+                    facts = _unknown(facts, reason, position)
+                case Call(user=str(claim), position=position):
+                    assumed = Assumption(claim, position)
+                    facts = replace(facts, assumptions=unique((*facts.assumptions, assumed)))
+                case Call(function=function, position=position) if not known(function):
+                    facts = _unknown(facts, f"`{function}` is not a known function", position)
+                case Call():
+                    facts = _chance(facts, each)
+    return facts
+
+
+def _unknown(facts: Facts, reason: str, position: Position | None) -> Facts:
+    facts = sensitive(facts, _star(facts, "unknown", reason, position))
+    evidence = Evidence("unknown", reason, position)
+    return replace(facts, stores=unique((*facts.stores, (facts.live, evidence))))
+
+
+def _star(facts: Facts, construct: str, text: str, position: Position | None) -> Effect | None:
+    found = effect(facts, construct, text, position, gate=None)
+    return None if found is None else replace(found, targets=facts.live)
+
+
+def opaque(facts: Facts, construct: str, text: str, position: Position | None) -> Facts:
+    """The facts where nothing is known of what is done to any of the rows."""
+    return sensitive(facts, _star(facts, construct, text, position))
+
+
+def _chance(facts: Facts, call: Call) -> Facts:
+    reason = NONDETERMINISTIC.get(call.function)
+    if call.function in CLOCKS_WITHOUT_ARGUMENTS and not call.arguments:
+        reason = "reads the clock"
+    if reason is None or not facts.live:
+        return facts
+    evidence = Evidence("nondeterministic", f"{text_of(call)} {reason}", call.position)
+    return replace(facts, chances=unique((*facts.chances, (facts.live, evidence))))
+
+
+def use(facts: Facts, *expressions: Expression | None) -> Facts:
+    """The facts where the values are used as they are now: whatever moves in them is noted."""
+    facts = look(facts, *expressions)
+    for expression in expressions:
+        columns = [e.column for e in walk(expression) if isinstance(e, Ref)] if expression else ()
+        facts = sensitive(facts, *facts.raised(columns))
+    return facts
+
+
+def test(facts: Facts, condition: Expression) -> Facts:
+    """The facts where only rows are kept for which a condition is true *now*.
+
+    What moves is noted, unless the condition, once true, stays true.
+    """
+    way = direction(condition, facts.directions)
+    if way in (Direction.CONSTANT, Direction.UP):
+        facts = look(facts, condition)
+        if way is Direction.UP:
+            text = f"`{text_of(condition)}` once true stays true"
+            found = Evidence("threshold", text, position_of(condition))
+            facts = replace(facts, thresholds=unique((*facts.thresholds, (facts.live, found))))
+        return facts
+    return use(facts, condition)
+
+
+def position_of(expression: Expression) -> Position | None:
+    """Where an expression begins, as far as one of its parts knows."""
+    own = [getattr(each, "position", None) for each in walk(expression)]
+    return min((each for each in own if each is not None), default=None)
+
+
+def define(facts: Facts, column: Column, expression: Expression, inner: Facts) -> None:
+    """Add to `facts` what is known of a new column that is computed from the rows of `inner`."""
+    match expression:
+        case Ref(column=old):
+            facts.copies[column] = inner.copies.get(old, frozenset())
+            if old in inner.moving:
+                facts.moving[column] = inner.moving[old]
+            return
+        case Call(function="cast", arguments=(Ref(column=old),), type=target) if (
+            target == old.type and target.family is not Family.UNKNOWN
+        ):
+            facts.copies[column] = inner.copies.get(old, frozenset())
+        case Call(function="coalesce" | "nvl" | "ifnull", arguments=arguments) if (
+            frozenset(each.column for each in arguments if isinstance(each, Ref)) in inner.either
+        ):
+            columns = frozenset(each.column for each in arguments if isinstance(each, Ref))
+            facts.copies[column] = inner.either[columns]
+        case _:
+            facts.copies[column] = frozenset()
+    read = dict.fromkeys(each.column for each in walk(expression) if isinstance(each, Ref))
+    effects = unique(tuple(inner.raised(read)))
+    if effects:
+        facts.moving[column] = Moving(direction(expression, inner.directions), effects)
+
+
+def classes_of(expression: Expression, facts: Facts) -> tuple[Copies, ...]:
+    """What rows of equal value agree on: gate attributes of grouping by the expression.
+
+    Grouping by what keeps values distinct is grouping by them. Anything else that is computed
+    gives no attribute: the gate is then smaller than it could be, and every seal that fits it fits.
+    """
+    match expression:
+        case Ref(column=column):
+            copies = facts.copies.get(column)
+            return (copies,) if copies else ()
+        case Call(function=function, arguments=arguments, type=target, user=None):
+            parts = [each for each in arguments if not isinstance(each, Literal)]
+            if (
+                function in KEEP_DISTINCT
+                or _shifts(function, arguments)
+                or _widens(function, arguments, target)
+            ):
+                return tuple(each for part in parts for each in classes_of(part, facts))
+    return ()
+
+
+def _shifts(function: str, arguments: tuple[Expression, ...]) -> bool:
+    """An exact number plus or minus a constant."""
+    constant = any(isinstance(each, Literal) for each in arguments)
+    exact = all(type_of(each).exact for each in arguments)
+    return function in ("+", "-") and len(arguments) == 2 and constant and exact
+
+
+def _widens(function: str, arguments: tuple[Expression, ...], target: object) -> bool:
+    if function != "cast" or not isinstance(arguments[0], Ref):
+        return False
+    source = arguments[0].column.type
+    same = source == target and source.family is not Family.UNKNOWN
+    whole = source.family in (Family.INTEGER, Family.BOOLEAN, Family.DATE)
+    to_text = whole and getattr(target, "family", None) is Family.STRING
+    longer = (
+        source.family is Family.INTEGER
+        and getattr(target, "family", None) is Family.INTEGER
+        and getattr(target, "bits", 0) >= source.bits
+    )
+    return same or to_text or longer

@@ -1,0 +1,196 @@
+"""What is known about the rows of a node: lineage, what moves, what depends on the order.
+
+Lineage is kept by *occurrence* of a source, not by its name: where an input is read twice, a row
+comes from two of its records, and a group of rows lies in one partition of the input only where
+both records agree on the attribute. `names_of` is the one place that turns lineage into names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias, TypeVar
+
+from annotations.dataflow import Position
+from annotations.vocabulary import Gate, Within
+from annotations.whitebox.derivation import Assumption, Evidence
+from annotations.whitebox.functions import Direction
+from annotations.whitebox.ir import Column, Source
+
+_T = TypeVar("_T")
+
+Copies: TypeAlias = frozenset[tuple[int, str]]
+"""(occurrence, attribute): where a record of the occurrence takes part in a row, the row has the
+record's attribute unchanged."""
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """Something order-sensitive that is done to rows."""
+
+    construct: str
+    text: str
+    position: Position | None
+    gate: tuple[Copies, ...] | None
+    """What its partitions agree on; None: unknown (`*`); empty: all rows are one partition."""
+    targets: frozenset[int]
+    """Occurrences whose order it depends on."""
+    under: frozenset[int]
+    """Occurrences whose records it sees."""
+    within: Within = Within.SET
+
+
+@dataclass(frozen=True, slots=True)
+class Moving:
+    """A column whose value may change, and what using it otherwise than by its direction does."""
+
+    direction: Direction
+    effects: tuple[Effect, ...]
+
+
+@dataclass(slots=True)
+class Facts:
+    """What is known about the rows of one node. Made anew for each node, then not changed."""
+
+    live: frozenset[int] = frozenset()
+    """Occurrences of streams and requests: records still come."""
+    asked: frozenset[int] = frozenset()
+    """Those of them of which nothing is kept."""
+    copies: dict[Column, Copies] = field(default_factory=dict)
+    moving: dict[Column, Moving] = field(default_factory=dict)
+    pinned: tuple[Copies, ...] = ()
+    """Attributes that have one constant value in every record that matters."""
+    effects: tuple[Effect, ...] = ()
+    stores: tuple[tuple[frozenset[int], Evidence], ...] = ()
+    """What keeps records of which occurrences."""
+    chances: tuple[tuple[frozenset[int], Evidence], ...] = ()
+    """Nondeterministic expressions, with the occurrences whose rows they are computed for."""
+    watermarks: tuple[tuple[int, str | None, float | None, Position | None], ...] = ()
+    """(occurrence, its attribute if the column is an unchanged copy of one, delay in seconds)."""
+    either: Mapping[frozenset[Column], Copies] = field(default_factory=dict)
+    """Columns of which at least one is there (a full join), and what their COALESCE copies."""
+    mixed: bool = False
+    """True where some rows answer requests and others come by themselves."""
+    mutable: tuple[tuple[str, Position | None], ...] = ()
+    """Tables that somebody may change while the job runs."""
+    repeats: str | None = None
+    """Why a row may come twice."""
+    again: str | None = None
+    """Why a row may leave twice in update mode."""
+    thresholds: tuple[tuple[frozenset[int], Evidence], ...] = ()
+    """Conditions that only become true."""
+    assumptions: tuple[Assumption, ...] = ()
+    notes: tuple[Evidence, ...] = ()
+
+    @property
+    def kept(self) -> frozenset[int]:
+        """Live occurrences whose records may be kept."""
+        return self.live - self.asked
+
+    @property
+    def directions(self) -> Mapping[Column, Direction]:
+        """How the columns move."""
+        return {column: moving.direction for column, moving in self.moving.items()}
+
+    def raised(self, columns: Iterable[Column]) -> Iterator[Effect]:
+        """The effects of using these columns as they are now."""
+        for column in columns:
+            if column in self.moving:
+                yield from self.moving[column].effects
+
+
+def both(several: Iterable[Facts]) -> Facts:
+    """What is known where rows of all of these take part."""
+    found = Facts()
+    for facts in several:
+        found.live |= facts.live
+        found.asked |= facts.asked
+        found.copies |= facts.copies
+        found.moving |= facts.moving
+        found.pinned = unique((*found.pinned, *facts.pinned))
+        found.effects = unique((*found.effects, *facts.effects))
+        found.stores = unique((*found.stores, *facts.stores))
+        found.chances = unique((*found.chances, *facts.chances))
+        found.watermarks = unique((*found.watermarks, *facts.watermarks))
+        found.thresholds = unique((*found.thresholds, *facts.thresholds))
+        found.assumptions = unique((*found.assumptions, *facts.assumptions))
+        found.notes = unique((*found.notes, *facts.notes))
+        found.either = {**found.either, **facts.either}
+        found.mixed = found.mixed or facts.mixed
+        found.mutable = unique((*found.mutable, *facts.mutable))
+        found.repeats = found.repeats or facts.repeats
+        found.again = found.again or facts.again
+    return found
+
+
+def unique(items: tuple[_T, ...]) -> tuple[_T, ...]:
+    """Without repetition, in the order of the first."""
+    return tuple(dict.fromkeys(items))
+
+
+def retargeted(facts: Facts, targets: frozenset[int]) -> Facts:
+    """The same rows where they are only seen by asking: the order of `targets` matters then."""
+    return replace(
+        facts,
+        effects=tuple(_asked(effect, targets) for effect in facts.effects),
+        moving={
+            column: Moving(each.direction, tuple(_asked(e, targets) for e in each.effects))
+            for column, each in facts.moving.items()
+        },
+    )
+
+
+def _asked(effect: Effect, targets: frozenset[int]) -> Effect:
+    return replace(effect, targets=targets)
+
+
+def attributes_of(
+    copies: Copies, source: str, names: Mapping[int, Source]
+) -> frozenset[str] | None:
+    """The attributes of a source that a value copies, in every occurrence of it among `names`.
+
+    None where the source does not occur there.
+    """
+    found: frozenset[str] | None = None
+    for occurrence, node in names.items():
+        if node.name == source:
+            here = frozenset(name for each, name in copies if each == occurrence)
+            found = here if found is None else found & here
+    return found
+
+
+def names_of(classes: Collection[Copies], names: Mapping[int, Source]) -> frozenset[str]:
+    """What a gate's attributes are called in the streams that are read at `names`.
+
+    A name counts only where every source that has an attribute of that name means this one by it:
+    a stream may be sealed on an attribute that is merely called the same.
+    """
+    sources = {node.name for node in names.values()}
+    known = {
+        source: frozenset(
+            column.name for node in names.values() if node.name == source for column in node.columns
+        )
+        for source in sources
+    }
+    complete = {
+        source: all(node.complete for node in names.values() if node.name == source)
+        for source in sources
+    }
+    found: set[str] = set()
+    for copies in classes:
+        meant = {source: attributes_of(copies, source, names) or frozenset() for source in sources}
+        for name in frozenset[str]().union(*meant.values()):
+            if all(
+                name in meant[source] or (complete[source] and name not in known[source])
+                for source in sources
+            ):
+                found.add(name)
+    return frozenset(found)
+
+
+def gate_of(effect: Effect, names: Mapping[int, Source]) -> Gate:
+    """The effect's gate by the names of attributes; `names` are all live occurrences."""
+    if effect.gate is None:
+        return Gate(None)
+    seen = {each: names[each] for each in effect.under | effect.targets if each in names}
+    return Gate(names_of(effect.gate, seen))

@@ -1,0 +1,397 @@
+"""Rules for what looks at several rows of one input: groups, duplicates, windows, limits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Final
+
+from annotations.dataflow import Position
+from annotations.vocabulary import Within
+from annotations.whitebox.context import (
+    Context,
+    classes_of,
+    define,
+    effect,
+    keep,
+    look,
+    moved,
+    sensitive,
+    use,
+)
+from annotations.whitebox.datatypes import Family
+from annotations.whitebox.derivation import Assumption
+from annotations.whitebox.facts import Copies, Facts, unique
+from annotations.whitebox.functions import (
+    AGGREGATES,
+    NUMBERINGS,
+    RANKS,
+    TIME_WINDOWS,
+    Aggregation,
+    Depends,
+    Direction,
+)
+from annotations.whitebox.ir import (
+    Aggregate,
+    Call,
+    Column,
+    Deduplicate,
+    Expression,
+    Lambda,
+    Limit,
+    Ref,
+    Unknown,
+    Window,
+    references,
+    walk,
+)
+from annotations.whitebox.monotone import sign_of, type_of
+from annotations.whitebox.words import listed, text_of
+
+OF_THE_SET: Final = frozenset(
+    {"sort_array", "array_sort", "size", "cardinality", "array_size", "array_contains"}
+    | {"array_max", "array_min"}
+)
+"""Functions of an array that do not depend on the order of its elements."""
+
+
+def aggregate(context: Context, node: Aggregate, facts: Facts) -> Facts:
+    """One row for each group: the row stays, its aggregates move (rows 9 to 14 and 21)."""
+    facts = use(facts, *node.keys)
+    whole = _in_every_set(node)
+    classes = [
+        each for at, key in enumerate(node.keys) if at in whole for each in classes_of(key, facts)
+    ]
+    by = f"each {listed(node.keys)}" if node.keys else "the whole stream"
+    facts = keep(facts, "aggregate", f"rows are kept for {by}", node.position)
+    grouping = _Grouping(context, node, facts, classes, by)
+    grouping.ask()
+    grouping.drop_late()
+    grouping.outputs()
+    return grouping.facts
+
+
+def _in_every_set(node: Aggregate) -> frozenset[int]:
+    """The keys that every grouping set has; the others are NULL in some rows (row 21)."""
+    if node.sets is None:
+        return frozenset(range(len(node.keys)))
+    return frozenset.intersection(*node.sets) if node.sets else frozenset()
+
+
+class _Grouping:
+    """One aggregate on its way from the facts about its input to those about its rows."""
+
+    def __init__(
+        self, context: Context, node: Aggregate, facts: Facts, classes: list[Copies], by: str
+    ) -> None:
+        self.context, self.node, self.inner = context, node, facts
+        self.classes, self.by = classes, by
+        self.final = False
+        """True where a group leaves once, when it is complete."""
+        self.single = False
+        """True where a group has one row of requests and nothing else."""
+        self.made: set[Column] = set()
+        """Columns that stand for a key or for the result of an aggregate."""
+        self.facts = replace(facts, copies={}, moving={}, repeats=None, again=None)
+
+    def ask(self) -> None:
+        """Where requests are grouped, each group should belong to one request."""
+        asked = self.inner.asked
+        if not asked:
+            return
+        if not self.inner.mixed and self.context.determines(self.classes, asked):
+            self.single = not self.inner.kept
+            return
+        text = f"requests are put together by {self.by}, whichever came in time"
+        self.facts = sensitive(
+            self.facts, effect(self.inner, "requests", text, self.node.position, gate=None)
+        )
+
+    def drop_late(self) -> None:
+        """Rows behind the watermark may be dropped, unless a promise says that there are none."""
+        promised, broken = _promises(self.context, self.inner)
+        for position in broken:
+            text = "rows behind the watermark are dropped, and which ones depends on the batches"
+            late = effect(self.inner, "watermark", text, position, gate=self.classes)
+            self.facts = sensitive(self.facts, late)
+        if broken or not promised:
+            return
+        closing = any(_closes(key, self.inner) for key in self.node.keys)
+        self.final = self.context.mode == "append" and closing
+        self.facts = replace(self.facts, assumptions=unique((*self.facts.assumptions, *promised)))
+
+    def outputs(self) -> None:
+        """The columns, and whether a row may leave again when its group changes."""
+        temporary = replace(self.inner, copies=dict(self.inner.copies), moving={})
+        for column, expression in self.node.outputs:
+            reduced = self._reduced(expression, temporary)
+            if self.inner.live and not references(reduced) <= self.made | _parameters(reduced):
+                self._unknown(column, expression)
+                continue
+            self.facts = _noted(self.facts, look(self.inner, expression))
+            define(self.facts, column, reduced, temporary)
+        if not self.final and self.context.mode != "append" and self.inner.live:
+            text = f"{self.context.mode} mode sends a row again whenever its group changes"
+            self.facts.again = text
+
+    def _unknown(self, column: Column, expression: Expression) -> None:
+        """Neither a key nor made by a known aggregate: perhaps an aggregate of the user."""
+        text = f"{text_of(expression)} is neither a key of the group nor a known aggregate"
+        position = getattr(expression, "position", None) or self.node.position
+        found = effect(self.inner, "unknown-aggregate", text, position, gate=None)
+        self.facts = sensitive(self.facts, found)
+        self.facts.copies[column] = frozenset()
+
+    def _reduced(self, expression: Expression, temporary: Facts) -> Expression:
+        """The expression with keys and aggregates replaced by columns that stand for them."""
+        for at, key in enumerate(self.node.keys):
+            if expression == key:
+                column = self._stand_in(Column(text_of(key), type_of(key)))
+                copied = self.inner.copies.get(key.column) if isinstance(key, Ref) else None
+                whole = at in _in_every_set(self.node)
+                temporary.copies[column] = (copied or frozenset()) if whole else frozenset()
+                return Ref(column)
+        match expression:
+            case Call(function=name, user=None, arguments=(first, *rest)) if (
+                name in OF_THE_SET and (collected := _collected(expression))
+            ):
+                first = Ref(self._aggregated(collected, temporary, in_order=True))
+                others = [self._reduced(each, temporary) for each in rest]
+                return replace(expression, arguments=(first, *others))
+            case Call(function=name, user=None) if name in AGGREGATES:
+                return Ref(self._aggregated(expression, temporary))
+            case Call(arguments=arguments):
+                inner = tuple([self._reduced(each, temporary) for each in arguments])
+                return replace(expression, arguments=inner)
+            case Lambda(body=body):
+                return replace(expression, body=self._reduced(body, temporary))
+            case Unknown(arguments=arguments):
+                inner = tuple([self._reduced(each, temporary) for each in arguments])
+                return replace(expression, arguments=inner)
+        return expression
+
+    def _aggregated(self, call: Call, temporary: Facts, *, in_order: bool = False) -> Column:
+        """A column that stands for the result of an aggregate."""
+        row = AGGREGATES[call.function]
+        used = use(self.inner, *call.arguments, call.condition)
+        self.facts = _noted(self.facts, used)
+        self._count_twice(call, row)
+        column = self._stand_in(Column(text_of(call), call.type, row.nullable))
+        temporary.copies[column] = frozenset()
+        if self.final or self.single:
+            return column
+        gate = self.classes
+        text = f"`{text_of(call)}` is used before {self.by} is complete"
+        effects = [effect(self.inner, "aggregate-value", text, call.position, gate=gate)]
+        if depends := self._order(call, row, in_order):
+            construct, text = depends
+            effects = [
+                effect(
+                    self.inner, construct, text, call.position, gate=gate, within=Within.SEQUENCE
+                )
+            ]
+        temporary.moving |= moved(column, self._direction(call, row), *effects)
+        return column
+
+    def _stand_in(self, column: Column) -> Column:
+        self.made.add(column)
+        return column
+
+    def _direction(self, call: Call, row: Aggregation) -> Direction:
+        if call.function in ("sum", "try_sum") and call.arguments:
+            argument = call.arguments[0]
+            if type_of(argument).exact and sign_of(argument) == 1:
+                return Direction.UP
+        return row.direction
+
+    def _order(self, call: Call, row: Aggregation, in_order: bool) -> tuple[str, str] | None:
+        """Why the result depends on the order inside the group; None where it does not."""
+        name = text_of(call)
+        if row.depends is Depends.ADDITION:
+            kind = type_of(call.arguments[0]) if call.arguments else None
+            if row.floating or kind is None or not kind.exact:
+                about = "numbers that may be floating-point"
+                if row.floating or (kind and kind.family is Family.FLOAT):
+                    about = "floating-point numbers"
+                return "float-sum", f"`{name}` adds {about}, and the result depends on the order"
+            return None
+        if row.depends is Depends.SET or in_order or _sorted_by_itself(call):
+            return None
+        return "order-aggregate", f"`{name}` depends on the order of the rows in {self.by}"
+
+    def _count_twice(self, call: Call, row: Aggregation) -> None:
+        """A record that may come twice counts twice (set-only streams, row 11)."""
+        if not row.duplicates or call.distinct or self.inner.repeats is None:
+            return
+        text = f"`{text_of(call)}` counts a record each time it comes, but {self.inner.repeats}"
+        found = effect(self.inner, "set-only", text, call.position, gate=None)
+        self.facts = sensitive(self.facts, found)
+
+
+def _parameters(expression: Expression) -> frozenset[Column]:
+    lambdas = [each for each in walk(expression) if isinstance(each, Lambda)]
+    return frozenset(column for each in lambdas for column in each.parameters)
+
+
+def _noted(facts: Facts, used: Facts) -> Facts:
+    """The facts with what using values of the input brought to light."""
+    return replace(
+        facts,
+        effects=unique((*facts.effects, *used.effects)),
+        chances=unique((*facts.chances, *used.chances)),
+        stores=unique((*facts.stores, *used.stores)),
+        assumptions=unique((*facts.assumptions, *used.assumptions)),
+    )
+
+
+def _collected(call: Call) -> Call | None:
+    """The aggregate that collects what is the first argument, if it is one."""
+    inner = call.arguments[0]
+    if not isinstance(inner, Call) or inner.user is not None or _has_lambda(call):
+        return None
+    row = AGGREGATES.get(inner.function)
+    return inner if row is not None and row.direction is Direction.COLLECTS else None
+
+
+def _has_lambda(call: Call) -> bool:
+    return any(isinstance(each, Lambda) for each in call.arguments)
+
+
+def _sorted_by_itself(call: Call) -> bool:
+    """LISTAGG in the order of what is listed: equal elements are equal texts."""
+    ordered = tuple(key.expression for key in call.order)
+    return call.function in ("listagg", "string_agg") and ordered[:1] == call.arguments[:1] != ()
+
+
+def _promises(
+    context: Context, facts: Facts
+) -> tuple[tuple[Assumption, ...], tuple[Position | None, ...]]:
+    """Watermarks below that a promise covers, and the places of those that none covers."""
+    promised, broken = [], []
+    for occurrence, attribute, delay_s, position in facts.watermarks:
+        source = context.names[occurrence].name
+        promise = context.lateness.get(source)
+        if promise is None or delay_s is None or attribute is None or promise > delay_s:
+            broken.append(position)
+            continue
+        text = (
+            f"no record of {source} is more than {promise:g} seconds behind the newest by "
+            f"{attribute}, so that the watermark of {delay_s:g} seconds drops none"
+        )
+        promised.append(Assumption(text, position))
+    return tuple(promised), tuple(dict.fromkeys(broken))
+
+
+def late(context: Context, facts: Facts, gate: Iterable[Copies]) -> Facts:
+    """The facts where state above a watermark drops what comes late (rows 5 and 10)."""
+    promised, broken = _promises(context, facts)
+    for position in broken:
+        text = "rows behind the watermark are dropped, and which ones depends on the batches"
+        facts = sensitive(facts, effect(facts, "watermark", text, position, gate=tuple(gate)))
+    return replace(facts, assumptions=unique((*facts.assumptions, *promised)))
+
+
+def _closes(key: Expression, facts: Facts) -> bool:
+    """True where a watermark closes the groups of this key: an event time, or a window of one."""
+    marked = {(each, name) for each, name, *_ in facts.watermarks if name is not None}
+    if {each for each, _ in marked} < facts.live:
+        return False
+    columns = references(key)
+    times = all(facts.copies.get(column, frozenset()) & marked for column in columns)
+    known = all(
+        each.function in TIME_WINDOWS or each.function == "field"
+        for each in walk(key)
+        if isinstance(each, Call)
+    )
+    return bool(columns) and times and known
+
+
+def deduplicate(context: Context, node: Deduplicate, facts: Facts) -> Facts:
+    """One row for each value of the keys; the rest of it is whichever came first (rows 2 to 4)."""
+    keys = tuple(Ref(column) for column in node.keys)
+    facts = use(facts, *keys)
+    by = listed(keys)
+    facts = keep(facts, "distinct", f"what was seen is kept for each {by}", node.position)
+    classes = [each for key in keys for each in classes_of(key, facts)]
+    rest = [column for column in node.columns if column not in set(node.keys)]
+    text = f"of several rows with the same {by} the one that comes first is kept"
+    gate = None if facts.asked else classes
+    first = effect(facts, "first-row", text, node.position, gate=gate, within=Within.SEQUENCE)
+    moving = {column: each for column, each in facts.moving.items() if column in set(node.keys)}
+    for column in rest:
+        moving |= moved(column, Direction.ANY, *facts.raised([column]), first)
+    found = replace(late(context, facts, classes), moving=moving, repeats=None, again=None)
+    if node.expires:
+        text = "what was seen is forgotten after a time, so that a row may come again"
+        expiry = effect(facts, "expiring-distinct", text, node.position, gate=None)
+        found = replace(sensitive(found, expiry), repeats=text)
+    return found
+
+
+def window(context: Context, node: Window, facts: Facts) -> Facts:
+    """Columns over the rows of a partition (row 16)."""
+    facts = use(facts, *node.partition, *(key.expression for key in node.order))
+    by = f"each {listed(node.partition)}" if node.partition else "the whole stream"
+    facts = keep(facts, "window", f"rows are kept for {by}", node.position)
+    classes = [each for key in node.partition for each in classes_of(key, facts)]
+    ordered = [each for key in node.order for each in classes_of(key.expression, facts)]
+    total = context.determines([*classes, *ordered], facts.live)
+    facts = use(facts, *(each for _, call in node.outputs for each in _arguments(call)))
+    found = replace(facts, copies=dict(facts.copies), moving=dict(facts.moving))
+    for column, call in node.outputs:
+        name = text_of(call)
+        within = Within.SET if total or _peers_agree(call, node) else Within.SEQUENCE
+        text = f"`{name}` is used before {by} is complete"
+        if within is Within.SEQUENCE:
+            text = f"`{name}` tells rows of equal order in {by} apart by which came first"
+        gate: list[Copies] | None = classes
+        if not isinstance(call, Call) or not _window_function(call) or facts.asked:
+            gate, text = None, f"`{name}` over a window is not understood"
+        found.copies[column] = frozenset()
+        one = effect(facts, "window-value", text, _place(call, node), gate=gate, within=within)
+        found.moving |= moved(column, Direction.ANY, one)
+    return found
+
+
+def _place(call: Expression, node: Window) -> Position | None:
+    return getattr(call, "position", None) or node.position
+
+
+def _arguments(call: Expression) -> Sequence[Expression]:
+    return call.arguments if isinstance(call, Call) else (call,)
+
+
+def _window_function(call: Call) -> bool:
+    return call.user is None and (
+        call.function in RANKS or call.function in NUMBERINGS or call.function in AGGREGATES
+    )
+
+
+def _peers_agree(call: Expression, node: Window) -> bool:
+    """True where rows of equal order get the same result, whichever came first."""
+    if not isinstance(call, Call):
+        return False
+    if call.function in RANKS:
+        return True
+    row = AGGREGATES.get(call.function)
+    if row is None or node.rows or row.depends is Depends.SEQUENCE:
+        return False
+    if row.depends is Depends.ADDITION:
+        return not row.floating and bool(call.arguments) and type_of(call.arguments[0]).exact
+    return True
+
+
+def limit(context: Context, node: Limit, facts: Facts) -> Facts:
+    """Some rows of all: the whole stream is one partition (row 15)."""
+    facts = use(facts, *(key.expression for key in node.order))
+    facts = keep(facts, "limit", "rows are counted", node.position)
+    classes = [each for key in node.order for each in classes_of(key.expression, facts)]
+    total = bool(node.order) and context.determines(classes, facts.live)
+    text = "which rows come first of all depends on every row of the stream"
+    if not node.order:
+        text = "rows are taken as they come until there are enough"
+    elif not total:
+        text += ", and rows of equal order are taken as they come"
+    within = Within.SET if total else Within.SEQUENCE
+    gate = None if facts.asked else ()
+    return sensitive(facts, effect(facts, "limit", text, node.position, gate=gate, within=within))

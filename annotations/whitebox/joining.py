@@ -1,0 +1,251 @@
+"""Rules for what puts several inputs together: joins, set operations, unions, deletions."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import replace
+
+from annotations.vocabulary import Within
+from annotations.whitebox.context import Context, effect, keep, moved, sensitive, use
+from annotations.whitebox.context import test as test_now
+from annotations.whitebox.facts import Copies, Facts, Moving, both, retargeted, unique
+from annotations.whitebox.grouping import late
+from annotations.whitebox.ir import (
+    Call,
+    Column,
+    Delete,
+    Expression,
+    Join,
+    JoinKind,
+    Literal,
+    Ref,
+    SetKind,
+    SetOperation,
+    Union,
+)
+from annotations.whitebox.monotone import may_be_null, together
+
+
+def join(context: Context, node: Join, left: Facts, right: Facts) -> Facts:
+    """Pairs of rows (rows 5 to 8 and 22 of the constructs)."""
+    left, right = _by_asking(left, right)
+    facts = both((left, right))
+    stateful = bool(left.live and right.live)
+    if stateful:
+        text = f"rows wait for their partners in the {_called(node)}"
+        facts = keep(facts, "join", text, node.position)
+        facts = _requests_meet(node, facts, left, right)
+    equal = [pair for pair in equalities(node.condition) if _across(node, pair)]
+    for condition in conjuncts(node.condition):
+        facts = test_now(facts, condition)
+    theta = _theta(equal, facts)
+    if stateful:
+        facts = late(context, facts, theta)
+    facts = _absence(node, facts, left, right, theta)
+    return _columns(node, facts, left, right, equal)
+
+
+def _across(node: Join, pair: tuple[Column, Column]) -> bool:
+    return (pair[0] in node.left.columns) != (pair[1] in node.left.columns)
+
+
+def _called(node: Join) -> str:
+    return f"{node.kind.value} join"
+
+
+def _by_asking(left: Facts, right: Facts) -> tuple[Facts, Facts]:
+    """What is kept is only seen by asking for it: its order matters to the requests."""
+    if left.asked and right.live and not right.asked:
+        right = retargeted(right, left.asked)
+    elif right.asked and left.live and not left.asked:
+        left = retargeted(left, right.asked)
+    return left, right
+
+
+def _requests_meet(node: Join, facts: Facts, left: Facts, right: Facts) -> Facts:
+    if not (left.asked and right.asked):
+        return facts
+    text = "requests are joined with requests, which meet only if they come at the same time"
+    return sensitive(facts, effect(facts, "requests", text, node.position, gate=None))
+
+
+def conjuncts(condition: Expression | None) -> Iterator[Expression]:
+    """The parts of a condition that all have to hold."""
+    match condition:
+        case None:
+            return
+        case Call(function="and", arguments=arguments):
+            for each in arguments:
+                yield from conjuncts(each)
+        case _:
+            yield condition
+
+
+def equalities(condition: Expression | None) -> Iterator[tuple[Column, Column]]:
+    """Columns that the condition makes equal."""
+    for each in conjuncts(condition):
+        match each:
+            case Call(
+                function="=" | "==" | "<=>", arguments=(Ref(column=one), Ref(column=other))
+            ) if one is not other:
+                yield one, other
+
+
+def constants(condition: Expression | None) -> Iterator[Column]:
+    """Columns that the condition makes equal to a constant."""
+    for each in conjuncts(condition):
+        match each:
+            case Call(function="=" | "==" | "<=>", arguments=(Ref(column=column), Literal())):
+                yield column
+            case Call(function="=" | "==" | "<=>", arguments=(Literal(), Ref(column=column))):
+                yield column
+
+
+def merged(facts: Facts, equal: Collection[tuple[Column, Column]]) -> dict[Column, Copies]:
+    """Lineage where these columns are equal in every row: each is a copy of what the others are."""
+    groups: dict[Column, set[Column]] = {}
+    for one, other in equal:
+        together_ = groups.get(one, {one}) | groups.get(other, {other})
+        for column in together_:
+            groups[column] = together_
+    found = dict(facts.copies)
+    for column, group in groups.items():
+        found[column] = frozenset[tuple[int, str]]().union(
+            *(facts.copies.get(each, frozenset()) for each in group)
+        )
+    return found
+
+
+def _theta(equal: Collection[tuple[Column, Column]], facts: Facts) -> tuple[Copies, ...]:
+    """Gate attributes of a join: the columns that its condition makes equal.
+
+    Other conditions of the join leave each row with partners in several partitions.
+    """
+    copies = merged(facts, equal)
+    return unique(tuple(copies[column] for pair in equal for column in pair if copies[column]))
+
+
+def _absence(
+    node: Join, facts: Facts, left: Facts, right: Facts, theta: tuple[Copies, ...]
+) -> Facts:
+    """Rows that are there because no partner is: one may still come (rows 6 to 8)."""
+    tests = {
+        JoinKind.LEFT: bool(right.live),
+        JoinKind.ANTI: bool(right.live),
+        JoinKind.FULL: bool(left.live or right.live),
+    }
+    if not tests.get(node.kind, False):
+        return facts
+    text = f"the {_called(node)} shows that a partner is missing, which may still come"
+    gate: Collection[Copies] | None = theta
+    construct = "antijoin" if node.kind is JoinKind.ANTI else "outer-join"
+    if node.null_aware and _nullable(node):
+        gate, construct = (), "not-in-null"
+        text = "one NULL anywhere in the subquery empties the answer of NOT IN"
+    if right.asked and (node.kind is JoinKind.FULL or not left.asked):
+        gate, text = None, "the rows depend on which requests have come"
+    return sensitive(facts, effect(facts, construct, text, node.position, gate=gate))
+
+
+def _nullable(node: Join) -> bool:
+    """True where a value that NOT IN compares may be NULL."""
+    first = next(conjuncts(node.condition), None)
+    return not isinstance(first, Call) or any(map(may_be_null, first.arguments))
+
+
+def _columns(
+    node: Join,
+    facts: Facts,
+    left: Facts,
+    right: Facts,
+    equal: Collection[tuple[Column, Column]],
+) -> Facts:
+    copies = merged(facts, equal)
+    if node.kind is JoinKind.ANTI:
+        copies = dict(left.copies)
+    padded: tuple[Column, ...] = ()
+    if node.kind in (JoinKind.LEFT, JoinKind.FULL):
+        padded = node.right.columns
+    if node.kind is JoinKind.FULL:
+        padded += node.left.columns
+    # A padded column is NULL where its side has no row, whatever the rows of that side say.
+    copies |= dict.fromkeys(padded, frozenset())
+    visible = set(node.columns)
+    either = facts.either
+    if node.kind is JoinKind.FULL:
+        whole = merged(facts, equal)
+        either = {**either, **{frozenset(pair): whole[pair[0]] for pair in equal}}
+    return replace(
+        facts,
+        either=either,
+        copies={column: each for column, each in copies.items() if column in visible},
+        moving={column: each for column, each in facts.moving.items() if column in visible},
+    )
+
+
+def set_operation(context: Context, node: SetOperation, left: Facts, right: Facts) -> Facts:
+    """EXCEPT and INTERSECT: rows match on every column."""
+    left, right = _by_asking(left, right)
+    facts = both((left, right))
+    facts = use(facts, *map(Ref, (*node.left.columns, *node.right.columns)))
+    name = node.kind.value.upper()
+    facts = keep(facts, "set-operation", f"rows are kept for {name}", node.position)
+    pairs = list(zip(node.left.columns, node.right.columns, strict=False))
+    equal = merged(facts, pairs)
+    classes = unique(tuple(equal[one] for one, _ in pairs if equal.get(one)))
+    facts = late(context, facts, classes)
+    if node.kind is SetKind.EXCEPT and right.live:
+        gate = None if right.asked else classes
+        text = "EXCEPT shows that a row is missing on the right, which may still come"
+        facts = sensitive(facts, effect(facts, "antijoin", text, node.position, gate=gate))
+    elif left.asked and right.asked:
+        text = "requests are compared with requests, which meet only if they come together"
+        facts = sensitive(facts, effect(facts, "requests", text, node.position, gate=None))
+    both_sides = node.kind is SetKind.INTERSECT
+    copies = {
+        column: equal[one] if both_sides else left.copies.get(one, frozenset())
+        for column, (one, _) in zip(node.columns, pairs, strict=False)
+    }
+    repeats = facts.repeats if node.all else None
+    return replace(facts, copies=copies, moving={}, repeats=repeats, again=None)
+
+
+def union(context: Context, node: Union, several: list[Facts]) -> Facts:
+    """All rows of all inputs: a row comes from one of them."""
+    facts = both(several)
+    copies: dict[Column, Copies] = {}
+    moving: dict[Column, Moving] = {}
+    for at, column in enumerate(node.columns):
+        old = [each.columns[at] for each in node.inputs if at < len(each.columns)]
+        copies[column] = frozenset[tuple[int, str]]().union(
+            *(facts.copies.get(each, frozenset()) for each in old)
+        )
+        effects = unique(tuple(facts.raised(old)))
+        if effects:
+            ways = [facts.moving[each].direction for each in old if each in facts.moving]
+            moving |= moved(column, together(ways), *effects)
+    mixed = facts.mixed or (bool(facts.asked) and any(e.live and not e.asked for e in several))
+    return replace(facts, copies=copies, moving=moving, mixed=mixed)
+
+
+def delete(context: Context, node: Delete, table: Facts, deleted: Facts) -> Facts:
+    """Rows taken out of a table: what is left depends on which came first."""
+    facts = both((table, replace(deleted, asked=frozenset())))
+    facts = use(facts, *(Ref(column) for column in deleted.moving))
+    facts = keep(facts, "deletion", "what is to be deleted is applied to the table", node.position)
+    equal = merged(facts, node.keys)
+    classes = unique(tuple(equal[one] for one, _ in node.keys if equal.get(one)))
+    by = ", ".join(column.name for column, _ in node.keys)
+    text = f"whether a row is inserted before or after it is deleted decides for each {by}"
+    found = effect(
+        facts,
+        "deletion",
+        text if node.keys else "rows are deleted",
+        node.position,
+        gate=classes if node.keys else None,
+        within=Within.SEQUENCE,
+    )
+    facts = sensitive(facts, found)
+    copies = {column: table.copies.get(column, frozenset()) for column in node.columns}
+    moving = {column: each for column, each in table.moving.items() if column in copies}
+    return replace(facts, copies=copies, moving=moving)
