@@ -13,6 +13,7 @@ from flux_runtime.protocol.consumer import ConsumerSide
 from flux_runtime.protocol.inlet import Consumer, Inlet
 from flux_runtime.protocol.messages import (
     Avail,
+    CatchUpCommit,
     CatchUpStart,
     Csync,
     Fail,
@@ -203,7 +204,7 @@ class Boundary:
     def log(self, entry: LogEntry) -> list[Instruction]:
         """Handle the next entry of the controller's log as far as it concerns neighbours."""
         self.log_position += 1
-        if isinstance(entry, CatchUpStart):
+        if isinstance(entry, CatchUpStart | CatchUpCommit):
             return []
         if isinstance(entry, Fail):
             self.failures = entry.number
@@ -213,6 +214,8 @@ class Boundary:
         inlet, outlet = self.inlet(peer), self.outlet(peer)
         if inlet is None and outlet is None:
             return []
+        if (inlet or outlet).peers[d] is None:  # type: ignore[union-attr]
+            return []  # cluster pairs: the copies of an inner stage do not know one another
         self.did("log", entry)
         if isinstance(entry, Fail):
             window = self.consumer is not None and bool(self.consumer.window)

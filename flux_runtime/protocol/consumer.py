@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from flux_runtime.protocol.inlet import Consumer, Inlet
 from flux_runtime.protocol.merge import complete_up_to, next_batch, release
-from flux_runtime.protocol.messages import Message, Rows, Send
+from flux_runtime.protocol.messages import Message, PauseAck, Rows, Send
 from flux_runtime.protocol.vocabulary import PRIM, RECV, THE_INGRESS, Node, Shape, Status
 
 
@@ -17,15 +17,17 @@ class ConsumerSide:
     Attributes:
         window: attempt whose catch-up window is open: drain every link (CU-14), owe reverses
             (TO-5b); 0 if none is.
+        started: the last attempt whose window was opened.
     """
 
-    __slots__ = ("inlets", "kind", "ordered", "shape", "window")
+    __slots__ = ("inlets", "kind", "ordered", "shape", "started", "window")
 
     def __init__(self, shape: Shape, kind: Consumer, node: Node) -> None:
         self.shape = shape
         self.kind = kind
         self.ordered = kind is not Consumer.EGRESS or shape.ordered_egress
         self.window = 0
+        self.started = 0
         self.inlets = [
             Inlet(kind, _peers(shape, kind, node, j))
             for j in range(len(shape.upstream(node.stage)))
@@ -35,17 +37,19 @@ class ConsumerSide:
         """An independent copy."""
         new = ConsumerSide.__new__(ConsumerSide)
         new.shape, new.kind, new.ordered = self.shape, self.kind, self.ordered
-        new.window = self.window
+        new.window, new.started = self.window, self.started
         new.inlets = [inlet.clone() for inlet in self.inlets]
         return new
 
     def freeze(self) -> tuple[object, ...]:
         """The state as one hashable value."""
-        return (self.window, *(inlet.freeze() for inlet in self.inlets))
+        return (self.window, self.started, *(inlet.freeze() for inlet in self.inlets))
 
     def accepts(self, j: int, d: int, message: Message) -> bool:
         """Whether the head of the link from copy d of producer j can be handled now."""
         inlet = self.inlets[j]
+        if isinstance(message, PauseAck) and message.attempt > self.started:
+            return False  # cluster pairs: the producer has read of the attempt before this node
         room = bool(self.window) or len(inlet.queue) < self.shape.in_hand
         return inlet.accepts(d, message, room=room)
 
@@ -71,9 +75,15 @@ class ConsumerSide:
 
     def whole(self) -> bool:
         """CU-9: every producer pair is whole and in its first roles."""
-        return self.kind is Consumer.S or all(inlet.whole() for inlet in self.inlets)
+        if self.kind is Consumer.S or self.shape.cluster_pairs:
+            return True
+        return all(inlet.whole() for inlet in self.inlets)
 
     # ---- the catch-up window of F-Cons
+
+    def open_window(self, attempt: int) -> None:
+        """CU-10: drain from now on."""
+        self.window = self.started = attempt
 
     def quiet(self) -> bool:
         """CU-16: nothing is in flight from any live primary."""

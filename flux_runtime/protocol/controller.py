@@ -7,9 +7,6 @@ it decides is one totally ordered log that every node reads; what nodes report a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from enum import Enum
-from typing import NamedTuple
 
 from flux_runtime.protocol.messages import (
     Avail,
@@ -21,6 +18,17 @@ from flux_runtime.protocol.messages import (
     LogEntry,
     Notice,
 )
+from flux_runtime.protocol.orders import (
+    CatchUp,
+    Copy,
+    DataLoss,
+    Destroy,
+    Instantiate,
+    Order,
+    PairView,
+    Phase,
+)
+from flux_runtime.protocol.replica_sets import chained_sets, end_set, plan_set
 from flux_runtime.protocol.vocabulary import (
     LABELS,
     THE_INGRESS,
@@ -32,68 +40,20 @@ from flux_runtime.protocol.vocabulary import (
     other,
 )
 
+__all__ = [
+    "CatchUp",
+    "Controller",
+    "Copy",
+    "DataLoss",
+    "Destroy",
+    "Instantiate",
+    "Order",
+    "PairView",
+    "Phase",
+    "chained",
+]
+
 ACTIVE, DEAD, STANDBY = Status.ACTIVE, Status.DEAD, Status.STANDBY
-
-
-class Copy(NamedTuple):
-    """What the controller knows of one copy of a pair."""
-
-    status: Status
-    life: int
-    site: int
-
-
-class PairView(NamedTuple):
-    """What the controller knows of one pair; `ready` is the failure count of its last cu-ready."""
-
-    copies: tuple[Copy | None, ...]
-    attempts: int = 0
-    ready: int = -1
-    lost: bool = False
-
-
-class Phase(Enum):
-    """How far the catch-up in hand has come."""
-
-    ANNOUNCED = "announced"
-    STARTED = "started"
-    MOVED = "moved"
-
-
-class CatchUp(NamedTuple):
-    """A catch-up in hand: which copy, how far, who has folded in."""
-
-    pair: Pair
-    copy: int
-    attempt: int
-    phase: Phase
-    folded: frozenset[Node] = frozenset()
-
-
-@dataclass(frozen=True, slots=True)
-class Instantiate:
-    """Create this standby, in its initial state, on that site."""
-
-    node: Node
-    site: int
-
-
-@dataclass(frozen=True, slots=True)
-class Destroy:
-    """End this node."""
-
-    node: Node
-
-
-@dataclass(frozen=True, slots=True)
-class DataLoss:
-    """Both copies of the pair are gone: what they held cannot be masked (FS-26)."""
-
-    pair: Pair
-    why: str
-
-
-Order = Instantiate | Destroy | DataLoss
 
 
 def chained(shape: Shape, sites: int) -> dict[tuple[Pair, int], int]:
@@ -104,6 +64,8 @@ def chained(shape: Shape, sites: int) -> dict[tuple[Pair, int], int]:
     """
     if sites < shape.copies:
         raise ValueError(f"{shape.copies} copies need as many sites, there are {sites}")
+    if shape.cluster_pairs:
+        return chained_sets(shape.pairs(), sites)
     return {
         (pair, copy): (pair.part + copy) % sites
         for pair in shape.pairs()
@@ -200,7 +162,9 @@ class Controller:
         for node, copy in list(self.nodes()):
             now = self.pairs[node.pair].copies[node.copy]
             if copy.site == site and now is not None and now.status is not DEAD:
-                out += self._fail(node.pair, node.copy)
+                out += self.fail(node.pair, node.copy)
+                if self.shape.cluster_pairs:
+                    out += end_set(self, node.copy)
         return out + self._plan()
 
     def copy_failed(self, node: Node) -> list[Order]:
@@ -208,7 +172,10 @@ class Controller:
         copy = self.pairs[node.pair].copies[node.copy]
         if copy is None or copy.status is DEAD or copy.life != node.life:
             return []
-        return self._fail(node.pair, node.copy) + self._plan()
+        out = self.fail(node.pair, node.copy)
+        if self.shape.cluster_pairs:
+            out += end_set(self, node.copy)
+        return out + self._plan()
 
     def site_joined(self, site: int) -> list[Order]:
         """A new, stateless site may take standbys."""
@@ -218,7 +185,7 @@ class Controller:
     @property
     def whole(self) -> bool:
         """UF-7: nothing is to be recovered, so load may be balanced."""
-        return not self.in_hand and not self._incomplete() and not self.losses
+        return not self.in_hand and not self.incomplete() and not self.losses
 
     def may_move(self, pair: Pair, c: int, site: int) -> bool:
         """Whether a copy may move now (UF-10, UF-12).
@@ -228,7 +195,7 @@ class Controller:
         """
         copies = self.pairs[pair].copies
         apart = all(copy is None or copy.site != site for copy in copies)
-        partial = {of for of, _ in self._incomplete()} | {now.pair for now in self.in_hand}
+        partial = {of for of, _ in self.incomplete()} | {now.pair for now in self.in_hand}
         return (
             apart
             and site in self.sites
@@ -250,7 +217,7 @@ class Controller:
         if copy is None or not self.may_move(pair, c, site):
             raise ProtocolError(f"copy {c} of {pair} may not move to site {site} now")
         self.targets += ((pair, c, site),)
-        return [Destroy(Node(*pair, c, copy.life)), *self._fail(pair, c), *self._plan()]
+        return [Destroy(Node(*pair, c, copy.life)), *self.fail(pair, c), *self._plan()]
 
     def notice(self, notice: Notice) -> list[Order]:
         """A node reports; what belongs to an earlier attempt is ignored."""
@@ -271,11 +238,12 @@ class Controller:
 
     # ---- view changes
 
-    def _fail(self, pair: Pair, c: int) -> list[Order]:
+    def fail(self, pair: Pair, c: int) -> list[Order]:
+        """CT-1: put the failure of a copy into the log; if nobody is left, report the loss."""
         view = self.pairs[pair]
         copy = view.copies[c]
         assert copy is not None
-        self._set(pair, c, copy._replace(status=DEAD))
+        self.set_copy(pair, c, copy._replace(status=DEAD))
         self.failures += 1
         self.log += (Fail(pair, c, self.failures),)  # CT-1
         self.in_hand = tuple(now for now in self.in_hand if now.pair != pair)
@@ -293,10 +261,11 @@ class Controller:
         out: list[Order] = [loss]
         if survivor is not None and survivor.status is STANDBY:
             out.append(Destroy(Node(*pair, other(c), survivor.life)))
-            out += self._fail(pair, other(c))
+            out += self.fail(pair, other(c))
         return out
 
-    def _set(self, pair: Pair, c: int, copy: Copy) -> None:
+    def set_copy(self, pair: Pair, c: int, copy: Copy) -> None:
+        """Change what is known of a copy."""
         copies = list(self.pairs[pair].copies)
         copies[c] = copy
         self.pairs[pair] = self.pairs[pair]._replace(copies=tuple(copies))
@@ -310,8 +279,10 @@ class Controller:
         link, so the catch-up of one is to the other like any other traffic.
         """
         self._fold_in()
+        if self.shape.cluster_pairs:
+            return plan_set(self)
         out: list[Order] = []
-        incomplete = self._incomplete()
+        incomplete = self.incomplete()
         started = [now for now in self.in_hand if now.phase is not Phase.ANNOUNCED]
         if not incomplete or (started and started[0].pair.stage != incomplete[0][0].stage):
             self.in_hand = tuple(started)  # CT-3: what has only been announced yields
@@ -330,10 +301,11 @@ class Controller:
     def _fold_in(self) -> None:
         """CT-6: what has moved and is folded in at all live neighbours is whole again."""
         for now in self.in_hand:
-            if now.phase is Phase.MOVED and self._neighbours(now.pair) <= now.folded:
+            done = Phase.COMMITTED if self.shape.cluster_pairs else Phase.MOVED
+            if now.phase is done and self._neighbours(now.pair) <= now.folded:
                 copy = self.pairs[now.pair].copies[now.copy]
                 assert copy is not None
-                self._set(now.pair, now.copy, copy._replace(status=ACTIVE))
+                self.set_copy(now.pair, now.copy, copy._replace(status=ACTIVE))
                 self.in_hand = tuple(rest for rest in self.in_hand if rest.pair != now.pair)
 
     def _announce(self, pair: Pair, c: int) -> list[Order]:
@@ -348,7 +320,7 @@ class Controller:
                 return out
             attempt = view.attempts + 1  # AB-1
             self.pairs[pair] = view._replace(attempts=attempt)
-            self._set(pair, c, Copy(STANDBY, attempt, site))
+            self.set_copy(pair, c, Copy(STANDBY, attempt, site))
             self.log += (Avail(pair, c, attempt),)
             out.append(Instantiate(Node(*pair, c, attempt), site))
         attempt = self.pairs[pair].attempts
@@ -359,7 +331,7 @@ class Controller:
         self.in_hand += (CatchUp(pair, c, attempt, phase),)
         return out
 
-    def _incomplete(self) -> list[tuple[Pair, int]]:
+    def incomplete(self) -> list[tuple[Pair, int]]:
         """CT-2: copies that are not whole, of pairs that are not lost, from source on."""
         return [
             (pair, c)
@@ -394,7 +366,7 @@ class Controller:
             if self.shape.outside(near.stage):
                 found.add(THE_INGRESS if near.stage < 0 else self.shape.egress)
                 continue
-            for c in LABELS:
+            for c in () if self.shape.cluster_pairs else LABELS:
                 copy = self.pairs[near].copies[c]
                 if copy is not None and copy.status is ACTIVE:
                     found.add(Node(*near, c, copy.life))

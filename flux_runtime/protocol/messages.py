@@ -111,7 +111,15 @@ class CatchUpStart:
     attempt: int
 
 
-LogEntry = Fail | Avail | CatchUpStart
+@dataclass(frozen=True, slots=True)
+class CatchUpCommit:
+    """Cluster pairs: the states of a whole replica set have moved; all its copies go on now."""
+
+    pair: Pair
+    attempt: int
+
+
+LogEntry = Fail | Avail | CatchUpStart | CatchUpCommit
 
 
 # ---- nodes to the controller

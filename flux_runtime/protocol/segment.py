@@ -17,6 +17,7 @@ from flux_runtime.protocol.dataflow import Dataflow, Operator
 from flux_runtime.protocol.inlet import Consumer
 from flux_runtime.protocol.messages import (
     Avail,
+    CatchUpCommit,
     CatchUpDone,
     CatchUpReady,
     CatchUpStart,
@@ -27,6 +28,7 @@ from flux_runtime.protocol.messages import (
     Message,
     Move,
     Pause,
+    PauseAck,
     Psync,
     Send,
     Tell,
@@ -262,6 +264,9 @@ class Segment:
                 case CatchUpStart(_, attempt):
                     if self.standby is not None and self.standby.life == attempt:  # AB-7
                         self.to_start = attempt
+                case CatchUpCommit(_, attempt):
+                    if self.status is PAUSE and self.consumer.window == attempt:
+                        out += self._go_on(standby=self.node.life == attempt)
         return self._then(out)
 
     def _then(self, out: list[Instruction]) -> list[Instruction]:
@@ -274,7 +279,7 @@ class Segment:
             attempt, self.to_start = self.to_start, 0
             out += self._open_window(attempt)
         if self.consumer.window and self.status is ACTIVE and self.consumer.quiet():
-            out.append(self._snapshot())
+            out += self._snapshot()
         ready = self.p_fail and not self.consumer.window and self.consumer.whole()
         if ready and self.ready_sent != self.boundary.failures and self.tk_done():
             self.ready_sent = self.boundary.failures
@@ -290,21 +295,27 @@ class Segment:
 
     def _open_window(self, attempt: int) -> list[Instruction]:
         """CU-10, CU-11: pause the live primaries, in order with their data."""
-        self.consumer.window = attempt
+        self.consumer.open_window(attempt)
         self.boundary.did("CU-10", f"attempt {attempt}")
         if self.consumer.kind is Consumer.S:
             for inlet in self.consumer.inlets:
                 inlet.conn[PRIM] = PAUSED  # CU-2: the ingress keeps what is not acknowledged
             return []
         out: list[Instruction] = []
+        if self.dataflow.shape.cluster_pairs:
+            return out  # the producers pause too, and say so
         for inlet in self.consumer.inlets:
             peer = inlet.peers[PRIM]
             if inlet.status[PRIM] is ACTIVE and peer is not None:
                 out.append(Send(peer, Pause(attempt)))
         return out
 
-    def _snapshot(self) -> Move:
-        """CU-16 (CU-2, CU-4): nothing is in flight towards me; quiesce and hand over the state."""
+    def _snapshot(self) -> list[Instruction]:
+        """CU-16 (CU-2, CU-4): nothing is in flight towards me; quiesce and hand over the state.
+
+        In cluster pairs the consumers learn that nothing comes behind what has been sent; so the
+        states of a replica set, source to destination, are one cut through its dataflow.
+        """
         if self.standby is None:
             raise ProtocolError(f"nobody to move the state to\n{self.boundary.tale()}")
         self.status = PAUSE  # CU-3
@@ -318,7 +329,14 @@ class Segment:
             self.boundary.failures,
         )
         self.boundary.did("CU-16", f"state of attempt {version} to {self.standby}")
-        return Move(self.standby, state, self.size())
+        quiet: list[Instruction] = []
+        if self.dataflow.shape.cluster_pairs and self.producer.kind is Producer.F:
+            quiet = [
+                Send(peer, PauseAck(version))
+                for outlet in self.producer.outlets
+                if (peer := outlet.peers[PRIM]) is not None
+            ]
+        return [*quiet, Move(self.standby, state, self.size())]
 
     def size(self) -> int:
         """Bytes that a move of this segment carries."""
@@ -338,11 +356,15 @@ class Segment:
         """CU-18 (CU-5): the standby has the state; go on with the new version."""
         if self.status is not PAUSE or self.consumer.window != attempt:
             return []
+        done = Tell(CatchUpDone(self.node.pair, attempt))
+        if self.dataflow.shape.cluster_pairs:
+            return [done]  # goes on when the whole replica set has moved
+        return self._then([*self._go_on(standby=False), done])
+
+    def _go_on(self, *, standby: bool) -> list[Instruction]:
         self.status = ACTIVE
-        self.version = attempt
-        out = self._sync(standby=False)
-        out.append(Tell(CatchUpDone(self.node.pair, attempt)))
-        return self._then(out)
+        self.version = self.consumer.window
+        return self._sync(standby=standby)
 
     def _sync(self, *, standby: bool) -> list[Instruction]:
         """CU-5, CU-7, CU-18, CU-20: markers to all neighbours, then postponed reverses (CU-15)."""
@@ -353,11 +375,18 @@ class Segment:
             out += [
                 Send(peer, Psync(self.version))
                 for d in LABELS
-                if (peer := outlet.peers[d]) is not None and outlet.status[d] is ACTIVE
+                if (peer := outlet.peers[d]) is not None
+                and outlet.status[d] is ACTIVE
+                and self._coordinates(peer)
             ]
         out += self._close_window(self.version)
         self.boundary.did("CU-18", f"version {self.version}")
         return out
+
+    def _coordinates(self, peer: Node) -> bool:
+        """Whether the neighbour knows both copies; in cluster pairs only ingress and egress do."""
+        shape = self.dataflow.shape
+        return not shape.cluster_pairs or shape.outside(peer.stage)
 
     def _close_window(self, attempt: int) -> list[Instruction]:
         """Un-pause, send `csync` behind all acknowledgements, then the reverses owed (CU-15)."""
@@ -371,7 +400,9 @@ class Segment:
             out += [
                 Send(peer, Csync(attempt))
                 for d in LABELS
-                if (peer := inlet.peers[d]) is not None and inlet.status[d] is ACTIVE
+                if (peer := inlet.peers[d]) is not None
+                and inlet.status[d] is ACTIVE
+                and self._coordinates(peer)
             ]
             if inlet.rev_owed:
                 out += inlet.reverse_to(SEC)
@@ -395,18 +426,32 @@ class Segment:
         self.producer.copy = self.node.copy
         for inlet in self.consumer.inlets:
             inlet.owed = 0  # the copy that moved acknowledges what it received before its csync
-            if self.consumer.kind is Consumer.F:
-                inlet.swap()
-        if self.producer.kind is Producer.F:
-            for outlet in self.producer.outlets:
-                outlet.swap()
+        self._take_the_place_of_the_dead()
         self.back.install(state.operator, state.waiting)
         self.version = state.version
         self.boundary.log_position = state.log_position
         self.boundary.failures = state.failures
-        self.status = ACTIVE
         self.boundary.did("CU-17", f"installed version {self.version}")
-        return self._then(self._sync(standby=True))
+        if self.dataflow.shape.cluster_pairs:
+            self.status = PAUSE  # until the whole replica set has moved
+            return []
+        return self._then(self._go_on(standby=True))
+
+    def _take_the_place_of_the_dead(self) -> None:
+        """CU-17: what the survivor calls PRIM is SEC here; in cluster pairs, one of the new set."""
+        cluster, node = self.dataflow.shape.cluster_pairs, self.node
+        if self.consumer.kind is Consumer.F:
+            for j, inlet in enumerate(self.consumer.inlets):
+                if cluster:
+                    inlet.peers[PRIM] = Node(node.stage - 1, j, node.copy, node.life)
+                else:
+                    inlet.swap()
+        if self.producer.kind is Producer.F:
+            for i, outlet in enumerate(self.producer.outlets):
+                if cluster:
+                    outlet.peers[PRIM] = Node(node.stage + 1, i, node.copy, node.life)
+                else:
+                    outlet.swap()
 
     def validate(self) -> None:
         """Check the invariants of the segment's parts."""
