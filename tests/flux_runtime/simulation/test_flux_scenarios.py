@@ -213,17 +213,6 @@ def test_fs_18_a_failure_upstream_goes_before_an_announced_catch_up() -> None:
     assert w.controller.whole
 
 
-@pytest.mark.parametrize("seed", range(8))
-def test_fs_20_cluster_pairs_cannot_recover_one_machine_alone(seed: int) -> None:
-    """The baseline: rows in flight inside a replica set are gone with one of its machines."""
-    w = world(Shape(widths=(2, 2), cluster_pairs=True, pool=64), batches=12, sites=2, spares=1)
-    ahead = [Node(s, p, 1, 0) for s in (0, 1) for p in (0, 1)]
-    run(w, steps=45 + seed, hold=at(*ahead), seed=seed)
-    w.kill(AP)
-    with pytest.raises(ProtocolError):
-        run(w, seed=seed).finished()
-
-
 def test_fs_20_cluster_pairs_without_a_failure_do_what_they_should() -> None:
     w = world(Shape(widths=(2, 2), cluster_pairs=True))
     run(w)
