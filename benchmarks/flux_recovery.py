@@ -13,7 +13,8 @@ from collections.abc import Sequence
 
 from flux_runtime.protocol.vocabulary import Shape
 from flux_runtime.simulation.bulk import Bulk, bulk_dataflow
-from flux_runtime.simulation.timed import Costs, Timed, Trace
+from flux_runtime.simulation.costs import Costs, Trace
+from flux_runtime.simulation.timed import Timed
 from flux_runtime.simulation.world import Step, World
 
 ROW_BYTES = 110

@@ -10,11 +10,12 @@ from flux_runtime.protocol.vocabulary import Pair, Shape
 
 
 class Bulk(NamedTuple):
-    """`rows` rows of `row_bytes` each, fed at time `born` (seconds)."""
+    """`rows` rows of `row_bytes` each, fed at time `born` (seconds); made by partition `of`."""
 
     rows: float
     row_bytes: float
     born: float
+    of: int = 0
 
 
 class BulkOperator:
@@ -35,7 +36,7 @@ class BulkOperator:
     def process(self, batch: Bulk) -> Bulk:
         """As many rows as the selectivity says."""
         self.rows += batch.rows
-        return Bulk(batch.rows * self.selectivity, self.row_bytes, batch.born)
+        return Bulk(batch.rows * self.selectivity, self.row_bytes, batch.born, batch.of)
 
     def get_state(self) -> float:
         """Rows seen."""
@@ -52,7 +53,9 @@ class BulkOperator:
 
 def split(stage: int, rows: Bulk, width: int) -> Mapping[int, Bulk]:
     """An equal share for every partition."""
-    return {i: rows._replace(rows=rows.rows / width) for i in range(width)}
+    if width == 1:
+        return {0: rows}
+    return {i: rows._replace(rows=rows.rows / width, of=i) for i in range(width)}
 
 
 def merge(parts: Sequence[Bulk]) -> Bulk:

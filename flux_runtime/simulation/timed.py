@@ -4,8 +4,9 @@ Time is in seconds, sizes in bytes. Every site has one processor, which does one
 dataflow at a time and shares itself evenly with external processes and with the transport of state,
 and one network interface, whose outgoing messages follow one another. Sites can be slowed
 (external load), paused, and crashed; links can be closed, which the fault model turns into the
-failure of one end. Nothing reads a real clock, and the order of simultaneous events is fixed, so
-the same configuration gives the same trace.
+failure of one end; memory can be taken away, and what does not fit then waits on the site's disk
+(`disks`). Nothing reads a real clock, and the order of simultaneous events is fixed, so the same
+configuration gives the same trace.
 """
 
 from __future__ import annotations
@@ -13,15 +14,17 @@ from __future__ import annotations
 import heapq
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
-from flux_runtime.protocol.balancer import Balancer, RequestStatistics, ResetStatistics
-from flux_runtime.protocol.balancing import SiteStatistics
-from flux_runtime.protocol.controller import DataLoss, Destroy, Instantiate
+from flux_runtime.protocol.balancer import Balancer
 from flux_runtime.protocol.messages import Ack, Data, Emit, Message
-from flux_runtime.protocol.vocabulary import THE_INGRESS, Node, Status
-from flux_runtime.simulation.world import Step, World, machine_position
+from flux_runtime.protocol.vocabulary import THE_INGRESS, Node
+from flux_runtime.simulation.costs import PAPERS_DISK, Costs, Disk, Trace
+from flux_runtime.simulation.disks import Disks
+from flux_runtime.simulation.local import idle_standby, machine_position
+from flux_runtime.simulation.rounds import Rounds
+from flux_runtime.simulation.world import Step, World
 
 CONTROL_BYTES = 64
 """Size of a message that carries no rows."""
@@ -31,71 +34,8 @@ CHUNK_BYTES = 64 * 1024
 
 INGRESS_SITE, EGRESS_SITE = -1, -2
 
-CLOSE = "close"
-"""Kind of the fault that breaks the connection between two nodes (`Step.at`, `Step.peer`)."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Costs:
-    """What things cost.
-
-    Attributes:
-        step: processor seconds to handle any message.
-        row: stage -> processor seconds to process one row.
-        ack: processor seconds to take or send one acknowledgement, per row it stands for.
-        move: processor seconds at either end per byte of a state that moves.
-        latency: seconds from one site to another.
-        bandwidth: bytes per second of a site's network interface.
-        detection: seconds from a crash to the controller's knowing.
-        quantum: seconds that every external process of a site runs before a message to the site's
-            scheduler is looked at.
-        rows: how many rows a payload has.
-    """
-
-    step: float = 20e-6
-    row: Callable[[int], float]
-    ack: float = 0.0
-    move: float = 0.0
-    latency: float = 100e-6
-    bandwidth: float = 12.5e6
-    detection: float = 0.01
-    quantum: float = 0.0
-    rows: Callable[[Any], float]
-
-
-@dataclass
-class Trace:
-    """What was observed.
-
-    Attributes:
-        emitted: (time, rows, payload) of every result.
-        fed: time of every batch that the ingress took.
-        moves: (time, from, to, bytes, seconds) of every state that moved.
-        rounds: (start, end, moves) of every movement phase of the balancer.
-        placed: (time, node, site) of every copy that was created after the start.
-        losses: (time, loss) of every loss of data that the controller reported.
-        steps: number of steps performed.
-    """
-
-    emitted: list[tuple[float, float, Any]] = field(default_factory=list)
-    fed: list[float] = field(default_factory=list)
-    moves: list[tuple[float, Node, Node, int, float]] = field(default_factory=list)
-    rounds: list[tuple[float, float, int]] = field(default_factory=list)
-    placed: list[tuple[float, Node, int]] = field(default_factory=list)
-    losses: list[tuple[float, DataLoss]] = field(default_factory=list)
-    steps: int = 0
-
-    def rate(self, start: float, end: float) -> float:
-        """Rows per second that left between two times."""
-        return sum(rows for t, rows, _ in self.emitted if start <= t < end) / (end - start)
-
-    def rates(self, end: float, width: float) -> list[tuple[float, float]]:
-        """(middle of the interval, rows per second that left in it), `width` seconds each."""
-        held = [0.0] * int(end / width)
-        for t, rows, _ in self.emitted:
-            if t < len(held) * width:
-                held[int(t / width)] += rows
-        return [((i + 0.5) * width, rows / width) for i, rows in enumerate(held)]
+DETECTED = ("crash", "kill", "close", "suspect")
+"""Faults that the controller learns of."""
 
 
 @dataclass
@@ -118,10 +58,12 @@ class Timed:
         world: the cluster, in its initial state.
         costs: what steps, links and moves cost.
         interval: seconds between the source's batches; 0 feeds as fast as the ingress takes them.
-        faults: (time, step) of crashes, kills, joins and broken connections.
+        faults: (time, step) of crashes, kills, joins and closed links, as the world names them.
         load: (site, time) -> share of its processor that the flow gets beside external processes.
         balancer: moves copies between sites; made for the world's controller.
         balance_from: seconds from which on the balancer works.
+        memory: (site, time) -> bytes for operators' state; without it everything fits.
+        disk: what a site's disk takes, where there is a limit to memory.
     """
 
     def __init__(
@@ -134,39 +76,33 @@ class Timed:
         load: Callable[[int, float], float] = lambda site, time: 1.0,
         balancer: Balancer | None = None,
         balance_from: float = 0.0,
+        memory: Callable[[int, float], float] | None = None,
+        disk: Disk = PAPERS_DISK,
     ) -> None:
         self.world = world
         self.costs = costs
         self.interval = interval
         self.load = load
-        self.balancer = balancer
-        self.balance_from = balance_from
         self.now = 0.0
         self.trace = Trace()
-        self.queue: list[tuple[float, int, str, Any]] = []
+        self.queue: list[tuple[float, int, Callable[[Any], None], Any]] = []
         self.count = 0
         self.arrivals: dict[Node, dict[Node, deque[tuple[float, int]]]] = {}
         self.interface: dict[int, float] = {}
         self.working: dict[int, Step] = {}
         self.transfers: dict[int, int] = {}
-        self.broken: set[frozenset[Node]] = set()
         self.log_times: list[float] = []
         self.reported: dict[Node, int] = {}
         self.hosted: dict[int, list[Node]] = {}
         self.best: dict[Node, tuple[tuple[float, int], Step] | None] = {}
-        self.busy: dict[int, float] = {}
-        self.processed: dict[int, dict[Any, float]] = {}
-        self.counting_since = 0.0
-        self.round_since: float | None = None
-        self.round_moves = 0
+        self.rounds = Rounds(self, balancer, balance_from) if balancer is not None else None
+        self.disks = Disks(self, memory, disk) if memory is not None else None
         world.watcher = self
         self._host()
         for time, step in sorted(faults, key=lambda fault: fault[0]):
-            self._at(time, "fault", step)
-        for site in list(self.hosted):
-            self._at(0.0, "look", site)
-        if balancer is not None:
-            self._at(balance_from, "balance", None)
+            self.at(time, self._fault, step)
+        for site in self.hosted:
+            self.at(0.0, self._look, site)
 
     # ---- what the world tells
 
@@ -190,7 +126,7 @@ class Timed:
         arrives = self.now if here == there else self._transmit(here, size)
         line = self.arrivals.setdefault(dst, {}).setdefault(src, deque())
         arrives = max(arrives, line[-1][0] if line else 0.0)
-        self._at(arrives, "arrive", dst)
+        self.at(arrives, self._arrived, dst)
         line.append((arrives, self.count))
 
     def moving(self, src: Node, dst: Node, size: int) -> None:
@@ -207,42 +143,16 @@ class Timed:
 
     # ---- the clock
 
-    def _at(self, time: float, kind: str, what: Any) -> None:
+    def at(self, time: float, what: Callable[[Any], None], argument: Any = None) -> None:
+        """Let something happen at a time; what is due at the same time happens in this order."""
         self.count += 1
-        heapq.heappush(self.queue, (time, self.count, kind, what))
+        heapq.heappush(self.queue, (time, self.count, what, argument))
 
     def run(self, until: float) -> Trace:
         """Let time pass until then, or until nothing happens any more."""
         while self.queue and self.queue[0][0] <= until:
-            self.now, _, kind, what = heapq.heappop(self.queue)
-            match kind:
-                case "arrive":
-                    if what in self.world.nodes:
-                        self._stir(what)
-                case "done":
-                    self._done(*what)
-                case "look":
-                    self._look(what)
-                case "log":
-                    for node in list(self.world.nodes):
-                        self._stir(node)
-                case "source":
-                    self._stir(THE_INGRESS)
-                case "notice":
-                    self._notice(what)
-                case "carry":
-                    self._carry(what)
-                case "fault":
-                    self._fault(what)
-                case "detect":
-                    self._perform(what)
-                case "balance":
-                    self._balance()
-                case "reset":
-                    self.busy[what] = 0.0
-                    self.processed[what] = {}
-                case "answer":
-                    self._answer(*what)
+            self.now, _, what, argument = heapq.heappop(self.queue)
+            what(argument)
         return self.trace
 
     # ---- the processors
@@ -257,6 +167,10 @@ class Timed:
         if transport:
             return 1 / (others + moving + (site in self.working))
         return 1 / (1 + others + moving)
+
+    def _arrived(self, node: Node) -> None:
+        if node in self.world.nodes:
+            self._stir(node)
 
     def _stir(self, node: Node) -> None:
         """What the node could do may have changed."""
@@ -280,11 +194,11 @@ class Timed:
             return
         share = self.share(site)
         if share <= 0:
-            self._at(self.now + 0.01, "look", site)  # paused: look again later
+            self.at(self.now + 0.01, self._look, site)  # paused: look again later
             return
         self.working[site] = chosen[1]
         took = self._cost(chosen[1]) / share
-        self._at(self.now + took, "done", (site, chosen[1], took))
+        self.at(self.now + took, self._done, (site, chosen[1], took))
 
     def _candidate(self, node: Node) -> tuple[tuple[float, int], Step] | None:
         """The node's step that has been possible longest."""
@@ -292,8 +206,6 @@ class Timed:
         found: tuple[tuple[float, int], Step] | None = None
         for src, line in self.arrivals.get(node, {}).items():
             if not line or line[0][0] > self.now or (found and line[0] > found[0]):
-                continue
-            if self.broken and frozenset((src, node)) in self.broken:
                 continue
             if machine.accepts(src, self.world.links[src, node][0]):
                 found = (line[0], Step("deliver", node, src))
@@ -313,25 +225,27 @@ class Timed:
             return False
         due = self.world.position * self.interval
         if due > self.now:
-            self._at(due, "source", None)
+            self.at(due, self._stir, THE_INGRESS)
             return False
         return True
 
-    def _done(self, site: int, step: Step, took: float) -> None:
+    def _done(self, work: tuple[int, Step, float]) -> None:
         """The processor has done its work: the effects show now, if the step is still possible."""
+        site, step, took = work
         if self.working.get(site) is not step:
             return  # the site crashed meanwhile
         del self.working[site]
-        self.busy[site] = self.busy.get(site, 0.0) + took
+        if self.rounds is not None:
+            self.rounds.worked(site, took)
         assert isinstance(step.at, Node)
         machine = self.world.nodes.get(step.at)
         if machine is not None and self._possible(step, machine):
-            self._perform(step)
+            self.perform(step)
         self._look(site)
 
     def _possible(self, step: Step, machine: Any) -> bool:
         if step.kind == "deliver":
-            assert step.peer is not None
+            assert isinstance(step.peer, Node)
             assert isinstance(step.at, Node)
             line = self.world.links.get((step.peer, step.at), ())
             return bool(line) and machine.accepts(step.peer, line[0])
@@ -356,11 +270,11 @@ class Timed:
 
     # ---- steps
 
-    def _perform(self, step: Step) -> None:
+    def perform(self, step: Step) -> None:
+        """Perform a step now, and follow what it changes."""
         self.trace.steps += 1
         if step.kind == "deliver":
-            self._count(step)
-            self.arrivals[step.at][step.peer].popleft()  # type: ignore[index]
+            self._taken(step)
         elif step.kind == "source":
             self.trace.fed.append(self.now)
         self.world.perform(step)
@@ -368,42 +282,55 @@ class Timed:
             if isinstance(node, Node) and node in self.world.nodes:
                 self._report(node)
                 self._stir(node)
-        self._follow_log()
+        gone = isinstance(step.at, Node) and step.at not in self.world.nodes
+        self.follow(hosts=gone or not isinstance(step.at, Node))
 
-    def _count(self, step: Step) -> None:
-        """Tuples per copy, for the statistics."""
-        node = step.at
+    def _taken(self, step: Step) -> None:
+        node, src = step.at, step.peer
         assert isinstance(node, Node)
-        assert step.peer is not None
-        message = self.world.links[step.peer, node][0]
-        if isinstance(message, Data) and node in self.world.site:
-            held = self.processed.setdefault(self.world.site[node], {})
-            key = (node.pair, node.copy)
-            held[key] = held.get(key, 0.0) + self.costs.rows(message.rows)
+        assert isinstance(src, Node)
+        self.arrivals[node][src].popleft()
+        message = self.world.links[src, node][0]
+        if self.rounds is not None and isinstance(message, Data) and node in self.world.site:
+            self.rounds.processed(self.world.site[node], node, self.costs.rows(message.rows))
 
     def _report(self, node: Node) -> None:
         """Notices that the node has written reach the controller a little later."""
         written = len(self.world.notices.get(node, ()))
         for _ in range(written - self.reported.get(node, 0)):
-            self._at(self.now + self.costs.latency, "notice", node)
+            self.at(self.now + self.costs.latency, self._notice, node)
         self.reported[node] = written
 
     def _notice(self, node: Node) -> None:
         if self.world.notices.get(node):
             self.reported[node] -= 1
-            self._perform(Step("notice", node))
-            self._balance()
+            self.perform(Step("notice", node))
+            if self.rounds is not None:
+                self.rounds.tick(None)
 
-    def _follow_log(self) -> None:
-        """New entries of the controller's log: every node reads them, each at its own pace."""
-        log = self.world.controller.log
-        if len(log) == len(self.log_times):
+    def follow(self, *, hosts: bool = False) -> None:
+        """Follow the controller: nodes come and go, and all read the log at their own pace.
+
+        Args:
+            hosts: nodes have come or gone in any case.
+        """
+        controller = self.world.controller
+        grown = len(controller.log) - len(self.log_times)
+        if grown or hosts:
+            self._host()
+        if not grown:
             return
-        self.log_times += [self.now] * (len(log) - len(self.log_times))
-        self._host()
-        self._at(self.now + self.costs.latency, "log", None)
-        seen = len(self.trace.losses)
-        self.trace.losses += [(self.now, loss) for loss in self.world.controller.losses[seen:]]
+        self.log_times += [self.now] * grown
+        self.at(self.now + self.costs.latency, self._log_grew)
+        new = controller.losses[len(self.trace.losses) :]
+        self.trace.losses += [(self.now, loss) for loss in new]
+
+    def _log_grew(self, _: None) -> None:
+        for node in list(self.world.nodes):
+            if node in self.world.nodes:
+                self._stir(node)
+        for node in [n for n in sorted(self.world.doomed) if idle_standby(self.world.nodes[n])]:
+            self.perform(Step("fence", node))
 
     def _host(self) -> None:
         """Which nodes live where; forget what belonged to nodes that are gone."""
@@ -421,36 +348,21 @@ class Timed:
     # ---- faults
 
     def _fault(self, fault: Step) -> None:
-        if fault.kind == CLOSE:
-            self._close(fault)
+        """A fault, and the moment at which the controller learns of it."""
+        at = fault.at
+        if isinstance(at, Node) and at not in self.world.nodes:
             return
-        if fault.kind == "crash":
-            self.working.pop(fault.at, None)  # type: ignore[arg-type]
-        self._perform(fault)
-        self._host()
-        if fault.kind in ("crash", "kill"):
-            kind = "detect" if fault.kind == "crash" else "detect process"
-            self._at(self.now + self.costs.detection, "detect", Step(kind, fault.at))
-
-    def _close(self, fault: Step) -> None:
-        """Section 2.1: nothing gets through any more; one end is then taken to have failed.
-
-        It is the consumer, or the producer where the consumer is the egress or has no partner.
-        """
-        a, b = fault.at, fault.peer
-        assert isinstance(a, Node)
-        assert isinstance(b, Node)
-        self.broken.add(frozenset((a, b)))
-        low, high = sorted((a, b))
-        ends = [end for end in (high, low) if end in self.world.site]
-        whole = [end for end in ends if self._has_partner(end)]
-        if ends:
-            self._at(self.now + self.costs.detection, "fault", Step("kill", (whole or ends)[0]))
-
-    def _has_partner(self, node: Node) -> bool:
-        copies = self.world.controller.pairs[node.pair].copies
-        mate = copies[1 - node.copy]
-        return mate is not None and mate.status is Status.ACTIVE
+        if isinstance(at, int):
+            self.working.pop(at, None)
+        self.perform(fault)
+        if fault.kind == "close":  # what was on the link is gone; a copy is taken to have failed
+            assert isinstance(fault.peer, Node)
+            assert isinstance(at, Node)
+            for src, dst in ((at, fault.peer), (fault.peer, at)):
+                self.arrivals.get(dst, {}).pop(src, None)
+        if fault.kind in DETECTED:
+            found = Step("detect" if isinstance(at, int) else "detect process", at)
+            self.at(self.now + self.costs.detection, self.perform, found)
 
     # ---- states on their way
 
@@ -465,67 +377,16 @@ class Timed:
                 self.trace.moves.append(
                     (transfer.started, transfer.src, transfer.dst, transfer.size, took)
                 )
-                self._perform(Step("install", transfer.dst))
+                self.perform(Step("install", transfer.dst))
             if self.world.moved.get(transfer.src) == transfer.version:
-                self._perform(Step("moved", transfer.src))
+                self.perform(Step("moved", transfer.src))
             return
         piece = min(CHUNK_BYTES, transfer.left)
         work = piece * self.costs.move
         shares = [self.share(site, transport=True) for site in transfer.sites]
         if min(shares) <= 0:
-            self._at(self.now + 0.01, "carry", transfer)
+            self.at(self.now + 0.01, self._carry, transfer)
             return
         sent = self._transmit(transfer.sites[0], piece)
         transfer.left -= piece
-        self._at(max(sent, self.now + work / min(shares)), "carry", transfer)
-
-    # ---- balancing
-
-    def _balance(self) -> None:
-        """Let the balancer act on what the time and the controller's state call for."""
-        if self.balancer is not None and self.now >= self.balance_from:
-            self._obey(self.balancer.tick(self.now))
-
-    def _obey(self, orders: list[Any]) -> None:
-        assert self.balancer is not None
-        placing = [o for o in orders if isinstance(o, Instantiate | Destroy | DataLoss)]
-        if placing:
-            if self.round_since is None:
-                self.round_since, self.round_moves = self.now, 0
-            self.round_moves += sum(isinstance(order, Instantiate) for order in placing)
-            self.world.obey(placing)
-            self._host()
-            self._follow_log()
-        for order in orders:
-            if isinstance(order, ResetStatistics):
-                if self.round_since is not None:
-                    self.trace.rounds.append((self.round_since, self.now, self.round_moves))
-                    self.round_since = None
-                self.counting_since = self.now
-                for site in sorted(self.world.controller.sites):
-                    self._at(self.now + self._turn(site), "reset", site)
-                self._at(self.balancer.wakes_at, "balance", None)
-            elif isinstance(order, RequestStatistics):
-                for site in sorted(self.world.controller.sites):
-                    answer = (site, order.round, self.counting_since)
-                    self._at(self.now + self._turn(site), "answer", answer)
-
-    def _turn(self, site: int) -> float:
-        """Seconds until a message to a site's scheduler is looked at."""
-        left = self.load(site, self.now)
-        others = 1 / left - 1 if left > 0 else 0.0
-        return self.costs.latency + others * self.costs.quantum
-
-    def _answer(self, site: int, round_: int, since: float) -> None:
-        """UF-9: utilisation and tuples since the reset, as the site saw them."""
-        if self.balancer is None or site not in self.world.controller.sites:
-            return
-        covered = max(self.now - since - self._turn(site), 1e-9)
-        here = {(n.pair, n.copy) for n in self.hosted.get(site, ())}
-        held = self.processed.get(site, {})
-        statistics = SiteStatistics(
-            site=site,
-            utilisation=min(1.0, self.busy.get(site, 0.0) / covered),
-            processed={part: held.get(part, 0.0) for part in sorted(here)},
-        )
-        self._obey(self.balancer.statistics(round_, statistics, self.now))
+        self.at(max(sent, self.now + work / min(shares)), self._carry, transfer)

@@ -1,0 +1,95 @@
+"""What things cost under the virtual clock, and what was observed. Seconds and bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from flux_runtime.protocol.controller import DataLoss
+from flux_runtime.protocol.vocabulary import Node
+
+
+@dataclass(frozen=True, kw_only=True)
+class Costs:
+    """What things cost.
+
+    Attributes:
+        step: processor seconds to handle any message.
+        row: stage -> processor seconds to process one row.
+        ack: processor seconds to take or send one acknowledgement, per row it stands for.
+        move: processor seconds at either end per byte of a state that moves.
+        latency: seconds from one site to another.
+        bandwidth: bytes per second of a site's network interface.
+        detection: seconds from a crash to the controller's knowing.
+        quantum: seconds that every external process of a site runs before a message to the site's
+            scheduler is looked at.
+        rows: how many rows a payload has.
+    """
+
+    step: float = 20e-6
+    row: Callable[[int], float]
+    ack: float = 0.0
+    move: float = 0.0
+    latency: float = 100e-6
+    bandwidth: float = 12.5e6
+    detection: float = 0.01
+    quantum: float = 0.0
+    rows: Callable[[Any], float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Disk:
+    """A disk: seconds before every access, bytes per second, and the pages that memory is lent in.
+
+    The defaults are the simulated disk of the papers (section 8.1).
+    """
+
+    seek: float = 5e-3
+    bandwidth: float = 20e6
+    page: int = 8192
+
+    def access(self, size: float) -> float:
+        """Seconds to read or write `size` bytes in one piece."""
+        return self.seek + size / self.bandwidth
+
+
+PAPERS_DISK: Final = Disk()
+
+
+@dataclass
+class Trace:
+    """What was observed.
+
+    Attributes:
+        emitted: (time, rows, payload) of every result.
+        fed: time of every batch that the ingress took.
+        moves: (time, from, to, bytes, seconds) of every state that moved.
+        rounds: (start, end, moves) of every movement phase of the balancer.
+        placed: (time, node, site) of every copy that was created after the start.
+        spilled: (time, node, whether it left memory) of every state that has been written to disk
+            or read back.
+        losses: (time, loss) of every loss of data that the controller reported.
+        steps: number of steps performed.
+    """
+
+    emitted: list[tuple[float, float, Any]] = field(default_factory=list)
+    fed: list[float] = field(default_factory=list)
+    moves: list[tuple[float, Node, Node, int, float]] = field(default_factory=list)
+    rounds: list[tuple[float, float, int]] = field(default_factory=list)
+    placed: list[tuple[float, Node, int]] = field(default_factory=list)
+    spilled: list[tuple[float, Node, bool]] = field(default_factory=list)
+    losses: list[tuple[float, DataLoss]] = field(default_factory=list)
+    steps: int = 0
+
+    def rate(self, start: float, end: float) -> float:
+        """Rows per second that left between two times."""
+        return sum(rows for t, rows, _ in self.emitted if start <= t < end) / (end - start)
+
+    def rates(self, end: float, width: float) -> list[tuple[float, float]]:
+        """(middle of the interval, rows per second that left in it), `width` seconds each."""
+        held = [0.0] * int(end / width)
+        for t, rows, _ in self.emitted:
+            if t < len(held) * width:
+                held[int(t / width)] += rows
+        return [((i + 0.5) * width, rows / width) for i, rows in enumerate(held)]
