@@ -20,7 +20,6 @@ from flux_runtime.protocol.vocabulary import (
     SEND,
     THE_INGRESS,
     Node,
-    ProtocolError,
     Shape,
     Status,
 )
