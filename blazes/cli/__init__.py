@@ -32,6 +32,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "seals": ("blazes.cli.seals", "inspect open partitions, register and excuse producers"),
     "dead-letters": ("blazes.cli.dead_letters", "inspect and re-drive records not processed"),
     "demo": ("blazes.cli.demo", "show what goes wrong without coordination"),
+    "verify": ("blazes.cli.verify", "test the annotations: try to refute what they claim"),
     "doctor": ("blazes.cli.doctor", "check that this machine can run compiled jobs"),
 }
 """Command -> (its module, what it does in one line)."""

@@ -1,0 +1,193 @@
+"""What the annotations of a dataflow claim, each claim a thing that can be refuted.
+
+`KINDS` says of each kind of claim what it means, how its two ways are called where a refutation is
+shown, and what would repair a refuted one. A label claims as `CLAIMS` lists; a worse label than
+necessary claims nothing false and is never refuted.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from annotations.dataflow import Path, Position
+from annotations.vocabulary import AnnotationKind, FunctionalDependency, Key, Within
+from blazes.analysis import Analysis
+from blazes.verify.operators import Operator
+
+
+class Kind(enum.Enum):
+    """What is claimed."""
+
+    FUNCTION = "function"
+    CONFLUENT = "confluent"
+    READ_ONLY = "read-only"
+    GATE = "gate"
+    SET = "set"
+    KEY = "key"
+    FD = "fd"
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """A kind of claim in words."""
+
+    means: str
+    broken: str
+    """What a refutation shows."""
+    ways: tuple[str, str]
+    """Headings of the two ways."""
+    remedy: str
+
+
+KINDS: Final[Mapping[Kind, About]] = {
+    Kind.FUNCTION: About(
+        means="the same input gives the same output",
+        broken="The same records in the same order gave another output the second time.",
+        ways=("first time", "second time"),
+        remedy="Declare the path `nondeterministic:` with its reason, or take the clock, the "
+        "random number or the outside call out of it.",
+    ),
+    Kind.CONFLUENT: About(
+        means="what is emitted does not depend on the order and batching of the input",
+        broken="The same records in another order and other micro-batches emit something else.",
+        ways=("all at once", "as they came"),
+        remedy="Label the path order-sensitive: OR where it keeps nothing, OW where it does, with "
+        "the attributes it groups or joins by as its gate.",
+    ),
+    Kind.READ_ONLY: About(
+        means="a record leaves nothing behind that later records meet",
+        broken="What a record makes the component emit depends on other records of the input.",
+        ways=("all at once", "batch by batch"),
+        remedy="Label the path as a writer: CW if it is confluent, else OW.",
+    ),
+    Kind.GATE: About(
+        means="the output of a gate partition depends on that partition alone",
+        broken="Together the partitions emit something else than each by itself.",
+        ways=("partitions together", "each by itself"),
+        remedy="Use a coarser gate, with fewer attributes, or `*`.",
+    ),
+    Kind.SET: About(
+        means="inside a gate partition the order does not matter",
+        broken="The same complete input in another order gives another output.",
+        ways=("one order", "another order"),
+        remedy="Say `within: sequence` (and `order_by:`), or make the result independent of the "
+        "order: a total ORDER BY, integers or decimals instead of floating point.",
+    ),
+    Kind.KEY: About(
+        means="records leave with the key that they came with",
+        broken="Records with one value of the key leave with another.",
+        ways=("came with", "left with"),
+        remedy="Say with `lineage:` which output attribute is the copy of the key, or none: "
+        "`lineage: {}`.",
+    ),
+    Kind.FD: About(
+        means="the data keep the functional dependency",
+        broken="Two records agree on the left side and differ on the right.",
+        ways=("one record", "another record"),
+        remedy="Remove the dependency from `fds:`, or mend the data.",
+    ),
+}
+
+CR, CW, OR, OW = AnnotationKind
+CLAIMS: Final[Mapping[AnnotationKind, tuple[Kind, ...]]] = {
+    CR: (Kind.CONFLUENT, Kind.READ_ONLY),
+    CW: (Kind.CONFLUENT,),
+    OR: (Kind.READ_ONLY, Kind.GATE, Kind.SET),
+    OW: (Kind.GATE, Kind.SET),
+}
+"""What a label claims of its path."""
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """One claim about a path, about a whole output (no path), or about the data (no operator).
+
+    Attributes:
+        kind: what is claimed.
+        operator: the code it is about; None for a dependency.
+        path: the path; None where it is about the output or the data.
+        gate: with `Kind.GATE`: the attributes.
+        copies: with `Kind.KEY`: (input attribute, output attribute) pairs.
+        fd: with `Kind.FD`: the dependency.
+    """
+
+    kind: Kind
+    operator: Operator | None
+    path: Path | None = None
+    gate: Key = frozenset()
+    copies: tuple[tuple[str, str], ...] = ()
+    fd: FunctionalDependency | None = None
+
+    @property
+    def position(self) -> Position | None:
+        """Where the claim stands in the file."""
+        if self.path is not None:
+            return self.path.position
+        if self.operator is not None and self.operator.code is not None:
+            return self.operator.code.position
+        return None
+
+    @property
+    def where(self) -> str:
+        """What it is about: `Component: input -> output`, `Component.output`, or the dependency."""
+        if self.operator is None:
+            return str(self.fd)
+        if self.path is None:
+            return self.operator.name
+        return f"{self.operator.component}: {self.path.source} -> {self.path.target}"
+
+    @property
+    def text(self) -> str:
+        """The claim in a few words, as the file makes it."""
+        label = str(self.path.annotation) if self.path is not None else ""
+        match self.kind:
+            case Kind.FUNCTION:
+                return "a function of its input"
+            case Kind.CONFLUENT:
+                return f"{label}: confluent"
+            case Kind.READ_ONLY:
+                return f"{label}: read-only"
+            case Kind.GATE:
+                return f"{label}: keeps gate partitions apart"
+            case Kind.SET:
+                return f"{label}: within: set"
+            case Kind.KEY:
+                pairs = (a if a == b else f"{a} as {b}" for a, b in self.copies)
+                return f"copies {', '.join(pairs)}"
+            case Kind.FD:
+                return "holds in the data"
+
+
+def claims_of(operator: Operator, analysis: Analysis) -> Iterator[Claim]:
+    """Every claim about an output, in the order in which they are tried."""
+    yield Claim(Kind.FUNCTION, operator)
+    for path in operator.own:
+        label = path.annotation
+        for kind in CLAIMS[label.kind]:
+            gate = label.gate.attributes if label.gate is not None else None
+            if kind is Kind.GATE:
+                if gate:
+                    yield Claim(kind, operator, path, gate=gate)
+            elif kind is not Kind.SET or path.within is Within.SET:
+                yield Claim(kind, operator, path)
+        copies = copies_of(operator, path, analysis)
+        if copies:
+            yield Claim(Kind.KEY, operator, path, copies=copies)
+
+
+def copies_of(operator: Operator, path: Path, analysis: Analysis) -> tuple[tuple[str, str], ...]:
+    """(input, output) attributes that have to be equal: stated lineage, and keys of seals."""
+    pairs = {(source, out) for out, source in (path.lineage or {}).items()}
+    for derivation in analysis.derivations:
+        if derivation.component != operator.component or derivation.output != operator.output:
+            continue
+        for step in derivation.steps:
+            if step.path == path:
+                for key in step.leaves.keys:
+                    for out in key:
+                        pairs.add((path.lineage[out] if path.lineage else out, out))
+    columns = operator.schemas[path.source]
+    return tuple(sorted((source, out) for source, out in pairs if source in columns))

@@ -1,0 +1,176 @@
+"""The search for a refutation of one claim."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from blazes.verify.claims import Claim, Kind
+from blazes.verify.experiment import Case, Engine, Outcome, Result, run
+from blazes.verify.findings import Difference, Finding, Refutation, Status, compare
+from blazes.verify.records import Failure, sort_key
+from blazes.verify.shrink import shrunk
+from blazes.verify.values import Generator
+from blazes.verify.ways import draw, strangers, ways
+
+SIZES: Final = (2, 2, 3, 3, 4, 5, 6, 8)
+"""Records in a case: most mistakes show in a few."""
+TOGETHER: Final = 8
+"""Cases that are evaluated in one go."""
+FUNCTION_TRIES: Final = 4
+"""A function that is none mostly shows at once; each try is two jobs."""
+HOPELESS: Final = 40
+"""After so many cases without a usable one the claim is given up."""
+SHRINK_S: Final = 20.0
+
+
+@dataclass
+class Search:
+    """Looks for a case that refutes a claim.
+
+    Attributes:
+        claim: the claim.
+        generator: of records for the component.
+        fast: evaluates the cases.
+        judge: has the last word: Spark.
+        rng: all choices.
+    """
+
+    claim: Claim
+    generator: Generator
+    fast: Engine
+    judge: Engine
+    rng: random.Random
+    tries: int = 0
+    drawn: int = 0
+    failed: str = field(default="", repr=False)
+
+    def finding(self, *, tries_max: int, until: float) -> Finding:
+        """The verdict after so many tries, or when the time (monotonic, seconds) is over."""
+        if self.claim.kind is Kind.FUNCTION:
+            self.fast, tries_max = self.judge, min(tries_max, FUNCTION_TRIES)
+        while self.tries < tries_max and (time.monotonic() < until or not self.drawn):
+            cases = self._cases(min(TOGETHER, tries_max))
+            for case, found in zip(cases, self._differences(self.fast, cases), strict=True):
+                if found is not None:
+                    refutation = self._refutation(case)
+                    if refutation is not None:
+                        return self._finding(Status.REFUTED, refutation=refutation)
+                    break
+            if not self.tries and self.drawn >= HOPELESS:
+                break
+        if self.tries:
+            return self._finding(Status.STANDS)
+        silent = "no generated input made it put anything out"
+        return self._finding(Status.UNTESTABLE, reason=self.failed or silent)
+
+    def _finding(
+        self, status: Status, *, reason: str = "", refutation: Refutation | None = None
+    ) -> Finding:
+        engine = self.fast.name
+        return Finding(self.claim, status, self.tries, engine, reason, refutation)
+
+    def _cases(self, count: int) -> list[Case]:
+        found: list[Case] = []
+        for _ in range(count * 10):
+            self.drawn += 1
+            case = draw(self.claim, self.generator, self.rng, self.rng.choice(SIZES))
+            if case is not None:
+                found.append(case)
+            if len(found) == count:
+                break
+        return found
+
+    def _differences(
+        self, engine: Engine, cases: Sequence[Case], *, counted: bool = True
+    ) -> list[Difference | None]:
+        """For each case how its two ways differ, None where they do not or one fails."""
+        operator = self.claim.operator
+        assert operator is not None
+        both = [ways(self.claim, case) for case in cases]
+        if self.claim.kind is Kind.FUNCTION:  # in jobs of their own: a clock ticks between jobs
+            firsts = run(
+                engine, operator, [(c.items, w[0]) for c, w in zip(cases, both, strict=True)]
+            )
+            seconds = run(
+                engine, operator, [(c.items, w[1]) for c, w in zip(cases, both, strict=True)]
+            )
+        else:
+            tried = [(c.items, way) for c, pair in zip(cases, both, strict=True) for way in pair]
+            results = run(engine, operator, tried)
+            firsts, seconds = results[::2], results[1::2]
+        found = []
+        for case, first, second in zip(cases, firsts, seconds, strict=True):
+            if counted:
+                self._count(case, first, second)
+            found.append(self._difference(case, first, second))
+        return found
+
+    def _count(self, case: Case, first: Result, second: Result) -> None:
+        failed = next((each for each in (first, second) if isinstance(each, Failure)), None)
+        self.generator.learn(case.items, ran=failed is None)
+        if failed is not None:
+            self.failed = failed.message
+            return
+        assert isinstance(first, Outcome)
+        assert isinstance(second, Outcome)
+        self.tries += bool(first.rows or second.rows)
+
+    def _difference(self, case: Case, first: Result, second: Result) -> Difference | None:
+        if isinstance(first, Failure) or isinstance(second, Failure):
+            return None
+        columns = first.columns or second.columns
+        if self.claim.kind is not Kind.KEY:
+            return compare(columns, first.rows, second.rows)
+        operator = self.claim.operator
+        assert operator is not None
+        wanted = strangers(self.claim, operator, case.items)
+        places = {name.lower(): n for n, name in enumerate(columns)}
+        wrong = [
+            row
+            for row in first.rows
+            for out, value in wanted.items()
+            if out.lower() not in places or row[places[out.lower()]] != value
+        ]
+        if not wrong:
+            return None
+        came = tuple(wanted.values())
+        return (
+            Difference(
+                columns if set(wanted) - set(columns) else tuple(columns),
+                (),
+                tuple(sorted(dict.fromkeys(wrong), key=sort_key)),
+                len(first.rows) - len(dict.fromkeys(wrong)),
+            )
+            if came
+            else None
+        )
+
+    def _refutation(self, case: Case) -> Refutation | None:
+        """The case made small and confirmed by Spark; None where Spark does not confirm it."""
+        alike = frozenset(source for source, _ in self.claim.copies)
+
+        def refutes(cases: Sequence[Case]) -> list[bool]:
+            return [d is not None for d in self._differences(self.fast, cases, counted=False)]
+
+        small = shrunk(
+            case, refutes, self.generator, until=time.monotonic() + SHRINK_S, alike=alike
+        )
+        (difference,) = self._differences(self.judge, [small], counted=False)
+        found_by = self.fast.name
+        if difference is None:
+            self.fast = self.judge
+            return None
+        operator = self.claim.operator
+        assert operator is not None
+        return Refutation(
+            small,
+            ways(self.claim, small),
+            difference,
+            found_by=found_by,
+            confirmed_by=self.judge.name,
+            columns={name: tuple(schema) for name, schema in operator.schemas.items()},
+        )

@@ -1,0 +1,269 @@
+"""Generated records: small domains, so that they meet; the awkward values of every type.
+
+What is drawn for an attribute is drawn for all interfaces alike, or nothing would ever join.
+Records keep the declared functional dependencies, because the analysis relies on them.
+"""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import random
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from annotations.vocabulary import FunctionalDependency
+from blazes.verify.constants import Constants
+from blazes.verify.operators import Operator
+from blazes.verify.records import Item, Row
+
+EPOCH: Final = datetime.date(2024, 1, 1)
+DOUBLES: Final = (1.0, 0.0, -1.0, 0.1, 0.2, 1e16, -1e16)
+"""Among them sums that depend on the order: (1e16 + 1.0) - 1e16 is not (1e16 - 1e16) + 1.0."""
+TEXTS: Final = ("a", "b", "c", "", "ä", "日本", "a b", "A")
+NUMERALS: Final = ("1", "2", "10")
+TIMES: Final = ("2024-01-01T12:00:00", "2024-01-01T03:30:00", "2024-01-02T00:00:00")
+INTEGERS: Final = (1, 2, 3, 0, -1, -5, 7)
+INTEGRAL: Final = {
+    "TINYINT": 7,
+    "BYTE": 7,
+    "SMALLINT": 15,
+    "SHORT": 15,
+    "INT": 31,
+    "INTEGER": 31,
+    "BIGINT": 63,
+    "LONG": 63,
+}
+"""Type -> bits besides the sign."""
+
+
+class NoValues(Exception):  # noqa: N818
+    """A type that no values are known of."""
+
+
+def domain(kind: str, constants: Constants) -> list[Any]:
+    """Values of a type, the simplest first.
+
+    >>> domain("INT", Constants(numbers=(100,)))[:4], domain("ARRAY<INT>", Constants())[1]
+    ([1, 2, 3, 0], (1,))
+    """
+    name, inner = split_type(kind)
+    if name in INTEGRAL:
+        limit = 1 << INTEGRAL[name]
+        near = [n + by for n in constants.numbers for by in (0, 1, -1)]
+        return [v for v in dict.fromkeys((*INTEGERS, *near)) if -limit <= v < limit]
+    match name:
+        case "BOOLEAN":
+            return [True, False]
+        case "FLOAT" | "REAL" | "DOUBLE":
+            return list(dict.fromkeys((*DOUBLES, *map(float, constants.numbers))))
+        case "DECIMAL" | "NUMERIC" | "DEC":
+            scale = int(inner[1]) if len(inner) > 1 else 0
+            unit = decimal.Decimal(1).scaleb(-scale)
+            return [unit * n for n in INTEGERS]
+        case "STRING" | "VARCHAR" | "CHAR":
+            return list(dict.fromkeys((*TEXTS[:2], *constants.texts, *TEXTS[2:])))
+        case "BINARY":
+            return [b"a", b"b", b""]
+        case "DATE":
+            return [EPOCH + datetime.timedelta(days=n) for n in range(3)]
+        case "TIMESTAMP" | "TIMESTAMP_NTZ" | "TIMESTAMP_LTZ":
+            noon = datetime.datetime(EPOCH.year, EPOCH.month, EPOCH.day, 12)
+            return [noon + datetime.timedelta(minutes=n) for n in (0, 1, 59, 60, 1440)]
+        case "ARRAY":
+            some = domain(inner[0], constants)
+            return [(), tuple(some[:1]), tuple(some[:2]), (some[0], some[0])]
+        case "STRUCT":
+            fields = [part.split(":", 1) for part in inner]
+            lists = [domain(of, constants) for _, of in fields]
+            return [tuple(each[n % len(each)] for each in lists) for n in range(3)]
+    raise NoValues(kind)
+
+
+def split_type(kind: str) -> tuple[str, list[str]]:
+    """The name of a type and what is in its brackets.
+
+    >>> split_type("decimal(10, 2)"), split_type("MAP<STRING, ARRAY<INT>>")
+    (('DECIMAL', ['10', '2']), ('MAP', ['STRING', 'ARRAY<INT>']))
+    """
+    found = re.fullmatch(r"\s*(\w+)\s*(?:[<(](.*)[>)])?\s*", kind, re.DOTALL)
+    if found is None:
+        raise NoValues(kind)
+    parts, depth, start = [], 0, 0
+    inner = found[2] or ""
+    for at, character in enumerate(inner):
+        depth += (character in "<(") - (character in ">)")
+        if character == "," and depth == 0:
+            parts.append(inner[start:at].strip())
+            start = at + 1
+    if inner.strip():
+        parts.append(inner[start:].strip())
+    return found[1].upper(), parts
+
+
+@dataclass
+class Generator:
+    """Makes records for an operator's inputs.
+
+    Attributes:
+        operator: whose inputs.
+        constants: of its code.
+        fds: what records have to keep.
+        recorded: input interface -> records seen there.
+    """
+
+    operator: Operator
+    constants: Constants
+    fds: Sequence[FunctionalDependency] = ()
+    recorded: Mapping[str, Sequence[Row]] = field(default_factory=dict)
+
+    _styles: dict[tuple[str, int], list[int]] = field(default_factory=dict, repr=False)
+    """(attribute of type STRING, kind of text) -> cases that ran, and all cases."""
+
+    def __post_init__(self) -> None:
+        kinds: dict[str, str] = {}
+        for schema in self.operator.schemas.values():
+            for name, kind in schema.items():
+                kinds.setdefault(name, kind)
+        self._domains = {name: domain(kind, self.constants) for name, kind in kinds.items()}
+        self._texts = [name for name, kind in kinds.items() if kind.strip().upper() == "STRING"]
+        self._unset = {
+            (interface, name) for interface, names in self.operator.unset.items() for name in names
+        }
+
+    def simpler(self, name: str, value: Any) -> list[Any]:
+        """Values of an attribute that are simpler than this one, the simplest first."""
+        values = self._domains[name]
+        at = values.index(value) if value in values else len(values)
+        return values[: min(at, 3)]
+
+    def items(self, rng: random.Random, count: int, *, alike: Iterable[str] = ()) -> list[Item]:
+        """So many records or fewer, over all interfaces.
+
+        Args:
+            rng: source of choices.
+            count: how many.
+            alike: attributes that have one value, not null, in all records.
+        """
+        if self.recorded and rng.random() < 0.3:
+            found = self._recorded(rng, count)
+        else:
+            found = self._generated(rng, count, frozenset(alike))
+        fixed = self._fix(found, frozenset(alike))
+        return kept(fixed, self.operator, self.fds)
+
+    def _generated(self, rng: random.Random, count: int, alike: frozenset[str]) -> list[Item]:
+        pools = {}
+        styles = {name: self._style(rng, name) for name in self._texts}
+        for name, values in self._domains.items():
+            values = (values, [*NUMERALS], [*TIMES])[styles.get(name, 0)]
+            size = 1 if name in alike else rng.choice((1, 2, 2, 3))
+            pool: list[Any] = rng.sample(values, min(size, len(values)))
+            if name not in alike and rng.random() < 0.15:
+                pool.append(None)
+            pools[name] = pool
+        found = []
+        repeats = self._repeats(rng)
+        for _ in range(count):
+            interface = rng.choice(self.operator.interfaces)
+            row = tuple(
+                None if (interface, name) in self._unset else rng.choice(pools[name])
+                for name in self.operator.schemas[interface]
+            )
+            times = rng.choice(repeats) if interface in self.operator.writes else 1
+            found.append(Item(interface, row, times))
+        return found
+
+    def _style(self, rng: random.Random, name: str) -> int:
+        """A kind of text for an attribute: words, numerals or times; what mostly fails is rare."""
+        counts = [self._styles.get((name, n), [0, 0]) for n in range(3)]
+        weights = [
+            w * (ran + 1) / (all_ + 1) for w, (ran, all_) in zip((8, 1, 1), counts, strict=True)
+        ]
+        return rng.choices(range(3), weights)[0]
+
+    def learn(self, items: Iterable[Item], *, ran: bool) -> None:
+        """Remember whether the code ran on these records, or failed."""
+        for item in items:
+            for name, value in zip(self.operator.schemas[item.interface], item.row, strict=True):
+                if name in self._texts and value is not None:
+                    style = 1 if value in NUMERALS else 2 if value in TIMES else 0
+                    count = self._styles.setdefault((name, style), [0, 0])
+                    count[0] += ran
+                    count[1] += 1
+
+    def _repeats(self, rng: random.Random) -> Sequence[int]:
+        """How often records may come: mostly once; sometimes near a threshold of the code."""
+        if rng.random() < 0.25 and self.constants.counts:
+            return (1, rng.choice(self.constants.counts))
+        return (1, 1, 1, 2, 3) if rng.random() < 0.3 else (1,)
+
+    def _recorded(self, rng: random.Random, count: int) -> list[Item]:
+        """Records that were seen, most of them about the same thing as a first one."""
+        places = [name for name in self.operator.interfaces if self.recorded.get(name)]
+        first = rng.choice(self.recorded[places[0]])
+        about = set(first) - {None, True, False}
+        found = []
+        for _ in range(count):
+            interface = rng.choice(places)
+            rows = self.recorded[interface]
+            sample = rng.sample(rows, min(len(rows), 12))
+            row = max(sample, key=lambda each: len(about & set(each)) + rng.random())
+            found.append(Item(interface, row))
+        return found
+
+    def _fix(self, items: list[Item], alike: frozenset[str]) -> list[Item]:
+        """The records with one value for each attribute that has to be alike."""
+        values: dict[str, Any] = {}
+        found = []
+        for item in items:
+            for column, name in enumerate(self.operator.schemas[item.interface]):
+                if name in alike:
+                    value = item.row[column]
+                    if value is None:
+                        value = self._domains[name][0]
+                    item = item.replaced(column, values.setdefault(name, value))
+            found.append(item)
+        return found
+
+
+def kept(
+    items: Iterable[Item], operator: Operator, fds: Sequence[FunctionalDependency]
+) -> list[Item]:
+    """The records that keep the dependencies; requests once each.
+
+    Where a record breaks a dependency of an earlier one it takes that one's value, and is left out
+    if it then breaks another.
+    """
+    directed = [(sorted(fd.determinant), sorted(fd.dependent)) for fd in fds]
+    directed += [(b, a) for (a, b), fd in zip(directed, fds, strict=True) if fd.injective]
+    known: list[dict[tuple[Any, ...], tuple[Any, ...]]] = [{} for _ in directed]
+    found: list[Item] = []
+    for item in items:
+        columns = {name: n for n, name in enumerate(operator.schemas[item.interface])}
+        usable = [
+            (number, rule)
+            for number, rule in enumerate(directed)
+            if columns.keys() >= {*rule[0], *rule[1]}
+        ]
+        row = list(item.row)
+        for number, (left, right) in usable:
+            value = known[number].get(tuple(row[columns[name]] for name in left), ())
+            for name, to in zip(right, value, strict=False):
+                row[columns[name]] = to
+        item = Item(item.interface, tuple(row), item.times)
+        values = {name: row[n] for name, n in columns.items()}
+        pairs = [
+            (number, tuple(values[name] for name in left), tuple(values[name] for name in right))
+            for number, (left, right) in usable
+        ]
+        if any(known[number].get(one, other) != other for number, one, other in pairs):
+            continue
+        if operator.writes and item.interface in operator.reads and item in found:
+            continue  # two equal requests to a state are one request
+        for number, determinant, dependent in pairs:
+            known[number][determinant] = dependent
+        found.append(item)
+    return found
