@@ -29,7 +29,11 @@ class ConsumerSide:
         self.window = 0
         self.started = 0
         self.inlets = [
-            Inlet(kind, _peers(shape, kind, node, j))
+            Inlet(
+                kind,
+                _peers(shape, kind, node, j),
+                sequence=not shape.set_preserving or kind is Consumer.S,
+            )
             for j in range(len(shape.upstream(node.stage)))
         ]
 

@@ -50,6 +50,8 @@ class Dataflow:
         split: (stage that receives, rows, partitions) -> rows per partition, empty ones left out.
         merge: rows of one batch from several producers -> rows in the order of sequence numbers.
         rows_size: size of rows in bytes, for links that take time.
+        units: rows that a set-preserving operator produced -> rows per unique key, a non-negative
+            integer that both copies give to the same rows.
     """
 
     shape: Shape
@@ -57,3 +59,10 @@ class Dataflow:
     split: Callable[[int, Rows, int], Mapping[int, Rows]]
     merge: Callable[[Sequence[Rows]], Rows]
     rows_size: Callable[[Rows], int] = lambda rows: 0
+    units: Callable[[Rows], Mapping[int, Rows]] | None = None
+
+    def __post_init__(self) -> None:
+        if self.shape.set_preserving != (self.units is not None):
+            raise ValueError(
+                "`units` names the output of set-preserving operators, and only theirs"
+            )

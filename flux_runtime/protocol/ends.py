@@ -44,7 +44,7 @@ class Ingress:
         parts = self.dataflow.split(0, rows, shape.widths[0])
         producer = self.boundary.producer
         assert producer is not None
-        producer.offer(self.last, dict(parts))
+        producer.offer(self.last, parts)
         producer.complete(self.last)
         self.unacked = self.last
         return self.work()

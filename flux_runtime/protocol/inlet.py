@@ -79,6 +79,7 @@ class Inlet:
         hi: number of the last unit received.
         mark: batch up to which everything has been received (XM-2).
         owed: units received since the last acknowledgement (BUF-C).
+        sequence: units come in the order of their numbers; else numbers are only names (FS-25).
     """
 
     __slots__ = (
@@ -92,12 +93,16 @@ class Inlet:
         "queue",
         "rev_owed",
         "sec_stopped",
+        "sequence",
         "status",
         "ver",
     )
 
-    def __init__(self, kind: Consumer, peers: tuple[Node, Node | None]) -> None:
+    def __init__(
+        self, kind: Consumer, peers: tuple[Node, Node | None], *, sequence: bool = True
+    ) -> None:
         self.kind = kind
+        self.sequence = sequence
         self.peers = list(peers)
         alone = peers[SEC] is None
         self.status = [ACTIVE, DEAD if alone else ACTIVE]
@@ -119,7 +124,7 @@ class Inlet:
         new = Inlet.__new__(Inlet)
         new.kind, new.exp, new.hi, new.mark = self.kind, self.exp, self.hi, self.mark
         new.sec_stopped, new.rev_owed = self.sec_stopped, self.rev_owed
-        new.queue, new.owed = self.queue, self.owed
+        new.queue, new.owed, new.sequence = self.queue, self.owed, self.sequence
         new.peers, new.status = self.peers.copy(), self.status.copy()
         new.conn, new.ver = self.conn.copy(), self.ver.copy()
         return new
@@ -175,7 +180,7 @@ class Inlet:
         """
         match message:
             case Data(batch):
-                if batch <= self.hi or batch <= self.mark:
+                if self.sequence and (batch <= self.hi or batch <= self.mark):
                     raise ProtocolError(f"unit {batch} after {self.hi} from {self.peers[d]}")
                 self.hi = self.mark = batch
                 self.queue = (*self.queue, message)  # NC-5, CU-14

@@ -7,6 +7,8 @@ The rows that an operator produced for one batch wait in `pending` until the poo
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from flux_runtime.protocol.messages import Message, Rows
 from flux_runtime.protocol.outlet import Outlet, Producer
 from flux_runtime.protocol.vocabulary import NOTHING, Node, Shape
@@ -47,7 +49,7 @@ class ProducerSide:
         """The state as one hashable value."""
         return (self.pending, self.progress, *(outlet.freeze() for outlet in self.outlets))
 
-    def offer(self, batch: int, parts: dict[int, Rows]) -> None:
+    def offer(self, batch: int, parts: Mapping[int, Rows]) -> None:
         """Queue what was produced for one batch: rows per consumer partition."""
         self.pending += tuple((i, batch, parts[i]) for i in sorted(parts))
 

@@ -30,6 +30,7 @@ from flux_runtime.protocol.messages import (
     Pause,
     PauseAck,
     Psync,
+    Rows,
     Send,
     Tell,
 )
@@ -196,19 +197,39 @@ class Segment:
             if taken is not None:
                 self.back.wait(*taken)
                 self.boundary.did("SP-3", f"batch {taken.batch} waits")
-            producer.complete(self.complete())
+            self._advance()
         elif not producer.pending:
-            unit = self.back.next() if self.back.waiting else self._merged()
-            if unit is not None:
-                made = self.operator.process(unit.rows)
-                width = len(producer.outlets)
-                parts = self.dataflow.split(self.node.stage + 1, made, width)
-                producer.offer(unit.batch, dict(parts))
-                if self.boundary.story is not None:
-                    self.boundary.did("work", f"batch {unit.batch}")
-            producer.complete(self.complete())
-        producer.admit()
+            unit = self.next_input()
+            if unit is None:
+                self._advance()
+            else:
+                self.produced(unit.batch, self.operator.process(unit.rows))
+        else:
+            producer.admit()
         return []
+
+    def next_input(self) -> Unit | None:
+        """What the operator is to process next, if anything; `produced` must follow."""
+        if self.status is not ACTIVE or not self.back.resident or self.producer.pending:
+            return None
+        return self.back.next() if self.back.waiting else self._merged()
+
+    def produced(self, batch: int, made: Rows) -> None:
+        """NC-1: the operator has made these rows of the batch; they go to their partitions."""
+        dataflow, producer = self.dataflow, self.producer
+        if dataflow.units is None:
+            parts = dataflow.split(self.node.stage + 1, made, len(producer.outlets))
+            producer.offer(batch, parts)
+        else:
+            for key, rows in dataflow.units(made).items():
+                producer.offer(key, {0: rows})
+        if self.boundary.story is not None:
+            self.boundary.did("work", f"batch {batch}")
+        self._advance()
+
+    def _advance(self) -> None:
+        self.producer.complete(self.complete())
+        self.producer.admit()
 
     def _merged(self) -> Unit | None:
         """XM-1: the next batch of the merge, if it can release one."""

@@ -114,6 +114,8 @@ class Shape:
         reserve: units of the pool kept for each outgoing connection (UF-2).
         ack_every: acknowledge every n-th unit; above 1 acknowledgements are cumulative (BUF-C).
         in_hand: units that a consumer takes off a link before the merge has use for them.
+        set_preserving: the same input gives the same set of output units, in any order (FS-25). A
+            unit is then named by a key of its own in place of the batch it came from.
     """
 
     widths: tuple[int, ...]
@@ -124,6 +126,7 @@ class Shape:
     reserve: int = 1
     ack_every: int = 1
     in_hand: int = 1
+    set_preserving: bool = False
 
     def __post_init__(self) -> None:
         if not self.widths or min(self.widths) < 1:
@@ -132,6 +135,13 @@ class Shape:
             raise ValueError(f"copies is 1 or 2, and 2 for cluster pairs: {self}")
         if min(self.pool, self.reserve, self.ack_every, self.in_hand) < 1:
             raise ValueError(f"limits are positive: {self}")
+        if self.set_preserving and (
+            len(self.widths) > 1 or self.ordered_egress or self.cumulative or self.cluster_pairs
+        ):
+            raise ValueError(
+                "operators that preserve only the set of their output give it no order and no "
+                "highest number: one stage of dataflow pairs, `ordered_egress` off, `ack_every` 1"
+            )
         if self.pool <= max(self.widths) * (self.ack_every - 1):
             raise ValueError(
                 f"a pool of {self.pool} units can fill with units that consumers have received "
