@@ -1,0 +1,219 @@
+"""A component in SQL inside a Flux segment, evaluated by DuckDB over what has accumulated.
+
+A Flux site is a Python process beside Spark, so Spark cannot evaluate the component there. DuckDB
+can: it runs in the process, reads Arrow tables where they lie, and starts no threads of its own
+here. The compiler translates the query and refuses what is not known to mean the same in both.
+
+Records of one batch are of one input interface, whose number is in the column `INTERFACE`. The
+state is the records themselves, as Arrow tables, so that moving it copies no single value.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from flux_runtime.operators.rows import SN, Batch, ints, with_sn
+
+INTERFACE: Final = "flux_interface"
+"""int8: which input interface a row is for, by its place in `QueryPlan.inputs`."""
+REPLICA: Final = "replica"
+REPLICA_STEP: Final = 1 << 40
+"""Rows that one batch makes in one replica; keeps the discriminators of replicas apart."""
+_CHUNKS_MAX: Final = 64
+_PUT_OUT: Final = "flux_put_out"
+
+
+class Gives(enum.Enum):
+    """When the component puts out what."""
+
+    RECORDS = "records"
+    """What it makes of each batch alone: nothing accumulates (CR)."""
+    NEW = "new"
+    """What follows from all records and has not been put out: it only ever grows (CW)."""
+    ANSWERS = "answers"
+    """An answer to each request, from all that was written before it (OR)."""
+    CHANGES = "changes"
+    """The gate partitions that a batch has changed, computed anew (OW)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class QueryPlan:
+    """What a component computes.
+
+    Attributes:
+        sql: in DuckDB's dialect, over tables named after the input interfaces.
+        inputs: interface -> (column, Arrow type) of its records, in a fixed order.
+        output: (column, Arrow type) of what it puts out.
+        gives: when it puts out what.
+        reads: interfaces whose records are requests: answered once and not kept.
+        gate: `Gives.CHANGES`: the columns, on every input, that tell gate partitions apart; without
+            any, a batch changes everything.
+    """
+
+    sql: str
+    inputs: Mapping[str, Sequence[tuple[str, Any]]]
+    output: Sequence[tuple[str, Any]]
+    gives: Gives
+    reads: Sequence[str] = ()
+    gate: Sequence[str] = ()
+
+    def schema(self, interface: str) -> Any:
+        """The Arrow schema of an interface's records."""
+        return pa.schema(self.inputs[interface])
+
+
+class Query:
+    """One partition of a component.
+
+    Args:
+        plan: what it computes.
+        replica: number of the replica, from 1; None where there is one instance only.
+    """
+
+    def __init__(self, plan: QueryPlan, *, replica: int | None = None) -> None:
+        self.plan = plan
+        self.replica = replica
+        self._names = list(plan.inputs)
+        self._kept: dict[str, Any] = {
+            name: plan.schema(name).empty_table() for name in plan.inputs if self._keeps(name)
+        }
+        self._put_out = pa.schema(plan.output).empty_table()
+        self._query = _ordered(plan)
+
+    def _keeps(self, name: str) -> bool:
+        return self.plan.gives is not Gives.RECORDS and name not in self.plan.reads
+
+    def process(self, batch: Batch) -> Batch:
+        """Records of one batch in, the rows that they lead to out."""
+        if batch.num_rows == 0:
+            return self._output(pa.schema(self.plan.output).empty_table(), 0, 0)
+        name = self._names[batch.column(INTERFACE)[0].as_py()]
+        came = pa.Table.from_batches([batch.select(list(self.plan.schema(name).names))])
+        if name in self._kept:
+            self._kept[name] = _joined(self._kept[name], came)
+        made = self._made(name, came)
+        number, offset = ints(batch, SN[0])[-1], ints(batch, SN[1])[-1]
+        return self._output(made, int(number), int(offset))
+
+    def _made(self, name: str, came: Any) -> Any:
+        nothing = {each: self.plan.schema(each).empty_table() for each in self.plan.inputs}
+        match self.plan.gives:
+            case Gives.RECORDS:
+                return self._evaluate({**nothing, name: came})
+            case Gives.ANSWERS if name in self.plan.reads:
+                return self._evaluate({**nothing, **self._kept, name: came})
+            case Gives.ANSWERS:
+                return pa.schema(self.plan.output).empty_table()
+            case Gives.CHANGES:
+                return self._evaluate(
+                    {each: self._changed(rows, came) for each, rows in self._kept.items()}
+                )
+            case Gives.NEW:
+                made = self._evaluate({**self._kept, _PUT_OUT: self._put_out})
+                self._put_out = _joined(self._put_out, made)
+                return made
+
+    def _changed(self, rows: Any, came: Any) -> Any:
+        """The kept rows of the gate partitions that have records among those that came."""
+        gate = list(self.plan.gate)
+        if not gate:
+            return rows
+        alike = " AND ".join(f"k.{_quoted(c)} IS NOT DISTINCT FROM c.{_quoted(c)}" for c in gate)
+        sql = f"SELECT k.* FROM kept k WHERE EXISTS (SELECT 1 FROM came c WHERE {alike})"
+        return _run(sql, {"kept": rows, "came": came.select(gate)}).cast(rows.schema)
+
+    def _evaluate(self, tables: Mapping[str, Any]) -> Any:
+        return _run(self._query, tables).cast(pa.schema(self.plan.output))
+
+    def _output(self, made: Any, number: int, offset: int) -> Batch:
+        n = made.num_rows
+        fields, columns = list(made.schema), [_flat(column) for column in made.columns]
+        first = 0
+        if self.replica is not None:
+            fields.append(pa.field(REPLICA, pa.int32(), nullable=False))
+            columns.append(pa.array(np.full(n, self.replica, np.int32)))
+            first = (self.replica - 1) * REPLICA_STEP
+        sn = [
+            np.full(n, number, np.int64),
+            np.full(n, offset, np.int64),
+            np.arange(first, first + n, dtype=np.int64),
+        ]
+        return with_sn(columns, fields, sn)
+
+    def get_state(self) -> dict[str, Any]:
+        """The records that have accumulated, and what has been put out where that matters."""
+        return {"kept": dict(self._kept), "put_out": self._put_out}
+
+    def install_state(self, state: dict[str, Any]) -> None:
+        """Replace the state."""
+        self._kept, self._put_out = dict(state["kept"]), state["put_out"]
+
+    def state_size(self) -> int:
+        """Bytes of the state."""
+        return int(sum(rows.nbytes for rows in self._kept.values()) + self._put_out.nbytes)
+
+
+def _ordered(plan: QueryPlan) -> str:
+    """The query, its rows in an order that depends on nothing but the rows (DET-4)."""
+    if plan.gives is Gives.NEW:
+        return f"SELECT * FROM (({plan.sql}) EXCEPT SELECT * FROM {_PUT_OUT}) ORDER BY ALL"
+    return f"SELECT * FROM ({plan.sql}) ORDER BY ALL"
+
+
+def _run(sql: str, tables: Mapping[str, Any]) -> Any:
+    connection = _connection()
+    for name, table in tables.items():
+        connection.register(name, table)
+    try:
+        return connection.sql(sql).to_arrow_table()
+    finally:
+        for name in tables:
+            connection.unregister(name)
+
+
+_connections: list[Any] = []
+
+
+def _connection() -> Any:
+    """One connection per process: a site runs its operators one after another."""
+    if not _connections:
+        import duckdb
+
+        config: Any = {"threads": 1, "enable_external_access": "false"}
+        _connections.append(duckdb.connect(":memory:", config=config))
+    return _connections[0]
+
+
+def _joined(rows: Any, more: Any) -> Any:
+    whole = pa.concat_tables([rows, more.cast(rows.schema)])
+    if whole.num_columns and whole.column(0).num_chunks > _CHUNKS_MAX:
+        whole = whole.combine_chunks()
+    return whole
+
+
+def _flat(column: Any) -> Any:
+    chunks = column.combine_chunks()
+    return chunks.chunk(0) if isinstance(chunks, pa.ChunkedArray) else chunks
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def tagged(rows: Any, interface: int) -> Batch:
+    """Records of an interface as a batch that `Query` takes; without sequence numbers."""
+    batches = rows.combine_chunks().to_batches()
+    if not batches:
+        raise ValueError("a batch without rows is nothing to send")
+    (batch,) = batches
+    number = pa.array(np.full(batch.num_rows, interface, np.int8))
+    return pa.RecordBatch.from_arrays(
+        [number, *batch.columns],
+        schema=pa.schema([pa.field(INTERFACE, pa.int8(), nullable=False), *batch.schema]),
+    )
