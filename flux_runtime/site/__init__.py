@@ -1,0 +1,9 @@
+"""Flux in operating-system processes: sites that host the machines, and their controller.
+
+- `key`, `handshake`: who may speak to a site of this job.
+- `wire`, `codec`, `connection`: frames on one TCP connection per pair of sites.
+- `host`: the machines of one site and what lies on their channels, without any I/O.
+- `ledger`: membership, layout and view changes as a function of the recorded events.
+- `collector`, `journal`, `intake`: the two ends of the dataflow.
+- `worker`: `run_site(config)`; `leader`: `run_controller(config)`; `client`: feeding and reading.
+"""

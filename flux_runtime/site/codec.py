@@ -1,0 +1,263 @@
+"""Protocol messages, rows, view changes and notices as bytes and JSON, and back.
+
+Rows travel as Arrow IPC messages; a schema is sent once per connection and then named by number.
+Everything that is read is checked: what is not well-formed raises `Malformed`, never anything else.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from typing import Any, Final
+
+import pyarrow as pa
+
+from flux_runtime.protocol.channels import Channel, Envelope, Frame
+from flux_runtime.protocol.messages import (
+    Ack,
+    Avail,
+    CatchUpDone,
+    CatchUpReady,
+    CatchUpStart,
+    Csync,
+    Data,
+    Fail,
+    FoldInDone,
+    LogEntry,
+    Message,
+    Notice,
+    Pause,
+    PauseAck,
+    Progress,
+    Psync,
+    Reverse,
+)
+from flux_runtime.protocol.vocabulary import Node, Pair
+from flux_runtime.site.wire import Bundles, Kind, Malformed
+
+JSON_MAX_BYTES: Final = 8 << 20
+SCHEMAS_MAX: Final = 1024
+"""Schemas of one connection."""
+
+ENVELOPE: Final = struct.Struct("<hHBIhHBIBqIx")
+"""Source node, destination node, kind of message, its number, number of the schema."""
+CREDIT: Final = struct.Struct("<hHBIhHBIH")
+ROWS: Final = struct.Struct("<qIxxxx")
+"""A number, number of the schema; then rows."""
+
+NUMBERED: Final[tuple[type[Any], ...]] = (
+    Data, Progress, Psync, PauseAck, Ack, Reverse, Pause, Csync,
+)  # fmt: skip
+CODE: Final = {kind: code for code, kind in enumerate(NUMBERED)}
+SELF_CONTAINED: Final = 0xFFFFFFFF
+"""In place of a schema's number: the payload is a whole IPC stream."""
+
+
+class RowsEncoder:
+    """Rows to bytes for one connection.
+
+    Args:
+        shared: rows that have been encoded in this turn, for all connections of the process: the
+            ingress sends the same rows to both copies. Whoever made it empties it.
+    """
+
+    __slots__ = ("_last", "_numbers", "_shared")
+
+    def __init__(self, shared: dict[int, tuple[Any, Any]]) -> None:
+        self._shared = shared
+        self._numbers: dict[bytes, int] = {}
+        self._last: tuple[Any, int] | None = None
+
+    def schema_number(self, schema: Any, out: Bundles) -> int:
+        """The number of a schema, which is put in front where the other end does not know it."""
+        if self._last is not None and schema is self._last[0]:
+            return self._last[1]
+        key = schema.serialize().to_pybytes()
+        number = self._numbers.get(key)
+        if number is None:
+            if len(self._numbers) >= SCHEMAS_MAX or _has_dictionary(schema):
+                return SELF_CONTAINED
+            number = self._numbers[key] = len(self._numbers)
+            out.add(Kind.SCHEMA, key)
+        self._last = (schema, number)
+        return number
+
+    def payload(self, rows: Any, number: int) -> Any:
+        """The rows as one buffer."""
+        if number != SELF_CONTAINED:
+            known = self._shared.get(id(rows))
+            if known is None:
+                known = self._shared[id(rows)] = (rows, rows.serialize())
+            return known[1]
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, rows.schema) as stream:
+            stream.write_batch(rows)
+        return sink.getvalue()
+
+    def forget(self) -> None:
+        """Keep no rows for other connections."""
+        self._shared.clear()
+
+
+class RowsDecoder:
+    """Bytes to rows for one connection."""
+
+    __slots__ = ("_schemas",)
+
+    def __init__(self) -> None:
+        self._schemas: list[Any] = []
+
+    def schema(self, body: memoryview) -> None:
+        """Take a schema frame."""
+        if len(self._schemas) >= SCHEMAS_MAX:
+            raise Malformed("too many schemas")
+        try:
+            self._schemas.append(pa.ipc.read_schema(pa.py_buffer(body)))
+        except (pa.ArrowException, OSError, ValueError) as wrong:
+            raise Malformed(f"not a schema: {type(wrong).__name__}") from None
+
+    def rows(self, body: memoryview, number: int) -> Any:
+        """The rows of a payload, validated."""
+        if number != SELF_CONTAINED and number >= len(self._schemas):
+            raise Malformed(f"schema {number} has not been sent")
+        try:
+            if number == SELF_CONTAINED:
+                with pa.ipc.open_stream(pa.py_buffer(body)) as stream:
+                    rows = stream.read_next_batch()
+            else:
+                rows = pa.ipc.read_record_batch(pa.py_buffer(body), self._schemas[number])
+            rows.validate()
+        except (pa.ArrowException, OSError, ValueError, StopIteration) as wrong:
+            raise Malformed(f"not rows: {type(wrong).__name__}") from None
+        return rows
+
+
+def _has_dictionary(schema: Any) -> bool:
+    return any(
+        pa.types.is_dictionary(field.type) or pa.types.is_nested(field.type) for field in schema
+    )
+
+
+# ---- frames of the multiplexer
+
+
+def put_frame(frame: Frame, encoder: RowsEncoder, out: Bundles) -> None:
+    """Append a multiplexer's frame."""
+    if frame.credits:
+        packed = [CREDIT.pack(*c.src, *c.dst, n) for c, n in frame.credits]
+        out.add(Kind.CREDITS, b"".join(packed))
+    for src, dst, message in ((e.src, e.dst, e.message) for e in frame.envelopes):
+        code = CODE[type(message)]
+        if isinstance(message, Data):
+            number = encoder.schema_number(message.rows.schema, out)
+            head = ENVELOPE.pack(*src, *dst, code, message.batch, number)
+            out.add(Kind.MESSAGE, head, encoder.payload(message.rows, number))
+        else:
+            out.add(Kind.MESSAGE, ENVELOPE.pack(*src, *dst, code, _number(message), 0))
+
+
+def _number(message: Message) -> int:
+    match message:
+        case Progress(number) | Psync(number) | PauseAck(number) | Ack(number):
+            return number
+        case Pause(number) | Csync(number):
+            return number
+        case _:
+            return 0
+
+
+def take_message(body: memoryview, decoder: RowsDecoder) -> Envelope:
+    """The envelope of a MESSAGE frame."""
+    if len(body) < ENVELOPE.size:
+        raise Malformed("a message without its head")
+    s, p, c, life, s2, p2, c2, life2, code, number, schema = ENVELOPE.unpack_from(body)
+    if code >= len(NUMBERED):
+        raise Malformed(f"no message of kind {code}")
+    made: Message
+    kind = NUMBERED[code]
+    if kind is Data:
+        made = Data(number, decoder.rows(body[ENVELOPE.size :], schema))
+    elif kind is Reverse:
+        made = Reverse()
+    else:
+        made = kind(number)
+    return Envelope(Node(s, p, c, life), Node(s2, p2, c2, life2), made)
+
+
+def take_credits(body: memoryview) -> tuple[tuple[Channel, int], ...]:
+    """The contents of a CREDITS frame."""
+    if len(body) % CREDIT.size:
+        raise Malformed("credits that are cut off")
+    found = []
+    for s, p, c, life, s2, p2, c2, life2, n in CREDIT.iter_unpack(body):
+        found.append((Channel(Node(s, p, c, life), Node(s2, p2, c2, life2)), n))
+    return tuple(found)
+
+
+# ---- JSON
+
+
+def to_json(value: Any) -> bytes:
+    """A value as compact JSON."""
+    return json.dumps(value, separators=(",", ":")).encode()
+
+
+def from_json(body: memoryview) -> dict[str, Any]:
+    """The object that a frame holds."""
+    if len(body) > JSON_MAX_BYTES:
+        raise Malformed("too much JSON")
+    try:
+        value = json.loads(bytes(body))
+    except (ValueError, RecursionError):
+        raise Malformed("not JSON") from None
+    if not isinstance(value, dict):
+        raise Malformed("not a JSON object")
+    return value
+
+
+def entry_to_json(entry: LogEntry, site: int | None) -> list[Any]:
+    """A view change; `site` is where the standby of an Avail stands."""
+    match entry:
+        case Fail():
+            return ["fail", *entry.pair, entry.copy, entry.number]
+        case Avail():
+            return ["avail", *entry.pair, entry.copy, entry.attempt, site]
+        case CatchUpStart():
+            return ["start", *entry.pair, entry.attempt]
+
+
+def entry_from_json(value: Any) -> tuple[LogEntry, int | None]:
+    """What `entry_to_json` wrote."""
+    match value:
+        case ["fail", int(s), int(p), int(copy), int(number)]:
+            return Fail(Pair(s, p), copy, number), None
+        case ["avail", int(s), int(p), int(copy), int(attempt), int(site)]:
+            return Avail(Pair(s, p), copy, attempt), site
+        case ["start", int(s), int(p), int(attempt)]:
+            return CatchUpStart(Pair(s, p), attempt), None
+        case _:
+            raise Malformed("not a view change")
+
+
+def notice_to_json(notice: Notice) -> list[Any]:
+    """What a node reports to the controller."""
+    match notice:
+        case CatchUpReady(pair, failures):
+            return ["ready", *pair, failures]
+        case CatchUpDone(pair, attempt):
+            return ["done", *pair, attempt]
+        case FoldInDone():
+            return ["folded", *notice.pair, notice.attempt, *notice.at]
+
+
+def notice_from_json(value: Any) -> Notice:
+    """What `notice_to_json` wrote."""
+    match value:
+        case ["ready", int(s), int(p), int(failures)]:
+            return CatchUpReady(Pair(s, p), failures)
+        case ["done", int(s), int(p), int(attempt)]:
+            return CatchUpDone(Pair(s, p), attempt)
+        case ["folded", int(s), int(p), int(attempt), int(a), int(b), int(c), int(d)]:
+            return FoldInDone(Pair(s, p), attempt, Node(a, b, c, d))
+        case _:
+            raise Malformed("not a notice")

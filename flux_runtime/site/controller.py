@@ -1,0 +1,207 @@
+"""`run_controller(config)`: a candidate that follows the record of events until it has to lead."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from flux_runtime.site.config import ControllerConfig
+from flux_runtime.site.connection import Connection, listen
+from flux_runtime.site.leader import Leader
+from flux_runtime.site.ledger import Ledger
+from flux_runtime.site.record import NoRecord, ZooKeeperRecord, control_log, decoded
+from flux_runtime.site.wire import Kind
+from flux_runtime.zookeeper.client import Client, connect
+from flux_runtime.zookeeper.control import ControlLog
+from flux_runtime.zookeeper.election import Candidate, Deposed, Elected, Leadership
+from flux_runtime.zookeeper.membership import Left, Roster
+
+log = logging.getLogger(__name__)
+log.addHandler(logging.NullHandler())
+
+
+def run_controller(
+    config: ControllerConfig, *, started: Callable[[str, int], None] | None = None
+) -> None:
+    """Lead the job, or stand by to; returns when the job has been stopped.
+
+    Args:
+        config: what this controller is told.
+        started: called with the address once connections are accepted.
+
+    Raises:
+        SessionProblem: ZooKeeper cannot be reached.
+    """
+    asyncio.run(_run(config, started))
+
+
+async def _run(config: ControllerConfig, started: Callable[[str, int], None] | None) -> None:
+    front = Front()
+    port = config.controller[1] if config.controller else 0
+    server, port = await listen(front, config.key, bind=config.bind, port=port)
+    try:
+        if started is not None:
+            started(config.reached_at, port)
+        if config.zookeeper is None:
+            leader = Leader(config, _ledger(config), NoRecord())
+            await front.lead(leader)
+            return
+        client = await asyncio.get_running_loop().run_in_executor(None, _session, config)
+        try:
+            name = f"{config.reached_at}:{port}"
+            while not await Term(config, client, front, name).run():
+                log.info("another controller leads; following it")
+        finally:
+            client.close()
+    finally:
+        server.close()
+
+
+def _ledger(config: ControllerConfig) -> Ledger:
+    return Ledger(config.made().shape, wanted=config.sites)
+
+
+def _session(config: ControllerConfig) -> Client:
+    assert config.zookeeper is not None
+    return connect(config.zookeeper, session_timeout_s=config.session_timeout_s)
+
+
+class Front:
+    """Accepts connections for whoever leads in this process; refuses them while nobody does."""
+
+    def __init__(self) -> None:
+        self.leader: Leader | None = None
+
+    async def lead(self, leader: Leader) -> None:
+        """Hand connections to this leader until its term ends."""
+        self.leader = leader
+        try:
+            await leader.run()
+        finally:
+            self.leader = None
+
+    def opened(self, connection: Connection) -> None:
+        """See `Owner`."""
+        if self.leader is None:
+            connection.close("this controller does not lead")
+        else:
+            connection.owner = self.leader
+            self.leader.opened(connection)
+
+    def received(self, connection: Connection, kind: Kind, body: memoryview) -> None:
+        """Nothing comes before `opened`."""
+
+    def turn_over(self, connection: Connection) -> None:
+        """See `Owner`."""
+
+    def closed(self, connection: Connection, why: str) -> None:
+        """See `Owner`."""
+
+    def writable(self, connection: Connection) -> None:
+        """See `Owner`."""
+
+
+class Term:
+    """From following, through being elected, to the end of the job or of the leadership."""
+
+    def __init__(self, config: ControllerConfig, client: Client, front: Front, name: str) -> None:
+        self.config = config
+        self.client = client
+        self.front = front
+        self.name = name
+        self.loop = asyncio.get_running_loop()
+        self.ledger = _ledger(config)
+        self.next = 0
+        self.following = True
+        self.elected: asyncio.Future[Leadership] = self.loop.create_future()
+        self.leader: Leader | None = None
+        self.deposed = False
+
+    async def run(self) -> bool:
+        """Gives whether the job has ended."""
+        loop = self.loop
+        log_ = await loop.run_in_executor(None, control_log, self.client, self.config.app)
+        watcher = log_.follow(0, lambda n, e: self._from_thread(self._entry, n, e))
+        candidate = await loop.run_in_executor(None, self._candidate)
+        roster = await loop.run_in_executor(None, self._roster)
+        try:
+            leadership = await self.elected
+            self.following = False
+            await loop.run_in_executor(None, watcher.close)
+            for number, entry in await loop.run_in_executor(None, log_.read, self.next):
+                self.following = True
+                self._entry(number, entry)
+                self.following = False
+            return await self._lead(log_, leadership, roster)
+        finally:
+            await loop.run_in_executor(None, _close, watcher, roster, candidate)
+
+    async def _lead(self, log_: ControlLog, leadership: Leadership, roster: Roster) -> bool:
+        def remove(identity: str) -> None:
+            for member in list(roster.members.values()):
+                if member.name == identity:
+                    roster.remove(member)
+
+        def is_member(identity: str) -> bool:
+            return any(member.name == identity for member in roster.members.values())
+
+        record = ZooKeeperRecord(log_, leadership)
+        self.leader = Leader(self.config, self.ledger, record, remove=remove, is_member=is_member)
+        try:
+            await self.front.lead(self.leader)
+        except Exception:
+            if not self.deposed and candidate_leads(leadership):
+                raise
+            log.info("the term has ended", exc_info=True)
+            return False
+        return not self.deposed
+
+    def _candidate(self) -> Candidate:
+        def on_event(event: object) -> None:
+            self._from_thread(self._election, event)
+
+        return Candidate(self.client, self.config.app, self.name, on_event=on_event)
+
+    def _roster(self) -> Roster:
+        def on_event(event: object) -> None:
+            if isinstance(event, Left):
+                self._from_thread(self._left, event.member.name)
+
+        return Roster(self.client, self.config.app, on_event=on_event)
+
+    def _from_thread(self, function: Callable[..., None], *args: Any) -> None:
+        self.loop.call_soon_threadsafe(function, *args)
+
+    def _entry(self, number: int, entry: bytes) -> None:
+        if self.following and number == self.next:
+            self.next += 1
+            for event in decoded(entry):
+                self.ledger.apply(event)
+
+    def _election(self, event: object) -> None:
+        if isinstance(event, Elected) and not self.elected.done():
+            self.elected.set_result(event.leadership)
+        elif isinstance(event, Deposed):
+            self.deposed = True
+            if self.leader is not None:
+                self.leader.finish()
+
+    def _left(self, identity: str) -> None:
+        if self.leader is not None:
+            self.leader.member_left(identity)
+
+
+def candidate_leads(leadership: Leadership) -> bool:
+    """Whether the leadership still holds, as far as this process knows."""
+    try:
+        leadership.require()
+    except Exception:
+        return False
+    return True
+
+
+def _close(*closables: Any) -> None:
+    for closable in closables:
+        closable.close()

@@ -1,0 +1,403 @@
+"""The machines of one site and what lies on their channels, without any I/O.
+
+Whoever runs a host hands in frames and view changes, lets it take turns, and writes what its
+multiplexers have for other sites. A turn visits only nodes that something has happened to; each
+reads what it may read, works batch by batch, and fills the channels that have credits.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from flux_runtime.protocol.channels import Channel, Frame, Multiplexer, takes_credit
+from flux_runtime.protocol.dataflow import Dataflow
+from flux_runtime.protocol.ends import Egress, Ingress
+from flux_runtime.protocol.messages import (
+    Avail,
+    Data,
+    Emit,
+    Fail,
+    Instruction,
+    LogEntry,
+    Move,
+    Notice,
+    Rows,
+    Send,
+    Tell,
+)
+from flux_runtime.protocol.segment import Segment, SegmentState
+from flux_runtime.protocol.storage import Storage
+from flux_runtime.protocol.vocabulary import (
+    INGRESS,
+    THE_INGRESS,
+    Node,
+    Pair,
+    ProtocolError,
+    Status,
+)
+from flux_runtime.site.wire import Malformed
+
+LEADER: Final = -1
+"""The site number of whoever leads the controller; it hosts ingress and egress."""
+CHANNEL_MAX: Final = 1 << 16
+"""Unread messages of one channel; the protocol's own rules keep far below."""
+ROUNDS_MAX: Final = 8
+"""How often a node goes through its work before the others have their turn."""
+
+Machine = Ingress | Egress | Segment
+Placement = Mapping[tuple[Pair, int], int]
+
+
+@dataclass
+class Load:
+    """What one node has done since the counts were last taken.
+
+    Attributes:
+        rows: rows received.
+        units: units received.
+        busy_s: seconds that its operator worked.
+    """
+
+    rows: int = 0
+    units: int = 0
+    busy_s: float = 0.0
+
+
+@dataclass
+class Outgoing:
+    """What whoever runs the host has to carry to other sites besides frames.
+
+    Attributes:
+        notices: for the controller.
+        moves: (active node, standby, state).
+    """
+
+    notices: list[Notice] = field(default_factory=list)
+    moves: list[tuple[Node, Node, SegmentState]] = field(default_factory=list)
+
+
+class Host:
+    """The machines of one site.
+
+    Args:
+        dataflow: what runs, on all sites.
+        me: this site's number.
+        credits: units under way per channel; the same on all sites.
+        storage: where partitions spill to.
+        clock: seconds, for statistics only.
+    """
+
+    def __init__(
+        self,
+        dataflow: Dataflow,
+        me: int,
+        *,
+        credits: int = 4,
+        storage: Storage | None = None,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self.dataflow = dataflow
+        self.me = me
+        self.credits = credits
+        self.storage = storage
+        self.clock = clock
+        self.nodes: dict[Node, Machine] = {}
+        self.where: dict[Node, int] = {
+            THE_INGRESS: LEADER,
+            dataflow.shape.egress: LEADER,
+        }
+        self.lives: dict[tuple[Pair, int], int] = {}
+        self.log: list[LogEntry] = []
+        self.local = Multiplexer(credits=credits)
+        self.peers: dict[int, Multiplexer] = {me: self.local}
+        self.blocked: set[int] = set()
+        self.out = Outgoing()
+        self.loads: dict[Node, Load] = {}
+        self.early: dict[Node, SegmentState] = {}
+        self.ready: dict[Node, None] = {}
+
+    # ---- membership and layout
+
+    def connect(self, site: int) -> None:
+        """Another site exists; messages for it wait until somebody takes its frames."""
+        self.peers.setdefault(site, Multiplexer(credits=self.credits))
+
+    def disconnect(self, site: int) -> None:
+        """A site is gone, with all that was under way to and from it."""
+        self.peers.pop(site, None)
+        self.blocked.discard(site)
+
+    def reconnect(self, site: int) -> None:
+        """A site begins anew, with nothing under way: ingress and egress have been rebuilt."""
+        self.disconnect(site)
+        self.connect(site)
+        self.touch_all()
+
+    def lay_out(self, placement: Placement) -> None:
+        """The first incarnation of every copy stands where `placement` says."""
+        for (pair, copy), site in placement.items():
+            node = Node(*pair, copy, 0)
+            self.where[node] = site
+            self.lives[pair, copy] = 0
+            if site == self.me:
+                self._host(node, Segment(self.dataflow, node, storage=self.storage))
+
+    def extend(self, entry: LogEntry, site: int | None) -> None:
+        """Take the next entry of the controller's log.
+
+        Args:
+            entry: the view change.
+            site: where the standby of an Avail stands.
+        """
+        self.log.append(entry)
+        if isinstance(entry, Fail):
+            node = Node(*entry.pair, entry.copy, self.lives.get((entry.pair, entry.copy), 0))
+            self._bury(node)
+        elif isinstance(entry, Avail):
+            node = Node(*entry.pair, entry.copy, entry.attempt)
+            self.lives[entry.pair, entry.copy] = entry.attempt
+            if site is None:
+                raise ProtocolError(f"{entry} without a site")
+            self.where[node] = site
+            if site == self.me:
+                standby = Segment(self.dataflow, node, standby=True, storage=self.storage)
+                self._host(node, standby)
+                if node in self.early:
+                    self.install(node, self.early.pop(node))
+        self.touch_all()
+
+    def _host(self, node: Node, machine: Machine) -> None:
+        self.nodes[node] = machine
+        self.loads[node] = Load()
+        self.ready[node] = None
+
+    def host_end(self, node: Node, machine: Ingress | Egress) -> None:
+        """Take up the ingress or the egress."""
+        self.where[node] = self.me
+        self._host(node, machine)
+
+    def _bury(self, node: Node) -> None:
+        self.nodes.pop(node, None)
+        self.loads.pop(node, None)
+        self.where.pop(node, None)
+        self.ready.pop(node, None)
+        self.early.pop(node, None)
+        for mux in self.peers.values():
+            mux.forget(node)
+
+    def touch_all(self) -> None:
+        """Something has changed that may concern every node."""
+        self.ready.update(dict.fromkeys(self.nodes))
+
+    def segments(self) -> Iterator[tuple[Node, Segment]]:
+        """All copies that stand here."""
+        for node, machine in self.nodes.items():
+            if isinstance(machine, Segment):
+                yield node, machine
+
+    def resume_points(self) -> dict[Node, int]:
+        """What the copies of the first stage that stand here have received from the ingress."""
+        return {
+            node: machine.consumer.inlets[0].hi
+            for node, machine in self.segments()
+            if node.stage == 0 and machine.status is not Status.STANDBY
+        }
+
+    # ---- what comes in
+
+    def receive(self, site: int, frame: Frame) -> None:
+        """Take a frame of another site.
+
+        Raises:
+            Malformed: that site has no business saying so, or ignores its credits.
+        """
+        mux = self.peers.get(site)
+        if mux is None:
+            return
+        for channel, n in frame.credits:
+            if not 0 < n <= mux.spent.get(channel, n):
+                raise Malformed(f"{n} credits that have not been spent")
+        if frame.credits:
+            known = tuple((c, n) for c, n in frame.credits if c in mux.spent)
+            frame = Frame(frame.envelopes, known)
+        for src, dst, message in ((e.src, e.dst, e.message) for e in frame.envelopes):
+            self._check(site, mux, Channel(src, dst), takes_credit(message))
+        for node in mux.receive(frame):
+            if node in self.nodes:
+                self.ready[node] = None
+
+    def _check(self, site: int, mux: Multiplexer, channel: Channel, credit: bool) -> None:
+        src, dst = channel
+        if self.where.get(src, site) != site or not self._exists(dst) or not self._exists(src):
+            raise Malformed(f"a message from {src} to {dst} by site {site}")
+        if self.where.get(dst, self.me) != self.me or abs(src.stage - dst.stage) != 1:
+            raise Malformed(f"a message to {dst}, which is not here")
+        held = mux.inbox.get(dst, {}).get(src)
+        if held is None:
+            return
+        if len(held) >= CHANNEL_MAX:
+            raise Malformed(f"{len(held)} unread messages from {src}")
+        if credit:
+            unread = sum(map(takes_credit, held))
+            if unread + mux.owed.get(channel, 0) >= self.credits:
+                raise Malformed(f"rows without credit from {src}")
+
+    def _exists(self, node: Node) -> bool:
+        shape = self.dataflow.shape
+        if not INGRESS <= node.stage <= len(shape.widths):
+            return False
+        width = 1 if shape.outside(node.stage) else shape.widths[node.stage]
+        return node.part < width and node.copy < 2
+
+    def install(self, node: Node, state: SegmentState) -> None:
+        """CU-17: the state of a standby has arrived, perhaps before word of the standby has."""
+        machine = self.nodes.get(node)
+        if machine is None:
+            if node.life > self.lives.get((node.pair, node.copy), 0):
+                self.early[node] = state
+            return
+        assert isinstance(machine, Segment)
+        if machine.status is Status.STANDBY and state.version == node.life:
+            self._carry_out(node, machine.install(state))
+            self.ready[node] = None
+
+    def feed(self, rows: Rows) -> None:
+        """Hand the next batch to the ingress, which stands here."""
+        ingress = self.nodes[THE_INGRESS]
+        assert isinstance(ingress, Ingress)
+        self._carry_out(THE_INGRESS, ingress.feed(rows))
+        self.ready[THE_INGRESS] = None
+
+    # ---- turns
+
+    def turn(self, budget_s: float = 0.005) -> bool:
+        """Let nodes that something happened to go on; gives whether there is more to do."""
+        end = self.clock() + budget_s
+        while self.ready:
+            node = next(iter(self.ready))
+            del self.ready[node]
+            if node in self.nodes and self._go_on(node):
+                self.ready[node] = None
+            self._pass_on()
+            if self.clock() > end:
+                break
+        return bool(self.ready)
+
+    def _pass_on(self) -> None:
+        """Messages between nodes of this site arrive at once."""
+        while (frame := self.local.next_frame()) is not None:
+            for node in self.local.receive(frame):
+                if node in self.nodes:
+                    self.ready[node] = None
+
+    def _go_on(self, node: Node) -> bool:
+        """Everything that the node can do now; gives whether it could do more."""
+        machine = self.nodes[node]
+        for _ in range(ROUNDS_MAX):
+            moved = self._read_log(node, machine)
+            moved |= self._read(node, machine)
+            moved |= self._work(node, machine)
+            moved |= self._fill(node, machine)
+            if not moved:
+                self._acknowledge(node, machine)
+                return False
+        return True
+
+    def _acknowledge(self, node: Node, machine: Machine) -> None:
+        """BUF-C: nothing is left to read, so acknowledge what has been; under load many at once."""
+        if machine.boundary.consumer is not None and machine.reads_log:
+            for inlet in machine.boundary.consumer.inlets:
+                if inlet.owed:
+                    self._carry_out(node, list(inlet.flush()))
+
+    def _read_log(self, node: Node, machine: Machine) -> bool:
+        moved = False
+        while machine.reads_log and machine.boundary.log_position < len(self.log):
+            self._carry_out(node, machine.log(self.log[machine.boundary.log_position]))
+            moved = True
+        return moved
+
+    def _read(self, node: Node, machine: Machine) -> bool:
+        moved = False
+        load = self.loads[node]
+        for mux in self.peers.values():
+            held = mux.inbox.get(node)
+            if not held:
+                continue
+            for src, queue in list(held.items()):
+                while queue and machine.accepts(src, queue[0]):
+                    message = mux.take(src, node)
+                    if isinstance(message, Data):
+                        load.units += 1
+                        load.rows += message.rows.num_rows
+                    self._carry_out(node, machine.receive(src, message))
+                    moved = True
+        return moved
+
+    def _work(self, node: Node, machine: Machine) -> bool:
+        if not machine.can_work() or self._full(machine):
+            return False
+        began = self.clock()
+        self._carry_out(node, machine.work())
+        self.loads[node].busy_s += self.clock() - began
+        return True
+
+    def _full(self, machine: Machine) -> bool:
+        """Whether the operator asks not to be given more for now."""
+        return isinstance(machine, Segment) and bool(getattr(machine.operator, "full", False))
+
+    def _fill(self, node: Node, machine: Machine) -> bool:
+        if isinstance(machine, Egress):
+            return False
+        moved = False
+        for to in list(machine.boundary.destinations()):
+            site = self.where.get(to)
+            mux = None if site is None or site in self.blocked else self.peers.get(site)
+            while mux is not None and mux.room(node, to):
+                message = machine.next_message(to)
+                if message is None:
+                    break
+                mux.send(node, to, message)
+                moved = True
+        return moved
+
+    def _carry_out(self, node: Node, instructions: list[Instruction]) -> None:
+        for instruction in instructions:
+            match instruction:
+                case Send(to, message):
+                    site = self.where.get(to)
+                    mux = None if site is None else self.peers.get(site)
+                    if mux is not None:
+                        mux.send(node, to, message)
+                case Tell(notice):
+                    self.out.notices.append(notice)
+                case Move(to, state, _):
+                    self.out.moves.append((node, to, state))
+                case Emit():
+                    egress = self.nodes[node]
+                    assert isinstance(egress, Egress)
+                    egress.acknowledged(instruction)
+                case _:
+                    pass
+
+    def moved(self, node: Node, attempt: int) -> None:
+        """CU-18: the state of this attempt has been handed over for transport."""
+        machine = self.nodes.get(node)
+        if isinstance(machine, Segment):
+            self._carry_out(node, machine.moved(attempt))
+            self.ready[node] = None
+
+    # ---- reports
+
+    def take_loads(self) -> dict[Node, Load]:
+        """What every node has done since the last call."""
+        taken, self.loads = self.loads, {node: Load() for node in self.nodes}
+        return taken
+
+    def buffered(self) -> int:
+        """Units that producers here keep for consumers."""
+        machines: list[Any] = [m for m in self.nodes.values() if m.boundary.producer is not None]
+        return sum(len(o.buffer) for m in machines for o in m.boundary.producer.outlets)

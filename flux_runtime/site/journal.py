@@ -1,0 +1,157 @@
+"""What the ingress has taken and not yet handed over to both copies, on disk.
+
+Once a batch has reached one copy of a partition, the other copy must get the very same rows, even
+if the ingress dies in between and the source offers something else the next time. So a batch is
+written here before it is sent; when every live copy has acknowledged it, it is not needed any more.
+
+    folder/EPOCH-FIRST     records of one leader, from batch FIRST on
+    record                 length, CRC-32, batch, key of the offer, name of the source, rows
+
+A leader that was paused may write on after another one has taken over. Whatever it writes has a
+number from the first batch of the newer epoch on, and is not read (its sites refuse it as well, so
+it never acknowledges any of it). A torn record at the end of a file is one that was never sent.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, BinaryIO, Final, NamedTuple
+
+import pyarrow as pa
+
+HEAD: Final = struct.Struct("<II")
+RECORD: Final = struct.Struct("<qqqH")
+FILE_FULL_BYTES: Final = 64 << 20
+END_KEY: Final = (-1, -1)
+"""In place of an offer's key: the source has ended."""
+
+Key = tuple[int, int]
+"""A source's batch and offset; a source's offers come in this order."""
+
+
+class Record(NamedTuple):
+    """One batch as it was offered."""
+
+    number: int
+    source: str
+    key: Key
+    rows: Any
+
+
+class Journal:
+    """The ingress's records.
+
+    Args:
+        folder: where the files are; one per job.
+        fsync: whether a batch survives the loss of the machine, not only of the process.
+    """
+
+    def __init__(self, folder: Path, *, fsync: bool = False) -> None:
+        self.folder = folder
+        self.fsync = fsync
+        self.epoch = 0
+        self.last: dict[str, Key] = {}
+        self._file: BinaryIO | None = None
+        self._size = 0
+        self._needed: dict[Path, int] = {}
+        self._now = folder
+        folder.mkdir(parents=True, exist_ok=True)
+
+    def read(self) -> list[Record]:
+        """All records that count, in order of their numbers."""
+        files = sorted(self._files())
+        firsts: dict[int, int] = {}
+        for path in files:
+            epoch, first = map(int, path.name.split("-"))
+            firsts.setdefault(epoch, first)
+        found: list[Record] = []
+        for path in files:
+            epoch = int(path.name.split("-")[0])
+            limit = min((f for e, f in firsts.items() if e > epoch), default=None)
+            for record in _records(path):
+                if limit is None or record.number < limit:
+                    found.append(record)
+                    self.last[record.source] = max(
+                        record.key, self.last.get(record.source, record.key)
+                    )
+        return found
+
+    def _files(self) -> Iterator[Path]:
+        return (p for p in self.folder.iterdir() if p.name.replace("-", "").isdigit())
+
+    def begin(self, epoch: int, first: int) -> None:
+        """Write from here on as the leader of this epoch, from batch `first` on."""
+        self.epoch = epoch
+        for path in self._files():
+            self._needed[path] = first - 1
+        self._open(first)
+
+    def _open(self, first: int) -> None:
+        if self._file is not None:
+            self._file.close()
+        self._now = self.folder / f"{self.epoch:06d}-{first:012d}"
+        self._file = self._now.open("ab")
+        self._size = 0
+        for source, key in self.last.items():
+            self._write(Record(first - 1, source, key, None))
+
+    def append(self, record: Record) -> None:
+        """Write a batch; it is read again unless it is trimmed."""
+        if self._size > FILE_FULL_BYTES:
+            self._open(record.number)
+        self.last[record.source] = record.key
+        self._write(record)
+        self._needed[self._now] = record.number
+
+    def _write(self, record: Record) -> None:
+        assert self._file is not None
+        payload = b""
+        if record.rows is not None:
+            sink = pa.BufferOutputStream()
+            with pa.ipc.new_stream(sink, record.rows.schema) as stream:
+                stream.write_batch(record.rows)
+            payload = sink.getvalue()
+        name = record.source.encode()
+        head = RECORD.pack(record.number, *record.key, len(name)) + name
+        size = len(head) + len(payload)
+        check = zlib.crc32(payload, zlib.crc32(head))
+        self._file.write(b"".join((HEAD.pack(size, check), head, payload)))
+        self._file.flush()
+        if self.fsync:
+            os.fsync(self._file.fileno())
+        self._size += HEAD.size + size
+
+    def trim(self, below: int) -> None:
+        """Batches below this number are not needed any more."""
+        for path in [p for p, last in self._needed.items() if last < below and p != self._now]:
+            del self._needed[path]
+            path.unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """Stop writing."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+
+def _records(path: Path) -> Iterator[Record]:
+    data = path.read_bytes()
+    at = 0
+    while at + HEAD.size <= len(data):
+        size, check = HEAD.unpack_from(data, at)
+        body = data[at + HEAD.size : at + HEAD.size + size]
+        if len(body) < size or size < RECORD.size or zlib.crc32(body) != check:
+            return
+        at += HEAD.size + size
+        number, batch, offset, length = RECORD.unpack_from(body)
+        source = body[RECORD.size : RECORD.size + length].decode()
+        payload = body[RECORD.size + length :]
+        rows = None
+        if payload:
+            with pa.ipc.open_stream(pa.py_buffer(payload)) as stream:
+                rows = stream.read_next_batch()
+        yield Record(number, source, (batch, offset), rows)

@@ -1,0 +1,487 @@
+"""One term of leading: what the controller does from its election to its end.
+
+The leader records an event before anybody hears of it. It hosts ingress and egress, which a new
+leader rebuilds from the journal and from what the copies have received. A closed connection to a
+site is reported to it or noticed by it; it then removes the site from the view, which fences it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import time
+import uuid
+from collections.abc import Callable
+from typing import Any, Final
+
+from flux_runtime.observe.run_folder import RunFolder
+from flux_runtime.protocol.vocabulary import Node, Pair
+from flux_runtime.site.codec import ROWS, entry_to_json, notice_from_json, notice_to_json
+from flux_runtime.site.config import ControllerConfig
+from flux_runtime.site.connection import Connection
+from flux_runtime.site.host import LEADER, Host
+from flux_runtime.site.intake import Intake, rebuild_egress
+from flux_runtime.site.journal import Journal, Key
+from flux_runtime.site.ledger import Event, Ledger
+from flux_runtime.site.record import EventRecord
+from flux_runtime.site.shell import Link, Shell
+from flux_runtime.site.wire import Malformed
+
+log = logging.getLogger(__name__)
+log.addHandler(logging.NullHandler())
+
+VERSION: Final = 1
+LOOK_S: Final = 0.1
+ROSTER_S: Final = 0.3
+"""After this a new leader has seen the members."""
+REPORTS_FILE: Final = "sites.jsonl"
+OFFERS_MAX: Final = 256
+"""Offers that wait to be fed; above it clients are not read."""
+
+
+class Leader(Shell):
+    """One term of leading.
+
+    Args:
+        config: what this process is told.
+        ledger: all events before this term.
+        record: where events are kept.
+        remove: fences a site's identity in ZooKeeper.
+        is_member: whether an identity has a seat there.
+    """
+
+    def __init__(
+        self,
+        config: ControllerConfig,
+        ledger: Ledger,
+        record: EventRecord,
+        *,
+        remove: Callable[[str], None] = lambda _: None,
+        is_member: Callable[[str], bool] = lambda _: True,
+    ) -> None:
+        super().__init__(config, Host(config.made(), LEADER, credits=config.credits))
+        self.config: ControllerConfig = config
+        self.ledger = ledger
+        self.event_record = record
+        self.remove = remove
+        self.is_member = is_member
+        self.id = uuid.uuid4().hex[:12]
+        journal = Journal(config.folder / "journal")
+        self.intake = Intake(self.host, journal, window=config.window, on_taken=self._on_taken)
+        self.began = False
+        self.since = time.monotonic()
+        self.resume: dict[Node, int] = {}
+        self.told = 0
+        self.view: set[int] = set()
+        self.laid_out = False
+        self.pending: list[tuple[Event, Callable[[], None]]] = []
+        self.more = asyncio.Event()
+        self.attached: dict[int, Connection] = {}
+        self.joining: set[str] = set()
+        self.clients: dict[Connection, str] = {}
+        self.reports: dict[int, dict[str, Any]] = {}
+        self.committed = 0
+        self.tasks: list[asyncio.Task[None]] = []
+        self.losses_told = 0
+        self.whole_since: float | None = None
+        self.leaving: set[int] = set()
+        self.failing: dict[int, float] = {}
+        self.run_folder = RunFolder.at(config.run_folder) if config.run_folder else None
+        self._reports_file = (
+            (config.run_folder / REPORTS_FILE).open("a") if config.run_folder else None
+        )
+
+    # ---- life
+
+    async def run(self) -> None:
+        """Lead until the job ends or another process leads."""
+        self.tasks = [
+            self.loop.create_task(self._recorder()),
+            self.loop.create_task(self._look()),
+        ]
+        for task in self.tasks:
+            task.add_done_callback(self._task_done)
+        self.happened({"e": "leader", "id": self.id})
+        try:
+            await self.ended
+        finally:
+            for task in self.tasks:
+                task.cancel()
+            self.write()
+            await asyncio.sleep(0)
+            for connection in list(self.open):
+                if connection.transport is not None:
+                    connection.transport.close()
+            self.open.clear()
+            self.intake.journal.close()
+            if self._reports_file is not None:
+                self._reports_file.close()
+
+    def _task_done(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self.fail(error)
+
+    def happened(self, event: Event, then: Callable[[], None] = lambda: None) -> None:
+        """Record an event; once it is safe it is applied, and `then` is called."""
+        self.pending.append((event, then))
+        self.more.set()
+
+    async def _recorder(self) -> None:
+        """One write at a time; whatever happens meanwhile goes into the next."""
+        while True:
+            await self.more.wait()
+            self.more.clear()
+            pending, self.pending = self.pending, []
+            if not pending:
+                continue
+            events = [event for event, _ in pending]
+            await self.loop.run_in_executor(None, self.event_record.append, events)
+            for event, then in pending:
+                self.ledger.apply(event)
+                then()
+            self._spread()
+
+    async def _look(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_S)
+            waited = time.monotonic() - self.since
+            for number in set(self.ledger.sites) - set(self.attached):
+                if waited > self.config.patience_s:
+                    self.site_gone(number, "it did not come back to a new controller")
+                elif waited > ROSTER_S and not self.is_member(self.ledger.sites[number].id):
+                    self.site_gone(number, "it is no member any more")
+
+    # ---- view changes
+
+    def _spread(self) -> None:
+        """Tell everybody what has changed since the last time."""
+        ledger = self.ledger
+        sites = set(ledger.sites)
+        if ledger.placement and not self.laid_out:
+            self.laid_out = True
+            self.host.lay_out(ledger.placement)
+            self._event("laid_out", sites=len(sites), one_executor=ledger.one_executor)
+            if ledger.one_executor:
+                log.warning(
+                    "all sites are of one executor: pairs protect against the loss of worker "
+                    "processes, not of the executor"
+                )
+            self._broadcast(self._layout())
+        if sites != self.view:
+            for number in self.view - sites:
+                self.host.disconnect(number)
+                connection = self.attached.pop(number, None)
+                self.links.pop(number, None)
+                self.reports.pop(number, None)
+                if connection is not None:
+                    connection.close("removed from the view")
+            for number in sites - self.view:
+                self.host.connect(number)
+            self.view = sites
+            self._broadcast(self._sites())
+        new = ledger.entries[self.told :]
+        if new:
+            self._broadcast(self._log_from(self.told))
+            self.told = len(ledger.entries)
+            for entry, site in new:
+                self.host.extend(entry, site)
+                self._event("view_change", entry=entry_to_json(entry, site))
+        for loss in ledger.losses[self.losses_told :]:
+            self._lose(loss.pair, loss.why)
+        self.losses_told = len(ledger.losses)
+        self._begin()
+        self._recovered()
+        self.schedule()
+
+    def _recovered(self) -> None:
+        controller = self.ledger.controller
+        whole = controller is not None and controller.whole
+        if whole and self.whole_since is None:
+            self.whole_since = time.monotonic()
+            if self.failing:
+                took = time.monotonic() - min(self.failing.values())
+                self._event("recovered", seconds=round(took, 4), sites=sorted(self.failing))
+                self.failing.clear()
+        elif not whole:
+            self.whole_since = None
+
+    def _lose(self, pair: Pair, why: str) -> None:
+        log.error("partition %s of stage %s has lost both copies: %s", pair.part, pair.stage, why)
+        under_way = [number for number, _, _ in self.intake.under_way]
+        self._event(
+            "data_loss",
+            stage=pair.stage,
+            part=pair.part,
+            why=why,
+            lost="the state of this partition and what it had received and not passed on",
+            batches_not_everywhere=[under_way[0], under_way[-1]] if under_way else [],
+        )
+
+    def _begin(self) -> None:
+        """Rebuild ingress and egress once every live site has said what it has received."""
+        if self.began or self.ledger.controller is None:
+            return
+        if set(self.attached) < set(self.ledger.sites):
+            return
+        self.began = True
+        live = set(self.host.where)
+        hi = {node: n for node, n in self.resume.items() if node in live}
+        self.intake.begin(self.ledger.leaders, self.ledger.controller, hi)
+        rebuild_egress(self.host, self.ledger.controller)
+        self._event("leading", epoch=self.ledger.leaders, under_way=len(self.intake.under_way))
+        self.schedule()
+
+    def _layout(self) -> dict[str, Any]:
+        placed = [[*pair, copy, site] for (pair, copy), site in self.ledger.placement.items()]
+        return {"c": "layout", "layout": placed}
+
+    def _sites(self) -> dict[str, Any]:
+        sites = [[s.number, s.id, *s.address] for s in self.ledger.sites.values()]
+        return {"c": "sites", "sites": sites}
+
+    def _log_from(self, start: int) -> dict[str, Any]:
+        entries = [entry_to_json(*entry) for entry in self.ledger.entries[start:]]
+        return {"c": "log", "from": start, "entries": entries}
+
+    def _broadcast(self, message: dict[str, Any]) -> None:
+        for connection in self.attached.values():
+            self.tell(connection, message)
+
+    # ---- sites
+
+    def greeted(self, connection: Connection, link: Link) -> None:
+        """A site or a client says who it is."""
+        said = link.greeting or {}
+        if said["v"] != VERSION:
+            raise Malformed(f"version {said['v']}")
+        match said["role"]:
+            case "site":
+                self._site_greeted(connection, link, said)
+            case "client":
+                self._client_greeted(connection, said)
+            case other:
+                raise Malformed(f"no role {other!r}")
+
+    def _site_greeted(self, connection: Connection, link: Link, said: dict[str, Any]) -> None:
+        identity: str = said["id"]
+        host, port = said["address"]
+        connection.peer = identity
+        if identity in self.ledger.fenced or said["epoch"] > self.ledger.leaders:
+            self.greet(connection, {"v": VERSION, "role": "leader", "fenced": True})
+            return
+        if not self.ledger.leaders:
+            connection.close("not leading yet")
+            return
+
+        def attach() -> None:
+            self.joining.discard(identity)
+            number = self.ledger.numbers.get(identity)
+            if connection in self.open and number is not None:
+                self._attach(connection, link, number)
+            elif number is not None:
+                self.site_gone(number, "its connection was closed while it joined")
+
+        if identity in self.ledger.numbers:
+            attach()
+            self._spread()
+        elif identity in self.joining:
+            connection.close("it is joining on another connection")
+        else:
+            self.joining.add(identity)
+            event = {"e": "joined", "id": identity, "address": [str(host), int(port)]}
+            event |= {"host": str(said["host"]), "executor": str(said["executor"])}
+            self._event("site_joined", site=identity)
+            self.happened(event, attach)
+
+    def _attach(self, connection: Connection, link: Link, number: int) -> None:
+        if number in self.attached:
+            connection.close("the site is connected already")
+            return
+        said = link.greeting or {}
+        self.resume.update({Node(*node): hi for *node, hi in said["resume"]})
+        connection.peer = number
+        link.site = number
+        self.attached[number] = self.links[number] = connection
+        self.host.reconnect(number)
+        greeting = {"v": VERSION, "role": "leader", "epoch": self.ledger.leaders}
+        self.greet(connection, {**greeting, "site": number})
+        self.tell(connection, self._sites())
+        if self.laid_out:
+            self.tell(connection, self._layout())
+        self.tell(connection, self._log_from(int(said["log"])) | {"c": "log"})
+        self.tell(connection, {"c": "commit", "offset": self.committed})
+
+    def site_gone(self, number: int, why: str) -> None:
+        """Remove a site from the view."""
+        record = self.ledger.sites.get(number)
+        if record is None or number in self.leaving:
+            return
+        self.leaving.add(number)
+        self.failing.setdefault(number, time.monotonic())
+        self._event("site_failed", site=record.id, number=number, why=why)
+        self.happened({"e": "failed", "site": number, "why": why})
+        self.loop.run_in_executor(None, self.remove, record.id)
+
+    def member_left(self, identity: str) -> None:
+        """ZooKeeper says that this incarnation has no session any more."""
+        number = self.ledger.numbers.get(identity)
+        if number is not None:
+            self.site_gone(number, "its ZooKeeper session has ended")
+
+    def lost(self, connection: Connection, link: Link, why: str) -> None:
+        """A connection is gone."""
+        self.clients.pop(connection, None)
+        if link.site is not None and self.attached.get(link.site) is connection:
+            del self.attached[link.site]
+            self.site_gone(link.site, f"its connection was lost: {why}")
+
+    def controlled(self, connection: Connection, link: Link, message: dict[str, Any]) -> None:
+        """A site or a client says something."""
+        if link.site is None:
+            self._asked(connection, message)
+            return
+        if self.attached.get(link.site) is not connection:
+            return
+        match message["c"]:
+            case "notices":
+                notices = message["notices"]
+                for notice in notices:
+                    notice_from_json(notice)
+
+                def noted() -> None:
+                    self.tell(connection, {"c": "noted", "n": len(notices)})
+
+                for notice in notices[:-1]:
+                    self.happened({"e": "noticed", "notice": notice})
+                self.happened({"e": "noticed", "notice": notices[-1]}, noted)
+            case "lost":
+                self._link_lost(link.site, int(message["site"]), str(message["why"]))
+            case "report":
+                self._report(link.site, message)
+            case other:
+                raise Malformed(f"no message {other!r}")
+
+    def _link_lost(self, by: int, number: int, why: str) -> None:
+        """A link failure is the failure of one end (section 2.1): that which was reported first."""
+        if by in self.ledger.sites and by not in self.leaving:
+            self.site_gone(number, f"site {by} has lost the connection to it: {why}")
+
+    # ---- clients
+
+    def _client_greeted(self, connection: Connection, said: dict[str, Any]) -> None:
+        source = str(said.get("source", ""))
+        connection.peer = "client"
+        self.clients[connection] = source
+        taken = self.intake.taken.get(source)
+        self.greet(
+            connection,
+            {
+                "v": VERSION,
+                "role": "leader",
+                "epoch": self.ledger.leaders,
+                "ready": self.began,
+                "taken": list(taken) if taken else None,
+            },
+        )
+
+    def offered(self, connection: Connection, link: Link, body: memoryview) -> None:
+        """A client's batch: its key, then rows."""
+        source = self.clients[connection]
+        batch = int.from_bytes(body[:8], "little", signed=True)
+        offset, schema = ROWS.unpack_from(body, 8)
+        rows = link.decoder.rows(body[8 + ROWS.size :], schema)
+        key: Key = (batch, offset)
+        if batch < 0 or offset < 0:
+            raise Malformed("offers count from zero")
+        if key <= self.intake.taken.get(source, (-1, -1)):
+            self.tell(connection, {"c": "taken", "key": list(key)})
+        else:
+            self.intake.offer(source, key, rows)
+            if len(self.intake.waiting) > OFFERS_MAX:
+                connection.reading(False)
+        self.schedule()
+
+    def _on_taken(self, source: str, key: Key) -> None:
+        for connection, of in self.clients.items():
+            if of == source:
+                self.tell(connection, {"c": "taken", "key": list(key)})
+
+    def _asked(self, connection: Connection, message: dict[str, Any]) -> None:
+        if connection not in self.clients:
+            raise Malformed("neither a site nor a client")
+        match message:
+            case {"c": "where"}:
+                self.tell(connection, {"c": "where", "collectors": self._collectors()})
+            case {"c": "commit", "offset": int(offset)}:
+                self.committed = max(self.committed, offset)
+                self._broadcast({"c": "commit", "offset": self.committed})
+            case {"c": "finish"}:
+                self.intake.finish()
+            case {"c": "status"}:
+                self.tell(connection, {"c": "status", **self.status()})
+            case {"c": "move", "stage": int(s), "part": int(p), "copy": int(c), "site": int(to)}:
+                self.happened({"e": "move", "stage": s, "part": p, "copy": c, "site": to})
+            case {"c": "stop"}:
+                self._broadcast({"c": "stop"})
+                self.loop.call_later(0.2, self.finish)
+            case _:
+                raise Malformed("not a question for a controller")
+        self.schedule()
+
+    def _collectors(self) -> list[list[Any]]:
+        pair = Pair(len(self.host.dataflow.shape.widths) - 1, 0)
+        found = []
+        for _, site, whole in self.ledger.site_of(pair):
+            if site in self.ledger.sites and whole:
+                found.append(list(self.ledger.sites[site].address))
+        return found
+
+    # ---- turns and reports
+
+    def after_turn(self) -> None:
+        """Feed the ingress; pass on what ingress and egress report."""
+        for notice in self.host.out.notices:
+            self.happened({"e": "noticed", "notice": notice_to_json(notice)})
+        self.host.out.notices.clear()
+        if self.began:
+            self.intake.pump()
+            if len(self.intake.waiting) < OFFERS_MAX // 2:
+                for connection in self.clients:
+                    connection.reading(True)
+            while self.host.ready and self.host.turn():
+                pass
+
+    def status(self) -> dict[str, Any]:
+        """What the job looks like now."""
+        controller = self.ledger.controller
+        return {
+            "epoch": self.ledger.leaders,
+            "began": self.began,
+            "whole": controller is not None and controller.whole,
+            "failures": controller.failures if controller else 0,
+            "sites": [
+                {"number": s.number, "id": s.id, "host": s.host, "executor": s.executor}
+                for s in self.ledger.sites.values()
+            ],
+            "copies": [[*node, copy.site, copy.status.name] for node, copy in controller.nodes()]
+            if controller
+            else [],
+            "losses": [[*loss.pair, loss.why] for loss in self.ledger.losses],
+            "rows": self.intake.rows,
+            "under_way": len(self.intake.under_way),
+        }
+
+    def _report(self, site: int, report: dict[str, Any]) -> None:
+        if site not in self.ledger.sites:
+            return
+        self.reports[site] = report
+        if self._reports_file is not None:
+            line = {"t": time.time(), "site": self.ledger.sites[site].id, **report}
+            line.pop("c", None)
+            self._reports_file.write(json.dumps(line) + "\n")
+            self._reports_file.flush()
+
+    def _event(self, kind: str, **details: Any) -> None:
+        if self.run_folder is not None:
+            self.run_folder.event(kind, **details)

@@ -1,0 +1,212 @@
+"""Membership, layout and view changes as a function of the recorded events.
+
+Whoever leads records an event before acting on it; whoever follows reads the same events and comes
+to the same state, so it can lead at once. Events are JSON objects, `e` names the kind:
+
+    leader     id                               another process leads from here on
+    joined     id, address, host, executor      a new incarnation of a site
+    failed     site, why                        a site is gone for good (fenced from here on)
+    noticed    notice                           what a node reported (CU-9, CU-18, CU-22)
+    move       stage, part, copy, site          a copy moves (UF-11)
+
+A site's number is its place among the `joined` events: a restarted site is a new one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from flux_runtime.protocol.controller import Controller, DataLoss, Instantiate, Order
+from flux_runtime.protocol.messages import Avail, LogEntry
+from flux_runtime.protocol.vocabulary import Node, Pair, Shape, other
+from flux_runtime.site.codec import notice_from_json
+
+Event = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class SiteRecord:
+    """One incarnation of a site, as it registered.
+
+    Attributes:
+        number: its place among all that ever registered.
+        id: what it calls itself; unique.
+        address: host and port that other sites reach it at.
+        host: the machine that it runs on.
+        executor: what it shares its fate with on that machine.
+    """
+
+    number: int
+    id: str
+    address: tuple[str, int]
+    host: str
+    executor: str
+
+
+def lay_out(shape: Shape, sites: Sequence[SiteRecord]) -> dict[tuple[Pair, int], int]:
+    """Chained declustering over sites in an order that changes executor at every step, if possible.
+
+    Raises:
+        ValueError: fewer sites than copies.
+    """
+    if len(sites) < shape.copies:
+        raise ValueError(f"{shape.copies} copies need as many sites, there are {len(sites)}")
+    groups: dict[tuple[str, str], list[SiteRecord]] = {}
+    for site in sorted(sites, key=lambda s: s.number):
+        groups.setdefault((site.host, site.executor), []).append(site)
+    ring: list[SiteRecord] = []
+    while any(groups.values()):
+        ring += [group.pop(0) for group in groups.values() if group]
+    found: dict[tuple[Pair, int], int] = {}
+    for i, pair in enumerate(shape.pairs()):
+        at = i % len(ring)
+        first = ring[at]
+        others = [ring[(at + step) % len(ring)] for step in range(1, len(ring))]
+        apart = [s for s in others if (s.host, s.executor) != (first.host, first.executor)]
+        found[pair, 0] = first.number
+        if shape.copies == 2:
+            found[pair, 1] = (apart or others)[0].number
+    return found
+
+
+class SpreadController(Controller):
+    """A controller that keeps copies apart by executor where it can (CT-4)."""
+
+    __slots__ = ("executor_of",)
+
+    def __init__(self, *args: Any, executor_of: dict[int, tuple[str, str]], **kw: Any) -> None:
+        super().__init__(*args, **kw)
+        self.executor_of = executor_of
+
+    def place(self, pair: Pair, c: int) -> int | None:
+        """As the protocol says, among the sites of other executors if there are any."""
+        mate = self.pairs[pair].copies[other(c)]
+        every = self.sites
+        if mate is not None and not self.targets:
+            near = self.executor_of.get(mate.site)
+            apart = frozenset(s for s in every if self.executor_of.get(s) != near)
+            self.sites = apart or every
+        try:
+            return super().place(pair, c)
+        finally:
+            self.sites = every
+
+
+class Ledger:
+    """The state that all events so far add up to.
+
+    Args:
+        shape: the dataflow, collector included.
+        wanted: how many sites the first layout waits for.
+
+    Attributes:
+        events: how many there have been.
+        leaders: how many processes have led; the number of the present one is its epoch.
+        sites: live sites.
+        fenced: ids of sites that are gone.
+        placement: the first layout, once there is one.
+        entries: the controller's log, each Avail with the site of its standby.
+        losses: pairs that have lost both copies.
+    """
+
+    def __init__(self, shape: Shape, *, wanted: int) -> None:
+        self.shape = shape
+        self.wanted = max(wanted, shape.copies)
+        self.events = 0
+        self.leaders = 0
+        self.joined = 0
+        self.sites: dict[int, SiteRecord] = {}
+        self.numbers: dict[str, int] = {}
+        self.fenced: set[str] = set()
+        self.placement: dict[tuple[Pair, int], int] = {}
+        self.executor_of: dict[int, tuple[str, str]] = {}
+        self.controller: SpreadController | None = None
+        self.entries: list[tuple[LogEntry, int | None]] = []
+        self.losses: list[DataLoss] = []
+
+    def apply(self, event: Event) -> None:
+        """Take the next event."""
+        self.events += 1
+        match event["e"]:
+            case "leader":
+                self.leaders += 1
+                self._new_leader()
+            case "joined":
+                self._joined(event)
+            case "failed":
+                self._failed(event["site"])
+            case "noticed":
+                if self.controller is not None:
+                    self._note(self.controller.notice(notice_from_json(event["notice"])))
+            case "move":
+                self._move(event)
+            case unknown:
+                raise ValueError(f"no event of kind {unknown!r}")
+
+    def _new_leader(self) -> None:
+        """A catch-up in hand is given up: the markers that the ends had read went with the leader.
+
+        Killing the standby is always allowed, and leaves every neighbour with two copies that are
+        either whole or dead; from that, ingress and egress can be rebuilt.
+        """
+        if self.controller is not None and self.controller.current is not None:
+            now = self.controller.current
+            self._note(self.controller.copy_failed(Node(*now.pair, now.copy, now.attempt)))
+
+    def _joined(self, event: Event) -> None:
+        number = self.joined
+        self.joined += 1
+        host, port = event["address"]
+        record = SiteRecord(number, event["id"], (host, port), event["host"], event["executor"])
+        self.sites[number] = record
+        self.numbers[record.id] = number
+        self.executor_of[number] = (record.host, record.executor)
+        if self.controller is not None:
+            self._note(self.controller.site_joined(number))
+        elif len(self.sites) >= self.wanted:
+            self.placement = lay_out(self.shape, list(self.sites.values()))
+            self.controller = SpreadController(
+                self.shape, self.placement, frozenset(self.sites), executor_of=self.executor_of
+            )
+
+    def _failed(self, number: int) -> None:
+        record = self.sites.pop(number, None)
+        if record is None:
+            return
+        del self.numbers[record.id]
+        self.fenced.add(record.id)
+        if self.controller is not None:
+            self._note(self.controller.site_failed(number))
+
+    def _move(self, event: Event) -> None:
+        pair, copy, site = Pair(event["stage"], event["part"]), event["copy"], event["site"]
+        if self.controller is not None and self.controller.may_move(pair, copy, site):
+            self._note(self.controller.move(pair, copy, site))
+
+    def _note(self, orders: Sequence[Order]) -> None:
+        """Add what the controller has decided to the entries."""
+        assert self.controller is not None
+        at = {o.node: o.site for o in orders if isinstance(o, Instantiate)}
+        for entry in self.controller.log[len(self.entries) :]:
+            site = None
+            if isinstance(entry, Avail):
+                site = at[Node(*entry.pair, entry.copy, entry.attempt)]
+            self.entries.append((entry, site))
+        self.losses += [order for order in orders if isinstance(order, DataLoss)]
+
+    @property
+    def one_executor(self) -> bool:
+        """Whether all sites share one fate, so that pairs protect against processes only."""
+        return len({self.executor_of[number] for number in self.sites}) < 2
+
+    def site_of(self, pair: Pair) -> list[tuple[Node, int, bool]]:
+        """The live copies of a pair: node, site, whether it is whole."""
+        if self.controller is None:
+            return []
+        return [
+            (node, copy.site, copy.status.name == "ACTIVE")
+            for node, copy in self.controller.nodes()
+            if node.pair == pair
+        ]

@@ -1,0 +1,12 @@
+"""Dataflows that the tests' site processes load by name."""
+
+from __future__ import annotations
+
+from flux_runtime.protocol.dataflow import Dataflow
+from flux_runtime.protocol.vocabulary import Shape
+from flux_runtime.simulation.example import running_example
+
+
+def pairs() -> Dataflow:
+    """The running example in partition pairs."""
+    return running_example(Shape(widths=(3, 2), ack_every=4, pool=64, in_hand=4))

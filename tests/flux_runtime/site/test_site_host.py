@@ -1,0 +1,142 @@
+"""Hosts without sockets: whatever the order of frames, whichever site dies, the output holds."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from flux_runtime.protocol.ends import Egress, Ingress
+from flux_runtime.protocol.vocabulary import THE_INGRESS, Pair, Shape
+from flux_runtime.simulation.example import events, running_example
+from flux_runtime.simulation.reference import reference
+from flux_runtime.site.codec import notice_to_json
+from flux_runtime.site.collector import Collector, collected, next_offset
+from flux_runtime.site.host import LEADER, Host
+from flux_runtime.site.ledger import Ledger
+
+BATCHES, ROWS = 60, 16
+
+
+class Cluster:
+    """Hosts whose frames are carried one at a time, in an order that a seed decides."""
+
+    def __init__(self, shape: Shape, *, sites: int, seed: int) -> None:
+        self.dataflow = collected(running_example(shape))
+        self.random = random.Random(seed)
+        self.ledger = Ledger(self.dataflow.shape, wanted=sites)
+        self.ledger.apply({"e": "leader", "id": "l"})
+        self.hosts = {LEADER: Host(self.dataflow, LEADER)}
+        self.hosts[LEADER].host_end(THE_INGRESS, Ingress(self.dataflow))
+        self.hosts[LEADER].host_end(self.dataflow.shape.egress, Egress(self.dataflow))
+        for _ in range(sites):
+            self.join()
+        for host in self.hosts.values():
+            host.lay_out(self.ledger.placement)
+        self.dead: set[int] = set()
+        self.told = 0
+
+    def join(self) -> None:
+        number = self.ledger.joined
+        self.hosts[number] = Host(self.dataflow, number)
+        for other in self.hosts:
+            self.hosts[other].connect(number)
+            self.hosts[number].connect(other)
+        self.hosts[number].lay_out(self.ledger.placement)
+        for entry, site in self.ledger.entries:
+            self.hosts[number].extend(entry, site)
+        event = {"e": "joined", "id": str(number), "address": ["x", 1], "host": "h"}
+        self.ledger.apply({**event, "executor": str(number % 3)})
+
+    def fail(self, site: int) -> None:
+        self.dead.add(site)
+        del self.hosts[site]
+        self.ledger.apply({"e": "failed", "site": site})
+
+    def step(self) -> bool:
+        busy = False
+        for site in self.random.sample(sorted(self.hosts), len(self.hosts)):
+            host = self.hosts[site]
+            while len(host.log) < len(self.ledger.entries) and self.random.random() < 0.8:
+                host.extend(*self.ledger.entries[len(host.log)])
+                busy = True
+            busy |= host.turn(0.0)
+            for notice in host.out.notices:
+                self.ledger.apply({"e": "noticed", "notice": notice_to_json(notice)})
+                busy = True
+            host.out.notices.clear()
+            for active, standby, state in host.out.moves:
+                target = self.hosts.get(host.where.get(standby, 99))
+                if target is not None:
+                    target.install(standby, state)
+                host.moved(active, state.version)
+                busy = True
+            host.out.moves.clear()
+            for peer, mux in host.peers.items():
+                if peer == site or self.random.random() < 0.3:
+                    busy |= bool(mux.outbox)
+                    continue
+                while (frame := mux.next_frame()) is not None:
+                    busy = True
+                    if peer in self.hosts:
+                        self.hosts[peer].receive(site, frame)
+        return busy or any(len(h.log) < len(self.ledger.entries) for h in self.hosts.values())
+
+    def tale(self) -> str:
+        lines = [f"controller {getattr(self.ledger.controller, 'current', None)}"]
+        for site, host in self.hosts.items():
+            lines += [f"site {site}"] + [m.boundary.tale() for m in host.nodes.values()]
+            lines += [f"ready {list(host.ready)}"]
+            for peer, mux in host.peers.items():
+                held = {
+                    (str(d), str(s)): q for d, x in mux.inbox.items() for s, q in x.items() if q
+                }
+                lines.append(f"  from {peer}: {held} out {len(mux.outbox)}")
+        return "\n".join(lines)
+
+    def collectors(self) -> list[Collector]:
+        pair = Pair(len(self.dataflow.shape.widths) - 1, 0)
+        found = [m for h in self.hosts.values() for n, m in h.segments() if n.pair == pair]
+        done = [m for m in found if m.status.name == "ACTIVE" and next_offset(m)[1]]
+        return [m.operator for m in done if isinstance(m.operator, Collector)]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_site_dies_and_another_comes_at_any_moment_and_the_output_is_that_of_a_sequential_run(
+    seed: int,
+) -> None:
+    draw = random.Random(seed)
+    shape = Shape(
+        widths=(3, 2), ack_every=draw.choice([1, 3]), pool=16, in_hand=draw.choice([1, 4])
+    )
+    cluster = Cluster(shape, sites=4, seed=seed)
+    batches = events(BATCHES, ROWS, keys=40, seed=seed)
+    expected = dict(reference(running_example(shape), batches).output)
+    kill_at = sorted(draw.sample(range(5, BATCHES), 2))
+    ingress = cluster.hosts[LEADER].nodes[THE_INGRESS]
+    assert isinstance(ingress, Ingress)
+    fed, steps = 0, 0
+    while True:
+        steps += 1
+        if fed < BATCHES and ingress.wants_input:
+            cluster.hosts[LEADER].feed(batches[fed])
+            fed += 1
+        elif fed == BATCHES and ingress.wants_input:
+            ingress.finish()
+            cluster.hosts[LEADER].touch_all()
+        whole = cluster.ledger.controller is not None and cluster.ledger.controller.whole
+        if kill_at and fed >= kill_at[0] and whole:
+            kill_at.pop(0)
+            cluster.fail(draw.choice(sorted(set(cluster.hosts) - {LEADER})))
+            cluster.join()
+        busy = cluster.step()
+        if not busy and fed == BATCHES and not ingress.wants_input and not kill_at:
+            break
+        assert steps < 20_000, cluster.tale()
+    found = cluster.collectors()
+    assert len(found) == 2, "both copies of the collector are whole again"
+    for collector in found:
+        got = dict(zip(collector.batches, collector.rows, strict=True))
+        assert list(got) == list(expected)
+        assert all(got[b].equals(expected[b]) for b in expected)
+    assert cluster.ledger.losses == []
