@@ -178,7 +178,12 @@ def _declared(schema: Expression) -> DataType:
     """The type that a schema written as a constant stands for."""
     if not isinstance(schema, Literal) or not isinstance(schema.value, str):
         return UNKNOWN
-    text = schema.value.strip()
+    return declared_type(schema.value)
+
+
+def declared_type(text: str) -> DataType:
+    """The type that a schema stands for, which is written as DDL or as Spark's JSON."""
+    text = text.strip()
     if not text.startswith("{"):
         return ddl_type(text)
     from pyspark.sql.connect.types import pyspark_types_to_proto_types

@@ -1,0 +1,278 @@
+"""A Declarative Pipelines project: its definitions are run, its datasets and flows noted.
+
+PySpark's own loader finds and runs the files (`pyspark.pipelines.cli`); the commands that it would
+send to a server arrive at `Answers` instead. Flows refer to each other's datasets by name, so that
+plans are made in the order in which columns become known.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from annotations.dataflow import Position
+from annotations.whitebox import ir, plan_json
+from annotations.whitebox.connect import texts
+from annotations.whitebox.connect.datatypes import ddl_type, from_proto
+from annotations.whitebox.connect.sources import _text
+from annotations.whitebox.connect.statements import NotUnderstood, statements
+from annotations.whitebox.datatypes import DataType
+
+if TYPE_CHECKING:
+    from annotations.whitebox.connect.reader import Reading
+
+_KINDS: Final = {
+    1: "materialized view",
+    2: "streaming table",
+    3: "temporary view",
+    4: "sink",
+}
+"""Connect's types of outputs."""
+
+
+@dataclass
+class Flow:
+    """What fills a dataset: a relation, a text of SQL, or change data."""
+
+    name: str
+    target: str
+    position: Position
+    relation: Any = None
+    query: str | None = None
+    query_at: Position | None = None
+    source: str | None = None
+    keys: tuple[str, ...] = ()
+    history: bool = False
+    plan: ir.Relation | None = None
+
+
+@dataclass
+class Project:
+    """What the definitions say."""
+
+    datasets: dict[str, dict[str, Any]] = field(default_factory=dict)
+    flows: list[Flow] = field(default_factory=list)
+    problems: list[tuple[str, Position]] = field(default_factory=list)
+    columns: dict[str, tuple[tuple[str, DataType, bool], ...]] = field(default_factory=dict)
+    """Columns of datasets, as far as they are known by now."""
+
+
+def read_project(reading: Reading, spec_path: Path) -> dict[str, Any]:
+    """The project of a specification file, as a value for JSON."""
+    from pyspark.pipelines import cli
+    from pyspark.pipelines.spark_connect_graph_element_registry import (
+        SparkConnectGraphElementRegistry,
+    )
+    from pyspark.pipelines.spark_connect_pipeline import create_dataflow_graph
+
+    spec = cli.load_pipeline_spec(spec_path)
+    reading.answers.conf.update(spec.configuration)
+    graph = create_dataflow_graph(
+        reading.spark, spec.catalog, spec.database, dict(spec.configuration)
+    )
+    registry = SparkConnectGraphElementRegistry(reading.spark, graph)
+    with contextlib.redirect_stderr(io.StringIO()):
+        cli.register_definitions(spec_path, registry, spec, reading.spark, graph)
+    project = Project()
+    for command in reading.answers.pipeline:
+        _note(project, command, spec_path.parent)
+    _plan_all(reading, project)
+    return {
+        "name": spec.name,
+        "configuration": dict(spec.configuration),
+        "datasets": project.datasets,
+        "flows": [_flow_json(flow) for flow in project.flows],
+        "sources": reading.sources.read,
+        "problems": [[text, *_place(at)] for text, at in project.problems],
+    }
+
+
+def _note(project: Project, command: Any, folder: Path) -> None:
+    kind = command.WhichOneof("command_type")
+    if kind == "define_output":
+        output = command.define_output
+        details = output.table_details
+        project.datasets[output.output_name] = {
+            "kind": _KINDS.get(output.output_type, "dataset"),
+            "comment": output.comment,
+            "position": _place(_location(output.source_code_location)),
+            "format": output.sink_details.format or details.format,
+            "options": dict(output.sink_details.options),
+        }
+        if details.HasField("schema_data_type"):
+            project.columns[output.output_name] = from_proto(details.schema_data_type).fields
+        elif details.schema_string:
+            project.columns[output.output_name] = ddl_type(details.schema_string).fields
+    elif kind == "define_flow":
+        project.flows.append(_python_flow(command.define_flow))
+    elif kind == "define_sql_graph_elements":
+        elements = command.define_sql_graph_elements
+        _note_sql(project, elements.sql_text, str(folder / elements.sql_file_path))
+
+
+def _python_flow(flow: Any) -> Flow:
+    name = flow.flow_name or flow.target_dataset_name
+    at = _location(flow.source_code_location)
+    if flow.WhichOneof("details") == "relation_flow_details":
+        relation = flow.relation_flow_details.relation
+        return Flow(name, flow.target_dataset_name, at, relation=relation)
+    change = flow.auto_cdc_flow_details
+    keys = tuple(key.unresolved_attribute.unparsed_identifier for key in change.keys)
+    history = change.stored_as_scd_type == 2
+    target = flow.target_dataset_name
+    return Flow(name, target, at, source=change.source, keys=keys, history=history)
+
+
+def _note_sql(project: Project, text: str, file: str) -> None:
+    for found in statements(text):
+        if isinstance(found, NotUnderstood):
+            project.problems.append((str(found), Position(file, found.line, 1)))
+            continue
+        at = Position(file, found.line, 1)
+        if found.kind is not None:
+            project.datasets[found.target] = {"kind": found.kind, "position": _place(at)}
+        if found.query is not None or found.source is not None:
+            query_at = Position(file, found.query_line, 1)
+            flow = Flow(found.name, found.target, at, None, found.query, query_at)
+            flow.source, flow.keys, flow.history = found.source, found.keys, found.history
+            project.flows.append(flow)
+
+
+# ---- plans
+
+
+def _plan_all(reading: Reading, project: Project) -> None:
+    """Plan each flow when the columns of what it reads are known, or when nothing else helps."""
+    waiting = list(project.flows)
+    while waiting:
+        ready = [flow for flow in waiting if not _lacking(flow, waiting, project)] or waiting[:1]
+        for flow in ready:
+            flow.plan = _plan(reading, project, flow)
+            known = [(c.name, c.type, c.nullable) for c in flow.plan.columns]
+            if known and not isinstance(flow.plan, ir.Opaque):
+                project.columns.setdefault(flow.target, tuple(known))
+        waiting = [flow for flow in waiting if flow.plan is None]
+
+
+def _lacking(flow: Flow, waiting: list[Flow], project: Project) -> set[str]:
+    """Datasets that the flow reads and whose columns another flow has yet to tell."""
+    to_come = {other.target for other in waiting if other is not flow}
+    return {name for name in _reads(flow, project) if name in to_come} - set(project.columns)
+
+
+def _reads(flow: Flow, project: Project) -> Iterator[str]:
+    if flow.source is not None:
+        yield flow.source
+    elif flow.query is not None:
+        words = {word.lower() for word in texts.words(flow.query)}
+        for name in project.datasets:
+            if name.lower() in words or name.rpartition(".")[2].lower() in words:
+                yield name
+    else:
+        for name, _ in _tables(flow.relation):
+            if name in project.datasets:
+                yield name
+
+
+def _plan(reading: Reading, project: Project, flow: Flow) -> ir.Relation:
+    snapshot = project.datasets.get(flow.target, {}).get("kind") == "materialized view"
+    schemas: dict[str, Any] = {}
+    streams = {name for name, streaming in _tables(flow.relation) if streaming}
+    for name in _reads(flow, project):
+        # Of a dataset that is read as a batch, a materialized view sees all records that come.
+        live = snapshot or name in streams or flow.query is not None or flow.source is not None
+        typed = project.columns.get(name)
+        columns = None if typed is None else {n: _text(t) + _null(m) for n, t, m in typed}
+        schemas[name] = {"columns": columns, "role": "stream" if live else "mutable"}
+    reading.sources.declare(schemas)
+    try:
+        if flow.source is not None:
+            return changes(reading, flow)
+        if flow.query is not None:
+            tables = {name: _source(reading, name) for name in schemas}
+            return texts.query(flow.query, tables, flow.query_at, snapshot=snapshot)
+        return reading.plan(flow.relation)
+    except Exception as failed:
+        reason = f"{type(failed).__name__}: {failed}".partition("\n")[0]
+        inputs = tuple(_source(reading, name) for name in schemas)
+        return ir.Opaque(inputs, (), reason, position=flow.position)
+
+
+def _null(nullable: bool) -> str:
+    return "" if nullable else " NOT NULL"
+
+
+def _source(reading: Reading, name: str) -> ir.Relation:
+    typed, role = reading.sources.declared[name]
+    columns = () if typed is None else tuple(ir.Column(n, t, m) for n, t, m in typed)
+    return ir.Source(name, columns, role, complete=typed is not None)
+
+
+def changes(reading: Reading, flow: Flow) -> ir.Relation:
+    """AUTO CDC: of the events of a key the last by sequence (or every one, with its successor).
+
+    Nothing says that no two events of a key have the same sequence, so that their order of arrival
+    may decide: like `max_by`, or `lead` over the key.
+    """
+    source = _source(reading, flow.source or "")
+    by_name = {column.name.lower(): column for column in source.columns}
+    keys = [by_name.get(key.lower()) for key in flow.keys]
+    found = tuple(ir.Ref(column) for column in keys if column is not None)
+    if len(found) < len(flow.keys) or not found:
+        return ir.Opaque(
+            (source,), (), "change data whose keys are not known", position=flow.position
+        )
+    others = [c for c in source.columns if c not in keys]
+    at = flow.position
+    if flow.history:
+        ends = ir.Column("__END_AT")
+        successor = ir.Call("lead", (found[0],), position=at)
+        return ir.Window(source, ((ends, successor),), found, (), position=at)
+    outputs = [(ir.Column(ref.column.name, ref.column.type), ref) for ref in found]
+    latest: list[tuple[ir.Column, ir.Expression]] = [
+        (ir.Column(c.name, c.type), ir.Call("max_by", (ir.Ref(c), found[0]), c.type, position=at))
+        for c in others
+    ]
+    return ir.Aggregate(source, found, (*outputs, *latest), None, at)
+
+
+def _tables(message: Any) -> Iterator[tuple[str, bool]]:
+    """(name, streaming) of the tables that a relation reads."""
+    todo = [] if message is None else [message]
+    while todo:
+        found = todo.pop()
+        if found.DESCRIPTOR.full_name == "spark.connect.Read" and found.HasField("named_table"):
+            yield found.named_table.unparsed_identifier.replace("`", ""), found.is_streaming
+        for descriptor, value in found.ListFields():
+            message_type = descriptor.message_type
+            if message_type is None or message_type.GetOptions().map_entry:
+                continue
+            todo.extend(value if descriptor.is_repeated else (value,))
+
+
+# ---- as values
+
+
+def _location(found: Any) -> Position:
+    return Position(found.file_name, found.line_number or 1, 1)
+
+
+def _place(position: Position) -> list[Any]:
+    return [position.file, position.line, position.column]
+
+
+def _flow_json(flow: Flow) -> dict[str, Any]:
+    assert flow.plan is not None
+    described: dict[str, Any] = {
+        "name": flow.name,
+        "target": flow.target,
+        "position": _place(flow.position),
+        "plan": plan_json.to_json(flow.plan),
+    }
+    if flow.query is not None:
+        described["query"] = flow.query.strip()
+    return described

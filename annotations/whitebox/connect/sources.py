@@ -1,0 +1,196 @@
+"""What a plan reads: declared streams, and Spark's own sources with the columns that they have."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from annotations.dataflow import Position
+from annotations.whitebox.connect.datatypes import ddl_type
+from annotations.whitebox.connect.scope import split
+from annotations.whitebox.datatypes import (
+    BIGINT,
+    INT,
+    NAMES,
+    STRING,
+    TIMESTAMP,
+    UNKNOWN,
+    DataType,
+)
+from annotations.whitebox.ir import Column, Relation, Role, Source
+
+_BINARY: Final = NAMES["binary"]
+BUILT_IN: Final[Mapping[str, tuple[tuple[str, DataType], ...]]] = {
+    "kafka": (
+        ("key", _BINARY),
+        ("value", _BINARY),
+        ("topic", STRING),
+        ("partition", INT),
+        ("offset", BIGINT),
+        ("timestamp", TIMESTAMP),
+        ("timestampType", INT),
+    ),
+    "rate": (("timestamp", TIMESTAMP), ("value", BIGINT)),
+    "rate-micro-batch": (("timestamp", TIMESTAMP), ("value", BIGINT)),
+    "socket": (("value", STRING),),
+    "text": (("value", STRING),),
+    "binaryfile": (
+        ("path", STRING),
+        ("modificationTime", TIMESTAMP),
+        ("length", BIGINT),
+        ("content", _BINARY),
+    ),
+}
+"""Columns of sources that always have the same."""
+
+Declared = dict[str, tuple[tuple[tuple[str, DataType, bool], ...] | None, Role]]
+
+
+@dataclass
+class Sources:
+    """What names stand for. `read` grows: each external source, described once by its name."""
+
+    declared: Declared = field(default_factory=dict)
+    read: dict[str, dict[str, Any]] = field(default_factory=dict)
+    mentioned: dict[str, str] = field(default_factory=dict)
+    """Names that plans use, in lower case and as written: columns of sources without a schema."""
+
+    @classmethod
+    def of(cls, schemas: Mapping[str, Any]) -> Sources:
+        """Sources of which these are declared: name -> {columns: {name: type}, role}."""
+        made = cls()
+        made.declare(schemas)
+        return made
+
+    def declare(self, schemas: Mapping[str, Any]) -> None:
+        """Forget what was declared, and declare these."""
+        self.declared = {}
+        self.mentioned = {}
+        for name, given in schemas.items():
+            columns = given.get("columns")
+            if columns is not None:
+                typed = tuple((c, *_nullable(text)) for c, text in columns.items())
+                self.declared[name] = (typed, Role(given.get("role", "stream")))
+            else:
+                self.declared[name] = (None, Role(given.get("role", "stream")))
+
+    def look_at(self, relation: Any) -> None:
+        """Take note of the names that a plan uses."""
+        for name in _names(relation):
+            self.mentioned.setdefault(name.lower(), name)
+
+    def source(self, read: Any, at: Position | None) -> Relation | None:
+        """What a `Read` stands for; None where nothing is known of it."""
+        if read.WhichOneof("read_type") == "named_table":
+            return self._table(read, at)
+        data = read.data_source
+        columns = self._columns(data)
+        name = self._named(data, read.is_streaming, columns)
+        role = Role.STREAM if read.is_streaming else Role.TABLE
+        if columns is None:
+            made = tuple(Column(each) for each in self.mentioned.values())
+            return Source(name, made, role, complete=False, position=at)
+        return Source(name, tuple(Column(n, t, m) for n, t, m in columns), role, position=at)
+
+    def _table(self, read: Any, at: Position | None) -> Relation | None:
+        name = ".".join(split(read.named_table.unparsed_identifier))
+        if name not in self.declared:
+            role = Role.STREAM if read.is_streaming else Role.TABLE
+            kind = "streaming table" if read.is_streaming else "table"
+            self.read.setdefault(name, {"format": kind, "streaming": read.is_streaming})
+            made = tuple(Column(each) for each in self.mentioned.values())
+            return Source(name, made, role, complete=False, position=at)
+        typed, role = self.declared[name]
+        if typed is None:
+            made = tuple(Column(each) for each in self.mentioned.values())
+            return Source(name, made, role, complete=False, position=at)
+        return Source(name, tuple(Column(n, t, m) for n, t, m in typed), role, position=at)
+
+    def _columns(self, data: Any) -> list[tuple[str, DataType, bool]] | None:
+        if data.schema:
+            from annotations.whitebox.connect.result_types import declared_type
+
+            return list(declared_type(data.schema).fields) or None
+        built_in = BUILT_IN.get(data.format.lower())
+        return None if built_in is None else [(name, type_, True) for name, type_ in built_in]
+
+    def _named(self, data: Any, streaming: bool, columns: Any) -> str:
+        """A name for an external source: of what it reads, the same for the same."""
+        options = dict(data.options)
+        described = {"format": data.format, "options": options, "streaming": streaming}
+        if data.paths:
+            described["path"] = data.paths[0]
+        if columns is not None:
+            described["columns"] = [[name, _text(type_)] for name, type_, _ in columns]
+        path = described.get("path") or options.get("path") or ""
+        told = options.get("subscribe") or options.get("topic") or path or data.format or "source"
+        base = re.sub(r"\W+", "_", _last(told)).strip("_").lower() or "source"
+        if base[0].isdigit():
+            base = f"s_{base}"
+        name, number = base, 1
+        while name in self.read and self.read[name] != described:
+            number += 1
+            name = f"{base}_{number}"
+        self.read[name] = described
+        return name
+
+
+def _last(path: str) -> str:
+    """The part of a path or address that tells most: the last that is no pattern."""
+    parts = [part for part in re.split(r"[/,]", path) if part and not set(part) & set("*?[{")]
+    return re.sub(r"\.(json|csv|parquet|txt|orc|avro)$", "", parts[-1]) if parts else path
+
+
+def _nullable(text: str) -> tuple[DataType, bool]:
+    not_null = re.sub(r"\s+NOT\s+NULL\s*$", "", text, flags=re.IGNORECASE)
+    return ddl_type(not_null), not_null == text
+
+
+def _text(type_: DataType) -> str:
+    """A type as Spark SQL writes it, as far as it is known here."""
+    if type_ is UNKNOWN:
+        return "STRING"
+    integers = {8: "TINYINT", 16: "SMALLINT", 32: "INT", 64: "BIGINT"}
+    match type_.family.name:
+        case "INTEGER":
+            return integers[type_.bits]
+        case "FLOAT":
+            return "DOUBLE" if type_.bits == 64 else "FLOAT"
+        case "DECIMAL":
+            return "DECIMAL(38,18)"
+        case "ARRAY":
+            return f"ARRAY<{_text(type_.element or UNKNOWN)}>"
+        case "MAP":
+            return f"MAP<{_text(type_.key or UNKNOWN)},{_text(type_.element or UNKNOWN)}>"
+        case "STRUCT":
+            return f"STRUCT<{','.join(f'{n}:{_text(t)}' for n, t, _ in type_.fields)}>"
+    return type_.family.name
+
+
+def _names(message: Any) -> Iterator[str]:
+    """Names of columns that a plan mentions: attributes, and words in texts of SQL."""
+    todo = [message]
+    while todo:
+        found = todo.pop()
+        kind = found.DESCRIPTOR.full_name
+        if kind == "spark.connect.Expression.UnresolvedAttribute":
+            yield split(found.unparsed_identifier)[-1]
+            yield split(found.unparsed_identifier)[0]
+        elif kind == "spark.connect.Expression.ExpressionString":
+            yield from re.findall(
+                r"[A-Za-z_]\w*(?!\w*\s*\()", re.sub(r"'[^']*'", "", found.expression)
+            )
+        elif kind == "spark.connect.Deduplicate":
+            yield from found.column_names
+        elif kind == "spark.connect.Join":
+            yield from found.using_columns
+        elif kind == "spark.connect.WithWatermark":
+            yield found.event_time
+        for descriptor, value in found.ListFields():
+            if descriptor.message_type is None:
+                continue
+            if descriptor.message_type.GetOptions().map_entry:
+                continue
+            todo.extend(value if descriptor.is_repeated else (value,))

@@ -1,0 +1,133 @@
+"""The SQL files of a Declarative Pipelines project: statements that define datasets and flows."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+_TOKEN: Final = re.compile(
+    r"--[^\n]*|/\*.*?\*/|'(?:[^'\\]|\\.|'')*'|\"(?:[^\"\\]|\\.|\"\")*\"|`(?:[^`]|``)*`|\w+|\s+|.",
+    re.DOTALL,
+)
+_NAME: Final = r"((?:`[^`]+`|\w+)(?:\.(?:`[^`]+`|\w+))*)"
+_KINDS: Final = {
+    "STREAMING TABLE": "streaming table",
+    "MATERIALIZED VIEW": "materialized view",
+    "TEMPORARY VIEW": "temporary view",
+    "TEMP VIEW": "temporary view",
+}
+_DATASET: Final = re.compile(
+    r"CREATE\s+(?:OR\s+(?:REFRESH|REPLACE)\s+)?(STREAMING\s+TABLE|MATERIALIZED\s+VIEW|"
+    rf"TEMP(?:ORARY)?\s+VIEW)\s+(?:IF\s+NOT\s+EXISTS\s+)?{_NAME}",
+    re.IGNORECASE,
+)
+_FLOW: Final = re.compile(
+    rf"CREATE\s+FLOW\s+{_NAME}(?:\s+COMMENT\s+'[^']*')?\s+AS\s+INSERT\s+INTO\s+(?:ONCE\s+)?{_NAME}"
+    r"(?:\s+BY\s+NAME)?\s+",
+    re.IGNORECASE,
+)
+_CDC: Final = re.compile(
+    rf"CREATE\s+FLOW\s+{_NAME}(?:\s+COMMENT\s+'[^']*')?\s+AS\s+AUTO\s+CDC\s+(?:ONCE\s+)?INTO\s+{_NAME}"
+    rf"\s+FROM\s+(?:STREAM\s*\(?\s*)?{_NAME}\s*\)?\s+KEYS\s*\(([^)]*)\)(.*)$",
+    re.IGNORECASE | re.DOTALL,
+)
+_SETTING: Final = re.compile(r"(SET|USE)\b", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Statement:
+    """One statement: a dataset, a flow, or both. `kind` None: a flow to what is made elsewhere."""
+
+    name: str
+    target: str
+    kind: str | None
+    query: str | None
+    line: int
+    """Of the file, where the statement begins."""
+    query_line: int = 0
+    """Of the file, where the query begins."""
+    source: str | None = None
+    """Of an AUTO CDC flow: what it reads; and its keys, and what orders the events of a key."""
+    keys: tuple[str, ...] = ()
+    sequence: str = ""
+    history: bool = False
+    """AUTO CDC that keeps every version (SCD type 2)."""
+
+
+class NotUnderstood(ValueError):  # noqa: N818
+    """A statement of a kind that is not known here."""
+
+    def __init__(self, text: str, line: int) -> None:
+        self.line = line
+        super().__init__(f"a statement that is not known here: {' '.join(text.split())[:60]}")
+
+
+def statements(text: str) -> Iterator[Statement | NotUnderstood]:
+    """The statements of a file, in order; settings are left out.
+
+    >>> [s.target for s in statements("CREATE STREAMING TABLE t AS SELECT 1; SET a = b;")]
+    ['t']
+    """
+    for part, line in _split(text):
+        if not _SETTING.match(part):
+            yield _statement(part, line)
+
+
+def _split(text: str) -> Iterator[tuple[str, int]]:
+    """Texts between semicolons with comments blanked out, and the lines where they begin."""
+    parts: list[str] = []
+    line = 1
+    begin = None
+    for token in _TOKEN.findall(text):
+        if token == ";":
+            if begin is not None:
+                yield "".join(parts), begin
+            parts, begin = [], None
+        elif token.startswith(("--", "/*")):
+            parts.append(re.sub(r"[^\n]", " ", token) if begin is not None else "")
+        elif begin is not None or not token.isspace():
+            begin = line if begin is None else begin
+            parts.append(token)
+        line += token.count("\n")
+    if begin is not None:
+        yield "".join(parts), begin
+
+
+def _statement(text: str, line: int) -> Statement | NotUnderstood:
+    if found := _CDC.match(text):
+        name, target, source, keys, rest = (_plain(each) for each in found.groups())
+        sequence = re.search(
+            r"SEQUENCE\s+BY\s+(.+?)(?:\s+(?:COLUMNS|STORED|TRACK)\b|$)", rest, re.I | re.S
+        )
+        names = tuple(_plain(key.strip()) for key in keys.split(","))
+        history = bool(re.search(r"SCD\s+TYPE\s+2", rest, re.IGNORECASE))
+        order = sequence[1].strip() if sequence else ""
+        return Statement(name, target, None, None, line, line, source, names, order, history)
+    if found := _FLOW.match(text):
+        query_line = line + text[: found.end()].count("\n")
+        body = text[found.end() :]
+        return Statement(_plain(found[1]), _plain(found[2]), None, body, line, query_line)
+    if found := _DATASET.match(text):
+        name = _plain(found[2])
+        kind = _KINDS[" ".join(found[1].upper().split())]
+        begin = _body(text, found.end())
+        query = None if begin is None else text[begin:]
+        return Statement(name, name, kind, query, line, line + text[: begin or 0].count("\n"))
+    return NotUnderstood(text, line)
+
+
+def _body(text: str, begin: int) -> int | None:
+    """Where the query behind the first AS outside of parentheses begins."""
+    depth, place = 0, begin
+    for token in _TOKEN.findall(text[begin:]):
+        place += len(token)
+        depth += (token == "(") - (token == ")")
+        if depth == 0 and token.upper() == "AS":
+            return place + len(text[place:]) - len(text[place:].lstrip())
+    return None
+
+
+def _plain(name: str) -> str:
+    return name.replace("`", "") if re.fullmatch(_NAME, name) else name

@@ -1,0 +1,112 @@
+"""Plans as JSON, to be handed from one process to another.
+
+A plan that user code made comes out of a process of its own as text, never as a pickle: what that
+process says is data. Nodes and columns that are shared stay shared: each is written once, under a
+number, and referred to by it.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import fields
+from decimal import Decimal
+from typing import Any, Final
+
+from annotations.dataflow import Position
+from annotations.whitebox import datatypes, ir
+
+_TYPES: Final[Mapping[str, type[Any]]] = {
+    type_.__name__: type_
+    for type_ in (
+        *(datatypes.DataType, Position),
+        *(ir.Column, ir.Ref, ir.Literal, ir.Call, ir.Lambda, ir.Unknown, ir.SortKey),
+        *(ir.Source, ir.Project, ir.Filter, ir.Join, ir.Aggregate, ir.Deduplicate, ir.Union),
+        *(ir.SetOperation, ir.Window, ir.Sort, ir.Limit, ir.Sample, ir.Generate, ir.Watermark),
+        *(ir.Store, ir.Delete, ir.Opaque),
+    )
+}
+_ENUMS: Final[Mapping[str, type[enum.Enum]]] = {
+    type_.__name__: type_ for type_ in (datatypes.Family, ir.Role, ir.JoinKind, ir.SetKind)
+}
+
+
+def to_json(plan: ir.Relation) -> dict[str, Any]:
+    """The plan as a value that `json.dumps` takes: the nodes by number, the last is the root."""
+    nodes: list[Any] = []
+    _Writer(nodes).write(plan)
+    return {"nodes": nodes}
+
+
+def from_json(value: Mapping[str, Any]) -> ir.Relation:
+    """The plan that `to_json` wrote; ValueError for anything else."""
+    made: list[Any] = []
+    try:
+        for node in value["nodes"]:
+            made.append(_read(node, made))
+        plan: ir.Relation = made[-1]
+    except (KeyError, TypeError, IndexError, ValueError) as wrong:
+        raise ValueError(f"not a plan: {wrong!r}") from None
+    return plan
+
+
+class _Writer:
+    """Writes each node once, after what it refers to."""
+
+    def __init__(self, nodes: list[Any]) -> None:
+        self.nodes = nodes
+        self.numbers: dict[int, int] = {}
+        self.kept: list[Any] = []
+
+    def write(self, value: Any) -> Any:
+        if value is None or isinstance(value, bool | int | str):
+            return value
+        if isinstance(value, float):
+            return {"float": repr(value)}
+        if isinstance(value, Decimal):
+            return {"decimal": str(value)}
+        if isinstance(value, bytes):
+            return {"bytes": value.hex()}
+        if isinstance(value, enum.Enum):
+            return {"enum": type(value).__name__, "is": value.name}
+        if isinstance(value, tuple):
+            return [self.write(each) for each in value]
+        if isinstance(value, frozenset):
+            return {"set": [self.write(each) for each in sorted(value)]}
+        return self._node(value)
+
+    def _node(self, value: Any) -> Any:
+        number = self.numbers.get(id(value))
+        if number is None:
+            parts = {
+                each.name: self.write(found)
+                for each in fields(value)
+                if (found := getattr(value, each.name)) is not None
+            }
+            number = self.numbers[id(value)] = len(self.nodes)
+            self.kept.append(value)
+            self.nodes.append({"node": type(value).__name__, "has": parts})
+        return {"at": number}
+
+
+def _read(value: Any, made: list[Any]) -> Any:
+    if isinstance(value, list):
+        return tuple([_read(each, made) for each in value])
+    if not isinstance(value, dict):
+        return value
+    match value:
+        case {"at": number}:
+            return made[number]
+        case {"node": name, "has": parts}:
+            return _TYPES[name](**{key: _read(each, made) for key, each in parts.items()})
+        case {"enum": name, "is": member}:
+            return _ENUMS[name][member]
+        case {"float": text}:
+            return float(text)
+        case {"decimal": text}:
+            return Decimal(text)
+        case {"bytes": text}:
+            return bytes.fromhex(text)
+        case {"set": members}:
+            return frozenset(_read(each, made) for each in members)
+    raise ValueError(f"not a part of a plan: {value!r}")
