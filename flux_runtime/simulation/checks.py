@@ -13,7 +13,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
 from flux_runtime.protocol.controller import Controller
@@ -21,7 +21,7 @@ from flux_runtime.protocol.dataflow import Dataflow
 from flux_runtime.protocol.ends import Egress, Ingress
 from flux_runtime.protocol.messages import Data, Emit, Rows
 from flux_runtime.protocol.segment import Segment
-from flux_runtime.protocol.vocabulary import NOTHING, Node, ProtocolError, Status
+from flux_runtime.protocol.vocabulary import THE_INGRESS, Node, ProtocolError, Status
 from flux_runtime.simulation.local import Machine
 from flux_runtime.simulation.reference import reference
 
@@ -93,7 +93,7 @@ class Checks:
         if unit.rows != self.expected.units[link][unit.batch]:
             raise ViolationError(f"copies disagree: {boundary.node} got other rows in {unit.batch}")
 
-    def emitted(self, before: Sequence[Emit], emit: Emit) -> None:
+    def emitted(self, before: Collection[Emit | int], emit: Emit) -> None:
         """Exactly once, in order, at the egress."""
         if not self.dataflow.shape.ordered_egress:
             if (emit.batch, emit.rows) not in self.first_come:
@@ -155,7 +155,7 @@ class Checks:
             return
         if cluster.emitted != self.total:
             raise ViolationError(f"stuck: {cluster.emitted} of {self.total} emitted")
-        ingress = cluster.nodes[Node(-1, 0, 0, 0)]
+        ingress = cluster.nodes[THE_INGRESS]
         assert isinstance(ingress, Ingress)
         if ingress.unacked is not None:
             raise ViolationError(f"stuck: batch {ingress.unacked} is not acknowledged")

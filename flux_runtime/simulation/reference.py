@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from flux_runtime.protocol.dataflow import Dataflow
 from flux_runtime.protocol.messages import Rows
@@ -18,18 +19,33 @@ class Reference:
         units: (producer, consumer) -> batch -> rows.
         after: (producer, consumer) -> batch -> the batch of the next unit.
         output: what leaves, in the order of sequence numbers.
+        states: pair -> the operator's state before any batch, after the first, and so on.
     """
 
     units: dict[tuple[Pair, Pair], dict[int, Rows]] = field(default_factory=dict)
     after: dict[tuple[Pair, Pair], dict[int, int]] = field(default_factory=dict)
     output: list[tuple[int, Rows]] = field(default_factory=list)
+    states: dict[Pair, list[Any]] = field(default_factory=dict)
+
+    def state(self, pair: Pair, batch: int) -> Any:
+        """The operator's state once everything up to this batch is processed; None if not kept."""
+        kept = self.states.get(pair)
+        return kept[min(batch + 1, len(kept) - 1)] if kept else None
 
 
-def reference(dataflow: Dataflow, batches: Sequence[Rows]) -> Reference:
-    """Run the dataflow batch by batch, without network, copies or failures."""
+def reference(dataflow: Dataflow, batches: Sequence[Rows], *, states: bool = False) -> Reference:
+    """Run the dataflow batch by batch, without network, copies or failures.
+
+    Args:
+        dataflow: what runs.
+        batches: the source's input.
+        states: keep the operators' states too.
+    """
     shape = dataflow.shape
     found = Reference()
     operators = {pair: dataflow.operator(pair) for pair in shape.pairs()}
+    if states:
+        found.states = {pair: [op.get_state()] for pair, op in operators.items()}
     for number, rows in enumerate(batches):
         inputs: dict[Pair, list[Rows]] = {}
         _route(dataflow, found, Pair(INGRESS, 0), number, rows, inputs)
@@ -39,6 +55,8 @@ def reference(dataflow: Dataflow, batches: Sequence[Rows]) -> Reference:
                 continue
             made = operators[pair].process(parts[0] if len(parts) == 1 else dataflow.merge(parts))
             _route(dataflow, found, pair, number, made, inputs)
+        for pair, kept in found.states.items():
+            kept.append(operators[pair].get_state())
         last = inputs.get(shape.egress.pair)
         if last:
             found.output.append((number, last[0] if len(last) == 1 else dataflow.merge(last)))

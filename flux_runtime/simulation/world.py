@@ -50,8 +50,10 @@ from flux_runtime.simulation.local import (
     declares_dead,
     handle,
     idle_standby,
-    position,
     settle,
+)
+from flux_runtime.simulation.local import (
+    machine_position as machine_position,
 )
 
 
@@ -102,6 +104,8 @@ class World:
         paused: sites on which nothing happens for now.
         doomed: nodes that live, though they are taken for dead (or will be).
         closed: pairs of nodes whose link has broken; nothing passes any more.
+        output: what has left: numbers of batches, or whole units where they leave first come.
+        acknowledged: batches that the source knows to be taken.
     """
 
     def __init__(
@@ -145,7 +149,7 @@ class World:
         self.doomed: set[Node] = set()
         self.closed: set[tuple[Node, Node]] = set()
         self.position = 0
-        self.output: list[Emit] = []
+        self.output: dict[Emit | int, None] = {}
         self.acknowledged = 0
         self.watcher: Watcher | None = None
 
@@ -171,7 +175,7 @@ class World:
                 found.append(Step("deliver", dst, src))
         end = len(self.controller.log)
         for node, machine in self.nodes.items():
-            if machine.reads_log and position(machine) < end:
+            if machine.reads_log and machine_position(machine) < end:
                 found.append(Step("log", node))
             if isinstance(machine, Segment) and not machine.back.resident:
                 found.append(Step("activate", node))
@@ -181,7 +185,8 @@ class World:
             Step("fence", node) for node in sorted(self.doomed) if idle_standby(self.nodes[node])
         ]
         if self.paused:
-            found = [step for step in found if self.site.get(step.at) not in self.paused]  # type: ignore[arg-type]
+            stopped = {node for node, site in self.site.items() if site in self.paused}
+            found = [step for step in found if step.at not in stopped]
             found += [Step("resume", site) for site in sorted(self.paused)]
         found += [Step("notice", node) for node, queue in self.notices.items() if queue]
         found += [Step("detect", site) for site in self.undetected]
@@ -212,7 +217,7 @@ class World:
                 assert isinstance(peer, Node)
                 self._deliver(peer, at)
             case "log":
-                entry = self.controller.log[position(self.nodes[at])]
+                entry = self.controller.log[machine_position(self.nodes[at])]
                 if at in self.doomed and declares_dead(entry, at):
                     self._remove(at)
                 else:
@@ -234,6 +239,9 @@ class World:
                 self._remove(at)
             case "kill":
                 self.kill(at)
+            case "suspect":
+                self.doomed.add(at)
+                self.dead_processes += (at,)
             case "move":
                 self._move_away(at)
             case "close":
@@ -367,7 +375,8 @@ class World:
                     self.watcher.moving(node, to, size)
             case Emit():
                 self.checks.emitted(self.output, instruction)
-                self.output.append(instruction)
+                ordered = self.dataflow.shape.ordered_egress
+                self.output[instruction.batch if ordered else instruction] = None
                 if self.watcher is not None:
                     self.watcher.emitted(instruction)
             case AckSource(batch):
@@ -417,13 +426,19 @@ class World:
             tuple(sorted(self.moved.items())),
             tuple(sorted(self.undetected)),
             tuple(sorted(self.dead_processes)),
+            tuple(sorted(self.doomed)),
             self.position,
             self.emitted,
         )
 
-    def tale(self) -> str:
-        """The stories of all nodes and what is under way, for people."""
-        lines = [m.boundary.tale() for m in self.nodes.values()]
+    def tale(self, last: Step | None = None) -> str:
+        """The stories of all nodes and what is under way, for people.
+
+        Args:
+            last: tell only of the nodes that this step concerns, if any.
+        """
+        nodes = {last.at, last.peer} & self.nodes.keys() if last is not None else set()
+        lines = [m.boundary.tale() for n, m in self.nodes.items() if not nodes or n in nodes]
         lines += [f"link {a}->{b}: {v}" for (a, b), v in self.links.items() if v]
         lines.append(f"controller: {self.controller.current} losses {self.controller.losses}")
         lines += [f"  {i}: {entry}" for i, entry in enumerate(self.controller.log)]

@@ -23,7 +23,7 @@ from flux_runtime.protocol.vocabulary import (
     Shape,
     Status,
 )
-from flux_runtime.simulation.checks import ViolationError
+from flux_runtime.simulation.checks import Checks, ViolationError
 from flux_runtime.simulation.workload import digest_dataflow, digest_input
 from flux_runtime.simulation.world import Step, World
 
@@ -32,9 +32,11 @@ AP, AS, BP, BS = Node(0, 0, 0, 0), Node(0, 0, 1, 0), Node(1, 0, 0, 0), Node(1, 0
 
 
 def world(shape: Shape, *, batches: int = 8, spares: int = 0, sites: int = 2) -> World:
+    dataflow, rows = digest_dataflow(shape), digest_input(batches, rows=2, keys=6)
     return World(
-        digest_dataflow(shape),
-        digest_input(batches, rows=2, keys=6),
+        dataflow,
+        rows,
+        checks=Checks(dataflow, rows, states=True),
         sites=sites,
         spares=spares,
         link_capacity=2,
@@ -49,7 +51,7 @@ def run(w: World, *, hold: Held = lambda step: False, steps: int = 100_000, seed
         if not possible:
             break
         w.perform(rng.choice(possible))
-        w.checks.bounded(w)
+        w.validate()
     return w
 
 
