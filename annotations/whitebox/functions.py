@@ -113,6 +113,8 @@ _NONDETERMINISTIC: Final = {
     "current_user user session_user current_catalog current_database current_schema "
     "current_timezone current_path version": "depends on where and by whom the job is run",
     "java_method reflect try_reflect": "calls code outside",
+    # How PySpark's front end writes a function that its author marks so.
+    "udf.asNondeterministic": "calls a Python function that is declared nondeterministic",
 }
 NONDETERMINISTIC: Final[Mapping[str, str]] = MappingProxyType(
     {name: reason for names, reason in _NONDETERMINISTIC.items() for name in _names(names)}

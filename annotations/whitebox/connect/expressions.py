@@ -231,9 +231,9 @@ def user_function(found: Any, arguments: tuple[Expression, ...], at: Position | 
         return Unknown(f"`{name}` is compiled code, which is not read", arguments, at)
     if found.python_udf.eval_type in AGGREGATING:
         return Unknown(f"`{name}` aggregates in Python, which is not read", arguments, at)
-    if not found.deterministic:
-        return Unknown(f"`{name}` is declared nondeterministic", arguments, at)
     type_ = from_proto(found.python_udf.output_type)
+    if not found.deterministic:
+        return Call("udf.asNondeterministic", arguments, type_, True, at)
     vouched = f"the Python function `{name}` is taken to depend on its arguments alone"
     return Call(name, arguments, type_, True, at, user=vouched)
 

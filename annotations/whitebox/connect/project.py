@@ -80,6 +80,8 @@ def read_project(reading: Reading, spec_path: Path) -> dict[str, Any]:
     project = Project()
     for command in reading.answers.pipeline:
         _note(project, command, spec_path.parent)
+    reading.sources.taken = frozenset(name.lower() for name in project.datasets)
+    reading.sources.read.clear()
     _plan_all(reading, project)
     return {
         "name": spec.name,

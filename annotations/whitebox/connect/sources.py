@@ -54,6 +54,8 @@ class Sources:
 
     declared: Declared = field(default_factory=dict)
     read: dict[str, dict[str, Any]] = field(default_factory=dict)
+    taken: frozenset[str] = frozenset()
+    """Names that mean something else."""
     mentioned: dict[str, str] = field(default_factory=dict)
     """Names that plans use, in lower case and as written: columns of sources without a schema."""
 
@@ -127,8 +129,8 @@ class Sources:
         path = described.get("path") or options.get("path") or ""
         told = options.get("subscribe") or options.get("topic") or path or data.format or "source"
         base = re.sub(r"\W+", "_", _last(told)).strip("_").lower() or "source"
-        if base[0].isdigit():
-            base = f"s_{base}"
+        if base[0].isdigit() or base in self.taken:
+            base = f"{base}_source" if base in self.taken else f"source_{base}"
         name, number = base, 1
         while name in self.read and self.read[name] != described:
             number += 1
