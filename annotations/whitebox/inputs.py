@@ -1,0 +1,41 @@
+"""What a front end is told about an input of the code that it reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from annotations.dataflow import Position
+from annotations.whitebox.datatypes import parse_type
+from annotations.whitebox.ir import Column, Role, Source
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """An input by its schema (attribute -> Spark SQL type), and how its records come."""
+
+    schema: Mapping[str, str] | None = None
+    """None: not declared; the input may have any attributes."""
+    role: Role = Role.STREAM
+    repeats: str | None = None
+    """Why the same record may come more than once; None where it may not."""
+    keys: tuple[frozenset[str], ...] = ()
+
+    def source(
+        self, name: str, position: Position | None = None, wanted: Iterable[str] = ()
+    ) -> Source:
+        """An occurrence of the input; without a schema it has at least the columns `wanted`."""
+        if self.schema is None:
+            columns = tuple([Column(each, position=position) for each in wanted])
+        else:
+            types = ((each, *parse_type(text)) for each, text in self.schema.items())
+            columns = tuple([Column(each, kind, nullable) for each, kind, nullable in types])
+        return Source(
+            name,
+            columns,
+            self.role,
+            complete=self.schema is not None,
+            repeats=self.repeats,
+            keys=self.keys,
+            position=position,
+        )

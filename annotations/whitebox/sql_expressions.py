@@ -1,0 +1,481 @@
+"""Expressions of Spark SQL, from sqlglot's tree to the representation, with types where known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from decimal import Decimal, InvalidOperation
+from typing import Any, Final
+
+from sqlglot import exp
+
+from annotations.dataflow import Position
+from annotations.whitebox import datatypes
+from annotations.whitebox.datatypes import UNKNOWN, DataType, Family, parse_type
+from annotations.whitebox.functions import AGGREGATES
+from annotations.whitebox.ir import (
+    Call,
+    Column,
+    Expression,
+    Lambda,
+    Literal,
+    Ref,
+    SortKey,
+    Unknown,
+    children,
+)
+from annotations.whitebox.monotone import may_be_null, type_of
+
+
+class NotUnderstood(Exception):  # noqa: N818
+    """A part of a query that the front end does not know; `node` is where it stands."""
+
+    def __init__(self, reason: str, node: Any = None) -> None:
+        self.reason = reason
+        self.node = node
+        super().__init__(reason)
+
+
+Resolve = Callable[[Any], Expression]
+"""What a column reference means."""
+
+BINARY: Final[Mapping[type, str]] = {
+    exp.EQ: "=",
+    exp.NEQ: "<>",
+    exp.NullSafeEQ: "<=>",
+    exp.GT: ">",
+    exp.GTE: ">=",
+    exp.LT: "<",
+    exp.LTE: "<=",
+    exp.And: "and",
+    exp.Or: "or",
+    exp.Add: "+",
+    exp.Sub: "-",
+    exp.Mul: "*",
+    exp.Div: "/",
+    exp.IntDiv: "div",
+    exp.Mod: "%",
+    exp.DPipe: "||",
+    exp.Like: "like",
+    exp.ILike: "ilike",
+    exp.RegexpLike: "rlike",
+    exp.BitwiseAnd: "&",
+    exp.BitwiseOr: "|",
+    exp.BitwiseXor: "^",
+}
+UNARY: Final[Mapping[type, str]] = {exp.Not: "not", exp.Neg: "negative", exp.BitwiseNot: "~"}
+NAMED: Final[Mapping[type, str]] = {
+    exp.Extract: "extract",
+    exp.Trim: "trim",
+    exp.StrPosition: "position",
+    exp.Substring: "substring",
+    exp.Overlay: "overlay",
+    exp.Transform: "transform",
+    exp.CurrentDate: "current_date",
+    exp.CurrentTimestamp: "current_timestamp",
+    exp.CurrentTime: "current_time",
+    exp.CurrentUser: "current_user",
+    exp.SessionUser: "session_user",
+    exp.Localtimestamp: "localtimestamp",
+    exp.AtTimeZone: "from_utc_timestamp",
+    exp.Tuple: "struct",
+    exp.Bracket: "element",
+}
+"""Functions with a syntax of their own. What is not in here or above is unknown."""
+QUALIFIERS: Final = frozenset({"this", "expression", "expressions", "_type", "sql_names"})
+TRUTHS: Final = frozenset(
+    {"=", "<>", "<=>", "<", "<=", ">", ">=", "and", "or", "not", "in", "like", "ilike", "rlike"}
+    | {"between", "isnull", "isnotnull", "exists", "forall", "array_contains", "startswith"}
+    | {"endswith", "contains", "bool_and", "bool_or", "some", "any", "every", "isnan"}
+)
+TEXTS: Final = frozenset(
+    {"||", "lower", "upper", "concat", "concat_ws", "substring", "substr", "trim", "date_format"}
+    | {"ltrim", "rtrim", "regexp_replace", "regexp_extract", "md5", "sha2", "replace", "listagg"}
+    | {"string_agg", "lcase", "ucase", "initcap", "hex", "base64", "string", "left", "right"}
+)
+WHOLES: Final = frozenset(
+    {"length", "char_length", "size", "cardinality", "year", "month", "day", "hour", "minute"}
+    | {"second", "dayofweek", "dayofmonth", "weekday", "datediff", "position", "hash", "ntile"}
+    | {"row_number", "rank", "dense_rank", "int", "instr", "locate", "quarter", "weekofyear"}
+)
+LONGS: Final = frozenset(
+    {"count", "count_if", "approx_count_distinct", "bigint", "div", "xxhash64", "unix_micros"}
+    | {"unix_timestamp", "unix_seconds", "unix_millis", "regr_count", "floor", "ceil", "ceiling"}
+)
+DOUBLES: Final = frozenset(
+    {"rand", "randn", "sqrt", "exp", "ln", "log", "log10", "pow", "power", "double", "stddev"}
+    | {"variance", "corr", "skewness", "kurtosis", "percentile", "median"}
+)
+DATES: Final = frozenset({"to_date", "date", "date_add", "date_sub", "last_day", "current_date"})
+TIMES: Final = frozenset(
+    {"to_timestamp", "timestamp", "date_trunc", "current_timestamp", "now", "window_time"}
+)
+AS_ARGUMENT: Final = frozenset(
+    {"max", "min", "first", "last", "first_value", "last_value", "any_value", "max_by", "min_by"}
+    | {"mode", "abs", "negative", "coalesce", "nvl", "ifnull", "greatest", "least", "nullif"}
+    | {"lag", "lead", "nth_value", "round", "bit_and", "bit_or", "bit_xor", "positive"}
+)
+
+
+class Expressions:
+    """Turns expressions of one place of a query into the representation."""
+
+    def __init__(self, resolve: Resolve, place: Callable[[Any], Position | None]) -> None:
+        self._resolve = resolve
+        self._place = place
+        self._parameters: list[dict[str, Column]] = []
+
+    def __call__(self, node: Any) -> Expression:
+        """The expression; raises `NotUnderstood` for a name that means nothing."""
+        kind = type(node)
+        if kind in BINARY:
+            return self._operator(node, BINARY[kind], (node.this, node.expression))
+        if kind in UNARY:
+            return self._operator(node, UNARY[kind], (node.this,))
+        method = _METHODS.get(kind)
+        if method is not None:
+            return method(self, node)
+        if kind in NAMED:
+            return self._special(node, NAMED[kind])
+        if node.find(exp.Query) is not None:
+            raise NotUnderstood("a subquery is used as a value", node)
+        inner = tuple(self(each) for each in node.iter_expressions() if _is_value(each))
+        return Unknown(f"`{_shown(node)}` is not understood", inner, self._place(node))
+
+    def _operator(self, node: Any, name: str, parts: Sequence[Any]) -> Expression:
+        arguments = tuple([self(each) for each in parts])
+        found = self._call(name, arguments, node)
+        extra = {key for key, value in node.args.items() if value} - QUALIFIERS - {"low", "high"}
+        if extra == {"negate"}:
+            return self._call("not", (found,), node)
+        if extra:
+            return Unknown(f"`{_shown(node)}` is not understood", arguments, self._place(node))
+        return found
+
+    def _call(self, name: str, arguments: tuple[Expression, ...], node: Any) -> Call:
+        return Call(
+            name,
+            arguments,
+            type=_type(name, arguments),
+            nullable=_nullable(name, arguments),
+            position=self._place(node) or _first_place(arguments),
+        )
+
+    def _special(self, node: Any, name: str) -> Expression:
+        inner = [self(each) for each in node.iter_expressions() if _is_value(each)]
+        return self._call(name, tuple(inner), node)
+
+    def order(self, node: Any) -> tuple[SortKey, ...]:
+        """The keys of an ORDER BY."""
+        return tuple(
+            SortKey(self(each.this if isinstance(each, exp.Ordered) else each), bool(desc))
+            for each in node.expressions
+            for desc in [isinstance(each, exp.Ordered) and each.args.get("desc")]
+        )
+
+    # ---- kinds of nodes
+
+    def _column(self, node: Any) -> Expression:
+        if isinstance(node.this, exp.Star):
+            raise NotUnderstood("a star stands for several columns here", node)
+        if not node.table:
+            found = self._parameter(node.name)
+            if found is not None:
+                return found
+        return self._resolve(node)
+
+    def _parameter(self, name: str) -> Expression | None:
+        for names in reversed(self._parameters):
+            if name.lower() in names:
+                return Ref(names[name.lower()])
+        return None
+
+    def _identifier(self, node: Any) -> Expression:
+        found = self._parameter(node.name)
+        if found is None:
+            raise NotUnderstood(f"`{node.name}` is not a name that is known here", node)
+        return found
+
+    def _unwrap(self, node: Any) -> Expression:
+        return self(node.this)
+
+    def _literal(self, node: Any) -> Expression:
+        position = self._place(node)
+        if node.is_string:
+            return Literal(node.this, datatypes.STRING, position)
+        text = str(node.this)
+        try:
+            if text.isdigit():
+                whole = datatypes.INT if int(text) < 2**31 else datatypes.BIGINT
+                return Literal(int(text), whole, position)
+            if "e" in text.lower():
+                return Literal(float(text), datatypes.DOUBLE, position)
+            return Literal(Decimal(text), datatypes.DECIMAL, position)
+        except (ValueError, InvalidOperation):
+            return Literal(text, UNKNOWN, position)
+
+    def _boolean(self, node: Any) -> Expression:
+        return Literal(bool(node.this), datatypes.BOOLEAN)
+
+    def _null(self, node: Any) -> Expression:
+        return Literal(None, datatypes.NULL)
+
+    def _interval(self, node: Any) -> Expression:
+        if node.find(exp.Column) is not None:
+            return Unknown("an interval that is not constant", (), self._place(node))
+        return Literal(node.sql(), datatypes.INTERVAL)
+
+    def _constant(self, node: Any) -> Expression:
+        return Literal(node.sql(), UNKNOWN, self._place(node))
+
+    def _cast(self, node: Any) -> Expression:
+        target, _ = parse_type(node.to.sql(dialect="spark"))
+        inner = self(node.this)
+        if isinstance(inner, Literal) and target.numeric and not isinstance(inner.value, str):
+            return Literal(inner.value, target, inner.position)
+        position = self._place(node) or _first_place((inner,))
+        return Call("cast", (inner,), type=target, nullable=True, position=position)
+
+    def _is(self, node: Any) -> Expression:
+        what = node.expression
+        inner = self(node.this)
+        words = {exp.Null: "is null", exp.Boolean: "is true" if what.this else "is false"}
+        name = words.get(type(what))
+        if name is None:
+            return Unknown(f"`{_shown(node)}` is not understood", (inner,), self._place(node))
+        position = _first_place((inner,))
+        return Call(name, (inner,), type=datatypes.BOOLEAN, nullable=False, position=position)
+
+    def _not(self, node: Any) -> Expression:
+        inner = self(node.this)
+        if isinstance(inner, Call) and inner.function == "is null":
+            return _with(inner, function="is not null")
+        return self._call("not", (inner,), node)
+
+    def _between(self, node: Any) -> Expression:
+        return self._operator(node, "between", (node.this, node.args["low"], node.args["high"]))
+
+    def _in(self, node: Any) -> Expression:
+        if node.args.get("query") is not None:
+            raise NotUnderstood("IN with a subquery is used as a value", node)
+        return self._operator(node, "in", (node.this, *node.expressions))
+
+    def _case(self, node: Any) -> Expression:
+        subject = node.args.get("this")
+        parts: list[Expression] = []
+        for each in node.args["ifs"]:
+            condition = self(each.this)
+            if subject is not None:
+                condition = self._call("=", (self(subject), condition), each)
+            parts += [condition, self(each.args["true"])]
+        default = node.args.get("default")
+        parts.append(self(default) if default is not None else Literal(None, datatypes.NULL))
+        return self._call("case", tuple(parts), node)
+
+    def _if(self, node: Any) -> Expression:
+        other = node.args.get("false")
+        parts = (self(node.this), self(node.args["true"]))
+        last = self(other) if other is not None else Literal(None, datatypes.NULL)
+        return self._call("case", (*parts, last), node)
+
+    def _dot(self, node: Any) -> Expression:
+        if isinstance(node.expression, exp.Func):
+            name = node.expression.name
+            inner = tuple(self(each) for each in node.expression.expressions if _is_value(each))
+            reason = f"`{_shown(node.this)}.{name}` is not a known function"
+            return Unknown(reason, inner, self._place(node.expression))
+        return field_of(self(node.this), node.expression.name, self._place(node))
+
+    def _lambda(self, node: Any) -> Expression:
+        names = {each.name.lower(): Column(each.name) for each in node.expressions}
+        self._parameters.append(names)
+        try:
+            return Lambda(tuple(names.values()), self(node.this))
+        finally:
+            self._parameters.pop()
+
+    def _filter(self, node: Any) -> Expression:
+        inner = self(node.this)
+        condition = self(node.expression.this)
+        if not isinstance(inner, Call):
+            return Unknown(f"`{_shown(node)}` is not understood", (inner, condition))
+        return _with(inner, condition=condition)
+
+    def _within_group(self, node: Any) -> Expression:
+        inner = self(node.this)
+        order = self.order(node.expression)
+        if not isinstance(inner, Call):
+            return Unknown(f"`{_shown(node)}` is not understood", (inner,))
+        if inner.function in ("percentile_cont", "percentile_disc", "mode") and order:
+            arguments = (order[0].expression, *inner.arguments)
+            return _with(inner, arguments=arguments, type=UNKNOWN)
+        return _with(inner, order=order)
+
+    def _function(self, node: Any) -> Expression:
+        """A function under its written name; DISTINCT and ORDER BY inside of its parentheses."""
+        name = node.name.lower()
+        inner: list[Expression] = []
+        distinct = False
+        order: tuple[SortKey, ...] = ()
+        for each in node.expressions:
+            if isinstance(each, exp.Star):
+                continue
+            if isinstance(each, exp.Distinct):
+                distinct = True
+                inner += [self(one) for one in each.expressions]
+            elif isinstance(each, exp.Order):
+                inner.append(self(each.this))
+                order = self.order(each)
+            elif name in UNIT_FIRST and not inner and isinstance(each, exp.Column):
+                inner.append(Literal(each.name, datatypes.STRING))
+            elif isinstance(each, exp.Column) and isinstance(each.this, exp.Star):
+                raise NotUnderstood("a star stands for several columns here", each)
+            elif _is_value(each):
+                inner.append(self(each))
+        call = self._call(name, tuple(inner), node)
+        return _with(call, distinct=distinct, order=order)
+
+    def _window(self, node: Any) -> Expression:
+        raise NotUnderstood("a window function is used inside of an expression", node)
+
+
+UNIT_FIRST: Final = frozenset(
+    {"timestampadd", "timestampdiff", "dateadd", "datediff_unit", "timestamp_add", "timestamp_diff"}
+)
+"""Functions whose first argument is a unit of time, without quotes."""
+
+_METHODS: Final[Mapping[type, Callable[[Expressions, Any], Expression]]] = {
+    exp.Column: Expressions._column,
+    exp.Identifier: Expressions._identifier,
+    exp.Alias: Expressions._unwrap,
+    exp.Paren: Expressions._unwrap,
+    exp.IgnoreNulls: Expressions._unwrap,
+    exp.RespectNulls: Expressions._unwrap,
+    exp.Escape: Expressions._unwrap,
+    exp.PropertyEQ: Expressions._unwrap,
+    exp.Literal: Expressions._literal,
+    exp.Boolean: Expressions._boolean,
+    exp.Null: Expressions._null,
+    exp.Interval: Expressions._interval,
+    exp.HexString: Expressions._constant,
+    exp.Var: Expressions._constant,
+    exp.Cast: Expressions._cast,
+    exp.TryCast: Expressions._cast,
+    exp.Is: Expressions._is,
+    exp.Not: Expressions._not,
+    exp.Between: Expressions._between,
+    exp.In: Expressions._in,
+    exp.Case: Expressions._case,
+    exp.If: Expressions._if,
+    exp.Dot: Expressions._dot,
+    exp.Lambda: Expressions._lambda,
+    exp.Filter: Expressions._filter,
+    exp.WithinGroup: Expressions._within_group,
+    exp.Anonymous: Expressions._function,
+    exp.Window: Expressions._window,
+}
+
+
+def field_of(inner: Expression, name: str, position: Position | None) -> Expression:
+    """A field of a struct, with the type that the struct says."""
+    found, nullable = UNKNOWN, True
+    for field, kind, may_be in type_of(inner).fields:
+        if field.lower() == name.lower():
+            found, nullable = kind, may_be or may_be_null(inner)
+    return Call("field", (inner,), type=found, nullable=nullable, position=position, detail=name)
+
+
+def aggregates(expression: Expression) -> bool:
+    """True where a known aggregate function takes part."""
+    if isinstance(expression, Call) and expression.function in AGGREGATES:
+        return True
+    return any(aggregates(each) for each in children(expression))
+
+
+def _with(call: Call, **changes: Any) -> Call:
+    return replace(call, **changes)
+
+
+def _is_value(node: Any) -> bool:
+    return not isinstance(node, exp.DataType | exp.Var)
+
+
+def _shown(node: Any) -> str:
+    text = " ".join(node.sql(dialect="spark").split())
+    return text if len(text) <= 40 else text[:37] + "..."
+
+
+def _first_place(expressions: Sequence[Expression]) -> Position | None:
+    for each in expressions:
+        position = getattr(each, "position", None) or _first_place(children(each))
+        if position is not None:
+            return position
+    return None
+
+
+def _type(name: str, arguments: tuple[Expression, ...]) -> DataType:
+    """The type of a function's result, as far as the derivation asks for types."""
+    for names, found in _RESULTS:
+        if name in names:
+            return found
+    types = [type_of(each) for each in arguments]
+    if not types:
+        return UNKNOWN
+    if name in AS_ARGUMENT:
+        return types[0]
+    if name in ("sum", "try_sum"):
+        return datatypes.BIGINT if types[0].family is Family.INTEGER else types[0]
+    if name in ("avg", "mean", "try_avg"):
+        return datatypes.DOUBLE if types[0].family is not Family.DECIMAL else types[0]
+    if name in ("+", "-", "*", "%", "&", "|", "^", "mod"):
+        return _wider(types)
+    if name == "/":
+        exact = any(each.family is Family.DECIMAL for each in types)
+        return datatypes.DECIMAL if exact and all(e.exact for e in types) else datatypes.DOUBLE
+    if name == "case":
+        values = [*types[1::2], *(types[-1:] if len(types) % 2 else ())]
+        return _wider([each for each in values if each.family is not Family.NULL])
+    if name in ("collect_list", "collect_set", "array_agg", "array"):
+        return DataType(Family.ARRAY, element=types[0])
+    if name in ("struct", "named_struct"):
+        return UNKNOWN
+    if name == "window":
+        fields = (("start", datatypes.TIMESTAMP, False), ("end", datatypes.TIMESTAMP, False))
+        return DataType(Family.STRUCT, fields=fields)
+    return UNKNOWN
+
+
+_RESULTS: Final = (
+    (TRUTHS, datatypes.BOOLEAN),
+    (TEXTS, datatypes.STRING),
+    (WHOLES, datatypes.INT),
+    (LONGS, datatypes.BIGINT),
+    (DOUBLES, datatypes.DOUBLE),
+    (DATES, datatypes.DATE),
+    (TIMES, datatypes.TIMESTAMP),
+)
+
+
+def _wider(types: Sequence[DataType]) -> DataType:
+    """The type of a sum or a choice of values of these types."""
+    if not types or any(each != types[0] for each in types):
+        if types and all(each.numeric for each in types):
+            order = [Family.INTEGER, Family.DECIMAL, Family.FLOAT]
+            return max(types, key=lambda each: (order.index(each.family), each.bits))
+        return UNKNOWN
+    return types[0]
+
+
+NEVER_NULL: Final = frozenset({"count", "count_if", "<=>", "approx_count_distinct", "struct"})
+
+
+def _nullable(name: str, arguments: tuple[Expression, ...]) -> bool:
+    if name in NEVER_NULL:
+        return False
+    if name in ("coalesce", "nvl", "ifnull", "greatest", "least"):
+        return all(map(may_be_null, arguments))
+    if name in BINARY.values() and name not in ("/", "%", "div"):
+        return any(map(may_be_null, arguments))
+    if name in ("not", "negative", "abs", "lower", "upper", "between"):
+        return any(map(may_be_null, arguments))
+    return True

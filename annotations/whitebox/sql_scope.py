@@ -1,0 +1,145 @@
+"""Names in a query: which column a reference means, as Spark resolves it.
+
+Case does not matter. A name of the inner query hides one of the outer; of several tables with the
+column, the reference is ambiguous and refused, except where USING or NATURAL made them one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from annotations.whitebox.datatypes import BOOLEAN, DataType, Family
+from annotations.whitebox.ir import Call, Column, Expression, Ref
+from annotations.whitebox.sql_expressions import NotUnderstood, field_of
+
+
+@dataclass(slots=True)
+class Named:
+    """A table of a FROM clause under the name that the query gives it."""
+
+    alias: str
+    columns: tuple[Column, ...]
+    open: bool = False
+    """True where the table may have further columns (no schema is declared)."""
+
+    def find(self, name: str) -> list[Column]:
+        """The columns of that name."""
+        return [column for column in self.columns if column.name.lower() == name.lower()]
+
+
+@dataclass(slots=True)
+class Scope:
+    """The names that expressions of one SELECT can use."""
+
+    tables: list[Named] = field(default_factory=list)
+    merged: dict[str, Expression] = field(default_factory=dict)
+    """Columns that USING or NATURAL made one, by name in lower case."""
+    hidden: set[Column] = field(default_factory=set)
+    """The columns behind those."""
+    outer: Scope | None = None
+    reached: bool = False
+    """True once a name of the outer query was used."""
+
+    @property
+    def open(self) -> bool:
+        """True where a table may have columns that are not known."""
+        return any(table.open for table in self.tables)
+
+    def star(self, alias: str | None = None) -> Iterator[tuple[str, Expression]]:
+        """What `*` or `alias.*` stands for."""
+        if alias is None:
+            yield from ((_name_of(each, name), each) for name, each in self.merged.items())
+        found = False
+        for table in self.tables:
+            if alias is None or table.alias.lower() == alias.lower():
+                found = True
+                for column in table.columns:
+                    if alias is not None or column not in self.hidden:
+                        yield column.name, Ref(column)
+        if not found:
+            raise NotUnderstood(f"`{alias}.*` names no table of the query")
+
+    def resolve(self, node: Any, position: Any) -> Expression:
+        """What a column reference means; raises `NotUnderstood`."""
+        parts = [each.name for each in (*_qualifiers(node), node.this)]
+        found = self._lookup(parts, position)
+        if found is not None:
+            return found
+        if self.outer is not None and (beyond := self.outer._lookup(parts, position)) is not None:
+            self.reached = True
+            return beyond
+        raise NotUnderstood(f"`{'.'.join(parts)}` is not a column that is known here", node)
+
+    def _lookup(self, parts: list[str], position: Any) -> Expression | None:
+        """The column, or a field of one where the first part is the column's name."""
+        for used in (2, 1):
+            if len(parts) < used:
+                continue
+            table, name = (parts[0], parts[1]) if used == 2 else (None, parts[0])
+            found = self._one(table, name, position)
+            if found is not None:
+                for each in parts[used:]:
+                    found = field_of(found, each, position)
+                return found
+        return None
+
+    def _one(self, table: str | None, name: str, position: Any) -> Expression | None:
+        if table is None and name.lower() in self.merged:
+            return self.merged[name.lower()]
+        named = [t for t in self.tables if table is None or t.alias.lower() == table.lower()]
+        for several in ([t for t in named if not t.open], [t for t in named if t.open]):
+            found = [
+                column
+                for each in several
+                for column in each.find(name)
+                if table is not None or column not in self.hidden
+            ]
+            if len(found) > 1:
+                raise NotUnderstood(f"`{name}` may be a column of several tables")
+            if found:
+                return Ref(found[0], position)
+        return None
+
+
+def _qualifiers(node: Any) -> Iterator[Any]:
+    for key in ("catalog", "db", "table"):
+        if node.args.get(key) is not None:
+            yield node.args[key]
+
+
+def _name_of(expression: Expression, name: str) -> str:
+    """The name as it was written where a merged column comes from."""
+    match expression:
+        case Ref(column=column):
+            return column.name
+        case Call(arguments=(Ref(column=column), *_)):
+            return column.name
+    return name
+
+
+def join_using(
+    scope: Scope, right: Named, names: Iterable[str], *, full: bool, swapped: bool
+) -> Expression | None:
+    """Make equal columns of both sides of a join one; the condition that makes them equal."""
+    condition: Expression | None = None
+    for name in names:
+        one = scope._one(None, name, None)
+        others = right.find(name)
+        if one is None or len(others) != 1:
+            raise NotUnderstood(f"`{name}` is not a column of both sides of the join")
+        other = Ref(others[0])
+        each = Call("=", (one, other), type=BOOLEAN)
+        condition = each if condition is None else Call("and", (condition, each), type=BOOLEAN)
+        scope.hidden |= {other.column, *((one.column,) if isinstance(one, Ref) else ())}
+        kept: Expression = other if swapped else one
+        if full:
+            kept = Call("coalesce", (one, other), type=_type(one, other), nullable=True)
+        scope.merged[name.lower()] = kept
+    return condition
+
+
+def _type(one: Expression, other: Ref) -> DataType:
+    found = one.column.type if isinstance(one, Ref) else other.column.type
+    return found if found == other.column.type else DataType(Family.UNKNOWN)
