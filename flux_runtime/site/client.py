@@ -33,6 +33,8 @@ VERSION: Final = 1
 CONNECT_TIMEOUT_S: Final = 5.0
 READ_BYTES: Final = 8 << 20
 AGAIN_S: Final = 0.02
+SILENCE_S: Final = 0.5
+"""After so much silence a client asks whether it still listens to the right process."""
 
 Broken = (OSError, Refused, Malformed)
 
@@ -41,10 +43,29 @@ class Unreachable(Exception):  # noqa: N818 - what happened
     """Nobody has answered for too long."""
 
 
+class DataLost(Exception):  # noqa: N818 - what happened
+    """A partition has lost both copies, so the results cannot be completed.
+
+    Attributes:
+        stage: stage of the partition.
+        part: its number.
+    """
+
+    def __init__(self, stage: int, part: int, why: str) -> None:
+        self.stage = stage
+        self.part = part
+        super().__init__(
+            f"partition {part} of stage {stage} has lost both copies ({why}): its state, and what "
+            "it had received and not passed on, are gone; start the job anew from its source"
+        )
+
+
 class Channel:
     """A blocking connection to a site or a controller."""
 
     def __init__(self, key: JobKey, address: tuple[str, int], greeting: dict[str, Any]) -> None:
+        self.address = address
+        self.asked = -1
         self.out = Bundles()
         self.decoder = RowsDecoder()
         self.encoder = RowsEncoder({})
@@ -162,6 +183,16 @@ class Client:
             self.channel.close()
             self.channel = None
 
+    def frame(self, channel: Channel) -> tuple[Kind, memoryview]:
+        """The next frame of the leader's, unless another one leads by now (it may be paused)."""
+        end = time.monotonic() + self.patience_s
+        while True:
+            try:
+                return channel.frame(SILENCE_S)
+            except TimeoutError:
+                if time.monotonic() > end or self.finder.leader() not in (None, channel.address):
+                    raise ConnectionResetError("another controller leads") from None
+
     def ask(self, question: dict[str, Any], answer: str) -> dict[str, Any]:
         """Ask the leader, again if it changes meanwhile."""
         while True:
@@ -169,7 +200,7 @@ class Client:
             try:
                 channel.control(question)
                 while True:
-                    kind, body = channel.frame(self.patience_s)
+                    kind, body = self.frame(channel)
                     message = from_json(body) if kind is Kind.CONTROL else {}
                     if message.get("c") == answer:
                         return message
@@ -188,7 +219,13 @@ class Client:
                 self.dropped()
 
     def heard(self, message: dict[str, Any]) -> None:
-        """Something came that was not asked for."""
+        """Something came that was not asked for.
+
+        Raises:
+            DataLost: that a partition is lost.
+        """
+        if message.get("c") == "data_loss":
+            raise DataLost(message["stage"], message["part"], message["why"])
 
     def status(self) -> dict[str, Any]:
         """What the job looks like to its controller."""
@@ -251,6 +288,7 @@ class Feeder(Client):
 
     def heard(self, message: dict[str, Any]) -> None:
         """Acknowledgements."""
+        super().heard(message)
         if message.get("c") == "taken":
             self._taken(tuple(message["key"]))
 
@@ -273,6 +311,7 @@ class Feeder(Client):
 
         Raises:
             Unreachable: no controller answers.
+            DataLost: the job cannot go on.
         """
         key = (batch_id, offset)
         if key <= self.taken or key in self.open:
@@ -295,7 +334,7 @@ class Feeder(Client):
         while len(self.open) > left:
             channel = self.leader()
             try:
-                kind, body = channel.frame(self.patience_s)
+                kind, body = self.frame(channel)
                 if kind is Kind.CONTROL:
                     self.heard(from_json(body))
             except Broken:
@@ -327,6 +366,9 @@ class Reader(Client):
         Returns:
             The next offset, (batch, rows) of every batch that has results, whether the input has
             ended and nothing comes after these.
+
+        Raises:
+            DataLost: the job cannot go on; only noticed when there is nothing to read.
         """
         end = None if timeout_s is None else time.monotonic() + timeout_s
         while True:
@@ -338,9 +380,8 @@ class Reader(Client):
                     if found is not None:
                         return found
             except TimeoutError:
-                self._leave()
-                if end is not None and time.monotonic() >= end:
-                    return offset, [], False
+                if self.site is not None and self.site.address not in self._collectors():
+                    self._leave()
             except Broken:
                 self._leave()
             if end is not None and time.monotonic() >= end:
@@ -348,11 +389,14 @@ class Reader(Client):
             if self.site is None:
                 time.sleep(AGAIN_S)
 
-    def _collector(self) -> Channel | None:
+    def _collectors(self) -> list[tuple[str, int]]:
         answer = self.ask({"c": "where"}, "where")
-        for host, port in answer["collectors"]:
+        return [(host, port) for host, port in answer["collectors"]]
+
+    def _collector(self) -> Channel | None:
+        for address in self._collectors():
             with suppress(*Broken):
-                return Channel(self.config.key, (host, port), {})
+                return Channel(self.config.key, address, {})
         return None
 
     def _leave(self) -> None:
@@ -363,16 +407,26 @@ class Reader(Client):
     def _read(
         self, site: Channel, offset: int, max_bytes: int, end: float | None
     ) -> tuple[int, list[tuple[int, Any]], bool] | None:
-        site.control({"c": "read", "offset": offset, "max": max_bytes})
+        if site.asked not in (-1, offset):
+            raise ConnectionResetError("an answer that nobody waits for any more is under way")
+        if site.asked == -1:
+            site.control({"c": "read", "offset": offset, "max": max_bytes})
+            site.asked = offset
         found: list[tuple[int, Any]] = []
         while True:
-            left = None if end is None else max(0.001, end - time.monotonic())
-            kind, body = site.frame(left)
+            left = SILENCE_S if end is None else max(0.001, end - time.monotonic())
+            try:
+                kind, body = site.frame(min(left, SILENCE_S) if not found else CONNECT_TIMEOUT_S)
+            except TimeoutError:
+                if found:
+                    raise ConnectionResetError("half of an answer") from None
+                raise
             if kind is Kind.RESULTS:
                 batch, schema = ROWS.unpack_from(body)
                 found.append((batch, site.decoder.rows(body[ROWS.size :], schema)))
                 continue
             message = from_json(body)
+            site.asked = -1
             if message.get("c") == "results":
                 return message["offset"], found, message["ended"]
             self._leave()  # the collector is elsewhere by now

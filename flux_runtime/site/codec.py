@@ -217,13 +217,11 @@ def from_json(body: memoryview) -> dict[str, Any]:
 
 def entry_to_json(entry: LogEntry, site: int | None) -> list[Any]:
     """A view change; `site` is where the standby of an Avail stands."""
-    match entry:
-        case Fail():
-            return ["fail", *entry.pair, entry.copy, entry.number]
-        case Avail():
-            return ["avail", *entry.pair, entry.copy, entry.attempt, site]
-        case CatchUpStart():
-            return ["start", *entry.pair, entry.attempt]
+    if isinstance(entry, Fail):
+        return ["fail", *entry.pair, entry.copy, entry.number]
+    if isinstance(entry, Avail):
+        return ["avail", *entry.pair, entry.copy, entry.attempt, site]
+    return ["start", *entry.pair, entry.attempt]
 
 
 def entry_from_json(value: Any) -> tuple[LogEntry, int | None]:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Any
+from contextlib import suppress
+from typing import Any, Final
 
+from flux_runtime.site.codec import to_json
 from flux_runtime.site.config import ControllerConfig
-from flux_runtime.site.connection import Connection, listen
-from flux_runtime.site.leader import Leader
+from flux_runtime.site.connection import Connection, dial, listen
+from flux_runtime.site.finding import ZooKeeperFinder
+from flux_runtime.site.leader import VERSION, Leader
 from flux_runtime.site.ledger import Ledger
 from flux_runtime.site.record import NoRecord, ZooKeeperRecord, control_log, decoded
 from flux_runtime.site.wire import Kind
@@ -20,6 +23,8 @@ from flux_runtime.zookeeper.membership import Left, Roster
 
 log = logging.getLogger(__name__)
 log.addHandler(logging.NullHandler())
+
+AGAIN_S: Final = 0.2
 
 
 def run_controller(
@@ -103,6 +108,33 @@ class Front:
         """See `Owner`."""
 
 
+class Watched:
+    """A connection that is only watched."""
+
+    def __init__(self) -> None:
+        self.gone = asyncio.Event()
+        self.greeted = False
+
+    def opened(self, connection: Connection) -> None:
+        """Say who is watching."""
+        connection.send(Kind.GREETING, to_json({"v": VERSION, "role": "follower"}))
+        connection.flush()
+
+    def received(self, connection: Connection, kind: Kind, body: memoryview) -> None:
+        """The leader's greeting: it does lead."""
+        self.greeted = True
+
+    def turn_over(self, connection: Connection) -> None:
+        """Nothing to do."""
+
+    def closed(self, connection: Connection, why: str) -> None:
+        """The leader is gone, or never led."""
+        self.gone.set()
+
+    def writable(self, connection: Connection) -> None:
+        """Nothing to do."""
+
+
 class Term:
     """From following, through being elected, to the end of the job or of the leadership."""
 
@@ -126,8 +158,10 @@ class Term:
         watcher = log_.follow(0, lambda n, e: self._from_thread(self._entry, n, e))
         candidate = await loop.run_in_executor(None, self._candidate)
         roster = await loop.run_in_executor(None, self._roster)
+        watch = loop.create_task(self._watch_leader())
         try:
             leadership = await self.elected
+            watch.cancel()
             self.following = False
             await loop.run_in_executor(None, watcher.close)
             for number, entry in await loop.run_in_executor(None, log_.read, self.next):
@@ -136,7 +170,25 @@ class Term:
                 self.following = False
             return await self._lead(log_, leadership, roster)
         finally:
+            watch.cancel()
             await loop.run_in_executor(None, _close, watcher, roster, candidate)
+
+    async def _watch_leader(self) -> None:
+        """A closed connection to the leader ends its term at once, not with its session.
+
+        A leader that lives on without its node finds its token outdated at its next decision.
+        """
+        found = ZooKeeperFinder(self.config, self.client)
+        while True:
+            address = await self.loop.run_in_executor(None, found.leader)
+            if address is not None and f"{address[0]}:{address[1]}" != self.name:
+                watched = Watched()
+                with suppress(OSError, TimeoutError):
+                    await dial(watched, self.config.key, address, peer="leader", timeout_s=5.0)
+                    await watched.gone.wait()
+                    if watched.greeted:
+                        await self.loop.run_in_executor(None, found.depose, address)
+            await asyncio.sleep(AGAIN_S)
 
     async def _lead(self, log_: ControlLog, leadership: Leadership, roster: Roster) -> bool:
         def remove(identity: str) -> None:

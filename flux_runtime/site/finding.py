@@ -10,7 +10,7 @@ from typing import Protocol, Self
 from flux_runtime.site.config import Config, SiteConfig
 from flux_runtime.zookeeper.client import Client, connect
 from flux_runtime.zookeeper.membership import Fenced, Member, Seat, join, next_incarnation
-from flux_runtime.zookeeper.nodes import app_path, read
+from flux_runtime.zookeeper.nodes import app_path, delete, read
 
 OnFenced = Callable[[str], None]
 
@@ -68,6 +68,11 @@ class ZooKeeperFinder:
             return None
         host, _, port = json.loads(found[0])["name"].rpartition(":")
         return host, int(port)
+
+    def depose(self, address: tuple[str, int]) -> None:
+        """End the term of the leader at this address, if it leads still."""
+        if self.leader() == address:
+            delete(self.client, [self._leader_path])
 
     def join(self, config: SiteConfig, port: int, on_fenced: OnFenced) -> str:
         """Make the ephemeral node whose loss fences this incarnation."""

@@ -217,6 +217,11 @@ class Leader(Shell):
             lost="the state of this partition and what it had received and not passed on",
             batches_not_everywhere=[under_way[0], under_way[-1]] if under_way else [],
         )
+        for connection in self.clients:
+            self.tell(connection, self._loss(pair, why))
+
+    def _loss(self, pair: Pair, why: str) -> dict[str, Any]:
+        return {"c": "data_loss", "stage": pair.stage, "part": pair.part, "why": why}
 
     def _begin(self) -> None:
         """Rebuild ingress and egress once every live site has said what it has received."""
@@ -260,6 +265,9 @@ class Leader(Shell):
                 self._site_greeted(connection, link, said)
             case "client":
                 self._client_greeted(connection, said)
+            case "follower":
+                connection.peer = "follower"
+                self.greet(connection, {"v": VERSION, "role": "leader"})
             case other:
                 raise Malformed(f"no role {other!r}")
 
@@ -384,6 +392,8 @@ class Leader(Shell):
                 "taken": list(taken) if taken else None,
             },
         )
+        for loss in self.ledger.losses:
+            self.tell(connection, self._loss(loss.pair, loss.why))
 
     def offered(self, connection: Connection, link: Link, body: memoryview) -> None:
         """A client's batch: its key, then rows."""

@@ -168,7 +168,7 @@ class LocalSites:
         for client in self.clients:
             with contextlib.suppress(OSError):
                 client.close()
-        for process in (*self.sites.values(), *self.controllers):
+        for process in (*self.controllers, *self.sites.values()):
             if process.poll() is None:
                 with contextlib.suppress(ProcessLookupError):
                     process.kill()

@@ -13,6 +13,8 @@ import pickle
 import sys
 from typing import Any
 
+import pyarrow as pa
+
 from flux_runtime.site.config import ControllerConfig, Fenced, SiteConfig
 from flux_runtime.site.controller import run_controller
 from flux_runtime.site.worker import run_site
@@ -25,6 +27,7 @@ def main() -> int:
     """Run what standard input says; 3 if this incarnation was fenced."""
     die_with_parent()
     config: SiteConfig | ControllerConfig = pickle.load(sys.stdin.buffer)
+    warm_up()
     logging.basicConfig(level=logging.WARNING, stream=sys.stderr)
     try:
         if isinstance(config, SiteConfig):
@@ -36,6 +39,12 @@ def main() -> int:
         return FENCED_STATUS
     _say(ended="stopped")
     return 0
+
+
+def warm_up() -> None:
+    """Load what the first batch would otherwise wait for (pyarrow looks for pandas)."""
+    pa.array([0]).to_numpy(zero_copy_only=False)
+    pa.record_batch({"a": [0]}).take(pa.array([0])).serialize()
 
 
 def _say(**what: Any) -> None:
