@@ -3,73 +3,98 @@
 Both inputs arrive as one sequence of rows, told apart by a column (0: left, 1: right), with the
 columns of both sides (null where they do not apply). A pair is produced when its later row arrives,
 with that row's sequence number and, as discriminator, its place among the pairs of that row.
+
+What is held of a side are a few runs of rows, each sorted by key and then by arrival, oldest run
+first. A batch makes a new run, and runs of like size become one, so that a row is sorted a
+logarithmic number of times and a batch looked up in as many runs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from flux_runtime.operators.grouping import BYTES_PER_KEY, Slots
-from flux_runtime.operators.rows import Batch, Ints, ints, sn_of, with_sn
+from flux_runtime.operators.grouping import Bools, Slots, grown
+from flux_runtime.operators.partitioned import Partitioned
+from flux_runtime.operators.rows import SN, Batch, Ints, ints, with_sn
+
+EVER: Final = np.iinfo(np.int64).min
+"""Before every time."""
+KEYS_MAX: Final = 4096
+"""Keys that are kept at least, before the table is cleared of those without rows."""
+
+
+class _Run(NamedTuple):
+    """Rows sorted by slot, and by arrival within a slot."""
+
+    rows: Batch
+    slots: Ints
+    times: Ints
+
+    def of(self, chosen: Bools) -> _Run:
+        return _Run(self.rows.filter(pa.array(chosen)), self.slots[chosen], self.times[chosen])
+
+    def matches(self, slots: Ints) -> tuple[Ints, Ints]:
+        """(place in `slots`, row here) of all rows with an equal slot."""
+        return _spread(
+            np.searchsorted(self.slots, slots), np.searchsorted(self.slots, slots, "right")
+        )
+
+
+def _spread(low: Ints, high: Ints) -> tuple[Ints, Ints]:
+    """Each number i as often as high[i] - low[i] says, and the numbers from low[i] on."""
+    sizes = high - low
+    probe = np.repeat(np.arange(len(low)), sizes)
+    within = np.arange(len(probe)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    return probe, np.repeat(low, sizes) + within
+
+
+def _sorted(rows: Batch, slots: Ints, times: Ints) -> _Run:
+    order = np.argsort(slots, kind="stable")
+    return _Run(rows.take(pa.array(order)), slots[order], times[order])
 
 
 class _Store:
-    """Rows of one side, in order of arrival, with the slot and time of each."""
+    """The rows of one side, as runs."""
 
     def __init__(self) -> None:
-        self.rows: Batch | None = None
-        self.slots: Ints = np.zeros(0, np.int64)
-        self.arrived: Ints = np.zeros(0, np.int64)
-        self.times: Ints = np.zeros(0, np.int64)
+        self.runs: list[_Run] = []
 
-    def add(self, rows: Batch, slots: Ints, arrived: Ints, times: Ints) -> None:
-        self.rows = rows if self.rows is None else pa.concat_batches([self.rows, rows])
-        self.slots = np.concatenate([self.slots, slots])
-        self.arrived = np.concatenate([self.arrived, arrived])
-        self.times = np.concatenate([self.times, times])
+    def add(self, run: _Run, alive: Callable[[_Run], Bools]) -> None:
+        """Hold one more run; whenever runs are merged, rows that are not alive go."""
+        self.runs.append(run)
+        while len(self.runs) > 1 and len(self.runs[-2].slots) < 2 * len(self.runs[-1].slots):
+            self.runs[-2:] = [_together(run.of(alive(run)) for run in self.runs[-2:])]
 
-    def drop(self, kept: npt.NDArray[np.bool_]) -> None:
-        if self.rows is not None and not kept.all():
-            self.rows = self.rows.filter(pa.array(kept))
-            self.slots, self.arrived = self.slots[kept], self.arrived[kept]
-            self.times = self.times[kept]
+    def whole(self, chosen: Callable[[_Run], Bools]) -> _Run | None:
+        """The chosen rows of all runs as one."""
+        return _together(run.of(chosen(run)) for run in self.runs) if self.runs else None
 
-    def matches(self, slots: Ints, arrived: Ints) -> tuple[Ints, Ints]:
-        """(index of the probing row, index here) of all earlier rows here with the same slot."""
-        order = np.lexsort((self.arrived, self.slots))
-        span = int(max(arrived.max(initial=0), self.arrived.max(initial=0))) + 1
-        keys = self.slots[order] * span + self.arrived[order]
-        low = np.searchsorted(keys, slots * span)
-        high = np.searchsorted(keys, slots * span + arrived)
-        sizes = high - low
-        probe = np.repeat(np.arange(len(slots)), sizes)
-        within = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-        return probe, order[np.repeat(low, sizes) + within]
-
-    def get_state(self) -> dict[str, Any]:
-        return {
-            "rows": self.rows,
-            "slots": self.slots.copy(),
-            "arrived": self.arrived.copy(),
-            "times": self.times.copy(),
-        }
-
-    def install_state(self, state: dict[str, Any]) -> None:
-        self.rows = state["rows"]
-        self.slots, self.arrived = state["slots"].copy(), state["arrived"].copy()
-        self.times = state["times"].copy()
+    def change(self, each: Callable[[_Run], _Run]) -> None:
+        self.runs = [changed for run in self.runs if len((changed := each(run)).slots)]
 
     def size(self) -> int:
-        held = self.rows.nbytes if self.rows is not None else 0
-        return int(held + self.slots.nbytes + self.arrived.nbytes + self.times.nbytes)
+        return sum(int(r.rows.nbytes) + r.slots.nbytes + r.times.nbytes for r in self.runs)
 
 
-class SymmetricHashJoin:
+def _together(runs: Any) -> _Run:
+    rows, slots, times = zip(*runs, strict=True)
+    return _sorted(pa.concat_batches(list(rows)), np.concatenate(slots), np.concatenate(times))
+
+
+class _Pairs(NamedTuple):
+    """Pairs that rows of one side complete: the row of the batch, and the other side's row."""
+
+    side: int
+    later: Ints
+    others: Batch
+    found: Ints
+
+
+class SymmetricHashJoin(Partitioned):
     """Joins rows of two sides with equal keys whose times differ by at most `history`.
 
     Args:
@@ -81,7 +106,8 @@ class SymmetricHashJoin:
         history: largest difference of times; rows older than the newest by more are forgotten.
     """
 
-    answers_left = True
+    keeps_requests = True
+    """Whether left rows are paired with right rows that came before them."""
 
     def __init__(
         self,
@@ -101,93 +127,153 @@ class SymmetricHashJoin:
         self.time = time
         self.history = history
         self.stores = (_Store(), _Store())
-        self.seen = 0
-        self.newest = np.iinfo(np.int64).min
+        self.newest: Ints = np.zeros(0, np.int64)
+        self.clear_at = 2 * KEYS_MAX
 
-    def process(self, batch: Batch) -> Batch:
-        """Rows of one batch in, the pairs that they complete out."""
+    def _run(self, batch: Batch, partition: Ints | int) -> tuple[Batch, Ints]:
         n = batch.num_rows
-        slots, side = self.slots.of(batch), ints(batch, self.side)
-        arrived = np.arange(self.seen, self.seen + n, dtype=np.int64)
+        slots, side = self.slots.of(batch, partition), ints(batch, self.side)
         times = ints(batch, self.time) if self.time else np.zeros(n, np.int64)
-        self.seen += n
+        highest = int(np.max(partition, initial=0))
+        self.newest = grown(self.newest, highest + 1, fill=EVER)
         of_side = [np.flatnonzero(side == s) for s in (0, 1)]
-        for store, rows in zip(self.stores, of_side, strict=True):
-            store.add(batch.take(pa.array(rows)), slots[rows], arrived[rows], times[rows])
-        pairs = [self._pairs(s, of_side[s], slots, arrived, times) for s in (0, 1)]
-        made = self._output(batch, pairs)
+        now = [
+            _Run(batch.take(pa.array(rows)).select(self.columns[s]), slots[rows], times[rows])
+            for s, rows in enumerate(of_side)
+        ]
+        pairs = [p for s in (0, 1) for p in self._pairs(s, of_side, now, slots, times)]
+        made, rows = self._output(batch, pairs)
         if self.time and n:
-            self.newest = max(self.newest, int(times.max()))
-            for store in self.stores:
-                store.drop(store.times >= self.newest - self.history)
-        return made
+            if isinstance(partition, int):
+                self.newest[partition] = max(self.newest[partition], times.max())
+            else:
+                np.maximum.at(self.newest, partition, times)
+        for store, run, kept in zip(self.stores, now, (True, self.keeps_requests), strict=True):
+            if kept and len(run.slots):
+                store.add(_sorted(*run), self._alive)
+        if len(self.slots) > self.clear_at:
+            self._clear()
+        return made, rows
+
+    def _oldest(self, slots: Ints) -> Ints:
+        """The oldest time that is remembered in the partitions of these slots."""
+        newest = self.newest[self.slots.partition[slots]]
+        oldest: Ints = np.where(newest == EVER, EVER, newest - self.history)
+        return oldest
+
+    def _alive(self, run: _Run) -> Bools:
+        if not self.time:
+            return np.ones(len(run.slots), bool)
+        alive: Bools = run.times >= self._oldest(run.slots)
+        return alive
 
     def _pairs(
-        self, side: int, rows: Ints, slots: Ints, arrived: Ints, times: Ints
-    ) -> tuple[Ints, Ints]:
-        """(row of this batch, row of the other side's store) of the pairs this side completes."""
-        store = self.stores[1 - side]
-        if store.rows is None or (side == 0 and not self.answers_left):
-            return np.zeros(0, np.int64), np.zeros(0, np.int64)
-        probe, found = store.matches(slots[rows], arrived[rows])
-        later = rows[probe]
+        self, side: int, of_side: Sequence[Ints], now: Sequence[_Run], slots: Ints, times: Ints
+    ) -> list[_Pairs]:
+        """What the rows of this side complete: with each older run, then within the batch."""
+        mine, other = of_side[side], of_side[1 - side]
+        if not len(mine) or (side == 0 and not self.keeps_requests):
+            return []
+        made = []
+        for run in self.stores[1 - side].runs:
+            probe, found = run.matches(slots[mine])
+            later = mine[probe]
+            if self.time:
+                near = np.abs(run.times[found] - times[later]) <= self.history
+                near &= run.times[found] >= self._oldest(slots[later])
+                later, found = later[near], found[near]
+            made.append(_Pairs(side, later, run.rows, found))
+        order = np.argsort(slots[other], kind="stable")
+        n = len(slots)
+        keys = slots[other][order] * n + other[order]
+        low = np.searchsorted(keys, slots[mine] * n)
+        probe, at = _spread(low, np.searchsorted(keys, slots[mine] * n + mine))
+        later, found = mine[probe], order[at]
         if self.time:
-            near = np.abs(store.times[found] - times[later]) <= self.history
+            near = np.abs(now[1 - side].times[found] - times[later]) <= self.history
             later, found = later[near], found[near]
-        return later, found
+        made.append(_Pairs(side, later, now[1 - side].rows, found))
+        return [pairs for pairs in made if len(pairs.later)]
 
-    def _output(self, batch: Batch, pairs: Sequence[tuple[Ints, Ints]]) -> Batch:
-        later = np.concatenate([pairs[0][0], pairs[1][0]])
+    def _output(self, batch: Batch, pairs: Sequence[_Pairs]) -> tuple[Batch, Ints]:
+        later = np.concatenate([np.zeros(0, np.int64), *(p.later for p in pairs)])
         order = np.argsort(later, kind="stable")
         columns, fields = [], []
         for side, names in enumerate(self.columns):
-            store = self.stores[side]
-            here = batch.take(pa.array(pairs[side][0]))
-            there = pairs[1 - side][1]
-            for name in names:
-                parts = [here.column(name)]
-                if store.rows is not None:
-                    other = store.rows.column(name).take(pa.array(there))
-                    parts = [parts[0], other] if side == 0 else [other, parts[0]]
-                columns.append(pa.concat_arrays(parts).take(pa.array(order)))
+            for i, name in enumerate(names):
+                pieces = [
+                    batch.column(name).take(pa.array(p.later))
+                    if p.side == side
+                    else p.others.column(i).take(pa.array(p.found))
+                    for p in pairs
+                ] or [batch.column(name).slice(0, 0)]
+                columns.append(pa.concat_arrays(pieces).take(pa.array(order)))
                 fields.append(batch.schema.field(name))
         later = later[order]
-        b, o, _ = sn_of(batch)
-        first = np.r_[True, later[1:] != later[:-1]] if len(later) else np.zeros(0, bool)
+        first = np.ones(len(later), bool)
+        first[1:] = later[1:] != later[:-1]
         starts = np.flatnonzero(first)
-        sizes = np.diff(np.r_[starts, len(later)])
-        sub = np.arange(len(later)) - np.repeat(starts, sizes)
-        return with_sn(columns, fields, [b[later], o[later], sub])
+        sub = np.arange(len(later)) - np.repeat(starts, np.diff(np.append(starts, len(later))))
+        b, o, _ = (ints(batch, name) for name in SN)
+        return with_sn(columns, fields, [b[later], o[later], sub]), later
 
-    def get_state(self) -> dict[str, Any]:
-        """Keys, the rows of both sides, and how far arrival and time have come."""
-        return {
-            "keys": self.slots.get_state(),
-            "stores": [store.get_state() for store in self.stores],
-            "seen": self.seen,
-            "newest": self.newest,
-        }
+    def _clear(self) -> None:
+        """Forget keys without rows; again when there are twice as many as are left."""
+        used = np.zeros(len(self.slots), bool)
+        for store in self.stores:
+            store.change(lambda run: run.of(self._alive(run)))
+            for run in store.runs:
+                used[run.slots] = True
+        self._forget(used)
+        self.clear_at = 2 * max(len(self.slots), KEYS_MAX)
 
-    def install_state(self, state: dict[str, Any]) -> None:
-        """Replace the state."""
-        self.slots.install_state(state["keys"])
-        for store, held in zip(self.stores, state["stores"], strict=True):
-            store.install_state(held)
-        self.seen, self.newest = state["seen"], state["newest"]
+    def _forget(self, kept: Bools) -> None:
+        """Forget all other slots; no row has one of them."""
+        number = np.cumsum(kept) - 1
+        for store in self.stores:
+            store.change(lambda run: run._replace(slots=number[run.slots]))
+        self.slots.keep(kept)
+
+    def get_state(self, partition: int = 0) -> dict[str, Any]:
+        """Keys, the rows of both sides that are remembered, and the newest time."""
+        of_it = self.slots.partition == partition
+        number = np.cumsum(of_it) - 1
+        sides: list[tuple[Batch, Ints, Ints] | None] = []
+        for store in self.stores:
+            run = store.whole(lambda run: of_it[run.slots] & self._alive(run))
+            if run is None or not len(run.slots):
+                sides.append(None)
+            else:
+                sides.append((run.rows, number[run.slots], run.times))
+        known = partition < len(self.newest)
+        newest = int(self.newest[partition]) if known else EVER
+        return {"keys": self.slots.get_state(of_it), "sides": sides, "newest": newest}
+
+    def drop(self, partition: int) -> None:
+        """Forget a partition."""
+        kept = self.slots.partition != partition
+        for store in self.stores:
+            store.change(lambda run: run.of(kept[run.slots]))
+        self._forget(kept)
+        if partition < len(self.newest):
+            self.newest[partition] = EVER
+
+    def _add(self, state: dict[str, Any], partition: int) -> None:
+        slots = self.slots.install_state(state["keys"], partition)
+        self.newest = grown(self.newest, partition + 1, fill=EVER)
+        self.newest[partition] = state["newest"]
+        for store, side in zip(self.stores, state["sides"], strict=True):
+            if side is not None:
+                rows, held, times = side
+                store.add(_sorted(rows, slots[held], times), self._alive)
 
     def state_size(self) -> int:
-        """Bytes of the state."""
-        return len(self.slots) * BYTES_PER_KEY + sum(store.size() for store in self.stores)
+        """Bytes of the state of all partitions."""
+        keys = len(self.slots) * self.slots.bytes_per_slot() + self.slots.text_bytes()
+        return keys + sum(store.size() for store in self.stores)
 
 
 class Answer(SymmetricHashJoin):
     """Answers each request (side 1) from all that has been written before it (side 0)."""
 
-    answers_left = False
-
-    def process(self, batch: Batch) -> Batch:
-        """Writes and requests of one batch in, answers out; requests are not kept."""
-        made = super().process(batch)
-        requests = self.stores[1]
-        requests.drop(np.zeros(len(requests.slots), bool))
-        return made
+    keeps_requests = False

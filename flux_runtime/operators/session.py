@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 
-from flux_runtime.operators.grouping import BYTES_PER_KEY, Slots, grown
-from flux_runtime.operators.rows import Batch, Ints, ints, sn_of, with_sn
+from flux_runtime.operators.grouping import Groups, Slots, grown
+from flux_runtime.operators.partitioned import Partitioned
+from flux_runtime.operators.rows import SN, Batch, Ints, ints, with_sn
 
-NONE = np.iinfo(np.int64).min
+NONE: Final = np.iinfo(np.int64).min
 """No session is open."""
+CLOSED_MAX: Final = 4096
+"""Keys without an open session that are kept at least, before the table is cleared of them."""
 
 
-class Sessions:
+class Sessions(Partitioned):
     """Emits a session's duration when its end arrives; an end without a start is dropped.
 
     A second start before the end begins the session anew. The output has the columns `keep` of the
@@ -36,43 +39,61 @@ class Sessions:
         self.keep = tuple(keep if keep is not None else keys)
         self.slots = Slots(keys)
         self.open: Ints = np.zeros(0, np.int64)
+        self.clear_at = 2 * CLOSED_MAX
 
-    def process(self, batch: Batch) -> Batch:
-        """Events of one batch in, the sessions that end in it out."""
-        slots = self.slots.of(batch)
+    def _run(self, batch: Batch, partition: Ints | int) -> tuple[Batch, Ints]:
+        slots = self.slots.of(batch, partition)
         self.open = grown(self.open, len(self.slots), fill=NONE)
-        time, end = ints(batch, self.time), ints(batch, self.ends) != 0
-        order = np.argsort(slots, kind="stable")
-        by_slot = slots[order]
-        first = np.ones(len(order), bool)
-        first[1:] = by_slot[1:] != by_slot[:-1]
-        opened = np.where(end[order], NONE, time[order])
-        before = np.r_[np.int64(NONE), opened[:-1]] if len(order) else opened
+        groups = Groups(slots)
+        order, by_slot, first = groups.order, groups.slot, groups.first
+        time, end = ints(batch, self.time)[order], (ints(batch, self.ends) != 0)[order]
+        opened = np.where(end, NONE, time)
+        before = np.append(NONE, opened[:-1])[: len(order)]
         before[first] = self.open[by_slot[first]]
-        done = end[order] & (before != NONE)
-        last = np.r_[first[1:], True] if len(order) else first
+        last = np.append(first[1:], True)[: len(order)]
         self.open[by_slot[last]] = opened[last]
+        done = np.flatnonzero(end & (before != NONE))
+        done = done[np.argsort(order[done])]
         rows = order[done]
-        duration = (time[order] - before)[done]
-        in_order = np.argsort(rows)
-        taken = batch.take(pa.array(rows[in_order]))
-        columns = [taken.column(name) for name in self.keep]
-        fields = [taken.schema.field(name) for name in self.keep]
+        if len(self.slots) > self.clear_at:
+            self._clear()
+        return self._output(batch, rows, (time - before)[done]), rows
+
+    def _output(self, batch: Batch, rows: Ints, duration: Ints) -> Batch:
+        taken = pa.array(rows)
+        columns = [batch.column(name).take(taken) for name in self.keep]
+        fields = [batch.schema.field(name) for name in self.keep]
         return with_sn(
-            [*columns, pa.array(duration[in_order])],
+            [*columns, pa.array(duration)],
             [*fields, pa.field("duration", pa.int64())],
-            sn_of(taken),
+            [ints(batch, name)[rows] for name in SN],
         )
 
-    def get_state(self) -> dict[str, Any]:
-        """Keys and when their open session began."""
-        return {"keys": self.slots.get_state(), "open": self.open[: len(self.slots)].copy()}
+    def _clear(self) -> None:
+        """Forget keys without an open session; again when there are twice as many as are left."""
+        kept = self.open[: len(self.slots)] != NONE
+        self.open = self.open[: len(self.slots)][kept]
+        self.slots.keep(kept)
+        self.clear_at = 2 * max(len(self.slots), CLOSED_MAX)
 
-    def install_state(self, state: dict[str, Any]) -> None:
-        """Replace the state."""
-        self.slots.install_state(state["keys"])
-        self.open = state["open"].copy()
+    def get_state(self, partition: int = 0) -> dict[str, Any]:
+        """Keys with an open session, and when it began."""
+        n = len(self.slots)
+        chosen = (self.slots.partition == partition) & (self.open[:n] != NONE)
+        return {"keys": self.slots.get_state(chosen), "open": self.open[:n][chosen]}
+
+    def drop(self, partition: int) -> None:
+        """Forget a partition."""
+        kept, n = self.slots.partition != partition, len(self.slots)
+        self.slots.keep(kept)
+        self.open = self.open[:n][kept]
+
+    def _add(self, state: dict[str, Any], partition: int) -> None:
+        slots = self.slots.install_state(state["keys"], partition)
+        self.open = grown(self.open, len(self.slots), fill=NONE)
+        self.open[slots] = state["open"]
 
     def state_size(self) -> int:
-        """Bytes of the state."""
-        return len(self.slots) * (BYTES_PER_KEY + 8)
+        """Bytes of the open sessions of all partitions."""
+        n = int(np.count_nonzero(self.open[: len(self.slots)] != NONE))
+        return n * (self.slots.bytes_per_slot() + 8) + self.slots.text_bytes()

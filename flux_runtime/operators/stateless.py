@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -24,10 +24,17 @@ class Filter:
         """The rows that are kept."""
         return batch.filter(pa.array(self.keep(batch)))
 
-    def get_state(self) -> None:
+    def process_parts(self, parts: Sequence[tuple[int, Batch]]) -> list[Batch]:
+        """Batches of several partitions in, what each produces out."""
+        return [self.process(batch) for _, batch in parts]
+
+    def get_state(self, partition: int = 0) -> None:
         """There is none."""
 
-    def install_state(self, state: None) -> None:
+    def install_state(self, state: None, partition: int = 0) -> None:
+        """There is none."""
+
+    def drop(self, partition: int) -> None:
         """There is none."""
 
     def state_size(self) -> int:
@@ -57,10 +64,17 @@ class Map:
         fields = data_fields(made.schema)
         return with_sn([made.column(f.name) for f in fields], fields, sn_of(batch))
 
-    def get_state(self) -> None:
+    def process_parts(self, parts: Sequence[tuple[int, Batch]]) -> list[Batch]:
+        """Batches of several partitions in, what each produces out."""
+        return [self.process(batch) for _, batch in parts]
+
+    def get_state(self, partition: int = 0) -> None:
         """There is none."""
 
-    def install_state(self, state: None) -> None:
+    def install_state(self, state: None, partition: int = 0) -> None:
+        """There is none."""
+
+    def drop(self, partition: int) -> None:
         """There is none."""
 
     def state_size(self) -> int:

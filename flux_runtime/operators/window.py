@@ -7,26 +7,50 @@ largest that contributed. Time windows follow the timestamps in the data, never 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from flux_runtime.operators.grouping import BYTES_PER_KEY, Slots, grown, ranks
-from flux_runtime.operators.rows import Batch, Ints, ints, sn_of, with_sn
+from flux_runtime.operators.grouping import Bools, Groups, Slots, grown
+from flux_runtime.operators.partitioned import Partitioned
+from flux_runtime.operators.rows import SN, Batch, Ints, ints, with_sn
 
 NONE: Final = np.iinfo(np.int64).min
 """No pane yet."""
 
 Floats = npt.NDArray[np.float64]
 
-AGGREGATES: Final[Mapping[str, Callable[[Floats], Floats]]] = {
-    "count": lambda window: np.full(len(window), window.shape[1], np.float64),
-    "sum": lambda window: window.sum(axis=1),
-    "avg": lambda window: window.mean(axis=1),
-    "min": lambda window: window.min(axis=1),
-    "max": lambda window: window.max(axis=1),
+
+class Partial(NamedTuple):
+    """What is known of a window or a part of it, one value per row."""
+
+    rows: Floats
+    total: Floats
+    low: Floats
+    high: Floats
+
+    def with_(self, more: Partial, where: Bools) -> Partial:
+        """Together with another part, where there is one."""
+        return Partial(
+            self.rows + np.where(where, more.rows, 0.0),
+            self.total + np.where(where, more.total, 0.0),
+            np.minimum(self.low, np.where(where, more.low, np.inf)),
+            np.maximum(self.high, np.where(where, more.high, -np.inf)),
+        )
+
+    def of(self, chosen: Any) -> Partial:
+        """Some of the rows."""
+        return Partial(*(column[chosen] for column in self))
+
+
+AGGREGATES: Final[Mapping[str, Callable[[Partial], Floats]]] = {
+    "count": lambda window: window.rows,
+    "sum": lambda window: window.total,
+    "avg": lambda window: window.total / window.rows,
+    "min": lambda window: window.low,
+    "max": lambda window: window.high,
 }
 
 
@@ -37,7 +61,12 @@ def _check(aggregates: Sequence[str]) -> tuple[str, ...]:
     return tuple(aggregates)
 
 
-class CountWindow:
+def _values(batch: Batch, name: str) -> Floats:
+    values: Floats = batch.column(name).to_numpy(zero_copy_only=False).astype(np.float64)
+    return values
+
+
+class CountWindow(Partitioned):
     """Aggregates the last `history` rows of each group, every `slide` rows of the group.
 
     The first result of a group comes when its history is full (AMB-25).
@@ -69,62 +98,71 @@ class CountWindow:
         self.counts: Ints = np.zeros(0, np.int64)
         self.ring: Floats = np.zeros((0, history))
 
-    def process(self, batch: Batch) -> Batch:
-        """Rows of one batch in, the results they complete out, in their order."""
-        slots = self.slots.of(batch)
+    def _run(self, batch: Batch, partition: Ints | int) -> tuple[Batch, Ints]:
+        slots = self.slots.of(batch, partition)
         self.counts = grown(self.counts, len(self.slots))
         self.ring = grown(self.ring, len(self.slots))
-        values = batch.column(self.value).to_numpy(zero_copy_only=False).astype(np.float64)
-        rank, _ = ranks(slots)
-        results = np.zeros((len(slots), len(self.aggregates)))
-        due = np.zeros(len(slots), bool)
-        for turn in range(int(rank.max()) + 1 if len(rank) else 0):
-            rows = np.flatnonzero(rank == turn)  # each group at most once
-            self._turn(rows, slots[rows], values[rows], results, due)
-        return _output(batch, self.slots.names, self.value, self.aggregates, due, results)
+        groups = Groups(slots)
+        values = _values(batch, self.value)[groups.order]
+        before = self.counts[groups.slot]
+        number = before + groups.rank + 1  # of each row in its group, from 1
+        due = np.flatnonzero((number >= self.history) & ((number - self.history) % self.slide == 0))
+        due = due[np.argsort(groups.order[due])]
+        results = self._results(due, groups, values, number)
+        first = groups.starts
+        last_ones = groups.rank >= np.repeat(groups.sizes, groups.sizes) - self.history
+        self.ring[groups.slot[last_ones], (number[last_ones] - 1) % self.history] = values[
+            last_ones
+        ]
+        self.counts[groups.slot[first]] = before[first] + groups.sizes
+        rows = groups.order[due]
+        return _output(batch, self.slots.names, self.value, self.aggregates, rows, results), rows
 
-    def _turn(
-        self,
-        rows: Ints,
-        slots: Ints,
-        values: Floats,
-        results: Floats,
-        due: npt.NDArray[np.bool_],
-    ) -> None:
-        counts = self.counts[slots]
-        self.ring[slots, counts % self.history] = values
-        self.counts[slots] = counts = counts + 1
-        full = (counts >= self.history) & ((counts - self.history) % self.slide == 0)
-        due[rows[full]] = True
-        window = self.ring[slots[full]]
-        for i, name in enumerate(self.aggregates):
-            results[rows[full], i] = AGGREGATES[name](window)
+    def _results(self, due: Ints, groups: Groups, values: Floats, number: Ints) -> Partial:
+        """The windows that end at these places: rows of this batch first, then what is held."""
+        slot, rank, at = groups.slot[due], groups.rank[due], number[due]
+        low = high = total = values[due]
+        for back in range(1, self.history):
+            held = self.ring[slot, (at - 1 - back) % self.history]
+            one = np.where(rank >= back, values[np.maximum(due - back, 0)], held)
+            low, high, total = np.minimum(low, one), np.maximum(high, one), total + one
+        return Partial(np.full(len(due), float(self.history)), total, low, high)
 
-    def get_state(self) -> dict[str, Any]:
+    def get_state(self, partition: int = 0) -> dict[str, Any]:
         """Keys, how many rows each has had, and its last `history` values."""
+        chosen = self.slots.partition == partition
         n = len(self.slots)
         return {
-            "keys": self.slots.get_state(),
-            "counts": self.counts[:n].copy(),
-            "ring": self.ring[:n].copy(),
+            "keys": self.slots.get_state(chosen),
+            "counts": self.counts[:n][chosen],
+            "ring": self.ring[:n][chosen],
         }
 
-    def install_state(self, state: dict[str, Any]) -> None:
-        """Replace the state."""
-        self.slots.install_state(state["keys"])
-        self.counts, self.ring = state["counts"].copy(), state["ring"].copy()
+    def drop(self, partition: int) -> None:
+        """Forget a partition."""
+        kept, n = self.slots.partition != partition, len(self.slots)
+        self.slots.keep(kept)
+        self.counts, self.ring = self.counts[:n][kept], self.ring[:n][kept]
+
+    def _add(self, state: dict[str, Any], partition: int) -> None:
+        slots = self.slots.install_state(state["keys"], partition)
+        self.counts = grown(self.counts, len(self.slots))
+        self.ring = grown(self.ring, len(self.slots))
+        self.counts[slots], self.ring[slots] = state["counts"], state["ring"]
 
     def state_size(self) -> int:
-        """Bytes of the state."""
-        return len(self.slots) * (BYTES_PER_KEY + 8 + 8 * self.history)
+        """Bytes of the state of all partitions."""
+        each = self.slots.bytes_per_slot() + 8 + 8 * self.history
+        return len(self.slots) * each + self.slots.text_bytes()
 
 
-class TimeWindow:
+class TimeWindow(Partitioned):
     """Aggregates each group over `history` units of time, every `slide` units of time.
 
     Time is cut into panes of `slide`; a result covers the `history / slide` panes up to the one
     that closed. A group's pane closes when a row of the group with a later pane arrives; later rows
-    for a closed pane count into the current one.
+    for a closed pane count into the current one. Per pane a count, a sum and both extremes are
+    held, not the values.
 
     Args:
         keys: columns of the group.
@@ -154,52 +192,117 @@ class TimeWindow:
         self.panes = history // slide
         self.slots = Slots(keys)
         self.current: Ints = np.zeros(0, np.int64)
-        self.held: list[list[tuple[int, list[float]]]] = []
+        self.pane: Ints = np.zeros((0, self.panes), np.int64)
+        self.held = Partial(*(np.zeros((0, self.panes)) for _ in Partial._fields))
 
-    def process(self, batch: Batch) -> Batch:
-        """Rows of one batch in, the results of the panes they close out."""
-        slots = self.slots.of(batch)
-        known = len(self.held)
-        self.held += [[] for _ in range(len(self.slots) - known)]
-        self.current = grown(self.current, len(self.slots), fill=NONE)
-        pane = ints(batch, self.time) // self.slide
-        values = batch.column(self.value).to_numpy(zero_copy_only=False).astype(np.float64)
-        results = np.zeros((len(slots), len(self.aggregates)))
-        due = np.zeros(len(slots), bool)
-        for row, (slot, at, value) in enumerate(
-            zip(slots.tolist(), pane.tolist(), values.tolist(), strict=True)
-        ):
-            held, now = self.held[slot], int(self.current[slot])
-            if at > now:
-                if held:
-                    window = [v for p, vs in held if p > now - self.panes for v in vs]
-                    due[row] = True
-                    for i, name in enumerate(self.aggregates):
-                        results[row, i] = AGGREGATES[name](np.array([window]))[0]
-                self.current[slot] = now = at
-                self.held[slot] = held = [h for h in held if h[0] > now - self.panes]
-                held.append((now, []))
-            held[-1][1].append(value)
-        return _output(batch, self.slots.names, self.value, self.aggregates, due, results)
+    def _room(self) -> None:
+        n = len(self.slots)
+        self.current = grown(self.current, n, fill=NONE)
+        self.pane = grown(self.pane, n, fill=NONE)
+        self.held = Partial(*(grown(column, n) for column in self.held))
 
-    def get_state(self) -> dict[str, Any]:
-        """Keys, current panes, and the values of the panes that a result may still cover."""
+    def _run(self, batch: Batch, partition: Ints | int) -> tuple[Batch, Ints]:
+        slots = self.slots.of(batch, partition)
+        self._room()
+        groups = Groups(slots)
+        pane = (ints(batch, self.time) // self.slide)[groups.order]
+        pane = _highest_so_far(groups, np.maximum(pane, self.current[groups.slot]))
+        values = _values(batch, self.value)[groups.order]
+        opens = groups.first.copy()
+        opens[1:] |= pane[1:] != pane[:-1]
+        runs = np.flatnonzero(opens)  # rows of one group and one pane, next to one another
+        parts = Partial(
+            np.diff(np.append(runs, len(pane))).astype(np.float64),
+            np.add.reduceat(values, runs) if len(runs) else values,
+            np.minimum.reduceat(values, runs) if len(runs) else values,
+            np.maximum.reduceat(values, runs) if len(runs) else values,
+        )
+        slot, first, pane = groups.slot[runs], groups.first[runs], pane[runs]
+        was = np.where(first, self.current[slot], np.append(NONE, pane[:-1])[: len(pane)])
+        due = np.flatnonzero((was != NONE) & (pane > was))
+        due = due[np.argsort(groups.order[runs[due]])]
+        results = self._closed(due, slot, first, pane, was, parts)
+        self._keep(slot, first, pane, parts)
+        rows = groups.order[runs[due]]
+        return _output(batch, self.slots.names, self.value, self.aggregates, rows, results), rows
+
+    def _closed(
+        self, due: Ints, slot: Ints, first: Bools, pane: Ints, was: Ints, parts: Partial
+    ) -> Partial:
+        """What the panes up to `was` hold when these runs begin: held before, and earlier runs."""
+        oldest = was[due] - self.panes
+        zero = np.zeros(len(due))
+        window = Partial(zero, zero, zero + np.inf, zero - np.inf)
+        for i in range(self.panes):
+            held = Partial(*(column[slot[due], i] for column in self.held))
+            number = self.pane[slot[due], i]
+            window = window.with_(held, (number > oldest) & (number != NONE))
+        mine = ~first[due]
+        for back in range(1, self.panes + 1):
+            run = np.maximum(due - back, 0)
+            mine = mine & (pane[run] > oldest)
+            if not mine.any():
+                break
+            window = window.with_(parts.of(run), mine)
+            mine = mine & ~first[run]
+        return window
+
+    def _keep(self, slot: Ints, first: Bools, pane: Ints, parts: Partial) -> None:
+        """Hold the runs that a later result may still cover."""
+        last = np.append(first[1:], True)[: len(first)]
+        self.current[slot[last]] = pane[last]
+        kept = pane > self.current[slot] - self.panes
+        slot, pane, parts = slot[kept], pane[kept], parts.of(kept)
+        at = pane % self.panes
+        held = Partial(*(column[slot, at] for column in self.held))
+        merged = parts.with_(held, self.pane[slot, at] == pane)
+        self.pane[slot, at] = pane
+        for column, new in zip(self.held, merged, strict=True):
+            column[slot, at] = new
+
+    def get_state(self, partition: int = 0) -> dict[str, Any]:
+        """Keys, current panes, and what is held of the panes that a result may still cover."""
+        chosen, n = self.slots.partition == partition, len(self.slots)
         return {
-            "keys": self.slots.get_state(),
-            "current": self.current[: len(self.slots)].copy(),
-            "held": [[(p, list(vs)) for p, vs in held] for held in self.held],
+            "keys": self.slots.get_state(chosen),
+            "current": self.current[:n][chosen],
+            "pane": self.pane[:n][chosen],
+            "held": [column[:n][chosen] for column in self.held],
         }
 
-    def install_state(self, state: dict[str, Any]) -> None:
-        """Replace the state."""
-        self.slots.install_state(state["keys"])
-        self.current = state["current"].copy()
-        self.held = [[(p, list(vs)) for p, vs in held] for held in state["held"]]
+    def drop(self, partition: int) -> None:
+        """Forget a partition."""
+        kept, n = self.slots.partition != partition, len(self.slots)
+        self.slots.keep(kept)
+        self.current, self.pane = self.current[:n][kept], self.pane[:n][kept]
+        self.held = Partial(*(column[:n][kept] for column in self.held))
+
+    def _add(self, state: dict[str, Any], partition: int) -> None:
+        slots = self.slots.install_state(state["keys"], partition)
+        self._room()
+        self.current[slots], self.pane[slots] = state["current"], state["pane"]
+        for column, held in zip(self.held, state["held"], strict=True):
+            column[slots] = held
 
     def state_size(self) -> int:
-        """Bytes of the state."""
-        values = sum(len(vs) for held in self.held for _, vs in held)
-        return len(self.slots) * (BYTES_PER_KEY + 8) + 8 * values
+        """Bytes of the state of all partitions."""
+        each = self.slots.bytes_per_slot() + 8 + 5 * 8 * self.panes
+        return len(self.slots) * each + self.slots.text_bytes()
+
+
+def _highest_so_far(groups: Groups, pane: Ints) -> Ints:
+    """For each row the highest pane of its group up to there."""
+    if not len(pane):
+        return pane
+    lowest, highest = int(pane.min()), int(pane.max())
+    span = highest - lowest + 1
+    group = np.repeat(np.arange(len(groups.starts)), groups.sizes)
+    if span * len(groups.starts) >= 1 << 62:
+        panes, code = np.unique(pane, return_inverse=True)
+        found: Ints = panes[np.maximum.accumulate(group * len(panes) + code) % len(panes)]
+        return found
+    lifted: Ints = np.maximum.accumulate(group * span + (pane - lowest)) - group * span + lowest
+    return lifted
 
 
 def _output(
@@ -207,13 +310,12 @@ def _output(
     keys: Sequence[str],
     value: str,
     aggregates: Sequence[str],
-    due: npt.NDArray[np.bool_],
-    results: Floats,
+    rows: Ints,
+    results: Partial,
 ) -> Batch:
-    rows = np.flatnonzero(due)
-    taken = batch.take(pa.array(rows))
-    columns = [taken.column(name) for name in keys]
-    columns += [pa.array(results[rows, i]) for i in range(len(aggregates))]
-    fields = [taken.schema.field(name) for name in keys]
+    taken = pa.array(rows)
+    columns = [batch.column(name).take(taken) for name in keys]
+    columns += [pa.array(AGGREGATES[name](results)) for name in aggregates]
+    fields = [batch.schema.field(name) for name in keys]
     fields += [pa.field(f"{name}_{value}", pa.float64()) for name in aggregates]
-    return with_sn(columns, fields, sn_of(taken))
+    return with_sn(columns, fields, [ints(batch, name)[rows] for name in SN])

@@ -172,7 +172,7 @@ def test_answers(rows: list[Row], cuts: list[int]) -> None:
     operator = Answer(["key"], "kind", ["value"], ["value"])
     made = in_pieces_of_join(operator, rows, cuts)
     assert made == pairs(rows, 10**9, both=False)
-    assert len(operator.stores[1].slots) == 0
+    assert not operator.stores[1].runs
 
 
 def test_filter_and_map_keep_sequence_numbers() -> None:
@@ -197,6 +197,15 @@ MAKERS: list[Callable[[], Operator]] = [
 ]
 
 
+def alike(a: Any, b: Any) -> bool:
+    """Whether two states hold the same arrays."""
+    if isinstance(a, dict):
+        return a.keys() == b.keys() and all(alike(a[k], b[k]) for k in a)
+    if isinstance(a, list | tuple):
+        return len(a) == len(b) and all(map(alike, a, b))
+    return np.array_equal(a, b) if isinstance(a, np.ndarray) else bool(a == b)
+
+
 @pytest.mark.parametrize("make", MAKERS)
 @given(rows=rows_of, cut=st.integers(0, 60))
 @settings(deadline=None, max_examples=30)
@@ -210,7 +219,8 @@ def test_a_state_moved_in_the_middle_changes_nothing(
     moved = pickle.loads(pickle.dumps(leaves.get_state()))
     leaves.process(batch(rows))
     arrives.install_state(moved)
-    assert arrives.state_size() == stays.state_size()
+    assert 0 <= arrives.state_size() <= stays.state_size()
+    assert alike(arrives.get_state(), stays.get_state())
     assert arrives.process(batch(after)).equals(stays.process(batch(after)))
 
 
