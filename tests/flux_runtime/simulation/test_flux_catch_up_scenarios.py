@@ -129,7 +129,7 @@ def test_fs_14_the_primary_producer_dies_while_its_consumer_pauses(
     """Its pause-ack is not waited for; the reverse follows the csync; drained tuples travel."""
     shape = Shape(widths=(2, 1), ack_every=ack_every, pool=16)
     w = world(shape, batches=30, spares=2)
-    late, early = Node(0, 0, 0, 0), Node(0, 1, 0, 0)
+    late = Node(0, 0, 0, 0)
     run(w, steps=60, seed=seed)
     lose(w, BS)
     until(w, lambda: window(w, BP) > 0, seed=seed)

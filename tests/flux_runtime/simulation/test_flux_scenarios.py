@@ -1,16 +1,30 @@
-"""The named failure scenarios (FS-1 to FS-27), held against what the tables say of each."""
+"""The named scenarios of take-over and recovery (FS-1 to FS-28), with what each expects.
+
+Those of catch-up are in `test_flux_catch_up_scenarios`, FS-20 in `test_flux_replica_sets`, FS-25 in
+`test_flux_set_preserving`; `test_flux_scenarios_can_fail` shows that each fails when a rule is taken
+out.
+"""
 
 from __future__ import annotations
 
-import random
-from collections.abc import Callable
-
 import pytest
+from flux_scenes import (
+    AP,
+    AS,
+    BP,
+    BS,
+    INGRESS,
+    at,
+    outlet,
+    run,
+    segment,
+    until,
+    world,
+)
 
-from flux_runtime.protocol.ends import Ingress
+from flux_runtime.protocol.balancer import Balancer, Mode, RequestStatistics
+from flux_runtime.protocol.balancing import CLUSTER, SiteStatistics
 from flux_runtime.protocol.messages import Avail, Fail, Reverse
-from flux_runtime.protocol.outlet import Outlet
-from flux_runtime.protocol.segment import Segment
 from flux_runtime.protocol.vocabulary import (
     ACK,
     MARK_PRIM,
@@ -18,57 +32,13 @@ from flux_runtime.protocol.vocabulary import (
     PROD,
     SEC,
     SEND,
-    THE_INGRESS,
     Node,
     Shape,
     Status,
 )
-from flux_runtime.simulation.checks import Checks, ViolationError
-from flux_runtime.simulation.workload import digest_dataflow, digest_input
-from flux_runtime.simulation.world import Step, World
-
-Held = Callable[[Step], bool]
-AP, AS, BP, BS = Node(0, 0, 0, 0), Node(0, 0, 1, 0), Node(1, 0, 0, 0), Node(1, 0, 1, 0)
-
-
-def world(shape: Shape, *, batches: int = 8, spares: int = 0, sites: int = 2) -> World:
-    dataflow, rows = digest_dataflow(shape), digest_input(batches, rows=2, keys=6)
-    return World(
-        dataflow,
-        rows,
-        checks=Checks(dataflow, rows, states=True),
-        sites=sites,
-        spares=spares,
-        link_capacity=2,
-    )
-
-
-def run(w: World, *, hold: Held = lambda step: False, steps: int = 100_000, seed: int = 0) -> World:
-    """Random steps other than those held back, until there are none."""
-    rng = random.Random(seed)
-    for _ in range(steps):
-        possible = [step for step in w.steps() if not hold(step)]
-        if not possible:
-            break
-        w.perform(rng.choice(possible))
-        w.validate()
-    return w
-
-
-def at(*nodes: Node) -> Held:
-    return lambda step: step.at in nodes
-
-
-def segment(w: World, node: Node) -> Segment:
-    found = w.nodes[node]
-    assert isinstance(found, Segment)
-    return found
-
-
-def outlet(w: World, node: Node) -> Outlet:
-    producer = w.nodes[node].boundary.producer
-    assert producer is not None
-    return producer.outlets[0]
+from flux_runtime.simulation.checks import ViolationError
+from flux_runtime.simulation.workload import digest_dataflow
+from flux_runtime.simulation.world import World
 
 
 def reverses(w: World) -> int:
@@ -82,15 +52,15 @@ def test_fs_1_the_secondary_of_a_dataflow_pair_dies() -> None:
     w.kill(AS)
     run(w)
     w.finished()
-    ingress = w.nodes[THE_INGRESS]
-    assert isinstance(ingress, Ingress)
-    assert outlet(w, THE_INGRESS).evict == PROD | MARK_PRIM
+    assert outlet(w, INGRESS).evict == PROD | MARK_PRIM
     assert segment(w, AP).tk_done()
     assert not outlet(w, AP).r_done
 
 
-def test_fs_2_the_primary_dies_with_acknowledgements_in_flight() -> None:
-    w = world(Shape(widths=(1,)))
+@pytest.mark.parametrize("ack_every", [1, 3])
+def test_fs_2_the_primary_dies_with_acknowledgements_in_flight(ack_every: int) -> None:
+    """FS-27 with cumulative acknowledgements: the reverse follows an up-to-date one."""
+    w = world(Shape(widths=(1,), ack_every=ack_every))
     run(w, steps=60, hold=lambda step: step.peer == w.dataflow.shape.egress)
     w.kill(AP)
     run(w, hold=at(AS))
@@ -101,7 +71,7 @@ def test_fs_2_the_primary_dies_with_acknowledgements_in_flight() -> None:
 
 def test_fs_3_dangling_numbers_are_never_resent() -> None:
     w = world(Shape(widths=(1,), pool=64))
-    run(w, hold=lambda step: step.at == AS and step.peer == THE_INGRESS)
+    run(w, hold=lambda step: step.at == AS and step.peer == INGRESS)
     dangling = set(outlet(w, AS).buffer.dangling)
     assert dangling
     w.kill(AP)
@@ -132,11 +102,11 @@ def test_fs_8_after_the_fold_in_the_old_copy_may_die() -> None:
     run(w, steps=20)
     for victim in (AP, AS, AP._replace(life=1)):
         w.kill(victim)
-        while w.dead_processes or not w.controller.whole:
-            run(w, steps=1)
+        until(w, lambda: not w.dead_processes and w.controller.whole)
     run(w)
     w.finished()
     assert w.controller.pairs[AP.pair].attempts == 3
+    assert {segment(w, n).version for n in w.site if n.pair == AP.pair} == {3}
 
 
 CASES = {
@@ -255,11 +225,63 @@ def test_fs_26_the_active_copy_dies_before_the_fold_in_is_done() -> None:
     w = world(Shape(widths=(1,)), spares=1)
     run(w, steps=10)
     w.kill(AP)
-    while w.controller.current is None or not w.moves:
-        run(w, steps=1)
+    until(w, lambda: bool(w.moves))
     w.kill(AS)
     run(w)
     assert w.controller.losses[0].why == "copy 1 failed while the other was STANDBY"
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_fs_28_a_site_fails_in_the_middle_of_a_move(seed: int) -> None:
+    """The round is abandoned, its statistics are ignored, and recovery goes first."""
+    w = world(Shape(widths=(4,), ordered_egress=False), batches=30, sites=4)
+    balancer = moving(w, seed)
+    old = balancer.round
+    moved = w.controller.incomplete()[0]
+    victim = next(site for site in sorted(w.controller.sites) if moved[0] not in pairs_on(w, site))
+    w.crash(victim)
+    until(w, lambda: not w.undetected, seed=seed)
+    balancer.tick(9.0)
+    assert (balancer.mode, balancer.round) == (Mode.RECOVERING, old + 1)
+    answer = SiteStatistics(site=0, utilisation=1.0, processed={})
+    assert balancer.statistics(old, answer, 9.0) == []
+    run(w, seed=seed)
+    w.finished()
+    assert w.controller.whole
+    assert all(copy.site != victim for _, copy in w.controller.nodes())
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_fs_28_fs_26_the_only_copy_of_a_pair_that_moves_is_lost(seed: int) -> None:
+    w = world(Shape(widths=(4,), ordered_egress=False), batches=30, sites=4)
+    moving(w, seed)
+    pair, copy = w.controller.incomplete()[0]
+    only = w.controller.pairs[pair].copies[1 - copy]
+    assert only is not None
+    w.crash(only.site)
+    run(w, seed=seed)
+    assert [loss.pair for loss in w.controller.losses] == [pair]
+
+
+def moving(w: World, seed: int) -> Balancer:
+    """A balancer that has just begun a move away from site 0."""
+    run(w, steps=60, seed=seed)
+    balancer = Balancer(w.controller, CLUSTER)
+    balancer.tick(0.0)
+    (request,) = balancer.tick(5.0)
+    assert isinstance(request, RequestStatistics)
+    for site in sorted(w.controller.sites):
+        parts = {(n.pair, n.copy): 1000.0 for n, c in w.controller.nodes() if c.site == site}
+        answer = SiteStatistics(site=site, utilisation=1.0 if site == 0 else 0.3, processed=parts)
+        orders = balancer.statistics(request.round, answer, 5.0)
+    w.obey(orders)
+    assert balancer.mode is Mode.MOVING
+    assert w.controller.incomplete()
+    return balancer
+
+
+def pairs_on(w: World, site: int) -> set[object]:
+    return {node.pair for node, copy in w.controller.nodes() if copy.site == site}
 
 
 @pytest.mark.parametrize("seed", range(10))
