@@ -5,10 +5,14 @@ from __future__ import annotations
 import os
 import signal
 import threading
+from pathlib import Path
 from typing import Final
 
 VARIABLE: Final = "BLAZES_CRASH_AT"
 """`POINT` or `POINT@N`: the process kills itself when it passes that point for the Nth time."""
+DRIVER: Final = "BLAZES_CRASH_DRIVER"
+"""`PID:FILE`: a point that is passed in a worker of this process' kills it as well, with everything
+between. Workers are many, so the file counts how often the point was passed."""
 
 _lock = threading.Lock()
 _passed: dict[str, int] = {}
@@ -20,6 +24,28 @@ def point(name: str) -> None:
     if wanted is None or wanted.partition("@")[0] != name:
         return
     with _lock:
-        _passed[name] = _passed.get(name, 0) + 1
-        if _passed[name] == int(wanted.partition("@")[2] or 1):
-            os.kill(os.getpid(), signal.SIGKILL)
+        if _count(name) == int(wanted.partition("@")[2] or 1):
+            for process in (*_between_driver_and_here(), os.getpid()):
+                os.kill(process, signal.SIGKILL)
+
+
+def _count(name: str) -> int:
+    _, _, file = os.environ.get(DRIVER, "").partition(":")
+    if file:
+        with Path(file).open("a") as passed:
+            passed.write(".")
+        return Path(file).stat().st_size
+    _passed[name] = _passed.get(name, 0) + 1
+    return _passed[name]
+
+
+def _between_driver_and_here() -> list[int]:
+    """The driver and its descendants down to this process, which is left out."""
+    driver = int(os.environ.get(DRIVER, "0").partition(":")[0])
+    chain: list[int] = []
+    process = os.getpid()
+    while driver and process not in (driver, 0, 1):
+        stat = Path(f"/proc/{process}/stat").read_text()
+        process = int(stat.rpartition(")")[2].split()[1])
+        chain.insert(0, process)
+    return chain if driver in chain else []

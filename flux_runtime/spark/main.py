@@ -27,6 +27,8 @@ from flux_runtime.spark.session import start_session
 from flux_runtime.spark.units import SealUnit
 from flux_runtime.zookeeper.client import connect
 from flux_runtime.zookeeper.embedded import EmbeddedZooKeeper
+from flux_runtime.zookeeper.keeper import Keeper
+from flux_runtime.zookeeper.nodes import app_path, delete_tree
 from flux_runtime.zookeeper.registrations_file import load_registrations
 from flux_runtime.zookeeper.registry import ProducerRegistry
 
@@ -139,7 +141,7 @@ def _run(job: Job, settings: Settings, folder: RunFolder) -> Mapping[str, Any]:
     with contextlib.ExitStack() as stack:
         state = LocalStorage(settings.state)
         _prepare(job, settings, state)
-        look_up = stack.enter_context(_registry(job, settings))
+        look_up = stack.enter_context(_registry(job, settings, folder))
         session = start_session(
             settings.name, master=settings.master, conf=settings.conf, log=folder.log_path
         )
@@ -203,7 +205,7 @@ def _locked(state: Path) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _registry(job: Job, settings: Settings) -> Iterator[LookUp | None]:
+def _registry(job: Job, settings: Settings, run: RunFolder) -> Iterator[LookUp | None]:
     """The look-up of registered producers, where a unit needs it; registers what is given."""
     needed = {
         producers.stream: producers.registrations
@@ -218,9 +220,13 @@ def _registry(job: Job, settings: Settings) -> Iterator[LookUp | None]:
     with contextlib.ExitStack() as stack:
         hosts = settings.zookeeper
         if hosts == "embedded":
-            data = settings.state / "zookeeper"
-            hosts = stack.enter_context(EmbeddedZooKeeper(data)).hosts
-        registry = ProducerRegistry(stack.enter_context(connect(hosts)), settings.name)
+            server = EmbeddedZooKeeper(settings.state / "zookeeper").start()
+            hosts = server.hosts
+            stack.enter_context(Keeper(server, lambda kind, why: run.event(kind, reason=why)))
+        client = stack.enter_context(connect(hosts))
+        if settings.fresh:  # an ensemble of one's own survives the state folder
+            delete_tree(client, app_path(settings.name))
+        registry = ProducerRegistry(client, settings.name)
         for stream, file in needed.items():
             if file is not None:
                 registry.register_many(stream, load_registrations(settings.root / file))

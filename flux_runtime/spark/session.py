@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
@@ -69,6 +70,7 @@ def start_session(
         defaults |= LOCAL_DEFAULTS
         defaults["spark.sql.shuffle.partitions"] = str(cores)
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # workers have what the job has
     config = log.with_name("log4j2.properties")
     config.write_text(_LOG_CONFIG.format(log=log))
     settings = {k: v for k, v in defaults.items() if k not in given} | dict(conf)

@@ -97,6 +97,18 @@ class EmbeddedZooKeeper:
         if server is not None:
             server.stop(grace_s=self._grace_s)
 
+    def restart(self) -> None:
+        """Start a server that has died again, on its data and its port.
+
+        Raises:
+            ZooKeeperProblem: it could not be started; a later call may.
+        """
+        server = self._started
+        server.stop(grace_s=0.0)
+        server.start(
+            timeout_s=self._start_timeout_s, lock_wait_s=self._lock_wait_s, grace_s=self._grace_s
+        )
+
     def check(self) -> None:
         """Return if the server is running, else raise the `ZooKeeperProblem` that ended it."""
         if not self._started.running:

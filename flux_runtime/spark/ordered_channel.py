@@ -1,0 +1,209 @@
+"""An ordered, durable channel: contents in files, their order in ZooKeeper.
+
+    far = open_channel({"zookeeper": "127.0.0.1:2181", "app": "ads", "folder": "file:///..."})
+    end = far.ingress("clicks-1"); end.offer(0, 0, rows); end.flush()
+    offset, results, _ = far.egress("report").read(0, timeout_s=1.0)
+
+Each stream is a producer (OR-1), each offer a batch. A content is written before it is proposed,
+and deleted when every reader has passed its place (OR-5). All readers get the same batches in the
+same order; the offset of a reader is a place.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any, Final
+
+import pyarrow as pa
+
+from flux_runtime.operators.rows import number as number_rows
+from flux_runtime.ordering.places import Batch, Claim, Order, Verdict, decode
+from flux_runtime.ordering.proposer import Proposer
+from flux_runtime.ordering.scope import ALL, Scope, catch_up
+from flux_runtime.sealing.storage import Storage, storage_at
+from flux_runtime.spark import faults
+from flux_runtime.zookeeper.client import Client, connect
+from flux_runtime.zookeeper.tail import Reader
+from flux_runtime.zookeeper.znode_names import znode_name
+
+READ_BYTES: Final = 8 << 20
+_POLL_S: Final = 0.02
+
+
+class ContentMissing(RuntimeError):  # noqa: N818 - what happened
+    """A batch has its place, but its content cannot be read (OR-4)."""
+
+
+def open_channel(argument: Mapping[str, Any]) -> Channel:
+    """A channel, as `far_side_options` names it.
+
+    Args:
+        argument: `zookeeper` (host:port,...), `app`, `folder` for the contents (a folder that both
+            sides reach), and optionally `scope`.
+    """
+    return Channel(
+        argument["zookeeper"],
+        argument["app"],
+        storage_at(argument["folder"]),
+        scope=argument.get("scope", ALL),
+    )
+
+
+class Channel:
+    """See `open_channel`."""
+
+    def __init__(self, zookeeper: str, app: str, storage: Storage, *, scope: str = ALL) -> None:
+        self._zookeeper = zookeeper
+        self._app = app
+        self._storage = storage
+        self._scope = scope
+
+    def ingress(self, stream: str) -> ChannelIngress:
+        """Offers of one stream; another process under this name ends the one before."""
+        client = connect(self._zookeeper)
+        try:
+            return ChannelIngress(client, self._app, stream, self._storage, self._scope)
+        except BaseException:
+            client.close()
+            raise
+
+    def egress(self, reader: str) -> ChannelEgress:
+        """Results for a reader."""
+        client = connect(self._zookeeper)
+        try:
+            return ChannelEgress(client, self._app, reader, self._storage, self._scope)
+        except BaseException:
+            client.close()
+            raise
+
+
+class ChannelIngress:
+    """See `IngressEnd`."""
+
+    def __init__(self, client: Client, app: str, stream: str, storage: Storage, scope: str) -> None:
+        self._client = client
+        self._stream = stream
+        self._storage = storage
+        self._proposer = Proposer(client, app, stream, scope=scope)
+
+    def offer(self, batch_id: int, offset: int, rows: Any) -> None:
+        """See `IngressEnd`; `offset` alone tells what was offered before.
+
+        Raises:
+            ValueError: records between the last ones and these are missing.
+        """
+        after = self._proposer.next
+        if offset > after:
+            raise ValueError(f"records {after} to {offset - 1} of {self._stream} are missing")
+        rows = rows.slice(after - offset)
+        if rows.num_rows == 0:
+            return
+        self._storage.write(_content(self._stream, after), _encode(rows))
+        faults.point("content-written")
+        self._proposer.propose(after, after + rows.num_rows - 1)
+
+    def flush(self) -> None:
+        """See `IngressEnd`."""
+        self._proposer.wait()
+
+    def close(self) -> None:
+        """See `IngressEnd`."""
+        self._proposer.close()
+        self._client.close()
+
+
+class ChannelEgress:
+    """See `EgressEnd`."""
+
+    def __init__(self, client: Client, app: str, reader: str, storage: Storage, scope: str) -> None:
+        self._client = client
+        self._name = reader
+        self._storage = storage
+        self._scope = Scope(client, app, scope)
+        self._scope.register(reader, 0)
+        self._order = Order()
+        self._reader = Reader(client, self._scope.places)
+
+    def read(
+        self, offset: int, *, timeout_s: float | None = None, max_bytes: int = READ_BYTES
+    ) -> tuple[int, list[tuple[int, Any]], bool]:
+        """See `EgressEnd`; it never ends.
+
+        Raises:
+            Trimmed: the offset was committed.
+            ContentMissing: a content did not come within the time.
+        """
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        self._go_to(offset)
+        found: list[tuple[int, Any]] = []
+        size = 0
+        while True:
+            self._client.require_session()
+            for place, data in self._reader.read():
+                claim = decode(data)
+                if self._order.handle(place, claim) is Verdict.COUNTS:
+                    assert isinstance(claim, Batch)
+                    rows = number_rows(self._fetch(claim, place, deadline), place)
+                    found.append((place, rows))
+                    size += rows.nbytes
+                if size >= max_bytes:
+                    return self._order.at, found, False
+            if self._order.at > offset or (deadline is not None and time.monotonic() >= deadline):
+                return self._order.at, found, False
+            time.sleep(_POLL_S)
+
+    def commit(self, offset: int) -> None:
+        """See `EgressEnd`; deletes what every reader has passed."""
+        self._scope.passed(self._name, offset)
+        below = min(self._scope.consumers().values())
+        old: list[Batch] = []
+
+        def seen(place: int, claim: Claim, verdict: Verdict) -> None:
+            if verdict is Verdict.COUNTS and isinstance(claim, Batch):
+                old.append(claim)
+
+        catch_up(self._scope, self._scope.base(), to=below, seen=seen)
+        for batch in old:
+            self._storage.delete(_content(batch.producer, batch.first))
+        faults.point("contents-deleted")
+        self._scope.trim()
+
+    def close(self) -> None:
+        """See `EgressEnd`."""
+        self._client.close()
+
+    def _go_to(self, offset: int) -> None:
+        if self._order.at != offset:
+            self._order = self._scope.base()
+            catch_up(self._scope, self._order, to=offset)
+        self._reader.next = self._order.at
+
+    def _fetch(self, batch: Batch, place: int, deadline: float | None) -> Any:
+        while True:
+            data = self._storage.read(_content(batch.producer, batch.first))
+            if data is not None:
+                return _decode(data)
+            if deadline is not None and time.monotonic() > deadline:
+                raise ContentMissing(
+                    f"place {place}: records {batch.first} to {batch.last} of {batch.producer} "
+                    f"are not in {self._storage.uri()}"
+                )
+            time.sleep(_POLL_S)
+
+
+def _content(stream: str, first: int) -> str:
+    return f"{znode_name((stream,))}/{first:016d}.arrow"
+
+
+def _encode(rows: Any) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, rows.schema) as writer:
+        writer.write_batch(rows)
+    data: bytes = sink.getvalue().to_pybytes()
+    return data
+
+
+def _decode(data: bytes) -> Any:
+    table = pa.ipc.open_stream(pa.py_buffer(data)).read_all()
+    return table.combine_chunks().to_batches()[0]
