@@ -78,7 +78,7 @@ def _signed(draw: random.Random) -> Records:
 def _ties(draw: random.Random) -> Records:
     """Several records are the largest, the smallest, the most frequent."""
     clicks = [click(id=i, n=n, campaign="a") for i in (1, 2) for n in (1, 2, 3, 1, 2, 3)]
-    return {"clicks": clicks + [click(id=7, n=1), click(id=8, n=1)], "answers": [answer()]}
+    return {"clicks": [*clicks, click(id=7), click(id=8)], "answers": [answer()]}
 
 
 def _ranks(draw: random.Random) -> Records:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any, Final
 
 from annotations.dataflow import Position
@@ -11,7 +12,7 @@ from annotations.whitebox.connect.datatypes import ddl_type, from_proto
 from annotations.whitebox.connect.relations import Converter, Relations
 from annotations.whitebox.connect.scope import Built
 from annotations.whitebox.datatypes import UNKNOWN, DataType
-from annotations.whitebox.ir import Column
+from annotations.whitebox.ir import Column, Relation
 
 
 def _read(home: Relations, found: Any, at: Position | None) -> Built:
@@ -61,11 +62,12 @@ def _range(home: Relations, found: Any, at: Position | None) -> Built:
 def _sql(home: Relations, found: Any, at: Position | None) -> Built:
     if found.pos_arguments or found.named_arguments or found.args or found.pos_args:
         return home.user_code([], "a query with parameters", at)
-    readable = {
-        name: home.shown(home.build(relation)) for name, relation in home.references.items()
-    }
-    relation = home.query_of(found.query, {n: b.relation for n, b in readable.items()}, at)
-    return home.made(relation, list(readable.values()))
+    tables = {name: _occurrence(home, relation) for name, relation in home.references.items()}
+    return home.made(home.query_of(found.query, tables, at), [])
+
+
+def _occurrence(home: Relations, relation: Any) -> Callable[[], Relation]:
+    return lambda: home.plan(relation)
 
 
 def _with_relations(home: Relations, found: Any, at: Position | None) -> Built:

@@ -11,6 +11,7 @@ import contextlib
 import io
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,9 +19,9 @@ from annotations.dataflow import Position
 from annotations.whitebox import ir, plan_json
 from annotations.whitebox.connect import texts
 from annotations.whitebox.connect.datatypes import ddl_type, from_proto
-from annotations.whitebox.connect.sources import _text
 from annotations.whitebox.connect.statements import NotUnderstood, statements
 from annotations.whitebox.datatypes import DataType
+from annotations.whitebox.type_text import schema_text
 
 if TYPE_CHECKING:
     from annotations.whitebox.connect.reader import Reading
@@ -184,24 +185,37 @@ def _plan(reading: Reading, project: Project, flow: Flow) -> ir.Relation:
     snapshot = project.datasets.get(flow.target, {}).get("kind") == "materialized view"
     schemas: dict[str, Any] = {}
     streams = {name for name, streaming in _tables(flow.relation) if streaming}
+    streams |= texts.streams(flow.query or "")
     for name in _reads(flow, project):
         # Of a dataset that is read as a batch, a materialized view sees all records that come.
-        live = snapshot or name in streams or flow.query is not None or flow.source is not None
+        live = snapshot or name in streams or flow.source is not None
         typed = project.columns.get(name)
-        columns = None if typed is None else {n: _text(t) + _null(m) for n, t, m in typed}
+        columns = None if typed is None else {n: schema_text(t) + _null(m) for n, t, m in typed}
         schemas[name] = {"columns": columns, "role": "stream" if live else "mutable"}
     reading.sources.declare(schemas)
     try:
         if flow.source is not None:
             return changes(reading, flow)
         if flow.query is not None:
-            tables = {name: _source(reading, name) for name in schemas}
-            return texts.query(flow.query, tables, flow.query_at, snapshot=snapshot)
+            return texts.query(flow.query, _tables_of(reading, flow), flow.query_at, lines=True)
         return reading.plan(flow.relation)
     except Exception as failed:
         reason = f"{type(failed).__name__}: {failed}".partition("\n")[0]
         inputs = tuple(_source(reading, name) for name in schemas)
         return ir.Opaque(inputs, (), reason, position=flow.position)
+
+
+def _tables_of(reading: Reading, flow: Flow) -> dict[str, texts.Table]:
+    """The tables that the query of a flow can read: the project's, and those of other schemas."""
+    query = flow.query or ""
+    read_as_streams = texts.streams(query)
+    outside = (read_as_streams | texts.tables(query)) - set(reading.sources.declared)
+    for name in outside:
+        role = ir.Role.STREAM if name in read_as_streams else ir.Role.MUTABLE
+        reading.sources.declared[name] = (None, role)
+        told = {"format": "table", "streaming": name in read_as_streams}
+        reading.sources.read.setdefault(name, told)
+    return {name: partial(_source, reading, name) for name in reading.sources.declared}
 
 
 def _null(nullable: bool) -> str:

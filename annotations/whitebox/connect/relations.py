@@ -6,10 +6,9 @@ that is not known becomes `Opaque` with a reason; nothing is left out and nothin
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 
 from annotations.dataflow import Position
 from annotations.whitebox import ir
@@ -20,8 +19,10 @@ from annotations.whitebox.ir import Column, Expression, Ref, Relation
 
 SourceOf: TypeAlias = Callable[[Any, Position | None], Relation | None]
 """A `Read` -> what it reads; None where it is not known."""
-QueryOf: TypeAlias = Callable[[str, Mapping[str, Relation], Position | None], Relation]
-"""SQL text, the relations that it may read by name -> its plan."""
+QueryOf: TypeAlias = Callable[
+    [str, Mapping[str, Callable[[], Relation]], Position | None], Relation
+]
+"""SQL text, what makes an occurrence of each relation that it may read -> its plan."""
 
 
 @dataclass
@@ -154,32 +155,3 @@ def _children(message: Any) -> Iterator[Any]:
             continue
         if descriptor.message_type.full_name == "spark.connect.Relation":
             yield from value if descriptor.is_repeated else (value,)
-
-
-_DELAY: Final = re.compile(r"(-?\d+(?:\.\d+)?)\s*([a-z]+)", re.IGNORECASE)
-_UNITS: Final = {
-    "microsecond": 1e-6,
-    "millisecond": 1e-3,
-    "second": 1.0,
-    "sec": 1.0,
-    "minute": 60.0,
-    "min": 60.0,
-    "hour": 3_600.0,
-    "day": 86_400.0,
-    "week": 604_800.0,
-}
-
-
-def seconds(text: str) -> float | None:
-    """How long an interval is; None where it is not written as numbers and units of fixed length.
-
-    >>> seconds("1 hour 30 minutes"), seconds("interval 10 seconds"), seconds("1 month")
-    (5400.0, 10.0, None)
-    """
-    total, found = 0.0, False
-    for number, unit in _DELAY.findall(text):
-        size = _UNITS.get(unit.lower().rstrip("s"))
-        if size is None:
-            return None
-        total, found = total + float(number) * size, True
-    return total if found else None

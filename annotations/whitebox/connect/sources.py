@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -16,10 +17,10 @@ from annotations.whitebox.datatypes import (
     NAMES,
     STRING,
     TIMESTAMP,
-    UNKNOWN,
     DataType,
 )
 from annotations.whitebox.ir import Column, Relation, Role, Source
+from annotations.whitebox.type_text import schema_text
 
 _BINARY: Final = NAMES["binary"]
 BUILT_IN: Final[Mapping[str, tuple[tuple[str, DataType], ...]]] = {
@@ -125,7 +126,7 @@ class Sources:
         if data.paths:
             described["path"] = data.paths[0]
         if columns is not None:
-            described["columns"] = [[name, _text(type_)] for name, type_, _ in columns]
+            described["columns"] = _written(data.schema, columns)
         path = described.get("path") or options.get("path") or ""
         told = options.get("subscribe") or options.get("topic") or path or data.format or "source"
         base = re.sub(r"\W+", "_", _last(told)).strip("_").lower() or "source"
@@ -139,6 +140,29 @@ class Sources:
         return name
 
 
+def _written(schema: str, columns: list[tuple[str, DataType, bool]]) -> list[list[str]]:
+    """Names and types of a schema, the types as they are written."""
+    if schema.startswith("{"):
+        from pyspark.sql.types import StructType
+
+        struct = StructType.fromJson(json.loads(schema))
+        return [[field.name, field.dataType.simpleString()] for field in struct.fields]
+    if schema:
+        return [[name, type_] for name, type_ in _entries(schema)]
+    return [[name, schema_text(type_)] for name, type_, _ in columns]
+
+
+def _entries(ddl: str) -> Iterator[tuple[str, str]]:
+    """Names and types of `a BIGINT, b STRUCT<c: INT, d: INT>`."""
+    depth, begin = 0, 0
+    for place, letter in enumerate(ddl + ","):
+        depth += (letter in "<(") - (letter in ">)")
+        if letter == "," and depth == 0:
+            name, _, type_ = ddl[begin:place].strip().partition(" ")
+            yield name.strip("`"), type_.strip()
+            begin = place + 1
+
+
 def _last(path: str) -> str:
     """The part of a path or address that tells most: the last that is no pattern."""
     parts = [part for part in re.split(r"[/,]", path) if part and not set(part) & set("*?[{")]
@@ -148,27 +172,6 @@ def _last(path: str) -> str:
 def _nullable(text: str) -> tuple[DataType, bool]:
     not_null = re.sub(r"\s+NOT\s+NULL\s*$", "", text, flags=re.IGNORECASE)
     return ddl_type(not_null), not_null == text
-
-
-def _text(type_: DataType) -> str:
-    """A type as Spark SQL writes it, as far as it is known here."""
-    if type_ is UNKNOWN:
-        return "STRING"
-    integers = {8: "TINYINT", 16: "SMALLINT", 32: "INT", 64: "BIGINT"}
-    match type_.family.name:
-        case "INTEGER":
-            return integers[type_.bits]
-        case "FLOAT":
-            return "DOUBLE" if type_.bits == 64 else "FLOAT"
-        case "DECIMAL":
-            return "DECIMAL(38,18)"
-        case "ARRAY":
-            return f"ARRAY<{_text(type_.element or UNKNOWN)}>"
-        case "MAP":
-            return f"MAP<{_text(type_.key or UNKNOWN)},{_text(type_.element or UNKNOWN)}>"
-        case "STRUCT":
-            return f"STRUCT<{','.join(f'{n}:{_text(t)}' for n, t, _ in type_.fields)}>"
-    return type_.family.name
 
 
 def _names(message: Any) -> Iterator[str]:

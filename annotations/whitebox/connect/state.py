@@ -8,7 +8,7 @@ from typing import Any, Final
 from annotations.dataflow import Position
 from annotations.whitebox import ir
 from annotations.whitebox.connect.grouping import grouped
-from annotations.whitebox.connect.relations import Converter, Relations, seconds
+from annotations.whitebox.connect.relations import Converter, Relations
 from annotations.whitebox.connect.scope import Built, type_of
 from annotations.whitebox.ir import Call, Column, Expression, Literal, Ref, Relation, Unknown
 
@@ -45,7 +45,9 @@ def _with_watermark(home: Relations, found: Any, at: Position | None) -> Built:
     value = home.names.resolve(found.event_time, over, None, at)
     if not isinstance(value, Ref):
         return home.user_code([over], f"a watermark on `{found.event_time}`", at)
-    delay = seconds(found.delay_threshold)
+    from annotations.whitebox.sql_dialect import seconds_of
+
+    delay = seconds_of(found.delay_threshold)
     made = ir.Watermark(over.relation, value.column, delay, at)
     return home.made(made, [over], over.columns)
 

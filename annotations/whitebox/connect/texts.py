@@ -3,33 +3,178 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import fields, is_dataclass, replace
+from typing import Any, Final
 
 from annotations.dataflow import Position
 from annotations.whitebox import ir
 from annotations.whitebox.connect.scope import Built, Names
+from annotations.whitebox.inputs import Input
 from annotations.whitebox.ir import Expression, Unknown
+from annotations.whitebox.type_text import schema_text
+
+_STREAM: Final = re.compile(r"\bSTREAM\b\s*\(?\s*((?:`[^`]+`|\w+)(?:\.(?:`[^`]+`|\w+))*)", re.I)
+_TABLE: Final = re.compile(r"\b(?:FROM|JOIN)\s+((?:`[^`]+`|\w+)(?:\.(?:`[^`]+`|\w+))+)", re.I)
 
 
 def select_list(
     text: str, over: Built, names: Names, at: Position | None
 ) -> list[tuple[str, Expression]]:
     """Names and values of the entries of a select list over the columns of a plan."""
-    return [(text, Unknown(f"`{text}` is not read", (), at))]
+    from sqlglot import exp
+
+    from annotations.whitebox.sql_dialect import NotParsed, parse
+    from annotations.whitebox.sql_expressions import Expressions, NotUnderstood
+
+    def resolve(node: Any) -> Expression:
+        keys = ("catalog", "db", "table", "this")
+        parts = [node.args[key].name for key in keys if node.args.get(key) is not None]
+        return names.resolve(".".join(f"`{part}`" for part in parts), over, None, at)
+
+    try:
+        tree = parse(f"SELECT {text}").tree
+        if not isinstance(tree, exp.Select):
+            raise NotUnderstood(f"`{text}` is not an expression")
+        convert = Expressions(resolve, lambda _: at)
+        found: list[tuple[str, Expression]] = []
+        for entry in tree.expressions:
+            star = _star(entry, exp)
+            if star is not None:
+                found += names.star(star, over, at)
+            else:
+                value = entry.this if isinstance(entry, exp.Alias) else entry
+                found.append((_title(entry, text, exp), convert(value)))
+    except NotParsed as failed:
+        return [(text, Unknown(f"`{text}`: {failed.reason}", (), at))]
+    except NotUnderstood as failed:
+        return [(text, Unknown(f"`{text}`: {failed.reason}", (), at))]
+    return found
+
+
+def _star(entry: Any, exp: Any) -> str | None:
+    """What stands before the star of `*`, `a.*`; None for anything else."""
+    if isinstance(entry, exp.Star):
+        return ""
+    if isinstance(entry, exp.Column) and isinstance(entry.this, exp.Star):
+        return str(entry.table)
+    return None
+
+
+def _title(entry: Any, text: str, exp: Any) -> str:
+    if isinstance(entry, exp.Alias | exp.Column):
+        return str(entry.alias_or_name)
+    if isinstance(entry, exp.Dot):
+        return str(entry.expression.name)
+    return text.strip()
+
+
+Table = Callable[[], ir.Relation]
+"""Makes one occurrence of a table: with columns of its own each time."""
 
 
 def query(
-    text: str,
-    tables: Mapping[str, ir.Relation],
-    at: Position | None,
-    *,
-    snapshot: bool = False,
+    text: str, tables: Mapping[str, Table], at: Position | None, *, lines: bool = False
 ) -> ir.Relation:
-    """The plan of a query over these tables."""
-    return ir.Opaque(tuple(tables.values()), (), "a query that is not read", position=at)
+    """The plan of a query over these tables. `lines`: the text stands in a file from `at` on."""
+    from annotations.whitebox.sql import read
+
+    text, plain = _undotted(text, tables)
+    samples = {name: table() for name, table in plain.items()}
+    inputs = {name: Input(_schema(sample)) for name, sample in samples.items()}
+
+    def place(offset: int) -> Position | None:
+        if at is None or not lines:
+            return at
+        before = text[:offset]
+        column = len(before) - before.rfind("\n") if "\n" in before else 1
+        return Position(at.file, at.line + before.count("\n"), column)
+
+    found = read(text, inputs=inputs, place=place)
+    return _filled(found.plan, plain)
+
+
+def streams(text: str) -> set[str]:
+    """The tables that a query reads as streams.
+
+    >>> sorted(streams("SELECT 1 FROM STREAM a JOIN STREAM(b.c)"))
+    ['a', 'b.c']
+    """
+    return {name.replace("`", "") for name in _STREAM.findall(text)}
+
+
+def tables(text: str) -> set[str]:
+    """The tables of other schemas, `schema.table`, that a query reads."""
+    return {name.replace("`", "") for name in _TABLE.findall(text)}
+
+
+def _undotted(text: str, tables: Mapping[str, Table]) -> tuple[str, dict[str, Table]]:
+    """The text with `schema.table` as one name of the same length, and the tables so called."""
+    plain = dict(tables)
+    for name, table in tables.items():
+        if "." in name:
+            whole = re.escape(name).replace(r"\.", r"`?\.`?")
+            pattern = re.compile(rf"`?\b{whole}\b`?", re.IGNORECASE)
+            text = pattern.sub(lambda found: re.sub(r"[.`]", "_", found[0]), text)
+            for written in {re.sub(r"[.`]", "_", found) for found in _written(pattern, text, name)}:
+                plain[written] = table
+            del plain[name]
+    return text, plain
+
+
+def _written(pattern: re.Pattern[str], text: str, name: str) -> Iterator[str]:
+    yield name
+    yield from pattern.findall(text)
+
+
+def _schema(sample: ir.Relation) -> Mapping[str, str] | None:
+    if isinstance(sample, ir.Source) and not sample.complete:
+        return None
+    names = [column.name.lower() for column in sample.columns]
+    if len(set(names)) < len(names):
+        return None
+    return {
+        column.name: schema_text(column.type) + ("" if column.nullable else " NOT NULL")
+        for column in sample.columns
+    }
+
+
+def _filled(plan: ir.Relation, tables: Mapping[str, Table]) -> ir.Relation:
+    """The plan with the tables' own plans in the places of their names."""
+    by_name = {name.lower(): table for name, table in tables.items()}
+    done: dict[int, Any] = {}
+
+    def changed(node: Any) -> Any:
+        if isinstance(node, tuple):
+            return tuple([changed(each) for each in node])
+        if not is_dataclass(node) or isinstance(node, ir.Column):
+            return node
+        if id(node) not in done:
+            if isinstance(node, ir.Source) and node.name.lower() in by_name:
+                done[id(node)] = _placed(node, by_name[node.name.lower()]())
+            else:
+                new = {each.name: changed(getattr(node, each.name)) for each in fields(node)}
+                done[id(node)] = replace(node, **new)  # type: ignore[type-var]
+        return done[id(node)]
+
+    filled: ir.Relation = changed(plan)
+    return filled
+
+
+def _placed(leaf: ir.Source, plan: ir.Relation) -> ir.Relation:
+    """A plan whose columns are those of the leaf that it stands for."""
+    if isinstance(plan, ir.Source):
+        return replace(plan, columns=leaf.columns, position=leaf.position or plan.position)
+    by_name = {column.name.lower(): column for column in plan.columns}
+    outputs: list[ir.Output] = []
+    for column in leaf.columns:
+        of = by_name.get(column.name.lower())
+        missing = Unknown(f"no column is called `{column.name}` here", (), leaf.position)
+        outputs.append((column, missing if of is None else ir.Ref(of)))
+    return ir.Project(plan, tuple(outputs), leaf.position)
 
 
 def words(text: str) -> Iterator[str]:
     """The names in a text of SQL, with the parts of a name together."""
-    for found in re.findall(r"`[^`]+`(?:\.`[^`]+`)*|[A-Za-z_][\w.]*", text):
+    for found in re.findall(r"(?:`[^`]+`|[A-Za-z_]\w*)(?:\.(?:`[^`]+`|\w+))*", text):
         yield found.replace("`", "")

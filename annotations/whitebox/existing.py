@@ -1,0 +1,308 @@
+"""Existing projects as graphs of datasets: Declarative Pipelines and streaming scripts.
+
+Both become the same thing: nodes that are filled by plans, and external sources that nobody fills.
+`derived` finds for each node what its plans do to what they read.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from annotations.dataflow import EMPTY, Position
+from annotations.vocabulary import AnnotationKind, Within
+from annotations.whitebox import ir
+from annotations.whitebox.derivation import Assumption, Derivation, DerivedPath, Evidence
+from annotations.whitebox.derive import annotate
+from annotations.whitebox.pyspark_code import Project, Query, Script, read_pipeline, read_script
+
+SPECIFICATIONS: Final = ("spark-pipeline.yml", "spark-pipeline.yaml")
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True)
+class Fill:
+    """What puts records into a node."""
+
+    plan: ir.Relation
+    output_mode: str
+    position: Position | None
+    query: str | None = None
+    """Its text, where it is written in SQL."""
+
+
+@dataclass(frozen=True)
+class Sink:
+    """Where a node's records go to stay."""
+
+    format: str
+    path: str = ""
+    options: Mapping[str, str] = field(default_factory=lambda: EMPTY)
+
+
+@dataclass(frozen=True)
+class Node:
+    """A dataset, or what a streaming query puts out."""
+
+    name: str
+    kind: str
+    fills: tuple[Fill, ...]
+    position: Position | None
+    description: str = ""
+    sink: Sink | None = None
+    shown: bool = True
+    """Somebody outside looks at it; False for temporary views."""
+
+
+@dataclass(frozen=True)
+class Graph:
+    """A whole project."""
+
+    name: str
+    origin: Path
+    """The specification or the script."""
+    nodes: Mapping[str, Node]
+    sources: Mapping[str, Mapping[str, Any]]
+    """What nobody fills: name -> format, path, options, columns, streaming."""
+    problems: tuple[tuple[str, Position | None], ...] = ()
+    """What was not understood, so that something may be missing."""
+
+
+def is_project(path: Path) -> bool:
+    """True for what `read` takes: a pipeline's specification or folder, a script in Python."""
+    return path.name in SPECIFICATIONS or path.suffix == ".py" or _specification(path) is not None
+
+
+def _specification(folder: Path) -> Path | None:
+    found = [folder / name for name in SPECIFICATIONS if (folder / name).is_file()]
+    return found[0] if found else None
+
+
+def read(path: Path) -> Graph:
+    """The graph of a project; `pyspark_code.Unreadable` where its code cannot be read."""
+    if path.suffix == ".py":
+        return _script_graph(path, read_script(path))
+    specification = path if path.name in SPECIFICATIONS else _specification(path)
+    assert specification is not None
+    return _project_graph(specification, read_pipeline(specification))
+
+
+def _project_graph(path: Path, project: Project) -> Graph:
+    fills: dict[str, list[Fill]] = {name: [] for name in project.datasets}
+    for flow in project.flows:
+        dataset = project.datasets.get(flow.target)
+        snapshot = dataset is not None and dataset.kind == "materialized view"
+        mode = "complete" if snapshot else "append"
+        fill = Fill(flow.plan, mode, flow.position, flow.query)
+        fills.setdefault(flow.target, []).append(fill)
+    nodes = {}
+    for name, filled in fills.items():
+        dataset = project.datasets.get(name)
+        if dataset is None:
+            nodes[name] = Node(name, "table", tuple(filled), filled[0].position)
+            continue
+        sink = Sink(dataset.format, options=dataset.options) if dataset.kind == "sink" else None
+        nodes[name] = Node(
+            name=name,
+            kind=dataset.kind,
+            fills=tuple(filled),
+            position=dataset.position,
+            description=dataset.comment,
+            sink=sink,
+            shown=dataset.kind != "temporary view",
+        )
+    nodes = {name: node for name, node in nodes.items() if node.fills}
+    sources = _unfilled(nodes, project.sources)
+    return Graph(project.name, path, nodes, sources, project.problems)
+
+
+def _script_graph(path: Path, script: Script) -> Graph:
+    nodes: dict[str, Node] = {}
+    for query in script.queries:
+        if query.batch and not any(_live(leaf) for leaf in leaves(query.plan)):
+            continue
+        name = _unused(_query_name(query), nodes)
+        fill = Fill(query.plan, query.output_mode.lower(), query.position)
+        kind = "batch" if query.batch else "streaming query"
+        nodes[name] = Node(name, kind, (fill,), query.position, sink=_sink(query))
+    problems = () if script.problem is None else ((script.problem, script.position),)
+    return Graph(path.stem, path, nodes, _unfilled(nodes, script.sources), problems)
+
+
+def _live(leaf: ir.Source) -> bool:
+    return leaf.role in (ir.Role.STREAM, ir.Role.REQUEST)
+
+
+def _query_name(query: Query) -> str:
+    told = query.name or re.split(r"[/\\]", query.path.rstrip("/"))[-1]
+    return told or (f"query_{query.position.line}" if query.position else "query")
+
+
+def _sink(query: Query) -> Sink | None:
+    if query.foreach:
+        return None
+    return Sink(query.format or "table", query.path, query.options)
+
+
+def _unused(name: str, taken: Iterable[str]) -> str:
+    names, number, found = set(taken), 1, name
+    while found in names:
+        number += 1
+        found = f"{name}_{number}"
+    return found
+
+
+def _unfilled(
+    nodes: Mapping[str, Node], described: Mapping[str, Mapping[str, Any]]
+) -> Mapping[str, Mapping[str, Any]]:
+    found: dict[str, Mapping[str, Any]] = {}
+    for node in nodes.values():
+        for fill in node.fills:
+            for leaf in leaves(fill.plan):
+                if leaf.name not in nodes:
+                    plain = {"format": "table", "streaming": _live(leaf)}
+                    found[leaf.name] = described.get(leaf.name, plain)
+    return found
+
+
+def leaves(plan: ir.Relation) -> Iterator[ir.Source]:
+    """Every occurrence of a source in a plan."""
+    todo: list[Any] = [plan]
+    while todo:
+        node = todo.pop()
+        if isinstance(node, ir.Source):
+            yield node
+            continue
+        parts = [getattr(node, name, None) for name in ("deleted", "right", "left", "input")]
+        todo += [part for part in parts if part is not None]
+        todo += reversed(getattr(node, "inputs", ()))
+
+
+# ---- what the plans do
+
+
+@dataclass(frozen=True)
+class Derived:
+    """What a node does to each thing that it reads."""
+
+    node: Node
+    paths: Mapping[str, DerivedPath]
+    columns: tuple[ir.Column, ...]
+    assumptions: tuple[Assumption, ...]
+    notes: tuple[Evidence, ...]
+    repeats: str | None
+
+
+def derived(graph: Graph) -> dict[str, Derived]:
+    """What each node does, in an order in which a node stands behind those that it reads."""
+    found: dict[str, Derived] = {}
+    for name in in_order(graph):
+        repeats = {each: known.repeats for each, known in found.items() if known.repeats}
+        found[name] = _derive(graph.nodes[name], repeats)
+    return found
+
+
+def in_order(graph: Graph) -> Iterator[str]:
+    """The nodes, each behind those that it reads as far as there is no cycle."""
+    done: set[str] = set()
+
+    def visit(name: str) -> Iterator[str]:
+        if name in done or name not in graph.nodes:
+            return
+        done.add(name)
+        for fill in graph.nodes[name].fills:
+            for leaf in leaves(fill.plan):
+                yield from visit(leaf.name)
+        yield name
+
+    for name in graph.nodes:
+        yield from visit(name)
+
+
+def _derive(node: Node, repeats: Mapping[str, str | None]) -> Derived:
+    derivations = [
+        annotate(with_repeats(fill.plan, repeats), output_mode=fill.output_mode)
+        for fill in node.fills
+    ]
+    paths: dict[str, DerivedPath] = {}
+    for derivation in derivations:
+        for name, path in derivation.paths.items():
+            paths[name] = path if name not in paths else _both(paths[name], path)
+    return Derived(
+        node=node,
+        paths=paths,
+        columns=derivations[0].columns,
+        assumptions=_all(derivation.assumptions for derivation in derivations),
+        notes=_all(derivation.notes for derivation in derivations),
+        repeats=_repeats(derivations),
+    )
+
+
+def _repeats(derivations: Sequence[Derivation]) -> str | None:
+    if len(derivations) > 1:
+        return "several flows put records into it, and two may put in the same"
+    return derivations[0].repeats
+
+
+def _all(several: Iterable[tuple[_T, ...]]) -> tuple[_T, ...]:
+    return tuple(dict.fromkeys(each for some in several for each in some))
+
+
+def _both(one: DerivedPath, other: DerivedPath) -> DerivedPath:
+    """Two flows from one input into one dataset: what either does, both do."""
+    sequence = Within.SEQUENCE in (one.within, other.within)
+    chances = [each for each in (one.nondeterministic, other.nondeterministic) if each]
+    same = {k: v for k, v in one.lineage.items() if other.lineage.get(k) == v}
+    return DerivedPath(
+        source=one.source,
+        writes=one.writes or other.writes,
+        gates=tuple(dict.fromkeys((*one.gates, *other.gates))),
+        within=Within.SEQUENCE if sequence else Within.SET,
+        nondeterministic="; ".join(dict.fromkeys(chances)) or None,
+        lineage=same,
+        evidence=tuple(dict.fromkeys((*one.evidence, *other.evidence))),
+    )
+
+
+def with_repeats(plan: ir.Relation, repeats: Mapping[str, str | None]) -> ir.Relation:
+    """The plan whose sources of these names may bring a record twice, with the reason."""
+    if not repeats:
+        return plan
+    done: dict[int, Any] = {}
+
+    def changed(node: Any) -> Any:
+        if isinstance(node, tuple):
+            made = tuple([changed(each) for each in node])
+            return made if any(a is not b for a, b in zip(made, node, strict=True)) else node
+        if not is_dataclass(node) or isinstance(node, ir.Column):
+            return node
+        if id(node) not in done:
+            done[id(node)] = _changed_node(node)
+        return done[id(node)]
+
+    def _changed_node(node: Any) -> Any:
+        if isinstance(node, ir.Source):
+            return replace(node, repeats=repeats.get(node.name) or node.repeats)
+        new = {each.name: changed(getattr(node, each.name)) for each in fields(node)}
+        same = all(new[each.name] is getattr(node, each.name) for each in fields(node))
+        return node if same else replace(node, **new)
+
+    made: ir.Relation = changed(plan)
+    return made
+
+
+def order_sensitive(path: DerivedPath) -> bool:
+    """True where the path is OR or OW."""
+    return path.annotation.kind in (AnnotationKind.OR, AnnotationKind.OW)
+
+
+def shown(position: Position | None, folder: Path) -> str:
+    """`file:line` with the file as it is called from a folder."""
+    if position is None:
+        return ""
+    return f"{os.path.relpath(position.file, folder)}:{position.line}"

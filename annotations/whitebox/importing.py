@@ -1,0 +1,283 @@
+"""`blazes import`: an existing project as a dataflow file, with what remains to be said.
+
+The annotations are what was derived from the code, and a comment above each says from what. What no
+code says (who sends, when a partition is complete, what is replicated) stands in the file as TODO,
+at the place where it belongs.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final
+
+from annotations.dataflow import EMPTY, Dataflow
+from annotations.diagnostics import CODES, BadInput, Diagnostic
+from annotations.vocabulary import Within
+from annotations.whitebox.derivation import DerivedPath
+from annotations.whitebox.existing import (
+    Derived,
+    Graph,
+    derived,
+    order_sensitive,
+    read,
+    shown,
+)
+from annotations.whitebox.pyspark_code import Unreadable
+from annotations.whitebox.type_text import sql_text
+from annotations.yaml_file import loads
+
+OUT: Final = "out"
+"""The output interface of every imported component."""
+_WIDTH: Final = 96
+_PLAIN: Final = re.compile(r"[A-Za-z_][\w-]*")
+_WORDS: Final = frozenset({"on", "off", "yes", "no", "true", "false", "null", "y", "n"})
+
+
+def load(path: Path) -> tuple[Dataflow, tuple[Diagnostic, ...]]:
+    """The dataflow of a project, with the places of its code, and warnings; BadInput where the
+    code cannot be read."""
+    graph = graph_of(path)
+    found = derived(graph)
+    dataflow, _ = loads(text_of(graph, found), file=str(graph.origin))
+    return _placed(dataflow, graph, found), _warnings(graph)
+
+
+def graph_of(path: Path) -> Graph:
+    """The graph of a project; BadInput where its code cannot be read."""
+    try:
+        return read(path)
+    except Unreadable as unreadable:
+        remedy = unreadable.remedy or None
+        found = Diagnostic(CODES["BLZ080"], str(unreadable), unreadable.position, remedy)
+        raise BadInput([found]) from None
+
+
+def _warnings(graph: Graph) -> tuple[Diagnostic, ...]:
+    return tuple(
+        Diagnostic(CODES["BLZ081"], message, position) for message, position in graph.problems
+    )
+
+
+def _placed(dataflow: Dataflow, graph: Graph, found: Mapping[str, Derived]) -> Dataflow:
+    """The dataflow with the places of the code, not those of the text that was made of it."""
+    places = {_name(name): node.position for name, node in graph.nodes.items()}
+    paths = {_name(name): {_name(n): p for n, p in d.paths.items()} for name, d in found.items()}
+    components = {}
+    for name, component in dataflow.components.items():
+        made = []
+        for path in component.paths:
+            evidence = paths[name][path.source].evidence if path.source in paths[name] else ()
+            at = next((each.position for each in evidence if each.position), places[name])
+            made.append(replace(path, position=at))
+        components[name] = replace(component, position=places[name], paths=tuple(made))
+    streams = {}
+    for name, stream in dataflow.streams.items():
+        end = stream.producer or stream.consumer
+        assert end is not None
+        streams[name] = replace(stream, position=places[end.component])
+    return replace(
+        dataflow,
+        components=MappingProxyType(components),
+        streams=MappingProxyType(streams),
+        file=graph.origin,
+    )
+
+
+# ---- the text
+
+
+def text_of(
+    graph: Graph, found: Mapping[str, Derived], *, advice: Mapping[str, Sequence[str]] = EMPTY
+) -> str:
+    """The dataflow file. `advice`: component -> lines about what would spare it an order."""
+    lines = [*_head(graph), f"name: {_scalar(_name(graph.name))}", "components:"]
+    for name, each in found.items():
+        lines += _component(graph, each, advice.get(_name(name), ()))
+    lines += ["streams:", *_streams(graph, found), *_tail()]
+    return "\n".join(lines) + "\n"
+
+
+def _head(graph: Graph) -> Iterator[str]:
+    yield f"# Imported from {graph.origin.name} by `blazes import`."
+    yield "# The annotations were derived from the code; the comments say from what."
+    yield "# TODO marks what the code cannot say."
+    for message, position in graph.problems:
+        where = shown(position, graph.origin.parent)
+        yield from _comment(f"NOT READ: {where} {message}; something may be missing", "")
+
+
+def _component(graph: Graph, found: Derived, advice: Sequence[str]) -> Iterator[str]:
+    node, folder = found.node, graph.origin.parent
+    yield f"  {_name(node.name)}:  # {node.kind}, {shown(node.position, folder)}"
+    if node.description:
+        yield f"    description: {_scalar(node.description)}"
+    yield "    annotation:"
+    for name, path in found.paths.items():
+        for evidence in path.evidence:
+            where = shown(evidence.position, folder)
+            yield from _comment(f"{evidence.text} ({where})" if where else evidence.text, " " * 6)
+        yield f"      - {{{', '.join(_path(name, path))}}}"
+    if not found.paths:
+        tables = {leaf for fill in node.fills for leaf in _tables(graph, fill.plan)}
+        for name in sorted(tables) or ["nothing"]:
+            yield "      # a table that is there from the beginning"
+            yield f"      - {{from: {_name(name)}, to: {OUT}, label: CR}}"
+    for assumption in found.assumptions:
+        where = shown(assumption.position, folder)
+        yield from _comment(f"TODO is it true? {assumption.text} ({where})", " " * 4)
+    for line in advice:
+        yield from _comment(line, " " * 4)
+    yield from _query(found)
+
+
+def _tables(graph: Graph, plan: Any) -> set[str]:
+    from annotations.whitebox.existing import leaves
+
+    return {leaf.name for leaf in leaves(plan)}
+
+
+def _path(name: str, path: DerivedPath) -> Iterator[str]:
+    yield f"from: {_name(name)}"
+    yield f"to: {OUT}"
+    yield f"label: {path.annotation.kind.name}"
+    gate = path.annotation.gate
+    if gate is not None and gate.attributes is not None:
+        yield f"subscript: [{', '.join(map(_scalar, sorted(gate.attributes)))}]"
+    if order_sensitive(path) and path.within is Within.SEQUENCE:
+        yield "within: sequence"
+    if path.nondeterministic:
+        yield f"nondeterministic: {json.dumps(path.nondeterministic, ensure_ascii=False)}"
+
+
+def _query(found: Derived) -> Iterator[str]:
+    """The text of a node that one query in SQL fills, without the words that only SDP knows."""
+    fills = found.node.fills
+    if len(fills) != 1 or fills[0].query is None:
+        return
+    text = re.sub(r"\bSTREAM\s*\(\s*([\w.`]+)\s*\)", r"\1", fills[0].query, flags=re.IGNORECASE)
+    text = re.sub(r"\b(FROM|JOIN|,)(\s+)STREAM\s+(?=[\w`])", r"\1\2", text, flags=re.IGNORECASE)
+    if any("." in name for name in found.paths):
+        return
+    yield "    sql: |"
+    for line in textwrap.dedent(text).strip().splitlines():
+        yield f"      {line}".rstrip()
+
+
+def _streams(graph: Graph, found: Mapping[str, Derived]) -> Iterator[str]:
+    readers: dict[str, list[str]] = {}
+    for name, each in found.items():
+        for source in each.paths or _static(graph, each):
+            readers.setdefault(source, []).append(name)
+    for source, by in readers.items():
+        if source in graph.nodes:
+            continue
+        for reader in by:
+            name = _name(source) if len(by) == 1 else f"{_name(source)}_to_{_name(reader)}"
+            yield from _source(graph, name, source, reader)
+    for name, each in found.items():
+        for reader in readers.get(name, ()):
+            yield f"  {_name(name)}_to_{_name(reader)}:"
+            yield f"    from: {_name(name)}.{OUT}"
+            yield f"    to: {_name(reader)}.{_name(name)}"
+            yield from _schema(each)
+        if each.node.shown or name not in readers:
+            yield f"  {_stream_of(name, graph)}:"
+            yield f"    from: {_name(name)}.{OUT}"
+            if each.node.sink is not None:
+                yield from _external("sink", vars(each.node.sink))
+
+
+def _static(graph: Graph, found: Derived) -> list[str]:
+    return sorted({name for fill in found.node.fills for name in _tables(graph, fill.plan)})
+
+
+def _stream_of(name: str, graph: Graph) -> str:
+    """The stream that carries a node's records out; not called like a source."""
+    return f"{_name(name)}_table" if name in graph.sources else _name(name)
+
+
+def _source(graph: Graph, stream: str, source: str, reader: str) -> Iterator[str]:
+    told = graph.sources[source]
+    yield f"  {stream}:"
+    yield f"    to: {_name(reader)}.{_name(source)}"
+    if told.get("columns"):
+        columns = ", ".join(f"{_scalar(n)}: {_scalar(t)}" for n, t in told["columns"])
+        yield from _long(f"    schema: {{{columns}}}")
+    else:
+        yield "    # TODO schema: which attributes the records have, with their types"
+    yield from _external("source", told)
+    yield "    # TODO seal: attributes on which the source says when no more records come"
+    yield "    # TODO producer, punctuation, producers: who sends, and how completeness is said"
+    yield "    # TODO lateness: how late a record may be at most, if that is promised"
+
+
+def _schema(found: Derived) -> Iterator[str]:
+    texts = [(column.name, sql_text(column.type)) for column in found.columns]
+    if texts and all(text is not None for _, text in texts):
+        columns = ", ".join(f"{_scalar(name)}: {_scalar(text or '')}" for name, text in texts)
+        yield from _long(f"    schema: {{{columns}}}")
+
+
+def _external(key: str, told: Mapping[str, Any]) -> Iterator[str]:
+    parts = [f"format: {_scalar(told.get('format') or 'table')}"]
+    if told.get("path"):
+        parts.append(f"path: {_scalar(told['path'])}")
+    options = {k: v for k, v in dict(told.get("options") or {}).items() if k != "path"}
+    hidden = [k for k in options if re.search(r"password|secret|token|credential", k, re.I)]
+    if options:
+        inside = [f"{_scalar(k)}: {_scalar(str(v))}" for k, v in options.items() if k not in hidden]
+        parts.append(f"options: {{{', '.join(inside)}}}")
+    yield from _long(f"    {key}: {{{', '.join(parts)}}}")
+    for name in hidden:
+        yield f"    # TODO the option {name} was left out: it looks like a secret"
+
+
+def _tail() -> Iterator[str]:
+    yield "fds: []"
+    yield "# TODO fds: dependencies between attributes, such as `order_id -> customer_id`"
+    yield "# TODO Rep: true at components that run several times, or are read from several copies"
+
+
+# ---- writing YAML
+
+
+def _name(text: str) -> str:
+    """A name that the file may have for anything."""
+    made = re.sub(r"[^\w-]+", "_", text).strip("_-") or "unnamed"
+    return made if made[0].isalpha() or made[0] == "_" else f"n_{made}"
+
+
+def _scalar(text: str) -> str:
+    """A text as YAML, in quotes where it needs them."""
+    if _PLAIN.fullmatch(text) and text.lower() not in _WORDS:
+        return text
+    return json.dumps(text, ensure_ascii=False)
+
+
+def _long(line: str) -> Iterator[str]:
+    """A flow mapping, over several lines where it is long."""
+    indent = " " * (len(line) - len(line.lstrip()) + 2)
+    yield from textwrap.wrap(
+        line,
+        _WIDTH,
+        subsequent_indent=indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def _comment(text: str, indent: str) -> Iterator[str]:
+    yield from textwrap.wrap(
+        " ".join(text.split()),
+        _WIDTH,
+        initial_indent=f"{indent}# ",
+        subsequent_indent=f"{indent}#   ",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
