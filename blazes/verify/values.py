@@ -64,7 +64,7 @@ def domain(kind: str, constants: Constants) -> list[Any]:
             unit = decimal.Decimal(1).scaleb(-scale)
             return [unit * n for n in INTEGERS]
         case "STRING" | "VARCHAR" | "CHAR":
-            return list(dict.fromkeys((*TEXTS[:2], *constants.texts, *TEXTS[2:])))
+            return list(dict.fromkeys((*constants.texts, *TEXTS)))
         case "BINARY":
             return [b"a", b"b", b""]
         case "DATE":
@@ -160,7 +160,10 @@ class Generator:
         for name, values in self._domains.items():
             values = (values, [*NUMERALS], [*TIMES])[styles.get(name, 0)]
             size = 1 if name in alike else rng.choice((1, 2, 2, 3))
-            pool: list[Any] = rng.sample(values, min(size, len(values)))
+            some = (
+                values[:size] if rng.random() < 0.5 else rng.sample(values, min(size, len(values)))
+            )
+            pool: list[Any] = list(some)
             if name not in alike and rng.random() < 0.15:
                 pool.append(None)
             pools[name] = pool
@@ -175,6 +178,12 @@ class Generator:
             times = rng.choice(repeats) if interface in self.operator.writes else 1
             found.append(Item(interface, row, times))
         return found
+
+    @staticmethod
+    def _one(rng: random.Random, values: Sequence[Any]) -> Any:
+        """A value; every other one of those that were added because the code names them."""
+        named = [value for value in values[len(INTEGERS) :] if isinstance(value, int)]
+        return rng.choice(named if named and rng.random() < 0.5 else values)
 
     def _style(self, rng: random.Random, name: str) -> int:
         """A kind of text for an attribute: words, numerals or times; what mostly fails is rare."""

@@ -1,0 +1,87 @@
+"""What a run came to, and how two runs, or the replicas of one, differ.
+
+The three anomalies are those of the labels (Blazes figure 8): another run gives other records;
+replicas of one run are given other records; replicas end with other state, when everything has
+been delivered and nothing is left to repair it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from annotations.vocabulary import Label
+from blazes.simulate.network import Manner, Network
+from blazes.simulate.world import World
+from blazes.verify.records import Row
+
+Contents = tuple[frozenset[Row], ...]
+"""What each instance sent on a stream, or holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """A run that has come to its end.
+
+    Attributes:
+        streams: stream -> what each instance of its producer sent, as a set.
+        states: stream -> what each instance of its producer holds that it is computed from.
+    """
+
+    streams: dict[str, Contents]
+    states: dict[str, Contents]
+
+
+@dataclass(frozen=True, slots=True)
+class Anomaly:
+    """A difference that should not be, at a stream."""
+
+    kind: Label
+    """Run, Inst or Diverge."""
+    stream: str
+
+
+def end_of(world: World) -> End:
+    """What a run came to."""
+    network = world.network
+    streams: dict[str, Contents] = {}
+    states: dict[str, Contents] = {}
+    for name, wire in network.wires.items():
+        if wire.producer is None:
+            continue
+        component, output = wire.producer.component, wire.producer.interface
+        count = network.replicas.get(component, 1)
+        streams[name] = tuple(world.sent.get((name, n), frozenset()) for n in range(count))
+        states[name] = tuple(state_of(world, network, component, output, n) for n in range(count))
+    return End(streams, states)
+
+
+def state_of(
+    world: World, network: Network, component: str, output: str, replica: int
+) -> frozenset[Row]:
+    """What an instance holds for an output: its kept records, and a result that can change."""
+    instance = world.instances[component, replica]
+    found: set[Row] = set()
+    for (name, interface), rows in instance.kept.items():
+        if name == output:
+            found.update((interface, *row) for row in rows)
+    for part in network.parts[component]:
+        if part.at.interface == output and part.manner is Manner.CHANGING:
+            found.update(("", *row) for row in instance.emitted.get(output, ()))
+    return frozenset(found)
+
+
+def within(end: End) -> Iterator[Anomaly]:
+    """How the replicas of one run differ."""
+    for stream, contents in end.streams.items():
+        if len(set(end.states[stream])) > 1:
+            yield Anomaly(Label.DIVERGE, stream)
+        elif len(set(contents)) > 1:
+            yield Anomaly(Label.INST, stream)
+
+
+def between(one: End, other: End) -> Iterator[Anomaly]:
+    """How two runs on the same input differ."""
+    for stream, contents in one.streams.items():
+        if contents != other.streams[stream]:
+            yield Anomaly(Label.RUN, stream)

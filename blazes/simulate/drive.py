@@ -1,0 +1,135 @@
+"""Who makes a run's choices: a seed, a list of steps, or everybody (all interleavings).
+
+A random schedule is skewed: each run draws a weight for every channel, so that some are far slower
+than others; uniform choice would hardly ever let one stream overtake another altogether.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from blazes.simulate.anomalies import End, end_of
+from blazes.simulate.network import Network, StepFailed
+from blazes.simulate.world import Arrival, Bag, Step, World
+from blazes.verify.records import Row
+
+Input: TypeAlias = Mapping[str, Bag]
+"""Source stream -> its records, each with how many of it."""
+Order: TypeAlias = dict[tuple[str, Row], list[Arrival]]
+
+STEPS_MAX = 2000
+"""A run that takes more is taken for one that never ends."""
+
+
+class Endless(StepFailed):
+    """A cycle that keeps producing new records."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A run from beginning to end."""
+
+    steps: tuple[Step, ...]
+    end: End
+    order: Order
+
+
+def finish(world: World, taken: list[Step]) -> Run:
+    """Deliver whatever is left, channel by channel, and let ordered instances end."""
+    while True:
+        if len(taken) > STEPS_MAX:
+            raise Endless("a cycle of the dataflow does not come to rest on this input")
+        steps = world.steps()
+        if steps:
+            first = [step for step in steps if step.stream == steps[0].stream][-1]
+            world.perform(first)
+            taken.append(first)
+        elif not world.rest():
+            return Run(tuple(taken), end_of(world), world.order)
+
+
+def replayed(network: Network, given: Input, steps: Iterable[Step], order: Order | None) -> Run:
+    """The run of these steps; those that are not possible are left out, what is missing follows."""
+    return finish_after(World(network, dict(given), order), steps)
+
+
+def finish_after(world: World, steps: Iterable[Step]) -> Run:
+    """Take the steps that are possible in a run, and finish it."""
+    taken: list[Step] = []
+    for step in steps:
+        if world.possible(step):
+            world.perform(step)
+            taken.append(step)
+    return finish(world, taken)
+
+
+def random_run(network: Network, given: Input, rng: random.Random, order: Order | None) -> Run:
+    """A run from a source of choices."""
+    world = World(network, dict(given), order)
+    weights: dict[tuple[str, int], float] = {}
+    taken: list[Step] = []
+    while len(taken) <= STEPS_MAX:
+        channels = sorted(world.pending)
+        if not channels:
+            if world.rest():
+                continue
+            return Run(tuple(taken), end_of(world), world.order)
+        for channel in channels:
+            weights.setdefault(channel, 10.0 ** rng.uniform(-2, 2))
+        channel = rng.choices(channels, [weights[each] for each in channels])[0]
+        step = chosen(channel, world.pending[channel], rng)
+        world.perform(step)
+        taken.append(step)
+    raise Endless("a cycle of the dataflow does not come to rest on this input")
+
+
+def chosen(channel: tuple[str, int], bag: Bag, rng: random.Random) -> Step:
+    """What a channel delivers: one record, all equal ones, or everything that is on its way."""
+    rows = sorted(bag.items(), key=repr)
+    if len(rows) > 1 and rng.random() < 0.25:
+        rng.shuffle(rows)
+        return Step(*channel, tuple(rows))
+    row, times = rng.choice(rows)
+    return Step(*channel, ((row, rng.choice((1, times))),))
+
+
+def every_run(network: Network, given: Input, order: Order | None, *, most: int) -> Iterator[Run]:
+    """A run to every end that any interleaving comes to; None of them twice.
+
+    Args:
+        network: what runs.
+        given: the input.
+        order: a recorded order to follow.
+        most: states to visit; OverflowError past that.
+    """
+    first = World(network, dict(given), order)
+    seen = {first.freeze()}
+    stack: list[tuple[World, tuple[Step, ...]]] = [(first, ())]
+    ends: set[str] = set()
+    while stack:
+        world, path = stack.pop()
+        steps = world.steps()
+        if not steps:
+            while world.rest():
+                pass
+            if world.pending:
+                stack.append((world, path))
+                continue
+            end = end_of(world)
+            key = repr(sorted((name, each) for name, each in end.streams.items()))
+            if key not in ends:
+                ends.add(key)
+                yield Run(path, end, world.order)
+            continue
+        for step in steps:
+            after = world.clone()
+            after.perform(step)
+            key_after = after.freeze()
+            if key_after not in seen:
+                seen.add(key_after)
+                if len(seen) > most:
+                    raise OverflowError(f"more than {most} states")
+                stack.append((after, (*path, step)))
