@@ -107,6 +107,8 @@ class Connection(asyncio.BufferedProtocol):
         try:
             self._step()
         except (Refused, Malformed) as wrong:
+            if self.peer is not None:
+                log.warning("connection with %s closed: %s", self.peer, wrong)
             self.close(str(wrong))
 
     def _step(self) -> None:

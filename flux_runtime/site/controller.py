@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final
@@ -43,6 +44,7 @@ def run_controller(
 
 
 async def _run(config: ControllerConfig, started: Callable[[str, int], None] | None) -> None:
+    watch = asyncio.get_running_loop().create_task(_end_with_parent())
     front = Front()
     port = config.controller[1] if config.controller else 0
     server, port = await listen(front, config.key, bind=config.bind, port=port)
@@ -61,7 +63,17 @@ async def _run(config: ControllerConfig, started: Callable[[str, int], None] | N
         finally:
             client.close()
     finally:
+        watch.cancel()
         server.close()
+
+
+async def _end_with_parent() -> None:
+    """A controller whose parent is gone ends at once; another candidate leads."""
+    parent = os.getppid()
+    while os.getppid() == parent:
+        await asyncio.sleep(AGAIN_S)
+    log.warning("the parent process is gone")
+    os._exit(1)
 
 
 def _ledger(config: ControllerConfig) -> Ledger:

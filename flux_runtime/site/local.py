@@ -80,6 +80,7 @@ class LocalSites:
         self.count = sites
         self.candidates = controllers
         self.controllers: list[subprocess.Popen[bytes]] = []
+        self.addresses: dict[int, tuple[str, int]] = {}
         self.sites: dict[int, subprocess.Popen[bytes]] = {}
         self.clients: list[Client] = []
 
@@ -90,7 +91,10 @@ class LocalSites:
             self.start_controller()
         for site in range(self.count):
             self.start_site(site)
-        for process in (*self.controllers, *self.sites.values()):
+        for process in self.controllers:
+            host, port = self.ready(process, timeout_s)
+            self.addresses[process.pid] = (host, port)
+        for process in self.sites.values():
             self.ready(process, timeout_s)
         return self
 

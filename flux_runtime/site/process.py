@@ -18,14 +18,12 @@ import pyarrow as pa
 from flux_runtime.site.config import ControllerConfig, Fenced, SiteConfig
 from flux_runtime.site.controller import run_controller
 from flux_runtime.site.worker import run_site
-from flux_runtime.zookeeper.watchdog import die_with_parent
 
 FENCED_STATUS = 3
 
 
 def main() -> int:
     """Run what standard input says; 3 if this incarnation was fenced."""
-    die_with_parent()
     config: SiteConfig | ControllerConfig = pickle.load(sys.stdin.buffer)
     warm_up()
     logging.basicConfig(level=logging.WARNING, stream=sys.stderr)

@@ -1,0 +1,159 @@
+"""What Flux costs and how fast it notices, on real site processes of this machine.
+
+    python benchmarks/flux_sites.py throughput [RUNS]
+    python benchmarks/flux_sites.py gap [RUNS]
+
+`throughput`: rows per second and CPU per row without replication, in cluster pairs and in partition
+pairs, one after another in every run; medians and ratios. `gap`: one site is killed while batches
+come at a steady pace; the longest time between two results, and the time until all pairs are whole.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from flux_runtime.operators.rows import SN
+from flux_runtime.protocol.dataflow import Dataflow
+from flux_runtime.protocol.vocabulary import Shape
+from flux_runtime.simulation.example import events, running_example
+from flux_runtime.site.local import LocalSites
+
+SITES = 4
+TICKS = os.sysconf("SC_CLK_TCK")
+
+
+def none() -> Dataflow:
+    return _flow(copies=1)
+
+
+def cluster_pairs() -> Dataflow:
+    return _flow(cluster_pairs=True)
+
+
+def pairs() -> Dataflow:
+    return _flow()
+
+
+def _flow(**how: Any) -> Dataflow:
+    shape = Shape(widths=(4, 4), pool=64, ack_every=8, in_hand=4, **how)
+    return running_example(shape)
+
+
+def job(made: Callable[[], Dataflow], folder: str) -> LocalSites:
+    here = str(Path(__file__).parent)
+    os.environ["PYTHONPATH"] = os.pathsep.join([here, str(Path(here).parent)])
+    return LocalSites(
+        dataflow=f"flux_sites:{made.__name__}",
+        sites=SITES,
+        folder=Path(folder),
+        controller_settings={"window": 32},
+    )
+
+
+def cpu_s(running: LocalSites) -> float:
+    used = 0.0
+    for process in (*running.controllers, *running.sites.values()):
+        if process.poll() is None:
+            fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
+            used += (int(fields[11]) + int(fields[12])) / TICKS
+    return used
+
+
+def read_all(running: LocalSites, on_results: Callable[[], None]) -> None:
+    reader = running.reader()
+    offset, ended = 0, False
+    while not ended:
+        offset, found, ended = reader.read(offset, timeout_s=30.0)
+        if found:
+            on_results()
+        reader.commit(offset)
+
+
+def feed(running: LocalSites, batches: list[Any], pace_s: float, at: dict[int, Any]) -> None:
+    feeder = running.feeder("events")
+    began = time.monotonic()
+    for i, batch in enumerate(batches):
+        at.get(i, lambda: None)()
+        time.sleep(max(0.0, began + i * pace_s - time.monotonic()))
+        feeder.offer(i, 0, batch)
+    feeder.finish()
+
+
+def throughput(runs: int) -> None:
+    whole = [b.drop_columns(list(SN)) for b in events(120, 4096, keys=10_000)]
+    rows = sum(b.num_rows for b in whole)
+    found: dict[str, list[tuple[float, float]]] = {}
+    for _ in range(runs):
+        for made in (none, cluster_pairs, pairs):
+            with tempfile.TemporaryDirectory() as folder, job(made, folder) as running:
+                before, began = cpu_s(running), time.monotonic()
+                thread = threading.Thread(target=feed, args=(running, whole, 0.0, {}))
+                thread.start()
+                read_all(running, lambda: None)
+                thread.join()
+                took, used = time.monotonic() - began, cpu_s(running) - before
+                found.setdefault(made.__name__, []).append((rows / took, used / rows * 1e6))
+    medians = {n: [statistics.median(x) for x in zip(*v, strict=True)] for n, v in found.items()}
+    for name, (rate, cost) in medians.items():
+        print(f"{name:14} {rate:10,.0f} rows/s {cost:8.2f} CPU us/row")
+    for other in ("none", "cluster_pairs"):
+        rate = medians["pairs"][0] / medians[other][0]
+        cost = medians[other][1] / medians["pairs"][1]
+        print(f"pairs / {other}: {rate:.2f} by throughput, {cost:.2f} by CPU")
+
+
+def note(times: list[float]) -> None:
+    times.append(time.monotonic())
+
+
+def kill_noting(running: LocalSites, site: int, killed: list[float]) -> None:
+    note(killed)
+    running.kill(site)
+
+
+def gap(runs: int) -> None:
+    batches = [b.drop_columns(list(SN)) for b in events(200, 256, keys=1000)]
+    gaps, steady, recoveries = [], [], []
+    for run in range(runs):
+        with tempfile.TemporaryDirectory() as folder, job(pairs, folder) as running:
+            killed: list[float] = []
+
+            kill = partial(kill_noting, running, run % SITES, killed)
+            times: list[float] = []
+            args = (running, batches, 0.025, {100: kill})
+            thread = threading.Thread(target=feed, args=args)
+            thread.start()
+            read_all(running, partial(note, times))
+            thread.join()
+            spans = [(b - a, b) for a, b in zip(times, times[1:], strict=False)]
+            gaps.append(max(s for s, at in spans if 0 <= at - killed[0] < 3.0))
+            steady.append(statistics.median(s for s, at in spans if at < killed[0]))
+            took = [e["seconds"] for e in running.events() if e["kind"] == "recovered"]
+            recoveries += took
+            print(f"site {run % SITES}: gap {gaps[-1] * 1e3:.0f} ms, recovered in {took}")
+    print(
+        f"gap: median {statistics.median(gaps) * 1e3:.0f} ms, most {max(gaps) * 1e3:.0f} ms "
+        f"(steady: {statistics.median(steady) * 1e3:.0f} ms between results); "
+        f"recovery: median {statistics.median(recoveries) * 1e3:.0f} ms"
+    )
+
+
+def main() -> None:
+    what = sys.argv[1] if len(sys.argv) > 1 else ""
+    runs = int(sys.argv[2]) if len(sys.argv) > 2 else 3
+    if what not in ("throughput", "gap"):
+        sys.exit(__doc__)
+    (throughput if what == "throughput" else gap)(runs)
+
+
+if __name__ == "__main__":
+    main()

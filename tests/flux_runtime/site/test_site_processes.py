@@ -1,0 +1,181 @@
+"""Site processes on loopback: whichever dies, is paused or comes back, the output stays exact."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import site_flows
+
+from flux_runtime.operators.rows import SN
+from flux_runtime.simulation.example import events
+from flux_runtime.simulation.reference import reference
+from flux_runtime.site.client import DataLost
+from flux_runtime.site.local import LocalSites
+
+pytestmark = pytest.mark.cluster
+
+BATCHES, ROWS, SITES = 120, 30, 4
+DEADLINE_S = 90.0
+FLOWS = "site_flows:pairs"
+
+
+@pytest.fixture(scope="module")
+def batches() -> list[Any]:
+    return events(BATCHES, ROWS, keys=200, seed=3)
+
+
+@pytest.fixture(scope="module")
+def expected(batches: Sequence[Any]) -> list[tuple[int, Any]]:
+    return reference(site_flows.pairs(), batches).output
+
+
+@pytest.fixture
+def on_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    here = [str(Path(__file__).parent), str(Path(__file__).parents[3])]
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(here))
+
+
+def eventually(condition: Callable[[], bool], what: str) -> None:
+    end = time.monotonic() + DEADLINE_S
+    while not condition():
+        assert time.monotonic() < end, what
+        time.sleep(0.05)
+
+
+def run_through(
+    job: LocalSites, batches: Sequence[Any], at: dict[int, Callable[[], None]]
+) -> list[tuple[int, Any]]:
+    """Feed everything, do what is to be done before certain batches, and read everything."""
+    feeder, reader = job.feeder("events"), job.reader()
+    errors: list[BaseException] = []
+
+    def feed() -> None:
+        try:
+            for i, batch in enumerate(batches):
+                at.get(i, lambda: None)()
+                rows = batch.drop_columns(list(SN))
+                feeder.offer(i, 0, rows)
+                feeder.offer(i, 0, rows)  # a replay
+            feeder.finish()
+        except BaseException as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=feed, daemon=True)
+    thread.start()
+    found: list[tuple[int, Any]] = []
+    offset, ended, end = 0, False, time.monotonic() + DEADLINE_S
+    while not ended:
+        assert not errors, errors
+        assert time.monotonic() < end, f"stands at {offset}"
+        offset, more, ended = reader.read(offset, timeout_s=1.0)
+        found += more
+        reader.commit(offset)
+    thread.join(DEADLINE_S)
+    return found
+
+
+def same(found: Sequence[tuple[int, Any]], expected: Sequence[tuple[int, Any]]) -> None:
+    assert [batch for batch, _ in found] == [batch for batch, _ in expected]
+    assert all(a.equals(b) for (_, a), (_, b) in zip(found, expected, strict=True))
+
+
+@pytest.mark.parametrize("site", range(SITES))
+def test_any_site_is_killed_under_load_and_a_new_incarnation_takes_standbys(
+    site: int, tmp_path: Path, on_path: None, batches: list[Any], expected: list[tuple[int, Any]]
+) -> None:
+    with LocalSites(dataflow=FLOWS, sites=SITES, folder=tmp_path) as job:
+        watcher = job.reader()
+
+        def whole_again() -> bool:
+            status = watcher.status()
+            return bool(status["whole"]) and len(status["sites"]) == SITES
+
+        def second() -> None:
+            job.ready(job.start_site(site))
+            eventually(whole_again, "the pairs are whole again")
+            job.kill((site + 1) % SITES)
+
+        found = run_through(job, batches, {40: lambda: job.kill(site), 80: second})
+        same(found, expected)
+        eventually(lambda: bool(watcher.status()["whole"]), "recovered from the second failure")
+        assert not watcher.status()["losses"]
+        kinds = [event["kind"] for event in job.events()]
+        assert kinds.count("site_failed") == 2
+        assert "recovered" in kinds
+
+
+def test_a_second_failure_of_a_pair_is_reported_with_what_was_lost(
+    tmp_path: Path, on_path: None, batches: list[Any]
+) -> None:
+    with LocalSites(dataflow=FLOWS, sites=2, folder=tmp_path) as job:
+
+        def both() -> None:
+            job.kill(0)
+            job.kill(1)
+
+        with pytest.raises((AssertionError, DataLost), match="lost both copies"):
+            run_through(job, batches, {20: both})
+        losses = [event for event in job.events() if event["kind"] == "data_loss"]
+        assert losses
+        assert "state of this partition" in losses[0]["lost"]
+        with pytest.raises(DataLost, match="lost both copies"):
+            job.reader().status()
+
+
+@pytest.fixture
+def elected(tmp_path: Path, on_path: None, zookeeper_hosts: str) -> Iterator[LocalSites]:
+    """Two controllers, four sites, a real ZooKeeper."""
+    with LocalSites(
+        dataflow=FLOWS,
+        sites=SITES,
+        folder=tmp_path,
+        zookeeper=zookeeper_hosts,
+        controllers=2,
+        app=f"sites-{tmp_path.name}",
+        settings={"session_timeout_s": 4.0},
+    ) as job:
+        yield job
+
+
+def leading(job: LocalSites) -> int:
+    """The process id of the controller that leads."""
+    reader = job.reader()
+    reader.leader()
+    address = reader.finder.leader()
+    for process in job.controllers:
+        if tuple(job.addresses[process.pid]) == address:
+            return process.pid
+    raise AssertionError(f"no controller at {address}")
+
+
+@pytest.mark.zookeeper
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
+def test_the_leader_dies_or_is_paused_and_the_follower_goes_on(
+    how: int, elected: LocalSites, batches: list[Any], expected: list[tuple[int, Any]]
+) -> None:
+    pid = leading(elected)
+    found = run_through(elected, batches, {40: lambda: os.kill(pid, how)})
+    same(found, expected)
+    assert elected.reader().status()["epoch"] == 2
+    if how == signal.SIGSTOP:
+        os.kill(pid, signal.SIGCONT)  # it finds that it leads no more, and follows
+        assert elected.reader().status()["epoch"] == 2
+
+
+@pytest.mark.zookeeper
+def test_a_paused_site_is_removed_and_ends_itself_when_it_comes_back(
+    elected: LocalSites, batches: list[Any], expected: list[tuple[int, Any]]
+) -> None:
+    found = run_through(elected, batches, {40: lambda: elected.kill(1, signal.SIGSTOP)})
+    same(found, expected)
+    elected.kill(1, signal.SIGCONT)
+    assert elected.sites[1].wait(DEADLINE_S) == 3, "fenced"
+    why = [e["why"] for e in elected.events() if e["kind"] == "site_failed"]
+    assert why == ["its ZooKeeper session has ended"]
