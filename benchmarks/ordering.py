@@ -1,0 +1,210 @@
+"""Throughput of ordering: per batch, per message, and without coordination, side by side.
+
+    python benchmarks/ordering.py [--runs 3] [--rows 1000000] [--batch 8192]
+
+Producers in processes of their own send Arrow batches to two replicas, also in processes of their
+own, over sockets on loopback; each replica adds up 1,000 groups. Without coordination a replica
+takes what comes as it comes; else it follows the order in ZooKeeper (one embedded server). Message
+by message has one znode per record (OR-9) and gets its contents without cost. Prints records per
+second, medians, and checks that ordered replicas saw the same sequence.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import multiprocessing as mp
+import os
+import statistics
+import sys
+import tempfile
+import threading
+import time
+import uuid
+from multiprocessing.connection import Client as Dial
+from multiprocessing.connection import Listener
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from flux_runtime.ordering.follower import Follower
+from flux_runtime.ordering.places import Batch
+from flux_runtime.ordering.proposer import Proposer
+from flux_runtime.zookeeper.client import connect
+from flux_runtime.zookeeper.embedded import EmbeddedZooKeeper
+
+GROUPS = 1000
+REPLICAS = 2
+MODES = ("uncoordinated", "batch", "message")
+
+
+def encoded(rows: int, seed: int) -> bytes:
+    """A batch as Arrow IPC."""
+    draw = np.random.default_rng(seed)
+    batch = pa.RecordBatch.from_pydict(
+        {"key": draw.integers(0, GROUPS, rows), "value": draw.integers(0, 100, rows)}
+    )
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    return sink.getvalue().to_pybytes()
+
+
+def producer(mode: str, hosts: str, app: str, name: str, paths: list[str], work: Any) -> None:
+    """Send all batches to every replica, and propose them."""
+    rows, size, ready, go = work
+    to = [Dial(path, family="AF_UNIX") for path in paths]
+    data = encoded(size, 1)
+    client = connect(hosts) if mode != "uncoordinated" else None
+    proposer = Proposer(client, app, name, timeout_s=300.0) if client else None
+    ready.release()
+    go.wait()
+    for first in range(0, rows, size):
+        for replica in to:
+            replica.send((name, first))
+            replica.send_bytes(data)
+        if proposer is not None:
+            (proposer.propose if mode == "batch" else proposer.propose_each)(
+                first, first + size - 1
+            )
+    if proposer is not None and client is not None:
+        proposer.wait()
+        proposer.close()
+        client.close()
+
+
+def replica(mode: str, hosts: str, app: str, path: str, work: Any) -> None:
+    """Process until all records of all producers are there; put time and digest."""
+    producers, total, ready, done, number = work
+    listener = Listener(path, family="AF_UNIX")
+    ready.release()
+    sums = np.zeros(GROUPS)
+    digest = hashlib.sha256()
+    contents: dict[tuple[str, int], Any] = {}
+    processed = 0
+    lock, finished = threading.Lock(), threading.Event()
+
+    def process(source: str, first: int, rows: Any) -> None:
+        nonlocal processed
+        with lock:
+            sums[:] += np.bincount(
+                rows.column("key").to_numpy(), rows.column("value").to_numpy(), GROUPS
+            )
+            digest.update(f"{source} {first} {rows.num_rows};".encode())
+            processed += rows.num_rows
+            if processed >= total:
+                finished.set()
+
+    def fetch(batch: Batch) -> Any:
+        if mode == "batch":
+            return contents.pop((batch.producer, batch.first), None)
+        for (source, first), rows in list(contents.items()):
+            if source == batch.producer and first <= batch.first < first + rows.num_rows:
+                return rows.slice(batch.first - first, 1)
+        return None
+
+    client = connect(hosts) if mode != "uncoordinated" else None
+    follower = None
+    if client is not None:
+        follower = Follower(
+            client,
+            app,
+            f"replica-{number}",
+            fetch=fetch,
+            on_batch=lambda _, batch, rows: process(batch.producer, batch.first, rows),
+        )
+
+    def receive(connection: Any) -> None:
+        while True:
+            try:
+                source, first = connection.recv()
+                data = connection.recv_bytes()
+            except EOFError:
+                return
+            (rows,) = pa.ipc.open_stream(data)
+            if follower is None:
+                process(source, first, rows)
+            else:
+                contents[source, first] = rows
+                follower.arrived()
+
+    for _ in range(producers):
+        threading.Thread(target=receive, args=(listener.accept(),), daemon=True).start()
+    finished.wait(280)
+    done.put((time.monotonic(), processed, digest.hexdigest(), float(sums.sum())))
+    if follower is not None:
+        follower.close()
+
+
+def run(mode: str, hosts: str, producers: int, rows: int, size: int) -> float:
+    """Records per second of one run, with all processes new."""
+    app = f"ordering-{uuid.uuid4()}"
+    ready, go, done = mp.Semaphore(0), mp.Event(), mp.Queue()
+    with tempfile.TemporaryDirectory() as folder:
+        paths = [f"{folder}/{number}" for number in range(REPLICAS)]
+        total = producers * (-(-rows // size) * size)
+        processes = [
+            mp.Process(
+                target=replica, args=(mode, hosts, app, path, (producers, total, ready, done, n))
+            )
+            for n, path in enumerate(paths)
+        ]
+        for process in processes:
+            process.start()
+        for _ in paths:
+            ready.acquire()
+        processes += [
+            mp.Process(
+                target=producer,
+                args=(mode, hosts, app, f"p{n}", paths, (rows, size, ready, go)),
+            )
+            for n in range(producers)
+        ]
+        for process in processes[REPLICAS:]:
+            process.start()
+        for _ in range(producers):
+            ready.acquire()
+        began = time.monotonic()
+        go.set()
+        ends = [done.get(timeout=290) for _ in paths]
+        for process in processes:
+            process.join()
+    if any(count != total for _, count, _, _ in ends):
+        raise SystemExit(f"{mode}: not all records were processed: {ends}")
+    if mode != "uncoordinated" and len({digest for _, _, digest, _ in ends}) != 1:
+        raise SystemExit(f"{mode}: the replicas saw different sequences")
+    return total / (max(end for end, _, _, _ in ends) - began)
+
+
+def main() -> int:
+    """Print the medians; fail if the aims are missed."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--producers", type=int, default=3)
+    parser.add_argument("--rows", type=int, default=2_000_000, help="of each producer")
+    parser.add_argument("--messages", type=int, default=1500, help="of each, message by message")
+    parser.add_argument("--batch", type=int, default=8192)
+    args = parser.parse_args()
+    rates: dict[str, list[float]] = {mode: [] for mode in MODES}
+    with EmbeddedZooKeeper(Path(tempfile.mkdtemp()) / "zookeeper") as server:
+        for _ in range(args.runs):
+            for mode in MODES:
+                rows, size = (
+                    (args.messages, args.messages) if mode == "message" else (args.rows, args.batch)
+                )
+                rates[mode].append(run(mode, server.hosts, args.producers, rows, size))
+    median = {mode: statistics.median(found) for mode, found in rates.items()}
+    for mode, found in rates.items():
+        print(f"{mode:14s} {median[mode]:12,.0f} records/s  ({min(found):,.0f}-{max(found):,.0f})")
+    to_message = median["batch"] / median["message"]
+    to_free = median["batch"] / median["uncoordinated"]
+    print(f"batch / message        {to_message:8.1f}   (aim: at least 10)")
+    print(f"batch / uncoordinated  {to_free:8.2f}   (aim: at least 0.7)")
+    print(f"load average {os.getloadavg()[0]:.1f}, {os.cpu_count()} cores, batches of {args.batch}")
+    return 0 if to_message >= 10 and to_free >= 0.7 else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
