@@ -1,8 +1,7 @@
 """The named scenarios of take-over and recovery (FS-1 to FS-28), with what each expects.
 
 Those of catch-up are in `test_flux_catch_up_scenarios`, FS-20 in `test_flux_replica_sets`, FS-25 in
-`test_flux_set_preserving`; `test_flux_scenarios_can_fail` shows that each fails when a rule is taken
-out.
+`test_flux_set_preserving`. That each fails without its rule shows `test_flux_scenarios_can_fail`.
 """
 
 from __future__ import annotations

@@ -258,10 +258,12 @@ def test_fs_7_fails_without_matching_marks(monkeypatch: pytest.MonkeyPatch) -> N
     with monkeypatch.context() as patch:
         patch.setattr(Buffer, "resync", nothing)
         with pytest.raises((AssertionError, ProtocolError)):
-            for seed in range(4):
-                catch_up.test_fs_7_the_new_copy_gets_what_was_not_acknowledged_at_csync(
-                    seed, monkeypatch
-                )
+            fs_7_four_times(monkeypatch)
+
+
+def fs_7_four_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    for seed in range(4):
+        catch_up.test_fs_7_the_new_copy_gets_what_was_not_acknowledged_at_csync(seed, monkeypatch)
 
 
 def test_every_scenario_is_named() -> None:
