@@ -10,6 +10,7 @@ come at a steady pace; the longest time between two results, and the time until 
 
 from __future__ import annotations
 
+import itertools
 import os
 import statistics
 import sys
@@ -134,7 +135,7 @@ def gap(runs: int) -> None:
             thread.start()
             read_all(running, partial(note, times))
             thread.join()
-            spans = [(b - a, b) for a, b in zip(times, times[1:], strict=False)]
+            spans = [(b - a, b) for a, b in itertools.pairwise(times)]
             gaps.append(max(s for s, at in spans if 0 <= at - killed[0] < 3.0))
             steady.append(statistics.median(s for s, at in spans if at < killed[0]))
             took = [e["seconds"] for e in running.events() if e["kind"] == "recovered"]
