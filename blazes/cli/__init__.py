@@ -24,6 +24,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "plan": ("blazes.cli.plan", "print the coordination plan alone"),
     "explain": ("blazes.cli.explain", "derive the labels of one component, step by step"),
     "check": ("blazes.cli.check", "report the mistakes of dataflow files, without analyzing them"),
+    "import": ("blazes.cli.importing", "write the dataflow file of an existing Spark project"),
     "rule": ("blazes.cli.rule", "explain a rule of the analysis or a BLZ code"),
     "schema": ("blazes.cli.schema", "print the JSON Schema of the file or of the JSON result"),
     "compile": ("blazes.cli.compile", "write the coordinated PySpark project"),
@@ -32,7 +33,9 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "seals": ("blazes.cli.seals", "inspect open partitions, register and excuse producers"),
     "dead-letters": ("blazes.cli.dead_letters", "inspect and re-drive records not processed"),
     "demo": ("blazes.cli.demo", "show what goes wrong without coordination"),
+    "derive": ("blazes.cli.derive", "derive annotations from SQL, with the lines that decide"),
     "verify": ("blazes.cli.verify", "test the annotations: try to refute what they claim"),
+    "simulate": ("blazes.cli.simulate", "run the dataflow under many schedules; show what differs"),
     "doctor": ("blazes.cli.doctor", "check that this machine can run compiled jobs"),
 }
 """Command -> (its module, what it does in one line)."""
