@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +21,7 @@ from flux_runtime.protocol.balancing import SIMULATED, PlannedMove, SiteStatisti
 from flux_runtime.protocol.collection import CollectionTime
 from flux_runtime.protocol.spill import PagePool, ReadIn, Spill, SpillAction, WriteOut
 
-Numbers = npt.NDArray[np.float64]
+Numbers = npt.NDArray[Any]
 Policy = Callable[[Sequence[SiteStatistics], Thresholds], list[PlannedMove]]
 
 
@@ -168,7 +169,7 @@ class Stage:
         self.stalled = np.zeros(parts, bool)
         self.free_at = np.zeros(m)
         """When each site's disk, or handling of state, lets it go on."""
-        self.consumed = np.zeros(m)
+        self.consumed: Numbers = np.zeros(m)
         self.shares = np.ones(m)
         self.seen = np.zeros(parts)
         self.idle, self.since = np.zeros(m), np.zeros(m)
@@ -215,8 +216,8 @@ class Stage:
         if self.draw is None:
             self.buffered += free * self.weights
         else:
-            drawn = self.draw.multinomial(int(free), self.weights)
-            self.buffered = self.buffered + drawn
+            drawn: Numbers = self.draw.multinomial(int(free), self.weights) * 1.0
+            self.buffered += drawn
         ready = np.where(self.stalled, 0.0, self.buffered)
         room = platform.link * m - np.bincount(home, self.inbox, m)
         wanted = np.bincount(home, ready, m)
@@ -248,7 +249,7 @@ class Stage:
         part = np.minimum(1.0, left / np.maximum(need, 1e-12))
         done = self.inbox * part[home]
         self.inbox -= done
-        self.consumed += np.bincount(home, done, m)
+        self.consumed = self.consumed + np.bincount(home, done, m)
         self.idle += left - need * part
         here = np.where(stay, done, 0.0)
         self.seen += here

@@ -1,0 +1,54 @@
+"""The catalogue of experiments is complete; at small sizes the shapes hold (slow)."""
+
+from __future__ import annotations
+
+from xml.etree import ElementTree
+
+import pytest
+
+from benchmarks.flux_experiments import CATALOGUE
+from benchmarks.flux_experiments.experiment import Result, Row, failed
+from benchmarks.flux_experiments.plot import Chart, Mark, Series, svg
+
+QUICK = ("EX-1", "EX-2", "EX-3", "EX-4", "EX-5", "EX-6", "EX-10", "EX-12", "MTTF", "SCALE")
+"""Experiments whose small size takes a few seconds."""
+
+
+def test_every_experiment_of_the_specification_has_an_entry() -> None:
+    expected = [f"EX-{n}" for n in range(1, 17)] + ["MTTF", "SCALE"]
+    assert sorted(e.id for e in CATALOGUE) == sorted(expected)
+    assert all(e.source and e.setup and e.title for e in CATALOGUE)
+
+
+def test_a_shape_outside_its_bounds_fails_unless_it_is_known_to_differ() -> None:
+    rows = (
+        Row(what="fails", ours=2.0, within=(0.0, 1.0)),
+        Row(what="holds", ours=0.5, within=(0.0, 1.0)),
+        Row(what="known", ours=2.0, within=(0.0, 1.0), differs="because"),
+        Row(what="large only", ours=2.0, within=(0.0, 1.0), quick=False),
+        Row(what="no number", ours=float("nan"), within=(0.0, 1.0)),
+    )
+    assert [row.what for row in failed(Result(rows=rows), quick=True)] == ["fails", "no number"]
+    assert len(failed(Result(rows=rows), quick=False)) == 3
+
+
+def test_a_chart_is_well_formed_and_inside_its_frame() -> None:
+    chart = Chart(
+        title="a < b", x="x, s", y="y", log_x=True,
+        series=(Series("ours & theirs", ((1.0, 0.0), (100.0, 5.0)), True),),
+        marks=(Mark("m", 7.0),),
+    )  # fmt: skip
+    drawn = ElementTree.fromstring(svg([chart, chart], title="t"))
+    circles = [e for e in drawn.iter() if e.tag.endswith("circle")]
+    assert len(circles) == 4
+    assert all(0 <= float(c.get("cx", "-1")) <= 720 for c in circles)
+    assert all(0 <= float(c.get("cy", "-1")) <= 300 for c in circles)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", QUICK)
+def test_the_shape_of_the_figure_holds_at_a_small_size(name: str) -> None:
+    experiment = next(e for e in CATALOGUE if e.id == name)
+    result = experiment.run(True)
+    wrong = [f"{r.what}: {r.ours:.4g} not in {r.within}" for r in failed(result, quick=True)]
+    assert not wrong
