@@ -1,0 +1,309 @@
+"""What a simulation found, for people: a line for each stream, and a story for each anomaly."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from rich.console import RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from annotations.vocabulary import Label
+from blazes.report.layout import (
+    INDENT,
+    STYLES,
+    Layout,
+    heading,
+    label_text,
+    named,
+    paragraph,
+    printed,
+)
+from blazes.report.plain import printable
+from blazes.simulate import kept
+from blazes.simulate.anomalies import Contents
+from blazes.simulate.drive import Run
+from blazes.simulate.hunt import Hunted, Witness
+from blazes.simulate.network import Network
+from blazes.simulate.simulation import Simulated
+from blazes.simulate.world import Bag, Event, World
+from blazes.verify.records import Row, shown, sort_key
+
+SCHEMA_VERSION: Final = 1
+MEANS: Final = {
+    Label.RUN: "Another schedule of the same input gives other records.",
+    Label.INST: "The replicas of one run give different records.",
+    Label.DIVERGE: "The replicas end with different state, when everything has been delivered.",
+}
+ROWS_MAX: Final = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """One delivery, with all that came of it at once."""
+
+    arrival: Event
+    consequences: tuple[Event, ...]
+
+
+def as_text(found: Simulated, networks: dict[bool, Network], layout: Layout) -> str:
+    """What `blazes simulate` prints."""
+    dataflow = found.analysis.dataflow
+    title = Text(printable(dataflow.name), style="bold")
+    title.append(printable(f"  {dataflow.file or ''}"), style="dim not bold")
+    parts: list[RenderableType] = [title, _verdict(found, layout), ""]
+    parts += [heading("Streams", None, layout), _streams(found, layout)]
+    for witness in stories(found):
+        parts += ["", *story(witness, networks[witness.coordinated], layout)]
+    parts += ["", heading("How", None, layout), Padding(paragraph(_how(found)), (0, 0, 0, INDENT))]
+    return printed(parts, layout)
+
+
+def stories(found: Simulated) -> list[Witness]:
+    """The witnesses to tell: what must not be, else the first of each kind."""
+    if found.unexpected:
+        return list(found.unexpected[:3])
+    first: dict[Label, Witness] = {}
+    names = list(found.analysis.dataflow.streams)
+    for anomaly, witness in sorted(
+        found.free.witnesses.items(), key=lambda each: names.index(each[0].stream)
+    ):
+        first.setdefault(anomaly.kind, witness)
+    if len(first) > 1:
+        first.pop(Label.RUN, None)  # replicas that differ say it more shortly
+    return [first[kind] for kind in sorted(first)]
+
+
+def _verdict(found: Simulated, layout: Layout) -> RenderableType:
+    bad = found.unexpected
+    mark = layout.glyphs.bad if bad else layout.glyphs.good
+    if bad:
+        sign, said = f"{mark} {len(bad)} unexpected", "Something worse than its label was seen."
+    elif found.planned is None:
+        sign, said = f"{mark} as labelled", f"The plan was not simulated: {found.refused}."
+    else:
+        sign = f"{mark} as planned"
+        said = (
+            f"Under the plan no anomaly was seen in {found.planned.schedules:,} schedules of "
+            f"{found.planned.inputs:,} inputs."
+        )
+    free = found.free
+    seen = sum(1 for row in found.rows if row.seen)
+    predicted = sum(1 for row in found.rows if row.label.label >= Label.RUN)
+    lines = [
+        said,
+        f"Uncoordinated, {seen} of the {predicted} streams that are called nondeterministic were "
+        f"seen to be, in {free.schedules:,} schedules of {free.inputs:,} inputs.",
+    ]
+    grid = Table.grid(padding=(0, 2, 0, 0))
+    grid.add_column(no_wrap=True)
+    grid.add_column(overflow="fold")
+    grid.add_row(Text(sign, style="bold red" if bad else "green"), paragraph(lines))
+    return Padding(grid, (1, 0, 0, 0))
+
+
+def _streams(found: Simulated, layout: Layout) -> RenderableType:
+    grid = Table.grid(padding=(0, 3, 0, 0))
+    for _ in range(4):
+        grid.add_column(overflow="fold")
+    head = ("stream", "uncoordinated", "seen, of " + str(found.free.inputs), "under the plan")
+    grid.add_row(*(Text(each, style="dim") for each in head))
+    for row in found.rows:
+        grid.add_row(
+            Text(printable(row.stream)),
+            label_text(row.label),
+            _seen(row.seen, row.label.label),
+            label_text(row.planned),
+        )
+    return Padding(grid, (0, 0, 0, INDENT))
+
+
+def _seen(seen: Any, label: Label) -> Text:
+    if not seen:
+        return Text("nothing" if label < Label.RUN else "not yet", style="dim")
+    text = Text()
+    for number, kind in enumerate(sorted(seen)):
+        text.append(", " if number else "")
+        text.append(f"{kind} in {seen[kind]}", style=STYLES[kind])
+    return text
+
+
+def _how(found: Simulated) -> list[str]:
+    engines = sorted(set(found.engines.values()))
+    lines = [
+        f"Components ran on {' and '.join(engines) or 'no engine'}; a replicated one as "
+        f"{found.replicas} instances. {found.free.exhausted} inputs were small enough to try every "
+        "interleaving.",
+    ]
+    failed = found.free.failed + (found.planned.failed if found.planned else 0)
+    if failed:
+        error = found.free.error or (found.planned.error if found.planned else "")
+        lines.append(f"{failed} inputs had no outcome, because a component failed: {error}")
+    lines.append(f"{found.seconds:.0f} s; seed {found.seed}. What was not seen is not excluded.")
+    return lines
+
+
+def story(witness: Witness, network: Network, layout: Layout) -> list[RenderableType]:
+    """A witness as it happened, delivery by delivery."""
+    kind, stream = witness.anomaly.kind, witness.anomaly.stream
+    planned = " under the plan" if witness.coordinated else ""
+    parts: list[RenderableType] = [heading(f"{kind} at {stream}{planned}", None, layout)]
+    rows: list[tuple[str, RenderableType]] = [("Seen", paragraph([MEANS[kind]]))]
+    rows.append(("Input", _inputs(witness.given, network)))
+    for number, run in enumerate(witness.runs):
+        name = "Run" if len(witness.runs) == 1 else f"Run {number + 1}"
+        order = witness.order if number == len(witness.runs) - 1 else None
+        rows.append((name, _schedule(told(network, witness, run, order), network, layout)))
+        rows.append(("", _outcome(witness, run, network)))
+    parts.append(named(rows))
+    return parts
+
+
+def told(network: Network, witness: Witness, run: Run, order: Any) -> list[Told]:
+    """A run again, with every delivery and its consequences noted."""
+    world = World(network, dict(witness.given), order if len(witness.runs) == 1 or order else None)
+    found: list[Told] = []
+    for step in run.steps:
+        if not world.possible(step):
+            continue
+        world.events = []
+        world.perform(step)
+        arrival, *rest = world.events
+        found.append(Told(arrival, tuple(rest)))
+    return found
+
+
+def _inputs(given: Any, network: Network) -> Text:
+    lines = []
+    for stream, bag in given.items():
+        columns = network.wires[stream].columns
+        lines += [f"{stream}: {_record(row, columns, times)}" for row, times in bag.items()]
+    return Text(printable("\n".join(lines), keep="\n"), style="not bold")
+
+
+def _schedule(steps: Sequence[Told], network: Network, layout: Layout) -> RenderableType:
+    """A numbered list: who receives what, and what comes of it."""
+    grid = Table.grid(padding=(0, 1, 0, 0))
+    grid.add_column(justify="right", style="dim")
+    grid.add_column(overflow="fold")
+    for number, step in enumerate(steps, 1):
+        at = step.arrival
+        line = Text(printable(_who(at, network)), style="bold")
+        columns = _interface(network, at.component, at.name)
+        line.append(" receives ", style="not bold")
+        line.append(printable(f"{at.name} {_bag(at.rows, columns)}"), style="not bold")
+        for event in step.consequences:
+            if event.kind == "emits":
+                columns = _emits(network, event)
+                line.append(f"\n  {layout.glyphs.path} ", style="dim not bold")
+                line.append(
+                    printable(f"{event.name} {_bag(event.rows, columns)}"), style="cyan not bold"
+                )
+            elif event.kind == "releases" and event.rows:
+                value = ", ".join(map(shown, event.rows[0]))
+                line.append(f"\n  partition {value} is complete", style="dim not bold")
+        grid.add_row(f"{number}.", line)
+    return grid
+
+
+def _outcome(witness: Witness, run: Run, network: Network) -> Text:
+    """What each replica came to, at the stream of the anomaly."""
+    stream = witness.anomaly.stream
+    diverged = witness.anomaly.kind is Label.DIVERGE
+    contents: Contents = run.end.states[stream] if diverged else run.end.streams[stream]
+    columns = () if diverged else network.wires[stream].columns
+    producer = network.wires[stream].producer
+    assert producer is not None
+    text = Text()
+    for number, rows in enumerate(contents):
+        who = producer.component + (f"[{number + 1}]" if len(contents) > 1 else "")
+        verb = "holds" if diverged else "has sent"
+        ranked = sorted(rows, key=repr if diverged else sort_key)
+        told_rows = [
+            _state(row, network, producer.component) if diverged else _record(row, columns)
+            for row in ranked
+        ]
+        more = len(told_rows) - ROWS_MAX
+        said = "; ".join(told_rows[:ROWS_MAX]) + (f"; {more} more" if more > 0 else "")
+        text.append("\n" if number else "")
+        text.append(printable(f"{who} {verb}: {said or 'nothing'}"), style="red not bold")
+    return text
+
+
+def _state(row: Row, network: Network, component: str) -> str:
+    """A record that an instance keeps; its first value says where it came in."""
+    name, *values = row
+    if not name:
+        return f"result {_record(tuple(values), ())}"
+    return f"{name} {_record(tuple(values), _interface(network, component, name))}"
+
+
+def _interface(network: Network, component: str, name: str) -> tuple[str, ...]:
+    for part in network.parts[component]:
+        if name in part.operator.schemas:
+            return tuple(part.operator.schemas[name])
+    return ()
+
+
+def _emits(network: Network, event: Event) -> tuple[str, ...]:
+    for part in network.parts[event.component]:
+        if part.at.interface == event.name and part.streams:
+            return network.wires[part.streams[0]].columns
+    return ()
+
+
+def _who(event: Event, network: Network) -> str:
+    many = network.replicas.get(event.component, 1) > 1
+    return f"{event.component}[{event.replica + 1}]" if many else event.component
+
+
+def _bag(rows: Sequence[Row], columns: tuple[str, ...]) -> str:
+    bag: Bag = {}
+    for row in rows:
+        bag[row] = bag.get(row, 0) + 1
+    parts = [_record(row, columns, times) for row, times in list(bag.items())[:ROWS_MAX]]
+    return ", ".join(parts) + (f", {len(bag) - ROWS_MAX} more" if len(bag) > ROWS_MAX else "")
+
+
+def _record(row: Row, columns: tuple[str, ...], times: int = 1) -> str:
+    """A record in braces, without its nulls."""
+    names = columns or tuple(str(n + 1) for n in range(len(row)))
+    cells = [f"{n} {shown(v)}" for n, v in zip(names, row, strict=False) if v is not None]
+    return (f"{times} times " if times > 1 else "") + "{" + ", ".join(cells) + "}"
+
+
+def to_json(found: Simulated) -> dict[str, Any]:
+    """The simulation as JSON data; the same things as the text says."""
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "dataflow": found.analysis.dataflow.name,
+        "seed": found.seed,
+        "seconds": round(found.seconds, 1),
+        "replicas": found.replicas,
+        "engines": dict(found.engines),
+        "uncoordinated": _hunted(found.free),
+        "planned": _hunted(found.planned) if found.planned else None,
+        "plan_not_simulated": found.refused or None,
+        "streams": {
+            row.stream: {
+                "label": str(row.label),
+                "planned": str(row.planned),
+                "seen": {str(kind): count for kind, count in sorted(row.seen.items())},
+            }
+            for row in found.rows
+        },
+        "witnesses": [kept.to_json(witness) for witness in found.free.witnesses.values()],
+        "unexpected": [kept.to_json(witness) for witness in found.unexpected],
+    }
+
+
+def _hunted(found: Hunted) -> dict[str, int]:
+    return {
+        "inputs": found.inputs,
+        "schedules": found.schedules,
+        "exhausted": found.exhausted,
+        "failed": found.failed,
+    }
