@@ -285,6 +285,14 @@ CODES: Final = _table(
     ("BLZ063", _E, "implementation that fits several outputs",
      "Each output is computed by its own query or function.",
      "Write a mapping from output to implementation."),
+    # ---- existing code
+    ("BLZ080", _E, "code that cannot be read",
+     "The code is run, without Spark and in a process of its own, to learn what it describes; "
+     "where it fails nothing is known.",
+     "Correct the code at this place; it must describe queries without needing data."),
+    ("BLZ081", _W, "code that was read in part",
+     "What stands after this place, or in this statement, is missing from the dataflow.",
+     "Correct the code, or add what is missing to the imported file."),
 )
 # fmt: on
 """Every kind of mistake that the front end reports, by code."""

@@ -10,13 +10,13 @@ from __future__ import annotations
 import json
 import re
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
-from annotations.dataflow import EMPTY, Dataflow
+from annotations.dataflow import Dataflow
 from annotations.diagnostics import CODES, BadInput, Diagnostic
 from annotations.vocabulary import Within
 from annotations.whitebox.derivation import DerivedPath
@@ -24,6 +24,7 @@ from annotations.whitebox.existing import (
     Derived,
     Graph,
     derived,
+    leaves,
     order_sensitive,
     read,
     shown,
@@ -46,6 +47,12 @@ def load(path: Path) -> tuple[Dataflow, tuple[Diagnostic, ...]]:
     found = derived(graph)
     dataflow, _ = loads(text_of(graph, found), file=str(graph.origin))
     return _placed(dataflow, graph, found), _warnings(graph)
+
+
+def imported(path: Path) -> str:
+    """The dataflow file of a project; BadInput where its code cannot be read."""
+    graph = graph_of(path)
+    return text_of(graph, derived(graph))
 
 
 def graph_of(path: Path) -> Graph:
@@ -92,13 +99,11 @@ def _placed(dataflow: Dataflow, graph: Graph, found: Mapping[str, Derived]) -> D
 # ---- the text
 
 
-def text_of(
-    graph: Graph, found: Mapping[str, Derived], *, advice: Mapping[str, Sequence[str]] = EMPTY
-) -> str:
-    """The dataflow file. `advice`: component -> lines about what would spare it an order."""
+def text_of(graph: Graph, found: Mapping[str, Derived]) -> str:
+    """The dataflow file."""
     lines = [*_head(graph), f"name: {_scalar(_name(graph.name))}", "components:"]
     for name, each in found.items():
-        lines += _component(graph, each, advice.get(_name(name), ()))
+        lines += _component(graph, each)
     lines += ["streams:", *_streams(graph, found), *_tail()]
     return "\n".join(lines) + "\n"
 
@@ -112,7 +117,7 @@ def _head(graph: Graph) -> Iterator[str]:
         yield from _comment(f"NOT READ: {where} {message}; something may be missing", "")
 
 
-def _component(graph: Graph, found: Derived, advice: Sequence[str]) -> Iterator[str]:
+def _component(graph: Graph, found: Derived) -> Iterator[str]:
     node, folder = found.node, graph.origin.parent
     yield f"  {_name(node.name)}:  # {node.kind}, {shown(node.position, folder)}"
     if node.description:
@@ -131,14 +136,10 @@ def _component(graph: Graph, found: Derived, advice: Sequence[str]) -> Iterator[
     for assumption in found.assumptions:
         where = shown(assumption.position, folder)
         yield from _comment(f"TODO is it true? {assumption.text} ({where})", " " * 4)
-    for line in advice:
-        yield from _comment(line, " " * 4)
     yield from _query(found)
 
 
 def _tables(graph: Graph, plan: Any) -> set[str]:
-    from annotations.whitebox.existing import leaves
-
     return {leaf.name for leaf in leaves(plan)}
 
 

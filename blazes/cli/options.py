@@ -37,7 +37,9 @@ SUFFIXES: Final = {
 
 def add_file(parser: argparse.ArgumentParser) -> None:
     """FILE and --variant: which dataflow."""
-    parser.add_argument("file", metavar="FILE", help="the dataflow file (YAML)")
+    parser.add_argument(
+        "file", metavar="FILE", help="the dataflow file (YAML), or a spark-pipeline.yml"
+    )
     parser.add_argument(
         "--variant",
         metavar="C=V",
@@ -109,10 +111,22 @@ def variants_of(arguments: argparse.Namespace) -> dict[str, str]:
     return chosen
 
 
+def is_code(file: str) -> bool:
+    """True for a Declarative Pipelines project or a Python script in place of a dataflow file."""
+    path = Path(file)
+    names = ("spark-pipeline.yml", "spark-pipeline.yaml")
+    named = path.name in names or path.suffix == ".py"
+    return (named and path.is_file()) or any((path / name).is_file() for name in names)
+
+
 def dataflow_of(arguments: argparse.Namespace) -> tuple[Dataflow, tuple[Diagnostic, ...]]:
     """The dataflow of FILE and the warnings about it; BadInput with all of its mistakes."""
     from annotations.yaml_file import load
 
+    if is_code(arguments.file):
+        from annotations.whitebox import importing
+
+        return importing.load(Path(arguments.file))
     try:
         return load(arguments.file, variants=variants_of(arguments))
     except OSError as unreadable:

@@ -81,7 +81,8 @@ def test_a_case_names_its_codes_and_finds_nothing_else_that_is_an_error(case: Ca
 def test_every_code_has_a_case() -> None:
     named = Counter(code for case in CASES for code in case.codes)
     # BLZ047 needs 10,001 streams: tests/annotations/test_connect.py
-    assert CODES.keys() - named.keys() == {"BLZ047"}
+    # BLZ080 and BLZ081 are about code: tests/annotations/whitebox/test_existing_projects.py
+    assert CODES.keys() - named.keys() == {"BLZ047", "BLZ080", "BLZ081"}
 
 
 def test_no_case_is_overlooked() -> None:

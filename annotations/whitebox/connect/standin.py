@@ -40,6 +40,7 @@ def stand_in(spark: Any, answers: Answers) -> None:
             answers.conf[str(name)] = str(value)
         return spark
 
+    _replace(SparkSession.Builder, _validate_startup_urls=lambda _: None)
     for builder in (SparkSession.Builder, Connected.Builder):
         _replace(builder, getOrCreate=get, create=get)
     _replace(

@@ -1,0 +1,133 @@
+"""Pipelines and scripts become dataflows; code that fails is named with its line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from annotations.diagnostics import BadInput
+from annotations.vocabulary import Label
+from annotations.whitebox import importing
+from annotations.whitebox.connect.statements import Statement, statements
+from annotations.whitebox.pyspark_code import Unreadable, read_script
+from annotations.yaml_file import load
+from blazes.analysis import analyze
+
+EXAMPLE = Path(__file__).parents[3] / "examples" / "pipelines"
+SCRIPT = """\
+from pyspark.sql import SparkSession, functions as F
+
+spark = SparkSession.builder.master("local[2]").appName("ads").getOrCreate()
+spark.sparkContext.setLogLevel("WARN")
+raw = spark.readStream.format("kafka").option("subscribe", "clicks").load()
+clicks = raw.select(F.from_json(F.col("value").cast("string"), "id BIGINT, w INT").alias("j"))
+clicks = clicks.select("j.*")
+clicks.createOrReplaceTempView("clicks")
+spark.sql("SELECT id FROM clicks GROUP BY id HAVING COUNT(*) > 9").writeStream.outputMode(
+    "update"
+).queryName("busy").format("console").start()
+counts = clicks.groupBy("id").count()
+counts.writeStream.outputMode("update").queryName("counts").format("console").start()
+spark.streams.awaitAnyTermination()
+"""
+
+
+def test_the_example_project_is_the_file_that_is_committed_beside_it() -> None:
+    made = importing.imported(EXAMPLE / "spark-pipeline.yml")
+    assert made == (EXAMPLE / "shop.yaml").read_text(encoding="utf-8")
+
+
+def test_project_and_imported_file_get_the_same_labels() -> None:
+    project, warnings = importing.load(EXAMPLE / "spark-pipeline.yml")
+    imported, _ = load(EXAMPLE / "shop.yaml")
+    assert not warnings
+    one, other = analyze(project), analyze(imported)
+    assert one.verdict is other.verdict is Label.RUN
+    assert project.components.keys() == imported.components.keys()
+    annotated = {n: [str(p.annotation) for p in c.paths] for n, c in project.components.items()}
+    assert annotated["revenue"] == ["OW[channel,day]"]
+    assert annotated["good_customers"] == ["CW"]
+    assert annotated["kept_orders"] == ["OW[order_id]", "OW[order_id]"]
+    position = project.components["first_orders"].position
+    assert position is not None
+    assert Path(position.file).name == "orders.py"
+    lines = Path(position.file).read_text(encoding="utf-8").splitlines()
+    assert lines[position.line - 1] == "@dp.table"
+
+
+def test_an_unmodified_script_is_read_without_spark(tmp_path: Path) -> None:
+    file = tmp_path / "ads.py"
+    file.write_text(SCRIPT)
+    dataflow, warnings = importing.load(file)
+    assert not warnings
+    labels = {n: str(c.paths[0].annotation) for n, c in dataflow.components.items()}
+    assert labels == {"busy": "CW", "counts": "OW[*]"}
+
+
+def test_a_script_that_fails_after_a_query_keeps_the_query(tmp_path: Path) -> None:
+    file = tmp_path / "fails.py"
+    file.write_text(SCRIPT + "raise RuntimeError('no more')\n")
+    script = read_script(file)
+    assert [query.name for query in script.queries] == ["busy", "counts"]
+    assert script.problem == "RuntimeError: no more"
+    assert script.position is not None
+    assert script.position.line == len(SCRIPT.splitlines()) + 1
+    _, warnings = importing.load(file)
+    assert [warning.code.id for warning in warnings] == ["BLZ081"]
+
+
+def test_code_that_describes_nothing_is_refused_with_its_line(tmp_path: Path) -> None:
+    file = tmp_path / "broken.py"
+    file.write_text("import sys\n\nnothing()\n")
+    with pytest.raises(BadInput) as refused:
+        importing.load(file)
+    (found,) = refused.value.diagnostics
+    assert found.code.id == "BLZ080"
+    assert found.position is not None
+    assert found.position.line == 3
+
+
+def test_an_action_is_refused_in_words(tmp_path: Path) -> None:
+    file = tmp_path / "acts.py"
+    file.write_text(
+        "from pyspark.sql import SparkSession\n"
+        "spark = SparkSession.builder.getOrCreate()\n"
+        "print(spark.range(3).count())\n"
+    )
+    with pytest.raises(Unreadable, match="an action needs data") as refused:
+        read_script(file)
+    assert refused.value.position is not None
+    assert refused.value.position.line == 3
+
+
+def test_code_that_does_not_end_is_ended(tmp_path: Path) -> None:
+    file = tmp_path / "waits.py"
+    file.write_text("while True:\n    pass\n")
+    with pytest.raises(Unreadable, match="did not end within"):
+        read_script(file, timeout_s=4)
+
+
+def test_code_that_kills_its_process_is_an_answer(tmp_path: Path) -> None:
+    file = tmp_path / "dies.py"
+    file.write_text("import os\nprint('bye', flush=True)\nos._exit(7)\n")
+    with pytest.raises(Unreadable, match=r"exit status 7.*bye"):
+        read_script(file)
+
+
+def test_statements_of_a_pipeline() -> None:
+    text = (
+        "-- first; not a statement\nSET a = b;\n"
+        "CREATE STREAMING TABLE t (x INT) COMMENT 'AS ; ' AS\nSELECT 1;\n"
+        "CREATE FLOW f AS INSERT INTO t BY NAME SELECT 2;\n"
+        "CREATE FLOW c AS AUTO CDC INTO u FROM STREAM e KEYS (k, l) SEQUENCE BY s "
+        "STORED AS SCD TYPE 2;\nDROP TABLE t"
+    )
+    table, flow, change, unknown = statements(text)
+    assert isinstance(table, Statement)
+    assert (table.query, table.line, table.query_line) == ("SELECT 1", 3, 4)
+    assert isinstance(flow, Statement)
+    assert (flow.target, flow.query) == ("t", "SELECT 2")
+    assert isinstance(change, Statement)
+    assert (change.keys, change.sequence, change.history) == (("k", "l"), "s", True)
+    assert "DROP TABLE t" in str(unknown)
