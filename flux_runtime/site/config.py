@@ -59,7 +59,7 @@ class Config:
     credits: int = 4
     held_max_bytes: int = HELD_MAX_BYTES
     state_max_bytes: int = 1 << 30
-    session_timeout_s: float = 4.0
+    session_timeout_s: float = 10.0
     patience_s: float = 30.0
     report_s: float = 0.5
 

@@ -139,7 +139,7 @@ def elected(tmp_path: Path, on_path: None, zookeeper_hosts: str) -> Iterator[Loc
         zookeeper=zookeeper_hosts,
         controllers=2,
         app=f"sites-{tmp_path.name}",
-        settings={"session_timeout_s": 4.0},
+        settings={"session_timeout_s": 12.0},
     ) as job:
         yield job
 
