@@ -44,8 +44,8 @@ class Boundary:
 
     __slots__ = (
         "consumer",
+        "ends",
         "failures",
-        "labels",
         "log_position",
         "node",
         "producer",
@@ -57,7 +57,7 @@ class Boundary:
         self.shape = shape
         self.node = node
         self.story = story
-        self.labels: dict[Node, int] = {}
+        self.ends: dict[Node, tuple[bool, int, int]] = {}
         self.log_position = 0
         self.failures = 0
         first, last = node.stage == 0, node.stage == len(shape.widths) - 1
@@ -76,7 +76,7 @@ class Boundary:
         """An independent copy, without the story."""
         new = Boundary.__new__(Boundary)
         new.shape, new.node, new.story = self.shape, self.node, None
-        new.labels = self.labels
+        new.ends = self.ends
         new.log_position, new.failures = self.log_position, self.failures
         new.consumer = self.consumer.clone() if self.consumer else None
         new.producer = self.producer.clone() if self.producer else None
@@ -99,18 +99,33 @@ class Boundary:
 
     # ---- links
 
+    def _end(self, peer: Node) -> tuple[bool, int, int]:
+        """Whether the link from a neighbour is upstream, the number of its pair, its label."""
+        found = self.ends.get(peer)
+        if found is None:
+            upstream = self.consumer is not None and peer.stage == self.node.stage - 1
+            if not upstream and (self.producer is None or peer.stage != self.node.stage + 1):
+                raise ProtocolError(f"{self.node} has no link to {peer}")
+            if self.shape.outside(peer.stage):
+                d = PRIM
+            elif self.shape.outside(self.node.stage):
+                d = peer.copy
+            else:
+                d = int(peer.copy != self.node.copy)
+            number = 0 if self.shape.outside(peer.stage) else peer.part
+            found = self.ends[peer] = (upstream, number, d)
+        return found
+
     def label(self, peer: Node) -> int:
         """The label of a copy of a neighbouring pair, as this node sees it."""
-        found = self.labels.get(peer)
-        if found is None:
-            if self.shape.outside(peer.stage):
-                found = PRIM
-            elif self.shape.outside(self.node.stage):
-                found = peer.copy
-            else:
-                found = int(peer.copy != self.node.copy)
-            self.labels[peer] = found
-        return found
+        return self._end(peer)[2]
+
+    def _side(self, upstream: bool, number: int) -> Inlet | Outlet:
+        if upstream:
+            assert self.consumer is not None
+            return self.consumer.inlets[number]
+        assert self.producer is not None
+        return self.producer.outlets[number]
 
     def inlet(self, peer: Node) -> Inlet | None:
         """The inlet that the link from this node belongs to."""
@@ -126,10 +141,10 @@ class Boundary:
 
     def stale(self, peer: Node) -> int:
         """-1: the link's far end is gone (discard); 0: it is known; 1: not announced yet (hold)."""
-        side = self.inlet(peer) or self.outlet(peer)
-        if side is None:
-            raise ProtocolError(f"{self.node} has no link to {peer}")
-        d = self.label(peer)
+        upstream, number, d = self._end(peer)
+        return self._stale(self._side(upstream, number), d, peer)
+
+    def _stale(self, side: Inlet | Outlet, d: int, peer: Node) -> int:
         known = side.peers[d]
         if known is None or peer.life < known.life:
             return -1
@@ -139,35 +154,34 @@ class Boundary:
 
     def accepts(self, peer: Node, message: Message) -> bool:
         """The read discipline of section 1.4: whether the head of this link can be handled now."""
-        stale = self.stale(peer)
-        if stale:
+        upstream, number, d = self._end(peer)
+        side = self._side(upstream, number)
+        if stale := self._stale(side, d, peer):
             return stale < 0
-        d = self.label(peer)
-        if self.consumer is not None and peer.stage < self.node.stage:
-            return self.consumer.accepts(peer.part, d, message)
-        outlet = self.outlet(peer)
-        return outlet is not None and outlet.accepts(d, message)
+        if isinstance(side, Outlet):
+            return side.accepts(d, message)
+        assert self.consumer is not None
+        return self.consumer.accepts(number, d, message)
 
     def receive(self, peer: Node, message: Message) -> list[Instruction]:
         """Handle the head of a link; what a node known to be dead sent is discarded (AMB-8)."""
-        if self.stale(peer) < 0:
+        upstream, number, d = self._end(peer)
+        side = self._side(upstream, number)
+        if self._stale(side, d, peer) < 0:
             self.did("AMB-8", f"discard {message} from {peer}")
             return []
-        d = self.label(peer)
         if self.story is not None:
             self.did("recv", f"{message} from {peer}")
-        if self.consumer is not None and peer.stage < self.node.stage:
-            out: list[Instruction] = list(self.consumer.receive(peer.part, d, message))
-            if isinstance(message, Psync) and self.consumer.inlets[peer.part].met():
+        if isinstance(side, Inlet):
+            assert self.consumer is not None
+            out: list[Instruction] = list(self.consumer.receive(number, d, message))
+            if isinstance(message, Psync) and side.met():
                 out.append(self._folded_in(peer, message.version))
             return out
-        outlet = self.outlet(peer)
-        if outlet is None:
-            raise ProtocolError(f"{self.node} has no link to {peer}")
         if isinstance(message, Csync):
-            met = outlet.csync(d, message.version)
+            met = side.csync(d, message.version)
             return [self._folded_in(peer, message.version)] if met else []
-        answer = outlet.receive(d, message)
+        answer = side.receive(d, message)
         return [Send(peer, answer)] if answer is not None else []
 
     def _folded_in(self, peer: Node, attempt: int) -> Tell:
@@ -185,19 +199,17 @@ class Boundary:
 
     def next_message(self, to: Node) -> Message | None:
         """NC-2: the next rows or progress for a link that has room, if any."""
-        outlet = self.outlet(to)
-        d = self.label(to)
-        if self.producer is None or outlet is None or outlet.peers[d] != to:
+        upstream, number, d = self._end(to)
+        if upstream or self.producer is None or self.producer.outlets[number].peers[d] != to:
             return None
-        return outlet.next_message(d, self.producer.told_progress())
+        return self.producer.next_message(number, d)
 
     def has_message(self, to: Node) -> bool:
         """Whether `next_message` would give one."""
-        outlet = self.outlet(to)
-        d = self.label(to)
-        if self.producer is None or outlet is None or outlet.peers[d] != to:
+        upstream, number, d = self._end(to)
+        if upstream or self.producer is None or self.producer.outlets[number].peers[d] != to:
             return False
-        return outlet.has_message(d, self.producer.told_progress())
+        return self.producer.has_message(number, d)
 
     # ---- the controller's log
 
@@ -210,10 +222,10 @@ class Boundary:
             self.failures = entry.number
         life = entry.attempt if isinstance(entry, Avail) else 0
         peer = Node(entry.pair.stage, entry.pair.part, entry.copy, life)
-        d = self.label(peer)
         inlet, outlet = self.inlet(peer), self.outlet(peer)
         if inlet is None and outlet is None:
             return []
+        d = self.label(peer)
         if (inlet or outlet).peers[d] is None:  # type: ignore[union-attr]
             return []  # cluster pairs: the copies of an inner stage do not know one another
         self.did("log", entry)
