@@ -11,8 +11,8 @@ from html import escape
 from typing import Final
 
 WIDTH: Final = 720
-HEIGHT: Final = 300
-LEFT, RIGHT, TOP, BOTTOM = 78, 16, 34, 62
+HEIGHT: Final = 316
+LEFT, RIGHT, TOP, BOTTOM = 78, 16, 34, 78
 COLOURS: Final = ("#1b6ca8", "#c8553d", "#3a7d44", "#8a5a9e", "#a67c00", "#5b5b5b")
 
 
@@ -185,16 +185,18 @@ def _series(series: Series, colour: str, x: Axis, y: Axis) -> list[str]:
 
 
 def _legend(chart: Chart) -> list[str]:
-    parts, at = [], float(LEFT)
+    parts, at, y = [], float(LEFT), HEIGHT - 32
     for index, series in enumerate(chart.series):
         colour = COLOURS[index % len(COLOURS)]
-        y = HEIGHT - 14
+        width = 40 + 6.6 * len(series.name)
+        if at + width > WIDTH:
+            at, y = float(LEFT), y + 17
         parts.append(
             f'<line x1="{at:.0f}" x2="{at + 18:.0f}" y1="{y}" y2="{y}" stroke="{colour}" '
             'stroke-width="2.5"/>'
             f'<text x="{at + 23:.0f}" y="{y + 4}">{escape(series.name)}</text>'
         )
-        at += 40 + 6.6 * len(series.name)
+        at += width
     return parts
 
 
