@@ -22,7 +22,7 @@ from pathlib import Path
 from flux_runtime.protocol.vocabulary import Node, ProtocolError, Shape, Status
 from flux_runtime.simulation.checks import Checks
 from flux_runtime.simulation.workload import digest_dataflow, digest_input
-from flux_runtime.simulation.world import Step, World
+from flux_runtime.simulation.world import FAULTS, Step, World
 
 STEPS_MAX = 50_000
 """A run that takes more steps than this is taken for a livelock."""
@@ -122,10 +122,13 @@ def victims(world: World, *, reckless: bool) -> list[Node]:
     """Copies whose death the protocol must mask: the other copy is whole and known to be."""
     found = []
     for node in world.site:
+        if node in world.doomed:
+            continue
         mate = world.controller.pairs[node.pair].copies[1 - node.copy]
         assert mate is not None
         other = Node(*node.pair, 1 - node.copy, mate.life)
-        if reckless or (mate.status is Status.ACTIVE and other in world.nodes):
+        well = other in world.nodes and other not in world.doomed
+        if reckless or (mate.status is Status.ACTIVE and well):
             found.append(node)
     return found
 
@@ -157,6 +160,24 @@ def _fault(rng: random.Random, world: World, plan: Plan) -> Step | None:
     return Step("kill", node)
 
 
+def _otherwise(rng: random.Random, world: World, fault: Step) -> Step:
+    """Now and then not the death that was drawn, but what is only taken for one.
+
+    A site stands still, is declared dead, and comes back; a process is declared dead and lives on;
+    the link between two nodes breaks, so that one of them has to go.
+    """
+    if rng.random() > 0.35:
+        return fault
+    if fault.kind == "crash" and isinstance(fault.at, int):
+        return Step("suspect", fault.at)
+    if fault.kind != "kill":
+        return fault
+    peers = sorted({p for link in world.links for p in link if fault.at in link} - {fault.at})
+    if peers and rng.random() < 0.5:
+        return Step("close", fault.at, rng.choice(peers))
+    return Step("suspect", fault.at)
+
+
 def _moments(rng: random.Random, plan: Plan) -> list[int]:
     """When faults strike: anywhere, or soon after one another, while a catch-up is under way."""
     expected_steps = 12 * plan.batches * sum(plan.shape.widths) + 40
@@ -181,6 +202,7 @@ def run(seed: int, *, plan: Plan | None = None, stories: bool = False) -> Run:
     world = done.plan.world(stories=stories)
     weights: dict[tuple[str, object], float] = {}
     moments = _moments(rng, done.plan)
+    mild = random.Random(seed + 0.5)
     memory = random.Random(~seed) if seed % 3 == 0 else None
     try:
         while True:
@@ -191,6 +213,7 @@ def run(seed: int, *, plan: Plan | None = None, stories: bool = False) -> Run:
             if moments and (len(done.steps) >= moments[0] or not steps):
                 moments.pop(0)
                 step = _fault(rng, world, done.plan)
+                step = step and _otherwise(mild, world, step)
                 done.kills += step is not None
             if step is None:
                 if not steps:
@@ -252,11 +275,9 @@ def replay(path: Path, *, stories: bool = False) -> World:
     shape = replace(shape, widths=tuple(shape.widths))
     world = Plan(shape=shape, **kept["plan"]).world(stories=stories)
     for kind, at, peer in kept["steps"]:
-        step = Step(kind, _place(at), None if peer is None else Node(*peer))
-        fault = (kind == "kill" and step.at in world.site) or (
-            kind == "crash" and step.at in world.site.values()
-        )
-        if fault or step in world.steps() or (kind == "evict" and step.at in world.site):
+        step = Step(kind, _place(at), None if peer is None else _place(peer))
+        there = step.at in world.site or step.at in world.site.values()
+        if step in world.steps() or (kind in FAULTS and there):
             world.perform(step)
     while steps := world.steps():
         world.perform(steps[0])

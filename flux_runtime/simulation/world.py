@@ -286,7 +286,8 @@ class World:
         self.dead_processes += (node,)
 
     def suspect(self, site: int) -> None:
-        """The controller will take a site for dead that only stands still, and may come back."""
+        """A site stands still; the controller will take it for dead, but it comes back."""
+        self.paused |= {site}
         self.doomed.update(self.nodes_on(site))
         self.undetected += (site,)
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -22,6 +25,27 @@ def test_the_same_seed_gives_the_same_trace() -> None:
     for seed in (3, 17, 40):
         assert trace(seed) == trace(seed)
     assert trace(3) != trace(17)
+
+
+def test_the_trace_is_the_same_in_every_process() -> None:
+    """Byte for byte, whatever Python's hashes are salted with."""
+    code = (
+        "from flux_runtime.simulation import sweep\n"
+        "for seed in (3, 17, 40): print(*sweep.run(seed).steps, sep='\\n')"
+    )
+
+    def trace(salt: str) -> bytes:
+        environment = {**os.environ, "PYTHONHASHSEED": salt}
+        return subprocess.run(
+            [sys.executable, "-c", code], env=environment, check=True, capture_output=True
+        ).stdout
+
+    assert trace("1") == trace("2") != b""
+
+
+def test_what_is_only_taken_for_dead_is_among_the_faults() -> None:
+    kinds = {step.kind for seed in range(60) for step in sweep.run(seed).steps}
+    assert kinds >= {"kill", "crash", "suspect", "resume", "close", "move", "evict"}
 
 
 def test_two_hundred_seeds_with_mixed_faults() -> None:
