@@ -131,6 +131,7 @@ class Exchange:
 
 
 @pytest.mark.spark
+@pytest.mark.timeout(2400)  # fourteen jobs, one after another
 def test_the_driver_is_killed_between_every_pair_of_steps(
     tmp_path: Path, zookeeper_hosts: str
 ) -> None:
