@@ -85,9 +85,9 @@ class Axis:
         """Round values along the axis."""
         if not self.log:
             step = _step(self.most - self.least)
-            return [
-                self.least + i * step for i in range(round((self.most - self.least) / step) + 1)
-            ]
+            first = math.ceil(self.least / step - 1e-9)
+            last = math.floor(self.most / step + 1e-9)
+            return [i * step for i in range(first, last + 1)]
         first, last = math.floor(math.log10(self.least)), math.ceil(math.log10(self.most))
         steps = (1,) if last - first > 3 else (1, 2, 5)
         found = [m * 10.0**e for e in range(first, last + 1) for m in steps]
@@ -164,7 +164,9 @@ def _mark(mark: Mark, x: Axis, y: Axis) -> str:
     if mark.vertical:
         at = x.pixel(mark.at)
         line = f'x1="{at:.1f}" x2="{at:.1f}" y1="{TOP}" y2="{HEIGHT - BOTTOM}"'
-        text = f'x="{at + 4:.1f}" y="{TOP + 10}"'
+        right = at > WIDTH * 0.75
+        text = f'x="{at + (-4 if right else 4):.1f}" y="{HEIGHT - BOTTOM - 8}"'
+        text += ' text-anchor="end"' if right else ""
     else:
         at = y.pixel(mark.at)
         line = f'x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{at:.1f}" y2="{at:.1f}"'
