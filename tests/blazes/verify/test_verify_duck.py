@@ -1,0 +1,78 @@
+"""The search for refutations, on DuckDB alone: fast enough for every run of the tests."""
+
+from __future__ import annotations
+
+import random
+import time
+
+import pytest
+
+from annotations.yaml_file import loads
+from blazes.analysis import analyze
+from blazes.verify import duck
+from blazes.verify.claims import Kind, claims_of
+from blazes.verify.constants import constants_of
+from blazes.verify.findings import Status
+from blazes.verify.operators import operators_of
+from blazes.verify.search import Search
+from blazes.verify.values import Generator
+
+COUNT = "SELECT k, g, count(*) AS n FROM rows GROUP BY k, g"
+TEXT = """
+name: t
+components:
+  C:
+    annotation: {{from: rows, to: out, label: "{label}"}}
+    sql: {sql}
+streams:
+  rows: {{to: C.rows, schema: {{k: INT, g: STRING, v: DOUBLE}}}}
+  out: {{from: C.out}}
+"""
+
+
+def refuted(label: str, sql: str) -> set[Kind]:
+    """The kinds of claims that are refuted, each by at most a dozen records."""
+    dataflow, _ = loads(TEXT.format(label=label, sql=sql))
+    engine = duck.Duck()
+    operators, reasons, _ = operators_of(dataflow, engine.schema)
+    assert not reasons
+    (operator,) = operators.values()
+    assert duck.refusal(operator) is None
+    found = set()
+    for claim in claims_of(operator, analyze(dataflow)):
+        if claim.kind is Kind.FUNCTION:
+            continue
+        generator = Generator(operator, constants_of(operator))
+        search = Search(claim, generator, engine, engine, random.Random(1))
+        finding = search.finding(tries_max=150, until=time.monotonic() + 60)
+        if finding.status is Status.REFUTED:
+            assert finding.refutation is not None
+            assert finding.refutation.case.records <= 12
+            found.add(claim.kind)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("label", "sql", "kinds"),
+    [
+        ("OW[k, g]", COUNT, set()),
+        ("OW[k]", COUNT, set()),
+        ("CW", COUNT, {Kind.CONFLUENT}),
+        ("CR", COUNT, {Kind.CONFLUENT, Kind.READ_ONLY}),
+        ("OR[k, g]", COUNT, {Kind.READ_ONLY}),
+        ("OW[k, g]", "SELECT k, count(*) AS n FROM rows GROUP BY k", {Kind.GATE}),
+        ("OW[k]", "SELECT k, first(g) AS g FROM rows GROUP BY k", {Kind.SET}),
+        ("OW[k]", "SELECT k, sum(v) AS s FROM rows GROUP BY k", {Kind.SET}),
+        ("CW", "SELECT k FROM rows GROUP BY k HAVING count(*) > 3", set()),
+        ("CR", "SELECT k, g FROM rows WHERE k > 0", set()),
+    ],
+)
+def test_wrong_labels_are_refuted_and_right_ones_are_not(
+    label: str, sql: str, kinds: set[Kind]
+) -> None:
+    assert refuted(label, sql) == kinds
+
+
+def test_what_is_not_known_to_mean_the_same_is_refused() -> None:
+    for sql in ("SELECT uuid() AS k FROM rows", "SELECT k / v AS q FROM rows"):
+        assert next(duck.refusals(duck.parsed(sql)), None)
