@@ -102,7 +102,7 @@ def _placed(dataflow: Dataflow, graph: Graph, found: Mapping[str, Derived]) -> D
 def text_of(graph: Graph, found: Mapping[str, Derived]) -> str:
     """The dataflow file."""
     lines = [*_head(graph), f"name: {_scalar(_name(graph.name))}", "components:"]
-    for name, each in found.items():
+    for each in found.values():
         lines += _component(graph, each)
     lines += ["streams:", *_streams(graph, found), *_tail()]
     return "\n".join(lines) + "\n"

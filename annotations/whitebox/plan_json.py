@@ -78,11 +78,7 @@ class _Writer:
     def _node(self, value: Any) -> Any:
         number = self.numbers.get(id(value))
         if number is None:
-            parts = {
-                each.name: self.write(found)
-                for each in fields(value)
-                if (found := getattr(value, each.name)) is not None
-            }
+            parts = {each.name: self.write(getattr(value, each.name)) for each in fields(value)}
             number = self.numbers[id(value)] = len(self.nodes)
             self.kept.append(value)
             self.nodes.append({"node": type(value).__name__, "has": parts})
