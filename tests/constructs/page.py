@@ -1,5 +1,7 @@
 """The reference page of constructs: `python -m tests.constructs.page` writes it."""
 
+# ruff: noqa: E501 - text of a page
+
 from __future__ import annotations
 
 import json
