@@ -80,4 +80,9 @@ dp.create_sink("alerts", format="kafka", options={"topic": "alerts"})
 def large_refunds() -> DataFrame:
     """Refunds that somebody should look at."""
     large = spark.readStream.table("refunds").where("cents > 100000")
-    return large.select(F.col("order_id").cast("string").alias("key"), F.col("reason").alias("value"))
+    key = F.col("order_id").cast("string").alias("key")
+    return large.select(key, F.col("reason").alias("value"))
+
+
+# Spark puts its session into each of these files.
+# ruff: noqa: F821, N812
