@@ -142,8 +142,9 @@ def test_the_driver_is_killed_between_every_pair_of_steps(
         status, err = exchange.run(point)
         assert status == -signal.SIGKILL, f"{point}: {status} {err}"
     exchange.more(10)
-    status, err = exchange.run()
-    assert status == 0, err
+    for _ in range(2):  # Spark's fallback for available-now first redoes an open batch, and stops
+        status, err = exchange.run()
+        assert status == 0, err
     rows = exchange.out()
     assert sorted(row["id"] for row in rows) == list(range(exchange.ids))
     assert all(row["name"] == f"n{row['id']}" for row in rows)
