@@ -245,7 +245,7 @@ class Stage:
             second.latency += float(waited.sum())
         stay = self.resident
         each = np.where(stay, cost[home], platform.spooling)
-        need = np.bincount(home, self.inbox * each, m)
+        need = np.bincount(home, self.inbox * each, m).astype(np.float64)
         part = np.minimum(1.0, left / np.maximum(need, 1e-12))
         done = self.inbox * part[home]
         self.inbox -= done
