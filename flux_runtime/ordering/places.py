@@ -10,7 +10,7 @@ comes to the same sequence of batches, whatever was repeated, lost or late:
 - a create that was repeated because its answer was lost claims a second place: REPEATED;
 - where a create was lost in the middle of several, the ones after it come too early: AHEAD, and
   are proposed again;
-- what a process that has been replaced still had under way is OUTDATED.
+- what a process that has been replaced still had under way is OUTDATED, its `Begin` too.
 
 The total order of records is (place, offset). The offsets of a producer in a scope are 0, 1, 2, ...
 """
@@ -33,6 +33,8 @@ class Begin:
     producer: str
     token: str
     """Unique to this start."""
+    start: int
+    """Above that of the start before it, so that one that comes late does not count."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +66,8 @@ class Producer(NamedTuple):
     token: str
     next: int
     """The offset that its next batch has to begin with."""
+    start: int
+    """The number of its present start."""
 
 
 class OutOfOrder(ValueError):  # noqa: N818 - what happened
@@ -90,10 +94,13 @@ class Order:
             raise OutOfOrder(f"place {place} is the last one that ZooKeeper can number")
         verdict = self._judge(claim)
         if verdict is Verdict.BEGUN:
-            self.producers[claim.producer] = Producer(claim.token, self.next_of(claim.producer))
+            assert isinstance(claim, Begin)
+            next_ = self.next_of(claim.producer)
+            self.producers[claim.producer] = Producer(claim.token, next_, claim.start)
         elif verdict is Verdict.COUNTS:
             assert isinstance(claim, Batch)
-            self.producers[claim.producer] = Producer(claim.token, claim.last + 1)
+            known = self.producers[claim.producer]
+            self.producers[claim.producer] = known._replace(next=claim.last + 1)
         self.at += 1
         return verdict
 
@@ -107,6 +114,11 @@ class Order:
         known = self.producers.get(producer)
         return None if known is None else known.token
 
+    def start_of(self, producer: str) -> int:
+        """The number of its present start; 0 before the first."""
+        known = self.producers.get(producer)
+        return 0 if known is None else known.start
+
     def to_json(self) -> dict[str, Any]:
         """As JSON has it."""
         return {"at": self.at, "producers": {name: list(p) for name, p in self.producers.items()}}
@@ -119,7 +131,10 @@ class Order:
     def _judge(self, claim: Claim) -> Verdict:
         present = self.token_of(claim.producer)
         if isinstance(claim, Begin):
-            return Verdict.REPEATED if present == claim.token else Verdict.BEGUN
+            if present == claim.token:
+                return Verdict.REPEATED
+            late = claim.start <= self.start_of(claim.producer)
+            return Verdict.OUTDATED if late else Verdict.BEGUN
         if present != claim.token:
             return Verdict.OUTDATED
         if claim.first > self.next_of(claim.producer):
@@ -140,13 +155,12 @@ def encode(claim: Claim) -> bytes:
     >>> encode(Batch("ads", "t", 0, 99))
     b'["ads","t",0,99]'
     """
-    fields = [claim.producer, claim.token]
-    if isinstance(claim, Batch):
-        fields += [claim.first, claim.last]  # type: ignore[list-item]
+    fields: list[str | int] = [claim.producer, claim.token]
+    fields += [claim.first, claim.last] if isinstance(claim, Batch) else [claim.start]
     return json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode()
 
 
 def decode(data: bytes) -> Claim:
     """Reads `encode` back."""
     fields = json.loads(data)
-    return Begin(*fields) if len(fields) == 2 else Batch(*fields)
+    return Begin(*fields) if len(fields) == 3 else Batch(*fields)

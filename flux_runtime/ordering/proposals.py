@@ -77,6 +77,7 @@ class Proposals:
         """Batches that do not count yet, as far as is known; the first `_sent` are under way."""
         self._sent = 0
         self._begun = False
+        self._start = 1
 
     @property
     def idle(self) -> bool:
@@ -90,7 +91,7 @@ class Proposals:
 
     def begin(self) -> list[Action]:
         """Claim the producer's name."""
-        return self._create(Begin(self.producer, self.token))
+        return self._create(Begin(self.producer, self.token, self._start))
 
     def add(self, first: int, last: int) -> list[Action]:
         """Propose the next records.
@@ -137,6 +138,7 @@ class Proposals:
             if self._begun:
                 raise Superseded(f"another process proposes as {self.producer}")
             self.phase = Phase.BEGINNING
+            self._start = order.start_of(self.producer) + 1
             return self.begin()
         self.phase = Phase.OPEN
         self._begun = True

@@ -55,5 +55,5 @@ def test_a_replicated_order_is_refused_with_what_would_do_instead(variant: str) 
 
 def test_every_example_compiles_with_a_variant_or_without() -> None:
     for file in EXAMPLES.glob("*/*.yaml"):
-        if file.name != "ad_network.yaml":
+        if file.name not in ("ad_network.yaml", "shop.yaml"):  # what is imported has no code
             assert compiled(str(file.relative_to(EXAMPLES))).stages

@@ -168,11 +168,11 @@ def test_or3_a_process_that_was_replaced_learns_of_it() -> None:
     old = Proposals("p", "old")
     old.begin()
     order = Order()
-    order.handle(0, Begin("p", "old"))
-    old.answered(Begin("p", "old"), 0)
+    order.handle(0, Begin("p", "old", 1))
+    old.answered(Begin("p", "old", 1), 0)
     assert old.caught_up(order, {}) == []
     (create,) = old.add(0, 9)
-    order.handle(1, Begin("p", "new"))
+    order.handle(1, Begin("p", "new", 2))
     assert order.handle(2, create.claim) is Verdict.OUTDATED
     old.failed(create.claim)
     with pytest.raises(Superseded):
@@ -182,12 +182,12 @@ def test_or3_a_process_that_was_replaced_learns_of_it() -> None:
 def test_or4_a_place_is_never_skipped() -> None:
     order = Order()
     with pytest.raises(OutOfOrder):
-        order.handle(1, Begin("p", "t"))
+        order.handle(1, Begin("p", "t", 1))
 
 
 def test_or1_a_batch_never_changes() -> None:
     order = Order()
-    order.handle(0, Begin("p", "t"))
+    order.handle(0, Begin("p", "t", 1))
     order.handle(1, Batch("p", "t", 0, 9))
     with pytest.raises(OutOfOrder, match="other bounds"):
         order.handle(2, Batch("p", "t", 5, 14))
@@ -198,7 +198,7 @@ def test_or1_a_batch_never_changes() -> None:
 
 @given(st.text(), st.text(), st.integers(0), st.integers(0))
 def test_claims_survive_their_encoding(name: str, token: str, first: int, more: int) -> None:
-    for claim in (Begin(name, token), Batch(name, token, first, first + more)):
+    for claim in (Begin(name, token, first), Batch(name, token, first, first + more)):
         assert decode(encode(claim)) == claim
 
 
@@ -206,7 +206,7 @@ def test_claims_survive_their_encoding(name: str, token: str, first: int, more: 
 def test_the_state_survives_json(moves: list[tuple[str, int]]) -> None:
     order = Order()
     for place, (name, n) in enumerate(moves):
-        claim = Begin(name, str(n)) if n > 3 else Batch(name, "4", n, n)
+        claim = Begin(name, str(n), place) if n > 3 else Batch(name, "4", n, n)
         order.handle(place, claim)
     again = Order.from_json(order.to_json())
     assert (again.at, again.producers) == (order.at, order.producers)

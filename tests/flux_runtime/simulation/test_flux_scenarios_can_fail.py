@@ -66,7 +66,7 @@ def served_at_its_own_marker(patch: pytest.MonkeyPatch) -> None:
 
 
 def heed_every_reverse(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Boundary, "stale", lambda self, peer: 0)
+    patch.setattr(Boundary, "_stale", lambda self, side, d, peer: 0)
     patch.setattr(Outlet, "reverse", lambda self, d: self._start_sending(d))
 
 
@@ -214,7 +214,7 @@ CAN_FAIL: dict[str, tuple[Plant, Callable[[], object]]] = {
         lambda: catch_up.test_fs_21_a_consumer_that_fails_during_the_move_is_found_in_the_log(BP),
     ),
     "FS-22": (
-        replace(Boundary, "stale", lambda self, peer: 0),
+        replace(Boundary, "_stale", lambda self, side, d, peer: 0),
         lambda: catch_up.test_fs_22_late_data_of_the_dead_is_discarded(0),
     ),
     "FS-23 UF-2": (
