@@ -13,7 +13,7 @@ from blazes.verify.verify import Verifier
 
 ROOT = Path(__file__).parents[2]
 COUNT, ADS = "examples/wordcount/wordcount.yaml", "examples/ad_network/ad_network.yaml"
-BOOKS, ENERGY = "examples/settlement/settlement.yaml", "docs/tutorial/energy/2_sealed.yaml"
+ENERGY = "docs/tutorial/energy/2_sealed.yaml"
 POOR = "label: OR, subscript: [id]}"
 GROUPED = "SELECT batch, word, count(*) AS frequency FROM words GROUP BY batch, word"
 MIXED = "SELECT max(batch) AS batch, word, count(*) AS frequency FROM words GROUP BY word"
@@ -24,9 +24,6 @@ PLANTED = [
     (ADS, "Report", POOR, "label: OR, subscript: [id, campaign]}"),
     (ADS, "Cache", "from: response, to: response, label: CW",
      "from: response, to: response, label: CR"),
-    (BOOKS, "Alert", "to: alerts, label: CW", "to: alerts, label: CR"),
-    (BOOKS, "Settlement", '{from: parcels, to: statement, label: "OW[invoice]"}',
-     "{from: parcels, to: statement, label: CW}"),
     (ENERGY, "Usage", 'label: "OW[site, hour]"', "label: CW"),
     (ENERGY, "Usage", 'label: "OW[site, hour]"', 'label: "OW[site, hour, meter]"'),
 ]  # fmt: skip
