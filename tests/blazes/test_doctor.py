@@ -125,7 +125,7 @@ def test_a_package_that_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 def test_the_bounds_are_those_of_the_distribution() -> None:
     bounds = checks.requirements("run")
-    assert {"pyspark", "pandas", "pyarrow", "numpy", "kazoo"} == set(bounds)
+    assert {"pyspark", "pandas", "pyarrow", "numpy", "kazoo", "duckdb"} == set(bounds)
     assert ("<", "3") in bounds["pandas"]
 
 
