@@ -235,6 +235,10 @@ class Client:
         """Have a copy move, if that is possible now."""
         self.tell({"c": "move", "stage": stage, "part": part, "copy": copy, "site": site})
 
+    def cut(self, site: int, other: int) -> None:
+        """Close the connection between two sites, for a drill: one of them will be removed."""
+        self.tell({"c": "cut", "site": site, "other": other})
+
     def stop(self) -> None:
         """End the job: all sites and the controllers."""
         self.tell({"c": "stop"})

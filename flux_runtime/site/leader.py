@@ -15,7 +15,7 @@ import uuid
 from collections.abc import Callable
 from typing import Any, Final
 
-from flux_runtime.observe.run_folder import RunFolder
+from flux_runtime.observe.run_folder import SITES_FILE, RunFolder
 from flux_runtime.protocol.vocabulary import Node, Pair
 from flux_runtime.site.codec import ROWS, entry_to_json, notice_from_json, notice_to_json
 from flux_runtime.site.config import ControllerConfig
@@ -26,6 +26,7 @@ from flux_runtime.site.journal import Journal, Key
 from flux_runtime.site.ledger import Event, Ledger
 from flux_runtime.site.record import EventRecord
 from flux_runtime.site.shell import Link, Shell
+from flux_runtime.site.stage_log import StageLog
 from flux_runtime.site.wire import Malformed
 
 log = logging.getLogger(__name__)
@@ -35,7 +36,6 @@ VERSION: Final = 1
 LOOK_S: Final = 0.1
 ROSTER_S: Final = 0.3
 """After this a new leader has seen the members."""
-REPORTS_FILE: Final = "sites.jsonl"
 OFFERS_MAX: Final = 256
 """Offers that wait to be fed; above it clients are not read."""
 
@@ -89,8 +89,10 @@ class Leader(Shell):
         self.failing: dict[int, float] = {}
         self.run_folder = RunFolder.at(config.run_folder) if config.run_folder else None
         self._reports_file = (
-            (config.run_folder / REPORTS_FILE).open("a") if config.run_folder else None
+            (config.run_folder / SITES_FILE).open("a") if config.run_folder else None
         )
+        self.stage_log = StageLog(self)
+        self.intake.on_fed = self.stage_log.fed_now
 
     # ---- life
 
@@ -117,6 +119,7 @@ class Leader(Shell):
             self.intake.journal.close()
             if self._reports_file is not None:
                 self._reports_file.close()
+            self.stage_log.close()
 
     def _task_done(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and (error := task.exception()) is not None:
@@ -145,6 +148,7 @@ class Leader(Shell):
     async def _look(self) -> None:
         while True:
             await asyncio.sleep(LOOK_S)
+            self.stage_log.due()
             waited = time.monotonic() - self.since
             for number in set(self.ledger.sites) - set(self.attached):
                 if waited > self.config.patience_s:
@@ -425,13 +429,18 @@ class Leader(Shell):
                 self.tell(connection, {"c": "where", "collectors": self._collectors()})
             case {"c": "commit", "offset": int(offset)}:
                 self.committed = max(self.committed, offset)
+                self.stage_log.committed(offset)
                 self._broadcast({"c": "commit", "offset": self.committed})
             case {"c": "finish"}:
                 self.intake.finish()
             case {"c": "status"}:
                 self.tell(connection, {"c": "status", **self.status()})
             case {"c": "move", "stage": int(s), "part": int(p), "copy": int(c), "site": int(to)}:
+                self._event("move", stage=s, part=p, copy=c, to=to)
                 self.happened({"e": "move", "stage": s, "part": p, "copy": c, "site": to})
+            case {"c": "cut", "site": int(site), "other": int(other)}:
+                if site in self.attached:
+                    self.tell(self.attached[site], {"c": "cut", "site": other})
             case {"c": "stop"}:
                 self._broadcast({"c": "stop"})
                 self.loop.call_later(0.2, self.finish)
@@ -487,11 +496,12 @@ class Leader(Shell):
             return
         self.reports[site] = report
         if self._reports_file is not None:
-            line = {"t": time.time(), "site": self.ledger.sites[site].id, **report}
+            line = {"t": round(time.time(), 3), "stage": self.config.app, "number": site}
+            line |= {"site": self.ledger.sites[site].id, **report}
             line.pop("c", None)
             self._reports_file.write(json.dumps(line) + "\n")
             self._reports_file.flush()
 
     def _event(self, kind: str, **details: Any) -> None:
         if self.run_folder is not None:
-            self.run_folder.event(kind, **details)
+            self.run_folder.event(kind, self.config.app, **details)

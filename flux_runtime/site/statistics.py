@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import resource
 import time
 from typing import TYPE_CHECKING, Any
@@ -39,6 +40,7 @@ class SiteReport:
         )
         report: dict[str, Any] = {
             "c": "report",
+            "pid": os.getpid(),
             "rows_per_s": total.rows / took,
             "units_per_s": total.units / took,
             "busy": total.busy_s / took,

@@ -322,6 +322,9 @@ class Worker(Shell):
                 self._commit(message["offset"])
             case "statistics":
                 self.report.controlled(connection, message)
+            case "cut":
+                if message["site"] != LEADER and message["site"] in self.links:
+                    self.links[message["site"]].close("cut on demand")
             case "stop":
                 self.finish()
             case other:
