@@ -11,6 +11,8 @@ import numpy as np
 import pyarrow as pa
 
 APPS = 5
+TICK_US = 50
+"""Time from one packet to the next, more or less; no two packets have the same time."""
 HOSTS = 200
 """Sources; destinations are as many as it takes."""
 
@@ -23,7 +25,7 @@ SCHEMA = pa.schema(
         ("last", pa.bool_()),
     ]
 )
-"""`time` in milliseconds; `last`: the packet ends the session that the pair's last one began."""
+"""`time` in microseconds; `last`: the packet ends the session that the pair's last one began."""
 
 
 def packets(rows: int, *, pairs: int = 20_000, seed: int = 0) -> Iterator[Any]:
@@ -42,8 +44,8 @@ def packets(rows: int, *, pairs: int = 20_000, seed: int = 0) -> Iterator[Any]:
         rank[order] = np.arange(rows) - np.repeat(starts, sizes)
         last = (open_[pair] + rank) % 2 == 1
         open_ = (open_ + np.bincount(pair, minlength=pairs)) % 2
-        time = clock + np.sort(draw.integers(0, rows, rows))
-        clock += rows
+        time = clock + np.arange(rows) * TICK_US + draw.integers(0, TICK_US, rows)
+        clock += rows * TICK_US
         number += 1
         yield pa.RecordBatch.from_arrays(
             [
