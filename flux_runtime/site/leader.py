@@ -16,13 +16,15 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from flux_runtime.observe.run_folder import SITES_FILE, RunFolder
-from flux_runtime.protocol.vocabulary import Node, Pair
+from flux_runtime.protocol.vocabulary import END, Node, Pair
+from flux_runtime.site.balance import Rounds
 from flux_runtime.site.codec import ROWS, entry_to_json, notice_from_json, notice_to_json
 from flux_runtime.site.config import ControllerConfig
 from flux_runtime.site.connection import Connection
 from flux_runtime.site.host import LEADER, Host
 from flux_runtime.site.intake import Intake, rebuild_egress
 from flux_runtime.site.journal import Journal, Key
+from flux_runtime.site.latency import Latency
 from flux_runtime.site.ledger import Event, Ledger
 from flux_runtime.site.record import EventRecord
 from flux_runtime.site.shell import Link, Shell
@@ -67,7 +69,7 @@ class Leader(Shell):
         self.remove = remove
         self.is_member = is_member
         self.id = uuid.uuid4().hex[:12]
-        journal = Journal(config.folder / "journal")
+        journal = Journal(config.folder / "journal", fsync=config.durable == "machine")
         self.intake = Intake(self.host, journal, window=config.window, on_taken=self._on_taken)
         self.began = False
         self.since = time.monotonic()
@@ -81,6 +83,8 @@ class Leader(Shell):
         self.joining: set[str] = set()
         self.clients: dict[Connection, str] = {}
         self.reports: dict[int, dict[str, Any]] = {}
+        self.latency = Latency()
+        self.rounds: Rounds | None = None
         self.committed = 0
         self.tasks: list[asyncio.Task[None]] = []
         self.losses_told = 0
@@ -149,6 +153,8 @@ class Leader(Shell):
         while True:
             await asyncio.sleep(LOOK_S)
             self.stage_log.due()
+            if self.rounds is not None:
+                self.rounds.tick()
             waited = time.monotonic() - self.since
             for number in set(self.ledger.sites) - set(self.attached):
                 if waited > self.config.patience_s:
@@ -196,6 +202,8 @@ class Leader(Shell):
         self.losses_told = len(ledger.losses)
         self._begin()
         self._recovered()
+        if self.rounds is not None:
+            self.rounds.tick()
         self.schedule()
 
     def _recovered(self) -> None:
@@ -238,6 +246,9 @@ class Leader(Shell):
         hi = {node: n for node, n in self.resume.items() if node in live}
         self.intake.begin(self.ledger.leaders, self.ledger.controller, hi)
         rebuild_egress(self.host, self.ledger.controller)
+        balance = self.config.balancing
+        if balance is not None and self.ledger.shape.copies == 2:
+            self.rounds = Rounds(self, balance)
         self._event("leading", epoch=self.ledger.leaders, under_way=len(self.intake.under_way))
         self.schedule()
 
@@ -371,6 +382,11 @@ class Leader(Shell):
                 self._link_lost(link.site, int(message["site"]), str(message["why"]))
             case "report":
                 self._report(link.site, message)
+            case "statistics":
+                if self.rounds is not None:
+                    self.rounds.answered(link.site, message)
+            case "reached":
+                self.latency.reached(int(message["batch"]), time.monotonic())
             case other:
                 raise Malformed(f"no message {other!r}")
 
@@ -436,8 +452,12 @@ class Leader(Shell):
             case {"c": "status"}:
                 self.tell(connection, {"c": "status", **self.status()})
             case {"c": "move", "stage": int(s), "part": int(p), "copy": int(c), "site": int(to)}:
-                self._event("move", stage=s, part=p, copy=c, to=to)
-                self.happened({"e": "move", "stage": s, "part": p, "copy": c, "site": to})
+                event = {"e": "move", "stage": s, "part": p, "copy": c, "site": to}
+                self.moving(event, by="client")
+                self.happened(event)
+            case {"c": "memory", "site": int(site), "bytes": None | int() as size}:
+                if site in self.attached:
+                    self.tell(self.attached[site], {"c": "memory", "bytes": size})
             case {"c": "cut", "site": int(site), "other": int(other)}:
                 if site in self.attached:
                     self.tell(self.attached[site], {"c": "cut", "site": other})
@@ -465,11 +485,21 @@ class Leader(Shell):
         self.host.out.notices.clear()
         if self.began:
             self.intake.pump()
+            self._watch_latency()
             if len(self.intake.waiting) < OFFERS_MAX // 2:
                 for connection in self.clients:
                     connection.reading(True)
             while self.host.ready and self.host.turn():
                 pass
+
+    def _watch_latency(self) -> None:
+        """Have the collector's sites say when they have passed the batch fed last."""
+        batch = self.intake.ingress.last
+        if batch < END and self.latency.fed(batch, time.monotonic()):
+            pair = Pair(len(self.host.dataflow.shape.widths) - 1, 0)
+            for _, site, whole in self.ledger.site_of(pair):
+                if whole and site in self.attached:
+                    self.tell(self.attached[site], {"c": "watch", "batch": batch})
 
     def status(self) -> dict[str, Any]:
         """What the job looks like now."""
@@ -489,6 +519,9 @@ class Leader(Shell):
             "losses": [[*loss.pair, loss.why] for loss in self.ledger.losses],
             "rows": self.intake.rows,
             "under_way": len(self.intake.under_way),
+            "latency": self.latency.summary(),
+            "loads": self.reports,
+            "balance": self.rounds.status() if self.rounds is not None else None,
         }
 
     def _report(self, site: int, report: dict[str, Any]) -> None:
@@ -501,6 +534,11 @@ class Leader(Shell):
             line.pop("c", None)
             self._reports_file.write(json.dumps(line) + "\n")
             self._reports_file.flush()
+
+    def moving(self, event: Event, *, by: str) -> None:
+        """Note that a move is asked for."""
+        where = {"stage": event["stage"], "part": event["part"], "copy": event["copy"]}
+        self._event("move", **where, to=event["site"], by=by)
 
     def _event(self, kind: str, **details: Any) -> None:
         if self.run_folder is not None:
