@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from annotations.dataflow import Path, Position
+from annotations.dataflow import Path, Position, Reason
 from annotations.vocabulary import Label
 from blazes.analysis import Derivation
 from blazes.coordination import Entry, Strategy
@@ -52,6 +52,35 @@ class Consequence:
     derivation: Derivation
     why: tuple[str, ...]
     position: Position | None
+
+
+@dataclass(frozen=True, slots=True)
+class DerivedPath:
+    """A path whose annotation nobody wrote: it was derived from the code of its component."""
+
+    component: str
+    path: Path
+    reasons: tuple[str, ...]
+    """What in the code made it so, each with its line."""
+
+
+def derived_paths(index: Index) -> Iterator[DerivedPath]:
+    """The paths with derived annotations, in topological order of their components."""
+    file = str(index.plan.analysis.dataflow.file or "")
+    for name in index.components:
+        for path in index.component(name).paths:
+            if path.derived is not None:
+                yield DerivedPath(
+                    name, path, tuple(_with_place(each, file) for each in path.derived)
+                )
+
+
+def _with_place(reason: Reason, file: str) -> str:
+    at = reason.position
+    if at is None:
+        return reason.text
+    where = f"line {at.line}" if at.file == file or not file else f"{at.file}:{at.line}"
+    return f"{reason.text} ({where})"
 
 
 def finding(index: Index, component: str) -> Finding:

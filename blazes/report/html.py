@@ -12,7 +12,7 @@ from blazes.analysis import Derivation, Step
 from blazes.coordination import Plan
 from blazes.report import notation, words
 from blazes.report.diagram import COLOURS, diagram_of
-from blazes.report.findings import Finding, consequences, finding, tolerated
+from blazes.report.findings import Finding, consequences, derived_paths, finding, tolerated
 from blazes.report.index import Index
 from blazes.report.markup import escape
 from blazes.report.plain import printable
@@ -148,6 +148,15 @@ def _rest(index: Index, warnings: Sequence[Diagnostic]) -> Iterator[str]:
             name = _shown(f"{each.derivation.component}.{each.derivation.output}")
             yield f"<dt>{name} {_label(each.derivation.label)} {_at(each.position)}"
             yield f"<dd>{_paragraphs(each.why)}"
+        yield "</dl>"
+    derived = list(derived_paths(index))[:MOST]
+    if derived:
+        yield "<h2>Derived from the code</h2>\n<dl>"
+        for shown in derived:
+            path = shown.path
+            ends = f"{_shown(path.source)} &rarr; {_shown(path.target)}"
+            yield f"<dt>{_shown(shown.component)} {ends} {_shown(str(path.annotation))}"
+            yield f"<dd>{_paragraphs(shown.reasons)}"
         yield "</dl>"
     left = [f"{each.component} {each.path} ({each.cause})" for each in tolerated(index)][:MOST]
     if left:

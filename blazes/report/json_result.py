@@ -10,6 +10,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
+from annotations.dataflow import Dataflow, Path
 from annotations.diagnostics import Diagnostic
 from annotations.vocabulary import Annotation
 from blazes.analysis import Derivation
@@ -45,7 +46,39 @@ def to_json(plan: Plan, *, warnings: Iterable[Diagnostic] = ()) -> dict[str, Any
             for each in plan.inherited
         ],
         "derivations": [derivation_object(each) for each in analysis.derivations],
+        **_derived(dataflow),
         "warnings": [_warning(each) for each in warnings],
+    }
+
+
+def _derived(dataflow: Dataflow) -> dict[str, Any]:
+    """The paths whose annotations come from code; nothing where all of them are written."""
+    found = [
+        derived_object(component.name, path)
+        for component in dataflow.components.values()
+        for path in component.paths
+        if path.derived is not None
+    ]
+    return {"derived": found} if found else {}
+
+
+def derived_object(component: str, path: Path) -> dict[str, Any]:
+    """A path whose annotation was derived from code, with what in the code made it so."""
+    return {
+        "component": component,
+        "path": {"from": path.source, "to": path.target},
+        "annotation": str(path.annotation),
+        "within": path.within.value,
+        "nondeterministic": path.nondeterministic,
+        "reasons": [
+            {
+                "text": each.text,
+                "file": each.position.file if each.position else None,
+                "line": each.position.line if each.position else None,
+                "column": each.position.column if each.position else None,
+            }
+            for each in path.derived or ()
+        ],
     }
 
 

@@ -8,7 +8,15 @@ from typing import Final
 from annotations.diagnostics import Diagnostic
 from blazes.coordination import Plan
 from blazes.report import mermaid, words
-from blazes.report.findings import Consequence, Finding, consequences, finding, tolerated
+from blazes.report.findings import (
+    Consequence,
+    DerivedPath,
+    Finding,
+    consequences,
+    derived_paths,
+    finding,
+    tolerated,
+)
 from blazes.report.index import Index
 from blazes.report.notation import derivation_block
 from blazes.report.plain import printable
@@ -56,7 +64,7 @@ def analysis_report(
         )
         if not everything and len(further) > MOST:
             blocks.append(f"and {len(further) - MOST:,} more")
-    blocks += list(_rest(index, warnings))
+    blocks += list(_rest(index, warnings, everything))
     return "\n\n".join(blocks) + "\n"
 
 
@@ -101,7 +109,19 @@ def _consequence(each: Consequence) -> str:
     return f"- {name} {text(str(each.derivation.label))}: {text(' '.join(each.why))}{where}"
 
 
-def _rest(index: Index, warnings: Sequence[Diagnostic]) -> Iterator[str]:
+def _derived(each: DerivedPath) -> str:
+    path = each.path
+    ends = f"{code(each.component)} {code(path.source)} to {code(path.target)}"
+    return f"- {ends} {code(str(path.annotation))}: {prose('; '.join(each.reasons))}"
+
+
+def _rest(index: Index, warnings: Sequence[Diagnostic], everything: bool) -> Iterator[str]:
+    derived = list(derived_paths(index))
+    if derived:
+        yield "## Derived from the code"
+        yield "\n".join(_derived(each) for each in (derived if everything else derived[:MOST]))
+        if not everything and len(derived) > MOST:
+            yield f"and {len(derived) - MOST:,} more"
     left = [f"{each.component} {each.path} ({each.cause})" for each in tolerated(index)]
     if left:
         yield "## Left as it is\n\n" + items(left)

@@ -4,18 +4,26 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from annotations.vocabulary import Label
+from annotations.vocabulary import Label, Within
 from blazes.coordination import Mode, Release, Scope, Vote
 from blazes.report.json_result import SCHEMA_VERSION
 
 STRING: Final = {"type": "string"}
 STRINGS: Final = {"type": "array", "items": STRING}
+_PLACE: Final = {
+    "file": {"type": ["string", "null"]},
+    "line": {"type": ["integer", "null"], "minimum": 1},
+    "column": {"type": ["integer", "null"], "minimum": 1},
+}
 LABEL: Final = {"enum": [str(label) for label in Label]}
 
 
 def result_schema() -> dict[str, Any]:
-    """A draft-07 schema; every object is closed, so that a new field needs a new version."""
-    return {
+    """A draft-07 schema; every object is closed, so that a new field needs a new version.
+
+    `derived` is only there where annotations were derived from code.
+    """
+    schema = {
         "$schema": "http://json-schema.org/draft-07/schema#",
         "title": "Result of `blazes analyze --format json`",
         **_object(
@@ -38,10 +46,34 @@ def result_schema() -> dict[str, Any]:
                     "items": _object({"origin": STRING, "label": LABEL, "reason": STRING}),
                 },
                 "derivations": {"type": "array", "items": _derivation()},
+                "derived": {
+                    "type": "array",
+                    "description": "The paths whose annotations were derived from code, if any.",
+                    "items": _derived(),
+                },
                 "warnings": {"type": "array", "items": _diagnostic()},
             }
         ),
     }
+    schema["required"].remove("derived")
+    return schema
+
+
+def _derived() -> dict[str, Any]:
+    return _object(
+        {
+            "component": STRING,
+            "path": _object({"from": STRING, "to": STRING}),
+            "annotation": STRING,
+            "within": {"enum": [each.value for each in Within]},
+            "nondeterministic": {"type": ["string", "null"]},
+            "reasons": {
+                "type": "array",
+                "description": "What in the code made the annotation what it is.",
+                "items": _object({"text": STRING, **_PLACE}),
+            },
+        }
+    )
 
 
 def _stream() -> dict[str, Any]:
@@ -147,9 +179,7 @@ def _diagnostic() -> dict[str, Any]:
             "severity": {"enum": ["note", "warning", "error"]},
             "message": STRING,
             "remedy": STRING,
-            "file": {"type": ["string", "null"]},
-            "line": {"type": ["integer", "null"], "minimum": 1},
-            "column": {"type": ["integer", "null"], "minimum": 1},
+            **_PLACE,
         }
     )
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 from rich.box import SIMPLE_HEAD, Box
@@ -23,7 +24,15 @@ from annotations.vocabulary import Label
 from blazes.analysis import Derivation
 from blazes.coordination import Entry, Plan
 from blazes.report import words
-from blazes.report.findings import Consequence, Finding, consequences, finding, tolerated
+from blazes.report.findings import (
+    Consequence,
+    DerivedPath,
+    Finding,
+    consequences,
+    derived_paths,
+    finding,
+    tolerated,
+)
 from blazes.report.index import Index
 from blazes.report.layout import (
     INDENT,
@@ -101,6 +110,8 @@ def component_report(plan: Plan, component: str, *, layout: Layout | None = None
         rows += _either(list(words.cheaper(index, entry)))
         parts += ["", heading(f"{title}  {entry.path.annotation}", entry.path.position, layout)]
         parts += [named(rows)]
+    mine = [each for each in derived_paths(index) if each.component == component]
+    parts += _derived(mine, replace(layout, everything=True))
     if not index.entries.get(component):
         parts += ["", Text("All of its paths are confluent: it is never coordinated.")]
     return printed(parts, layout)
@@ -120,6 +131,7 @@ def analysis_parts(index: Index, layout: Layout) -> list[RenderableType]:
     for name in shown:
         parts += ["", *_finding(finding(index, name), layout)]
     parts += _rest(index, shown, layout)
+    parts += _derived(list(derived_paths(index)), layout)
     parts += _consequences(list(consequences(index)), layout)
     parts += _tolerated(index) + _inherited(plan)
     if not small:
@@ -193,6 +205,8 @@ def _path(path: Path, layout: Layout, *, last: bool) -> Text:
     text = Text("  " if last else layout.glyphs.bar, style="dim")
     arrow = layout.glyphs.path
     text.append(printable(f" {path.source} {arrow} {path.target}  {path.annotation}"))
+    if path.derived is not None:
+        text.append("  derived", style="italic")
     return text
 
 
@@ -352,6 +366,26 @@ def _rules_used(index: Index, derivation: Derivation) -> RenderableType:
     used = dict.fromkeys([*steps, *derivation.reconciled])
     rows: Rows = [(rule, paragraph([one_line(rule, index.plan.analysis.rules)])) for rule in used]
     return named(rows)
+
+
+def _derived(found: Sequence[DerivedPath], layout: Layout) -> list[RenderableType]:
+    """The annotations that were derived from code, with what in it made them so."""
+    if not found:
+        return []
+    parts: list[RenderableType] = ["", heading("Derived from the code", None, layout)]
+    shown = found if layout.everything else found[:MOST_FINDINGS]
+    arrow = layout.glyphs.path
+    lines = Text()
+    for each in shown:
+        path = each.path
+        ends = f"{each.component}  {path.source} {arrow} {path.target}  {path.annotation}"
+        lines.append(printable(ends) + "\n", style="bold")
+        lines.append("".join(f"  {printable(reason)}\n" for reason in each.reasons))
+    lines.rstrip()
+    parts.append(Padding(lines, (0, 0, 0, INDENT)))
+    if len(found) > len(shown):
+        parts.append(Padding(Text(f"and {len(found) - len(shown):,} more"), (0, 0, 0, INDENT)))
+    return parts
 
 
 def _consequences(found: Sequence[Consequence], layout: Layout) -> list[RenderableType]:
