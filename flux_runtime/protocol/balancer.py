@@ -158,12 +158,13 @@ class Balancer:
 
     def _failed(self) -> bool:
         """Whether something needs recovery that no move of ours explains."""
-        if self.mode is Mode.MOVING:
-            return self.controller.failures != self.failures or bool(self.controller.losses)
-        return not self.controller.whole
+        if self.controller.failures != self.failures or self.controller.losses:
+            return True
+        return self.mode is not Mode.MOVING and not self.controller.whole
 
     def _collect(self, now: float, delta: float) -> list[Answer]:
         self.mode = Mode.COLLECTING
+        self.failures = self.controller.failures
         self.wakes_at = now + delta
         return [ResetStatistics(self.round)]
 
@@ -195,7 +196,6 @@ class Balancer:
         self.mode = Mode.MOVING
         self.moving_since = now
         self.made.clear()
-        self.failures = self.controller.failures
         return self._move(now)
 
     def _allowed(self, part: object, donor: int, receiver: int) -> bool:

@@ -84,7 +84,7 @@ class Buffer:
         """
         return (
             tuple((sn, e.place, e.marks & evict, e.rows) for sn, e in self.entries.items()),
-            tuple(sorted(self.dangling.items())),
+            tuple(sorted((sn, marks & evict) for sn, marks in self.dangling.items())),
             self._canonical_cursor(0) if sends[0] else 0,
             self._canonical_cursor(1) if sends[1] else 0,
             self.next_place,

@@ -9,11 +9,15 @@ import pytest
 
 from flux_runtime.protocol.controller import Controller, Destroy, Instantiate, chained
 from flux_runtime.protocol.messages import (
+    Avail,
     CatchUpCommit,
     CatchUpDone,
     CatchUpReady,
     CatchUpStart,
+    Fail,
     FoldInDone,
+    Send,
+    Tell,
 )
 from flux_runtime.protocol.segment import Segment
 from flux_runtime.protocol.vocabulary import (
@@ -165,6 +169,18 @@ def test_rs_3_all_go_on_when_all_have_moved_and_none_before() -> None:
         assert not view.whole
         view.notice(FoldInDone(Pair(1, part), 1, SHAPE.egress))
     assert view.whole
+
+
+def test_rs_3_a_survivor_too_waits_until_all_have_moved() -> None:
+    segment = Segment(digest_dataflow(Shape(widths=(1,), cluster_pairs=True)), AP)
+    segment.log(Fail(AP.pair, 1, 1))
+    segment.log(Avail(AP.pair, 1, 1))
+    segment.log(CatchUpStart(AP.pair, 1))
+    assert segment.moved(1) == [Tell(CatchUpDone(AP.pair, 1))], "no marker yet"
+    assert segment.status is Status.PAUSE
+    markers = [i.to for i in segment.log(CatchUpCommit(AP.pair, 1)) if isinstance(i, Send)]
+    assert markers == [SHAPE.egress._replace(stage=1), THE_INGRESS]
+    assert segment.status is Status.ACTIVE
 
 
 def test_a_failure_in_the_surviving_set_is_fatal_and_said_so() -> None:

@@ -18,11 +18,19 @@ from flux_runtime.protocol.messages import (
     Pause,
     PauseAck,
     Psync,
+    Reverse,
     Send,
     Tell,
 )
 from flux_runtime.protocol.segment import Segment
-from flux_runtime.protocol.vocabulary import Node, Pair, ProtocolError, Shape, Status
+from flux_runtime.protocol.vocabulary import (
+    THE_INGRESS,
+    Node,
+    Pair,
+    ProtocolError,
+    Shape,
+    Status,
+)
 from flux_runtime.simulation.workload import digest_dataflow
 
 ME, MATE, NEW = Node(1, 0, 0, 0), Node(1, 0, 1, 0), Node(1, 0, 1, 3)
@@ -142,3 +150,24 @@ def test_a_state_is_installed_once_and_the_story_is_told() -> None:
     segment, move = paused()
     with pytest.raises(ProtocolError, match=r"(?s)has a state already.*CU-16"):
         segment.install(move.state)
+
+
+def test_cu_9_not_before_the_egress_has_turned_to_the_survivor() -> None:
+    segment = Segment(DATAFLOW, MATE)
+    assert segment.log(Fail(ME.pair, 0, 1)) == [], "TO-9: it waits for the reverse"
+    assert segment.receive(EGRESS, Reverse()) == [Tell(CatchUpReady(ME.pair, 1))]
+
+
+def test_nc_1_what_waits_is_admitted_before_the_next_batch_is_processed() -> None:
+    segment = Segment(digest_dataflow(Shape(widths=(1,), pool=1, in_hand=2)), Node(0, 0, 1, 0))
+    for batch in range(2):
+        segment.receive(THE_INGRESS, Data(batch, (ROW,)))
+        segment.work()
+    producer = segment.producer
+    assert [batch for _, batch, _ in producer.pending] == [1], "the pool has room for one"
+    assert not segment.can_work()
+    segment.receive(Node(1, 0, 0, 0), Ack(0))
+    segment.receive(THE_INGRESS, Data(2, (ROW,)))
+    segment.work()
+    assert list(producer.outlets[0].buffer.entries) == [1]
+    assert [batch for _, batch, _ in producer.pending] == [2]

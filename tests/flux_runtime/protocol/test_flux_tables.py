@@ -243,6 +243,38 @@ def test_to_7_a_reverse_from_the_dead_is_ignored() -> None:
     assert out.conn == [SEND, 0]
 
 
+@pytest.mark.parametrize(("kind", "d"), [(Producer.S, PRIM), (Producer.F, SEC)])
+def test_to_3_and_to_7_begin_with_the_first_unit_not_acknowledged_wherever_the_cursor_stood(
+    kind: Producer, d: int
+) -> None:
+    out = outlet(kind, copy=1)
+    put(out, 1, 2)
+    out.buffer.cursor[d] = 2
+    out.told[d] = 2
+    out.evict &= ~MARK_SEC
+    out.receive(d, Reverse())
+    assert out.evict == PROD | MARK_PRIM | (MARK_SEC if kind is Producer.F else 0)
+    assert sent(out, d) == [1, 2]
+
+
+@pytest.mark.parametrize(("kind", "d"), [(Producer.S, PRIM), (Producer.F, SEC)])
+def test_xm_2_a_new_source_tells_its_progress_whatever_it_told_before(
+    kind: Producer, d: int
+) -> None:
+    out = outlet(kind, copy=1)
+    out.told[d] = 5
+    out.receive(d, Reverse())
+    assert out.next_message(d, 5) == Progress(5)
+
+
+def test_cu_0_a_link_to_a_standby_is_ignored_whatever_it_was_used_for() -> None:
+    out, into = outlet(Producer.F), inlet(Consumer.F)
+    out.avail(PRIM, NEW_S)
+    into.avail(PRIM, NEW_S)
+    assert (out.status[PRIM], out.conn[PRIM], out.exp) == (Status.STANDBY, 0, NEW_S.life)
+    assert (into.status[PRIM], into.conn[PRIM], into.exp) == (Status.STANDBY, 0, NEW_S.life)
+
+
 def test_to_9_take_over_is_complete_where_no_reverse_is_due() -> None:
     assert outlet(Producer.S, copy=0).taken_over()
     assert not outlet(Producer.S, copy=1).taken_over()
