@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import Final
 
-from flux_runtime.observe.svg import Axis, box, document, extent, line, number, role, text
+from flux_runtime.observe.svg import SERIES, Axis, box, document, extent, line, number, role, text
 
 WIDTH: Final = 720.0
 PLOT: Final = 196.0
@@ -283,4 +283,4 @@ def _colour(chart: Chart, event: Event) -> str:
     if event.bad:
         return "bad"
     kinds = list(dict.fromkeys(e.kind for e in chart.events if not e.bad))
-    return role(len(chart.series) + kinds.index(event.kind))
+    return role(SERIES - 1 - kinds.index(event.kind) % SERIES)  # series count from the other end

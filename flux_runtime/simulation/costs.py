@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from flux_runtime.protocol.controller import DataLoss
+from flux_runtime.protocol.messages import LogEntry, Message, Notice
 from flux_runtime.protocol.vocabulary import Node
 
 
@@ -57,16 +58,48 @@ class Disk:
 PAPERS_DISK: Final = Disk()
 
 
+@dataclass(slots=True)
+class Passed:
+    """A message, when it was written, and when it was read; None if it never was."""
+
+    src: Node
+    dst: Node
+    message: Message
+    sent: float
+    taken: float | None = None
+
+
+@dataclass
+class History:
+    """What was observed of the messages of a run, where somebody wants to know.
+
+    Attributes:
+        messages: all that was written to links.
+        log: (time, entry) of every entry of the controller's log.
+        read: (time, node, entry) of every entry that a node has handled.
+        notices: (time sent, time taken, node, notice) of every report to the controller.
+    """
+
+    messages: list[Passed] = field(default_factory=list)
+    log: list[tuple[float, LogEntry]] = field(default_factory=list)
+    read: list[tuple[float, Node, LogEntry]] = field(default_factory=list)
+    notices: list[tuple[float, float, Node, Notice]] = field(default_factory=list)
+
+
 @dataclass
 class Trace:
     """What was observed.
 
     Attributes:
         emitted: (time, rows, payload) of every result.
+        batches: the batch that each of these belongs to.
         fed: time of every batch that the ingress took.
         moves: (time, from, to, bytes, seconds) of every state that moved.
         rounds: (start, end, moves) of every movement phase of the balancer.
         placed: (time, node, site) of every copy that was created after the start.
+        ended: (time, node) of every copy that is gone.
+        whole: (time, node) of every copy created after the start that was folded in everywhere.
+        faults: (time, fault) of everything that was done to the cluster.
         spilled: (time, node, whether it left memory) of every state that has been written to disk
             or read back.
         losses: (time, loss) of every loss of data that the controller reported.
@@ -74,10 +107,14 @@ class Trace:
     """
 
     emitted: list[tuple[float, float, Any]] = field(default_factory=list)
+    batches: list[int] = field(default_factory=list)
     fed: list[float] = field(default_factory=list)
     moves: list[tuple[float, Node, Node, int, float]] = field(default_factory=list)
     rounds: list[tuple[float, float, int]] = field(default_factory=list)
     placed: list[tuple[float, Node, int]] = field(default_factory=list)
+    ended: list[tuple[float, Node]] = field(default_factory=list)
+    whole: list[tuple[float, Node]] = field(default_factory=list)
+    faults: list[tuple[float, Any]] = field(default_factory=list)
     spilled: list[tuple[float, Node, bool]] = field(default_factory=list)
     losses: list[tuple[float, DataLoss]] = field(default_factory=list)
     steps: int = 0
@@ -90,6 +127,6 @@ class Trace:
         """(middle of the interval, rows per second that left in it), `width` seconds each."""
         held = [0.0] * int(end / width)
         for t, rows, _ in self.emitted:
-            if t < len(held) * width:
-                held[int(t / width)] += rows
+            if (index := int(t / width)) < len(held):
+                held[index] += rows
         return [((i + 0.5) * width, rows / width) for i, rows in enumerate(held)]

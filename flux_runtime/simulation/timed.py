@@ -13,14 +13,14 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from flux_runtime.protocol.balancer import Balancer
 from flux_runtime.protocol.messages import Ack, Data, Emit, Message
-from flux_runtime.protocol.vocabulary import THE_INGRESS, Node
-from flux_runtime.simulation.costs import PAPERS_DISK, Costs, Disk, Trace
+from flux_runtime.protocol.vocabulary import THE_INGRESS, Node, Pair, Status
+from flux_runtime.simulation.costs import PAPERS_DISK, Costs, Disk, History, Passed, Trace
 from flux_runtime.simulation.disks import Disks
 from flux_runtime.simulation.local import idle_standby, machine_position
 from flux_runtime.simulation.rounds import Rounds
@@ -64,6 +64,7 @@ class Timed:
         balance_from: seconds from which on the balancer works.
         memory: (site, time) -> bytes for operators' state; without it everything fits.
         disk: what a site's disk takes, where there is a limit to memory.
+        history: keep all messages, for pictures.
     """
 
     def __init__(
@@ -78,6 +79,7 @@ class Timed:
         balance_from: float = 0.0,
         memory: Callable[[int, float], float] | None = None,
         disk: Disk = PAPERS_DISK,
+        history: bool = False,
     ) -> None:
         self.world = world
         self.costs = costs
@@ -85,6 +87,8 @@ class Timed:
         self.load = load
         self.now = 0.0
         self.trace = Trace()
+        self.history = History() if history else None
+        self.flying: dict[tuple[Node, Node], deque[Passed]] = {}
         self.queue: list[tuple[float, int, Callable[[Any], None], Any]] = []
         self.count = 0
         self.arrivals: dict[Node, dict[Node, deque[tuple[float, int]]]] = {}
@@ -93,6 +97,8 @@ class Timed:
         self.transfers: dict[int, int] = {}
         self.log_times: list[float] = []
         self.reported: dict[Node, int] = {}
+        self.first = dict(world.site)
+        self.whole: set[Node] = set()
         self.hosted: dict[int, list[Node]] = {}
         self.best: dict[Node, tuple[tuple[float, int], Step] | None] = {}
         self.rounds = Rounds(self, balancer, balance_from) if balancer is not None else None
@@ -100,7 +106,7 @@ class Timed:
         world.watcher = self
         self._host()
         for time, step in sorted(faults, key=lambda fault: fault[0]):
-            self.at(time, self._fault, step)
+            self.at(time, self.fault, step)
         for site in self.hosted:
             self.at(0.0, self._look, site)
 
@@ -128,6 +134,10 @@ class Timed:
         arrives = max(arrives, line[-1][0] if line else 0.0)
         self.at(arrives, self._arrived, dst)
         line.append((arrives, self.count))
+        if self.history is not None:
+            passed = Passed(src, dst, message, self.now)
+            self.history.messages.append(passed)
+            self.flying.setdefault((src, dst), deque()).append(passed)
 
     def moving(self, src: Node, dst: Node, size: int) -> None:
         """A state is on its way; it shares processors and the sender's network interface."""
@@ -140,6 +150,7 @@ class Timed:
     def emitted(self, emit: Emit) -> None:
         """A result has left."""
         self.trace.emitted.append((self.now, self.costs.rows(emit.rows), emit.rows))
+        self.trace.batches.append(emit.batch)
 
     # ---- the clock
 
@@ -277,6 +288,10 @@ class Timed:
             self._taken(step)
         elif step.kind == "source":
             self.trace.fed.append(self.now)
+        elif step.kind == "log" and self.history is not None:
+            assert isinstance(step.at, Node)
+            position = machine_position(self.world.nodes[step.at])
+            self.history.read.append((self.now, step.at, self.world.controller.log[position]))
         self.world.perform(step)
         for node in (step.at, step.peer):
             if isinstance(node, Node) and node in self.world.nodes:
@@ -290,6 +305,8 @@ class Timed:
         assert isinstance(node, Node)
         assert isinstance(src, Node)
         self.arrivals[node][src].popleft()
+        if self.history is not None:
+            self.flying[src, node].popleft().taken = self.now
         message = self.world.links[src, node][0]
         if self.rounds is not None and isinstance(message, Data) and node in self.world.site:
             self.rounds.processed(self.world.site[node], node, self.costs.rows(message.rows))
@@ -304,9 +321,26 @@ class Timed:
     def _notice(self, node: Node) -> None:
         if self.world.notices.get(node):
             self.reported[node] -= 1
+            if self.history is not None:
+                sent = self.now - self.costs.latency
+                notice = self.world.notices[node][0]
+                self.history.notices.append((sent, self.now, node, notice))
+            recovering = [now.pair for now in self.world.controller.in_hand]
             self.perform(Step("notice", node))
+            self._recovered(recovering)
             if self.rounds is not None:
                 self.rounds.tick(None)
+
+    def _recovered(self, before: Sequence[Pair]) -> None:
+        """Which of the pairs that were recovering are whole now."""
+        for pair in before:
+            for c, copy in enumerate(self.world.controller.pairs[pair].copies):
+                assert copy is not None
+                node = Node(*pair, c, copy.life)
+                known = node.life == 0 or node in self.whole or node not in self.world.nodes
+                if copy.status is Status.ACTIVE and not known:
+                    self.whole.add(node)
+                    self.trace.whole.append((self.now, node))
 
     def follow(self, *, hosts: bool = False) -> None:
         """Follow the controller: nodes come and go, and all read the log at their own pace.
@@ -321,6 +355,8 @@ class Timed:
         if not grown:
             return
         self.log_times += [self.now] * grown
+        if self.history is not None:
+            self.history.log += [(self.now, entry) for entry in controller.log[-grown:]]
         self.at(self.now + self.costs.latency, self._log_grew)
         new = controller.losses[len(self.trace.losses) :]
         self.trace.losses += [(self.now, loss) for loss in new]
@@ -341,25 +377,28 @@ class Timed:
             self.hosted.setdefault(site, []).append(node)
             if known and node not in known:
                 self.trace.placed.append((self.now, node, site))
+        self.trace.ended += [(self.now, n) for n in sorted(known - self.world.nodes.keys())]
         for held in (self.arrivals, self.best, self.reported):
             for node in [n for n in held if n not in self.world.nodes]:
                 del held[node]
 
     # ---- faults
 
-    def _fault(self, fault: Step) -> None:
+    def fault(self, fault: Step) -> None:
         """A fault, and the moment at which the controller learns of it."""
         at = fault.at
         if isinstance(at, Node) and at not in self.world.nodes:
             return
         if isinstance(at, int):
             self.working.pop(at, None)
-        self.perform(fault)
         if fault.kind == "close":  # what was on the link is gone; a copy is taken to have failed
             assert isinstance(fault.peer, Node)
             assert isinstance(at, Node)
             for src, dst in ((at, fault.peer), (fault.peer, at)):
                 self.arrivals.get(dst, {}).pop(src, None)
+                self.flying.pop((src, dst), None)
+        self.trace.faults.append((self.now, fault))
+        self.perform(fault)
         if fault.kind in DETECTED:
             found = Step("detect" if isinstance(at, int) else "detect process", at)
             self.at(self.now + self.costs.detection, self.perform, found)
