@@ -58,13 +58,9 @@ def session(master: str, partitions: int) -> Any:
     """Spark, with the settings that people tune such a job with."""
     from pyspark.sql import SparkSession
 
-    os.environ["PYTHONPATH"] = os.pathsep.join(
-        [
-            str(Path(__file__).parent),
-            str(Path(__file__).parents[1]),
-            os.environ.get("PYTHONPATH", ""),
-        ]
-    )
+    paths = [str(HERE), str(HERE.parent), os.environ.get("PYTHONPATH", "")]
+    os.environ["PYTHONPATH"] = os.pathsep.join(paths)  # for the Python workers
+    os.environ["PYSPARK_PYTHON"] = sys.executable
     builder = SparkSession.builder.master(master).appName("sessions")
     settings = {
         "spark.ui.enabled": "false",

@@ -1,7 +1,8 @@
 """Show what a run did: its units, what did not go as it should, and what happened when.
 
 FILE is a dataflow file or the folder of its compiled project (then its newest run is shown), or
-the folder of a run.
+the folder of a run. As HTML it is one page with charts: throughput, latency, where partitions
+stood, and the failures, recoveries, moves and quarantines marked.
 
 exit status: 0; 2 where there is no such run, and for bad usage.
 """
@@ -12,25 +13,32 @@ import argparse
 import json
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from blazes.cli import CommandError
 from blazes.cli.options import add_output, format_of, write
 from blazes.cli.projects import PLAN, add_project, project_of
+
+if TYPE_CHECKING:
+    from blazes.report.run_report import RunReport
+    from flux_runtime.observe.reader import Run
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     add_project(parser)
     parser.add_argument("--list", action="store_true", help="list the runs of the project")
-    add_output(parser, "text", "markdown", "json", "prometheus")
+    add_output(parser, "text", "markdown", "html", "json", "prometheus")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the report."""
     from blazes.report import run_report
     from blazes.report.plain import unicode_of, width_of
-    from flux_runtime.observe.metrics import METRICS, prometheus_text
+    from flux_runtime.observe.exposition import exposition
+    from flux_runtime.observe.metrics import METRICS
     from flux_runtime.observe.reader import read_history, read_run
+    from flux_runtime.observe.stages import read_stages
 
     if arguments.list:
         return list_runs(project_of(arguments))
@@ -44,12 +52,30 @@ def run(arguments: argparse.Namespace) -> int:
         case "markdown":
             text = run_report.to_markdown(report)
         case "prometheus":
-            text = prometheus_text({unit: sample.values for unit, sample in read.units.items()})
+            text = exposition(read, read_stages(folder, read.events))
+        case "html":
+            text = as_html(folder, read, report)
         case _:
             width, unicode = width_of(sys.stdout), unicode_of(sys.stdout)
             text = run_report.to_text(report, width=width, unicode=unicode)
     write(arguments, text)
     return 0
+
+
+def as_html(folder: Path, read: Run, report: RunReport) -> str:
+    """The report as a page with charts."""
+    from blazes.report.run_html import page
+    from flux_runtime.observe.dead_letters import FOLDER, count, read_dead_letters
+    from flux_runtime.observe.run_charts import pictures
+    from flux_runtime.observe.stages import read_stages
+
+    letters: dict[str, dict[str, int]] = {}
+    if (kept := folder / FOLDER).exists():
+        for each in count(read_dead_letters(kept.resolve().parent)):
+            reasons = letters.setdefault(each.unit, {})
+            reasons[each.reason] = reasons.get(each.reason, 0) + each.number
+    stages = read_stages(folder, read.events)
+    return page(report, pictures=pictures(folder), stages=stages, dead_letters=letters)
 
 
 def run_folder(arguments: argparse.Namespace) -> Path:

@@ -19,7 +19,15 @@ UNITS_SHOWN_MAX: Final = 24
 QUIET_EVENTS: Final = frozenset({"unit_started", "unit_stopped", "batch", "release"})
 """Kinds of event that the table tells better."""
 BAD_EVENTS: Final = frozenset(
-    {"partition_quarantined", "late_data", "seal_timeout", "job_failed", "unit_failed"}
+    {
+        "partition_quarantined",
+        "late_data",
+        "seal_timeout",
+        "job_failed",
+        "unit_failed",
+        "site_failed",
+        "data_loss",
+    }
 )
 
 Value = float | Mapping[str, float]

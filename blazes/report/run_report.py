@@ -173,12 +173,11 @@ def to_json(report: RunReport) -> dict[str, Any]:
 
 def to_markdown(report: RunReport) -> str:
     """The report as Markdown."""
-    parts = [f"# {_md(report.name)}: {report.folder.name}", "", f"{_headline(report)}", ""]
+    parts = [f"# {_md(report.name)}: {report.folder.name}", "", f"{headline(report)}", ""]
     if report.error:
         parts += ["## Error", "", f"    {printable(report.error)}", ""]
-    table = _table(report)
-    if table:
-        heading, *rows = table
+    if cells_ := table(report):
+        heading, *rows = cells_
         parts += ["## Units", "", "| " + " | ".join(heading) + " |"]
         parts += ["|---" + "|--:" * (len(heading) - 1) + "|"]
         parts += ["| " + " | ".join(map(_md, row)) + " |" for row in rows] + [""]
@@ -188,24 +187,23 @@ def to_markdown(report: RunReport) -> str:
     if report.hints:
         parts += ["## To look at", ""]
         for hint in report.hints:
-            parts += [f"- **{_md(_what(hint))}**: {_md(hint.means)} {_md(hint.remedy)}"]
+            parts += [f"- **{_md(what(hint))}**: {_md(hint.means)} {_md(hint.remedy)}"]
         parts += [""]
     if report.events:
-        parts += ["## Events", "", _md(_counts(report)) + ".", ""]
+        parts += ["## Events", "", _md(counts(report)) + ".", ""]
         parts += [f"- {_md(line)}" for line in report.telling]
     return "\n".join(parts).rstrip() + "\n"
 
 
 def to_text(report: RunReport, *, width: int = 80, unicode: bool = True) -> str:
     """The report for a terminal."""
-    parts = [printable(f"{report.name}: {_headline(report)}")]
+    parts = [printable(f"{report.name}: {headline(report)}")]
     if report.error:
         parts += ["", *_wrapped(printable(report.error), width, "  ")]
-    table = _table(report)
-    if table:
-        widths = [max(cells(row[at]) for row in table) for at in range(len(table[0]))]
+    if rows := table(report):
+        widths = [max(cells(row[at]) for row in rows) for at in range(len(rows[0]))]
         parts += [""]
-        for row in table:
+        for row in rows:
             padded = [row[0] + " " * (widths[0] - cells(row[0]))]
             padded += [text.rjust(wide) for text, wide in zip(row[1:], widths[1:], strict=True)]
             parts += ["  ".join(padded).rstrip()]
@@ -218,10 +216,10 @@ def to_text(report: RunReport, *, width: int = 80, unicode: bool = True) -> str:
     for line in report.coordination:
         parts += _wrapped(line, width, "  ", first="")
     for hint in report.hints:
-        parts += ["", printable(_what(hint))]
+        parts += ["", printable(what(hint))]
         parts += _wrapped(f"{hint.means} {hint.remedy}", width, "  ")
     if report.events:
-        parts += ["", *_wrapped(f"Events: {_counts(report)}.", width, "")]
+        parts += ["", *_wrapped(f"Events: {counts(report)}.", width, "")]
         parts += [f"  {line}" for line in report.telling]
     return "\n".join(parts) + "\n"
 
@@ -250,11 +248,13 @@ def _hints(units: Mapping[str, Sample], metrics: Mapping[str, Metric]) -> Iterab
                 yield Hint(unit, name, value, metrics[name].help, metrics[name].runbook)
 
 
-def _what(hint: Hint) -> str:
+def what(hint: Hint) -> str:
+    """Whose value it is, and the value."""
     return f"{hint.unit}: {hint.metric} = {amount(hint.value)}"
 
 
-def _headline(report: RunReport) -> str:
+def headline(report: RunReport) -> str:
+    """How the run went, in a line."""
     when = "" if report.started is None else time.strftime(" %Y-%m-%d %H:%M:%S", _local(report))
     took = "" if report.wall_s is None else f", {duration(report.wall_s)}"
     rows = sum(values.get("rows_in", 0) for values in report.units.values())
@@ -266,7 +266,8 @@ def _local(report: RunReport) -> time.struct_time:
     return time.localtime(report.started)
 
 
-def _table(report: RunReport) -> list[list[str]]:
+def table(report: RunReport) -> list[list[str]]:
+    """A heading and a row for each unit."""
     columns = [
         name for name in COLUMNS if any(values.get(name) for values in report.units.values())
     ]
@@ -280,7 +281,8 @@ def _table(report: RunReport) -> list[list[str]]:
     return [heading, *rows]
 
 
-def _counts(report: RunReport) -> str:
+def counts(report: RunReport) -> str:
+    """How many events of which kind."""
     counts = (f"{kind.replace('_', ' ')} ({n})" for kind, n in report.events.items())
     return printable(", ".join(counts))
 

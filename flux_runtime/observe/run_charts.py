@@ -1,0 +1,208 @@
+"""The charts of a run: throughput, latency, sites and places over time, with the events marked."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from flux_runtime.observe import placement
+from flux_runtime.observe.charts import Chart, Event, Series, draw
+from flux_runtime.observe.placement import Lane, Placement, Stay
+from flux_runtime.observe.reader import Event as Happened
+from flux_runtime.observe.reader import Sample, read_history, read_run
+from flux_runtime.observe.stages import (
+    FAILED,
+    LOST,
+    MOVE,
+    RECOVERED,
+    Line,
+    site_history,
+    stage_history,
+)
+
+SERIES_MAX: Final = 8
+LANES_MAX: Final = 64
+SECONDS: Final = "seconds since the start"
+MOVES_NAMED: Final = 6
+"""More moves than that are marked without words."""
+BAD: Final[Mapping[str, str]] = {
+    FAILED: "site failed",
+    LOST: "partition lost",
+    "partition_quarantined": "partition quarantined",
+    "seal_timeout": "seal timed out",
+    "late_data": "late record",
+    "unit_failed": "unit failed",
+    "job_failed": "job failed",
+}
+"""Kind of event -> what it is called."""
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """A picture: its title, and the SVG."""
+
+    title: str
+    svg: str
+
+
+def pictures(folder: Path) -> list[Picture]:
+    """Everything about a run that can be drawn; nothing where there is nothing to draw."""
+    run = read_run(folder)
+    stages, sites, samples = stage_history(folder), site_history(folder), read_history(folder)
+    times = [line.t for line in stages] + [sample.t for sample in samples]
+    began = min(times + [event.t for event in run.events], default=0.0)
+    found = []
+    for name in dict.fromkeys(line.stage for line in stages):
+        lines = [line for line in stages if line.stage == name]
+        reports = [line for line in sites if line.stage == name]
+        events = marks(run.events, name, began)
+        charts = [_throughput(lines, events, began), _latency(lines, events, began)]
+        charts.append(_sites(reports, events, began))
+        drawn = [chart for chart in charts if any(s.points for s in chart.series)]
+        found.append(Picture(f"Flux stage {name}", draw(drawn, title=f"Flux stage {name}")))
+        places = _placement(lines, events, began)
+        if places.lanes:
+            found.append(Picture(f"Where {name} ran", placement.draw([places], title=name)))
+    units = [sample for sample in samples if sample.unit not in {line.stage for line in stages}]
+    charts = _units(units, marks(run.events, None, began), began)
+    if charts:
+        found.append(Picture("Units", draw(charts, title="Units")))
+    return found
+
+
+def marks(events: Iterable[Happened], stage: str | None, began: float) -> tuple[Event, ...]:
+    """The events of a stage (None: of no stage) as they are marked on a chart."""
+    mine = [e for e in events if e.kind == "disturbed" or _of(e, stage)]
+    named = sum(e.kind == MOVE for e in mine) <= MOVES_NAMED
+    found: list[Event] = []
+    for event in mine:
+        at = event.t - began
+        if event.kind == RECOVERED:
+            took = float(event.fields.get("seconds", 0.0))
+            name = f"whole again in {took * 1000:.0f} ms"
+            found.append(Event(at=at - took, until=at, kind="without a copy", name=name))
+        elif event.kind == MOVE:
+            where = f"to {event.fields.get('to', '')}" if named else ""
+            found.append(Event(at=at, kind="move", name=where))
+        elif event.kind == "disturbed":
+            what = str(event.fields.get("what", ""))
+            until = at + float(event.fields.get("seconds", 0)) if what != "kill" else None
+            kind = "killed on purpose" if what == "kill" else what
+            found.append(Event(at=at, until=until, kind=kind))
+        elif event.kind in BAD:
+            name = f"site {event.fields['number']} failed" if "number" in event.fields else ""
+            found.append(Event(at=at, kind=BAD[event.kind], name=name, bad=True))
+    return tuple(found)
+
+
+def _of(event: Happened, stage: str | None) -> bool:
+    about_stages = event.kind in (FAILED, RECOVERED, MOVE, LOST)
+    return event.unit == stage if stage is not None else not about_stages
+
+
+def _throughput(lines: Sequence[Line], events: tuple[Event, ...], began: float) -> Chart:
+    points = _points(lines, began, lambda line: line.fields.get("rows_per_s"))
+    series = (Series("rows numbered by the ingress", points),)
+    return Chart(title="Throughput", x=SECONDS, y="rows/s", series=series, events=events)
+
+
+def _latency(lines: Sequence[Line], events: tuple[Event, ...], began: float) -> Chart:
+    """Gaps where nothing was committed."""
+
+    def quantile(name: str) -> Callable[[Line], float | None]:
+        return lambda line: (line.fields.get("latency_ms") or {}).get(name, math.nan)
+
+    names = {"p50": "median", "p95": "95 %", "max": "most"}
+    series = tuple(Series(t, _points(lines, began, quantile(n))) for n, t in names.items())
+    shown = tuple(s for s in series if any(math.isfinite(y) for _, y in s.points))
+    return Chart(
+        title="Latency, from numbering a batch to committing its results",
+        x=SECONDS,
+        y="ms",
+        series=shown,
+        events=events,
+        log_y=True,
+    )
+
+
+def _sites(lines: Sequence[Line], events: tuple[Event, ...], began: float) -> Chart:
+    by_site: dict[int, list[Line]] = {}
+    for line in lines:
+        by_site.setdefault(line.fields["number"], []).append(line)
+    busiest = sorted(by_site, key=lambda n: -len(by_site[n]))[:SERIES_MAX]
+
+    def cpu(line: Line) -> float:
+        return 100 * float(line.fields.get("cpu", 0.0))
+
+    series = tuple(Series(f"site {n}", _points(by_site[n], began, cpu)) for n in sorted(busiest))
+    return Chart(title="Processor time of the sites", x=SECONDS, y="% of a core",
+                 series=series, events=events)  # fmt: skip
+
+
+def _placement(lines: Sequence[Line], events: tuple[Event, ...], began: float) -> Placement:
+    """Where each copy stood; the two of a partition below one another."""
+    end = lines[-1].t - began
+    stays: dict[tuple[int, int, int], list[Stay]] = {}
+    changes = [line for line in lines if "copies" in line.fields]
+    for number, line in enumerate(changes):
+        start = line.t - began
+        until = changes[number + 1].t - began if number + 1 < len(changes) else end
+        for stage, part, copy, _, site, status in line.fields["copies"]:
+            stay = Stay(start=start, end=until, place=site, ready=status == "ACTIVE")
+            _add(stays.setdefault((stage, part, copy), []), stay)
+    letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+    lanes = tuple(
+        Lane(name=f"{letters[stage % 26]}{part}{'ps'[copy]}", stays=tuple(stays[stage, part, copy]))
+        for stage, part, copy in sorted(stays)[:LANES_MAX]
+    )
+    moments = tuple(event for event in events if event.until is None)
+    return Placement(title="Copies of partitions", x=SECONDS, lanes=lanes, events=moments)
+
+
+def _add(stays: list[Stay], stay: Stay) -> None:
+    """Add a stay, to the last one if nothing has changed."""
+    last = stays[-1] if stays else None
+    same = last is not None and (last.end, last.place, last.ready) == (
+        stay.start,
+        stay.place,
+        stay.ready,
+    )
+    if last is not None and same:
+        stays[-1] = replace(last, end=stay.end)
+    else:
+        stays.append(stay)
+
+
+def _units(samples: Sequence[Sample], events: tuple[Event, ...], began: float) -> list[Chart]:
+    by_unit: dict[str, list[Sample]] = {}
+    for sample in samples:
+        by_unit.setdefault(sample.unit, []).append(sample)
+
+    def chart(title: str, metric: str, y: str) -> Chart:
+        series = []
+        for unit, mine in by_unit.items():
+            points = [
+                (s.t - began, float(value))
+                for s in mine
+                if isinstance(value := s.values.get(metric), int | float)
+            ]
+            series.append(Series(unit, tuple(points), steps=metric == "open_partitions"))
+        most = sorted(series, key=lambda s: -max((v for _, v in s.points), default=0.0))
+        kept = tuple(s for s in most[:SERIES_MAX] if any(v for _, v in s.points))
+        return Chart(title=title, x=SECONDS, y=y, series=kept, events=events)
+
+    charts = [
+        chart("Throughput of the units", "rows_per_s", "rows/s"),
+        chart("Partitions that wait for their seal", "open_partitions", "partitions"),
+    ]
+    return [each for each in charts if each.series]
+
+
+def _points(
+    lines: Iterable[Line], began: float, value: Callable[[Line], float | None]
+) -> tuple[tuple[float, float], ...]:
+    found = [(line.t - began, value(line)) for line in lines]
+    return tuple((t, float(v)) for t, v in found if v is not None)
