@@ -19,6 +19,7 @@ from flux_runtime.simulation.pictures import failure, placed
 from flux_runtime.simulation.scenario import (
     Counting,
     Fault,
+    Outcome,
     Scenario,
     as_keys,
     configured,
@@ -32,11 +33,11 @@ CRASH = Scenario(
 )  # fmt: skip
 
 
-def shown(outcome: object) -> str:
-    console = Console(width=120, file=None, record=True, quiet=False)
-    with console.capture():
-        console.print(report.screen(outcome))  # type: ignore[arg-type]
-    return console.export_text()
+def shown(outcome: Outcome) -> str:
+    console = Console(width=120)
+    with console.capture() as captured:
+        console.print(report.screen(outcome))
+    return captured.get()
 
 
 def test_what_the_report_says_of_a_crash_is_what_happened(tmp_path: Path) -> None:
