@@ -40,6 +40,7 @@ class LocalSites:
         executors: executor of each site, by number; each its own if left out.
         settings: further fields of the configurations.
         controller_settings: further fields of the controllers' configuration.
+        site_settings: further fields of the sites' configuration.
         run_folder: where metrics and events go; `run` in `folder` if left out.
     """
 
@@ -55,6 +56,7 @@ class LocalSites:
         executors: Mapping[int, str] | None = None,
         settings: Mapping[str, Any] | None = None,
         controller_settings: Mapping[str, Any] | None = None,
+        site_settings: Mapping[str, Any] | None = None,
         run_folder: Path | None = None,
     ) -> None:
         if zookeeper is None and controllers > 1:
@@ -70,7 +72,7 @@ class LocalSites:
             "controller": fixed,
             **(settings or {}),
         }
-        self.site_config = SiteConfig(**common)
+        self.site_config = SiteConfig(**common, **(site_settings or {}))
         self.controller_config = ControllerConfig(
             **common,
             sites=sites,

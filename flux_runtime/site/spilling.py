@@ -7,15 +7,17 @@ limits it. An access takes place between two turns, and nothing else happens on 
 
 from __future__ import annotations
 
+import fcntl
 import logging
 import os
 import shutil
 import time
+import uuid
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 
 from flux_runtime.disk import FileStorage
 from flux_runtime.protocol.segment import Segment
@@ -37,9 +39,8 @@ class SiteStorage:
     """A site's disk, with a limit. A run that does not fit stays in memory, so nothing is lost.
 
     Args:
-        folder: of the job; this process gets a folder of its own in it, and folders of processes
-            of this machine that are gone are deleted.
-        host: the machine.
+        folder: of the job; this process gets a folder of its own in it, and those of processes
+            that are gone are deleted.
         max_bytes: that may be on disk at once.
 
     Attributes:
@@ -49,10 +50,11 @@ class SiteStorage:
         held: runs that found no room, in memory.
     """
 
-    def __init__(self, folder: Path, *, host: str, max_bytes: int = UNLIMITED) -> None:
+    def __init__(self, folder: Path, *, max_bytes: int = UNLIMITED) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        _sweep(folder, host)
-        self.folder = folder / f"{host}-{os.getpid()}"
+        _sweep(folder)
+        self.folder = folder / uuid.uuid4().hex
+        self._lock = _locked(self.folder.with_suffix(".lock"))
         self.files = FileStorage(self.folder)
         self.max_bytes = max_bytes
         self.sizes: dict[tuple[Node, int], int] = {}
@@ -101,24 +103,27 @@ class SiteStorage:
     def close(self) -> None:
         """Delete everything."""
         shutil.rmtree(self.folder, ignore_errors=True)
+        self.folder.with_suffix(".lock").unlink(missing_ok=True)
+        self._lock.close()
 
 
-def _sweep(folder: Path, host: str) -> None:
-    """Delete what processes of this machine have left that were killed."""
-    for left in folder.glob(f"{host}-*"):
-        pid = left.name.removeprefix(f"{host}-")
-        if pid.isdigit() and not _lives(int(pid)):
-            shutil.rmtree(left, ignore_errors=True)
+def _locked(path: Path) -> BinaryIO:
+    """A file that is locked as long as this process lives."""
+    file = path.open("wb")
+    fcntl.flock(file, fcntl.LOCK_EX)
+    file.write(b"locked")  # an empty one may be about to be locked
+    file.flush()
+    return file
 
 
-def _lives(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
+def _sweep(folder: Path) -> None:
+    """Delete what processes have left that were killed: nobody has their lock any more."""
+    for left in folder.glob("*.lock"):
+        with suppress(OSError), left.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if file.seek(0, os.SEEK_END):
+                shutil.rmtree(left.with_suffix(""), ignore_errors=True)
+                left.unlink()
 
 
 class Spilling:
@@ -196,8 +201,11 @@ class Spilling:
                     spill.inactive.append(node)
                     spill.pool.free_all(node)
             elif spill.sizes[node] != size:
-                actions += spill.resize(node, size)
-        actions += spill.check()
+                spill.sizes[node] = size
+                if node in spill.active:
+                    spill.pool.resize(node, size)
+        if len(spill.active) > 1:  # one that is larger than all of memory has its turn, alone
+            actions += spill.check()
         if not actions and not self._behind(here):
             actions += spill.tick(now)
         self.waiting.extend(actions)

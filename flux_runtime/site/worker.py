@@ -83,7 +83,7 @@ class Worker(Shell):
         storage = None
         if spill is not None:
             limit = UNLIMITED if spill.disk_bytes is None else spill.disk_bytes
-            storage = SiteStorage(spill.folder, host=config.host, max_bytes=limit)
+            storage = SiteStorage(spill.folder, max_bytes=limit)
         host = Host(config.made(), LEADER - 1, credits=config.credits, storage=storage)
         super().__init__(config, host)
         self.config: SiteConfig = config

@@ -10,3 +10,8 @@ from flux_runtime.simulation.example import running_example
 def pairs() -> Dataflow:
     """The running example in partition pairs."""
     return running_example(Shape(widths=(3, 2), ack_every=4, pool=64, in_hand=4))
+
+
+def many() -> Dataflow:
+    """The running example with several partitions per site, so that there is something to move."""
+    return running_example(Shape(widths=(8, 4), ack_every=4, pool=64, in_hand=4))

@@ -1,0 +1,104 @@
+"""A site's disk: limits, what is left of killed processes, and which partitions stay in memory."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from flux_runtime.protocol.back import Back
+from flux_runtime.protocol.vocabulary import Node, Shape
+from flux_runtime.simulation.example import running_example
+from flux_runtime.site.collector import collected
+from flux_runtime.site.config import SpillTo
+from flux_runtime.site.host import Host
+from flux_runtime.site.spilling import SiteStorage, Spilling
+
+NODE, OTHER = Node(0, 0, 0, 0), Node(0, 1, 0, 0)
+
+
+def test_sp_3_a_run_beyond_the_disks_limit_stays_in_memory(tmp_path: Path) -> None:
+    storage = SiteStorage(tmp_path, max_bytes=100)
+    storage.write(NODE, 0, b"a" * 80)
+    storage.write(NODE, 1, b"b" * 80)
+    storage.write(OTHER, 0, b"c" * 20)
+    assert storage.bytes == 100
+    assert list(storage.held) == [(NODE, 1)]
+    assert storage.read(NODE, 1) == b"b" * 80
+    storage.drop(NODE, 0)
+    assert storage.room(80)
+    storage.forget(NODE)
+    assert not storage.held
+    assert storage.bytes == 20
+    storage.close()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_disk_that_cannot_be_written_keeps_runs_in_memory(tmp_path: Path) -> None:
+    storage = SiteStorage(tmp_path)
+    storage.folder.rmdir()
+    storage.write(NODE, 0, b"a")
+    assert storage.read(NODE, 0) == b"a"
+    assert storage.bytes == 0
+
+
+def test_what_a_killed_process_has_left_is_swept_and_what_a_live_one_has_is_not(
+    tmp_path: Path,
+) -> None:
+    program = (
+        "import os, sys; from pathlib import Path; "
+        "from flux_runtime.site.spilling import SiteStorage; "
+        f"s = SiteStorage(Path({str(tmp_path)!r})); "
+        "(s.folder / 'x.run').write_bytes(b'x'); "
+        "sys.stdout.close(); os.kill(os.getpid(), 9)"
+    )
+    mine = SiteStorage(tmp_path)
+    path = os.pathsep.join(["", str(Path(__file__).parents[3])])
+    environment = {**os.environ, "PYTHONPATH": path}
+    subprocess.run([sys.executable, "-c", program], env=environment, check=False, timeout=60)
+    assert len(list(tmp_path.glob("*.lock"))) == 2
+    other = SiteStorage(tmp_path)
+    assert sorted(tmp_path.glob("*.lock")) == sorted(
+        storage.folder.with_suffix(".lock") for storage in (mine, other)
+    )
+    assert mine.folder.is_dir()
+    for storage in (mine, other):
+        storage.close()
+
+
+def test_sp_2_partitions_take_turns_and_the_collector_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dataflow = collected(running_example(Shape(widths=(3,), copies=1)))
+    now = 0.0
+    host = Host(dataflow, 0, storage=SiteStorage(tmp_path))
+    host.lay_out({(pair, 0): 0 for pair in dataflow.shape.pairs()})
+    to = SpillTo(folder=tmp_path, memory_bytes=0, gap_s=1.0)
+    spilling = Spilling(host, to, excluded=1, clock=lambda: now)
+    monkeypatch.setattr(Back, "state_size", lambda _: 5000)
+
+    def resident() -> list[Node]:
+        return [node for node, segment in host.segments() if segment.back.resident]
+
+    def step() -> None:
+        nonlocal now
+        now += 2.0
+        while spilling.due():
+            pass
+
+    step()
+    assert all(node.stage == 1 for node in resident())
+    turns = []
+    for _ in range(4):
+        step()
+        (turn,) = [node for node in resident() if node.stage == 0]
+        turns.append(turn.part)
+    assert turns == [0, 1, 2, 0], "one that is larger than all of memory is in memory alone"
+    spilling.lend(None)
+    for _ in range(3):
+        step()
+    assert len(resident()) == 4
+    spilling.storage.close()
