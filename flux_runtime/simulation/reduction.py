@@ -15,13 +15,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from flux_runtime.protocol.messages import Ack, CatchUpStart
+from flux_runtime.protocol.messages import Ack, Avail, CatchUpStart, Fail, LogEntry
+from flux_runtime.protocol.segment import Segment
 from flux_runtime.protocol.vocabulary import Node, Pair, Status
-from flux_runtime.simulation.local import declares_dead, machine_position
-from flux_runtime.simulation.product import Component, Product, State, Values
+from flux_runtime.simulation.components import Component, State, Values
+from flux_runtime.simulation.local import Machine, declares_dead, machine_position
+from flux_runtime.simulation.product import Product
 
 LOCAL: Final = frozenset(("source", "link", "node", "install", "moved"))
 """Components whose steps are those of one node."""
+
+NOTICED: Final = frozenset(("dead process", "dead site"))
+"""Components whose steps are the controller's noticing of a failure."""
 
 
 class Reduction:
@@ -29,13 +34,20 @@ class Reduction:
 
     - The source and acknowledgements: links never fill here. (Not the source where a node that is
       taken for dead lives on: whether it is still sent to is seen on its link.)
-    - A start of catch-up, read by a node of another pair.
+    - What the dead have sent, and the end of a move that was given up: nobody misses them.
+    - The announcement of a standby, which takes the place of a copy known to be dead; a start of
+      catch-up, read by a node of another pair; any entry of the log about a pair that the reader
+      has no link to, unless it counts failures for a report. (No entry while a catch-up window is
+      open, since the reader's place in the log travels with its state.)
     - Whatever happens far from the pairs that may fail.
     - The first failure is noticed at once: until then the controller does nothing, so noticing it
-      later is the same as reading the log later.
-    - When no more faults come: notices to the controller, whose log is read later anyway; the
-      arrival of the state at the standby, which does nothing before and sends only; the end of the
-      move at a copy that has read the whole log.
+      later is the same as reading the log later. (If a second one would be noticed before it, that
+      is the same as the second coming first: the dead do nothing. Not in cluster pairs, where the
+      controller ends other copies.)
+    - When no more faults come: notices to the controller, whose log is read later anyway (with
+      several catch-ups at a time, their order is that of entries in the log); the arrival of the
+      state at the standby, which does nothing before and sends only; the end of the move at a copy
+      that has read of all failures.
     """
 
     def __init__(self, product: Product, *, failing: frozenset[Pair], fences: bool) -> None:
@@ -59,24 +71,56 @@ class Reduction:
                 return not self.fences
             case "link":
                 queue = step.values[values[number]]
-                return isinstance(queue[0], Ack) or self._far_link(number, step)
+                if isinstance(queue[0], Ack) or self._far_link(number, step):
+                    return True
+                return self._void(values, step)
             case "node":
                 controller = self.product.controller(values)
                 at = step.at
                 assert isinstance(at, Node)
                 machine = self.product.machine(number, values[number])
                 entry = controller.log[machine_position(machine)]
-                start = isinstance(entry, CatchUpStart) and entry.pair != at.pair
-                return start or self._far_node(number, at)
-            case "dead process" | "dead site":
-                return not self.product.controller(values).log
+                return self._settled(machine, at, entry) or self._far_node(number, at)
+            case "moved" if self._void(values, step):
+                return True
+            case kind if kind in NOTICED:
+                sets = self.product.dataflow.shape.cluster_pairs
+                return not sets and not self.product.controller(values).log
         if faults_left or self._undetected(values):
             return False
+        controller = self.product.controller(values)
         if step.kind == "moved":
             node = self.product.index["node", step.at, None]
             read = machine_position(self.product.machine(node, values[node]))
-            return read == len(self.product.controller(values).log)
-        return step.kind in ("notices", "install")
+            return not any(isinstance(entry, Fail) for entry in controller.log[read:])
+        return step.kind == "install" or (step.kind == "notices" and controller.parallel_max == 1)
+
+    def _void(self, values: Values, step: Component) -> bool:
+        """Whether the step only removes what means nothing any more: to the reader, or to all."""
+        if step.kind not in ("link", "moved"):
+            return False
+        number = self.product.index["node", step.at, None]
+        machine = self.product.machine(number, values[number])
+        if step.kind == "link":
+            assert step.peer is not None
+            return machine.boundary.stale(step.peer) < 0
+        assert isinstance(machine, Segment)
+        attempt: int = step.values[values[self.product.index["moved", step.at, None]]]
+        return machine.consumer.window != attempt
+
+    def _settled(self, machine: Machine, at: Node, entry: LogEntry) -> bool:
+        """Whether reading the entry changes nothing that other events depend on."""
+        consumer = machine.boundary.consumer
+        if consumer is not None and consumer.window:
+            return False
+        if isinstance(entry, Avail):
+            return True
+        if isinstance(entry, CatchUpStart):
+            return entry.pair != at.pair
+        near = abs(entry.pair.stage - at.stage) <= 1 and (
+            entry.pair == at.pair or entry.pair.stage != at.stage
+        )
+        return not near and not (isinstance(machine, Segment) and machine.p_fail)
 
     def broken(
         self, state: State, steps: Sequence[int], faults: Sequence[int], *, faults_left: bool
@@ -100,6 +144,10 @@ class Reduction:
                 if first == other or self._ends(values, components[other], components[first]):
                     continue
                 step, then = components[first], components[other].step
+                if {step.kind, components[other].kind} <= NOTICED:
+                    continue
+                if self._void(values, step):
+                    continue
                 if first not in possible:
                     return f"{then} takes {step.step} away"
                 if not self.commutes(before.values, first, step, faults_left=left):
@@ -136,7 +184,7 @@ class Reduction:
 
     def _undetected(self, values: Values) -> bool:
         components = self.product.components
-        return any(components[n].kind in ("dead process", "dead site") for n in values)
+        return any(components[n].kind in NOTICED for n in values)
 
     def _far_link(self, number: int, link: Component) -> bool:
         """Whether both ends, and all that the receiver may send to, stay whole."""
@@ -173,3 +221,14 @@ def maskable(product: Product, values: Values) -> list[Node]:
         if other in alive and not doomed and own.life == node.life:
             found.append(node)
     return found
+
+
+def evictable(product: Product, values: Values) -> list[Node]:
+    """Copies that can write their state out now."""
+    found = []
+    for node in product.alive(values):
+        component = product.index["node", node, None]
+        machine = product.machine(component, values[component])
+        if isinstance(machine, Segment) and machine.status is Status.ACTIVE:
+            found += [node] if machine.back.resident else []
+    return sorted(found)
