@@ -57,6 +57,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--zookeeper", metavar="HOSTS", help="embedded, or host:port,... (default: the file's)"
     )
     parser.add_argument(
+        "--metrics-port",
+        metavar="PORT",
+        type=int,
+        help="serve metrics for Prometheus on this port of 127.0.0.1",
+    )
+    parser.add_argument(
         "--no-progress", action="store_true", help="print lines, do not redraw the terminal"
     )
 
@@ -121,6 +127,8 @@ def command_of(arguments: argparse.Namespace, project: Path, folder: Path) -> li
     command += ["--fresh"] if arguments.fresh else []
     command += ["--master", arguments.master] if arguments.master else []
     command += ["--zookeeper", arguments.zookeeper] if arguments.zookeeper else []
+    if arguments.metrics_port is not None:
+        command += ["--metrics-port", str(arguments.metrics_port)]
     return command
 
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from flux_runtime.observe.endpoint import serving
 from flux_runtime.observe.run_folder import RunFolder
 from flux_runtime.sealing.storage import LocalStorage, Storage
 from flux_runtime.sealing.tracker import Registered
@@ -57,6 +58,7 @@ class Settings:
     zookeeper: str
     trigger: str | None
     conf: Mapping[str, str]
+    metrics_port: int | None = None
 
 
 def main(
@@ -117,7 +119,7 @@ def _run_in_folder(job: Job, settings: Settings) -> int:
         folder = RunFolder.at(settings.run_dir, plan_path, links=links)
     else:
         folder = RunFolder.create(settings.folder / "runs", plan_path, links=links)
-    with folder, _python_log(folder.log_path):
+    with folder, _python_log(folder.log_path), _metrics(settings, folder):
         try:
             summary = _run(job, settings, folder)
         except BaseException as error:
@@ -255,6 +257,17 @@ def _signals(stop: threading.Event) -> Iterator[None]:
 
 
 @contextlib.contextmanager
+def _metrics(settings: Settings, folder: RunFolder) -> Iterator[None]:
+    with contextlib.ExitStack() as stack:
+        try:
+            stack.enter_context(serving(folder.path, settings.metrics_port))
+        except OSError as taken:
+            port = settings.metrics_port
+            raise JobError(f"no metrics on port {port}: {taken.strerror}") from None
+        yield
+
+
+@contextlib.contextmanager
 def _python_log(log: Path) -> Iterator[None]:
     handler = logging.FileHandler(log, encoding="utf-8")
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
@@ -281,6 +294,7 @@ def _settings(argv: Sequence[str] | None, **given: Any) -> Settings:
     add("--master", default=env.get("BLAZES_MASTER"), help="Spark master URL")
     add("--zookeeper", default=env.get("BLAZES_ZOOKEEPER"), help="host:port,... or embedded")
     add("--trigger", help="interval between micro-batches")
+    add("--metrics-port", type=int, help="serve metrics for Prometheus on this port of 127.0.0.1")
     args = parser.parse_args(argv)
     folder: Path = given["folder"]
     return Settings(
@@ -295,6 +309,7 @@ def _settings(argv: Sequence[str] | None, **given: Any) -> Settings:
         zookeeper=args.zookeeper or given["zookeeper"],
         trigger=args.trigger or given["trigger"],
         conf=given["conf"],
+        metrics_port=args.metrics_port,
     )
 
 
