@@ -15,12 +15,20 @@ from flux_runtime.site.connection import Connection, dial, listen
 from flux_runtime.site.finding import ZooKeeperFinder
 from flux_runtime.site.leader import VERSION, Leader
 from flux_runtime.site.ledger import Ledger
-from flux_runtime.site.record import NoRecord, ZooKeeperRecord, control_log, decoded
+from flux_runtime.site.record import (
+    NoRecord,
+    ZooKeeperRecord,
+    control_log,
+    decoded,
+    kept_state,
+)
+from flux_runtime.site.snapshot import restore
 from flux_runtime.site.wire import Kind
 from flux_runtime.zookeeper.client import Client, connect
-from flux_runtime.zookeeper.control import ControlLog
+from flux_runtime.zookeeper.control import ControlLog, Versioned
 from flux_runtime.zookeeper.election import Candidate, Deposed, Elected, Leadership
 from flux_runtime.zookeeper.membership import Left, Roster
+from flux_runtime.zookeeper.tail import Trimmed
 
 log = logging.getLogger(__name__)
 log.addHandler(logging.NullHandler())
@@ -171,8 +179,16 @@ class Term:
     async def run(self) -> bool:
         """Gives whether the job has ended."""
         loop = self.loop
-        log_ = await loop.run_in_executor(None, control_log, self.client, self.config.app)
-        watcher = log_.follow(0, lambda n, e: self._from_thread(self._entry, n, e))
+        log_, kept = await loop.run_in_executor(None, control_log, self.client, self.config.app)
+        known = await loop.run_in_executor(None, kept_state, kept)
+        if known is not None:
+            self.next, state = known
+            restore(self.ledger, state)
+        watcher = log_.follow(
+            self.next,
+            lambda n, e: self._from_thread(self._entry, n, e),
+            failed=lambda error: self._from_thread(self._follow_failed, error),
+        )
         candidate = await loop.run_in_executor(None, self._candidate)
         roster = await loop.run_in_executor(None, self._roster)
         watch = loop.create_task(self._watch_leader())
@@ -185,7 +201,10 @@ class Term:
                 self.following = True
                 self._entry(number, entry)
                 self.following = False
-            return await self._lead(log_, leadership, roster)
+            return await self._lead(log_, kept, leadership, roster)
+        except Trimmed:
+            log.info("the log has been trimmed meanwhile; beginning with what is kept of it")
+            return False
         finally:
             watch.cancel()
             await loop.run_in_executor(None, _close, watcher, roster, candidate)
@@ -207,7 +226,9 @@ class Term:
                         await self.loop.run_in_executor(None, found.depose, address)
             await asyncio.sleep(AGAIN_S)
 
-    async def _lead(self, log_: ControlLog, leadership: Leadership, roster: Roster) -> bool:
+    async def _lead(
+        self, log_: ControlLog, kept: Versioned, leadership: Leadership, roster: Roster
+    ) -> bool:
         def remove(identity: str) -> None:
             for member in list(roster.members.values()):
                 if member.name == identity:
@@ -216,7 +237,7 @@ class Term:
         def is_member(identity: str) -> bool:
             return any(member.name == identity for member in roster.members.values())
 
-        record = ZooKeeperRecord(log_, leadership)
+        record = ZooKeeperRecord(log_, kept, leadership)
         self.leader = Leader(self.config, self.ledger, record, remove=remove, is_member=is_member)
         try:
             await self.front.lead(self.leader)
@@ -248,6 +269,10 @@ class Term:
             self.next += 1
             for event in decoded(entry):
                 self.ledger.apply(event)
+
+    def _follow_failed(self, error: BaseException) -> None:
+        if not self.elected.done():
+            self.elected.set_exception(error)
 
     def _election(self, event: object) -> None:
         if isinstance(event, Elected) and not self.elected.done():

@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any, Final
 
 from flux_runtime.protocol.channels import Channel, Frame, Multiplexer, takes_credit
@@ -49,6 +50,7 @@ ROUNDS_MAX: Final = 8
 
 Machine = Ingress | Egress | Segment
 Placement = Mapping[tuple[Pair, int], int]
+NO_LIVES: Final[Placement] = MappingProxyType({})
 
 
 @dataclass
@@ -128,6 +130,7 @@ class Host:
         }
         self.lives: dict[tuple[Pair, int], int] = {}
         self.log: list[LogEntry] = []
+        self.base = 0
         self.local = Multiplexer(credits=credits)
         self.peers: dict[int, Multiplexer] = {me: self.local}
         self.blocked: set[int] = set()
@@ -153,13 +156,22 @@ class Host:
         self.connect(site)
         self.touch_all()
 
-    def lay_out(self, placement: Placement) -> None:
-        """The first incarnation of every copy stands where `placement` says."""
+    def lay_out(self, placement: Placement, lives: Placement = NO_LIVES, *, base: int = 0) -> None:
+        """All copies are whole.
+
+        Args:
+            placement: where they stand.
+            lives: their incarnations, where they are not the first.
+            base: position of the controller's log from which on entries will come.
+        """
+        self.base = base
         for (pair, copy), site in placement.items():
-            node = Node(*pair, copy, 0)
+            node = Node(*pair, copy, lives.get((pair, copy), 0))
             self.where[node] = site
-            self.lives[pair, copy] = 0
+            self.lives[pair, copy] = node.life
             if site == self.me:
+                if node.life:
+                    raise ProtocolError(f"{node} is said to be on site {site}, which is new")
                 self._host(node, Segment(self.dataflow, node, storage=self.storage))
 
     def extend(self, entry: LogEntry, site: int | None) -> None:
@@ -170,6 +182,22 @@ class Host:
             site: where the standby of an Avail stands.
         """
         self.log.append(entry)
+        self._follow(entry, site)
+
+    @property
+    def position(self) -> int:
+        """The position of the entry that comes next."""
+        return self.base + len(self.log)
+
+    def trim(self, base: int) -> None:
+        """Forget entries below a position, which no catch-up will need, if all have read them."""
+        reading = [m.boundary.log_position for m in self.nodes.values() if m.reads_log]
+        below = min((*reading, base, self.position)) - self.base
+        if below > 0:
+            del self.log[:below]
+            self.base += below
+
+    def _follow(self, entry: LogEntry, site: int | None) -> None:
         if isinstance(entry, Fail):
             node = Node(*entry.pair, entry.copy, self.lives.get((entry.pair, entry.copy), 0))
             self._bury(node)
@@ -336,8 +364,9 @@ class Host:
 
     def _read_log(self, node: Node, machine: Machine) -> bool:
         moved = False
-        while machine.reads_log and machine.boundary.log_position < len(self.log):
-            self._carry_out(node, machine.log(self.log[machine.boundary.log_position]))
+        while machine.reads_log and machine.boundary.log_position < self.position:
+            entry = self.log[machine.boundary.log_position - self.base]
+            self._carry_out(node, machine.log(entry))
             moved = True
         return moved
 

@@ -68,12 +68,14 @@ class Intake:
         assert isinstance(machine, Ingress)
         return machine
 
-    def begin(self, epoch: int, controller: Controller, hi: Mapping[Node, int]) -> None:
+    def begin(
+        self, epoch: int, controller: Controller, hi: Mapping[Node, int], *, position: int
+    ) -> None:
         """Rebuild the ingress from the journal and what the copies have received."""
         records = self.journal.read()
         batches = [r for r in records if r.rows is not None]
         self.ended = any(r.key == END_KEY for r in records)
-        ingress = rebuilt_ingress(self.host.dataflow, controller, hi, batches)
+        ingress = rebuilt_ingress(self.host.dataflow, controller, hi, batches, position=position)
         self.under_way.extend((r.number, r.source, r.key) for r in batches)
         self.seen.update(self.journal.last)
         open_ = {source for _, source, _ in self.under_way}
@@ -132,6 +134,8 @@ def rebuilt_ingress(
     controller: Controller,
     hi: Mapping[Node, int],
     records: Sequence[Record],
+    *,
+    position: int,
 ) -> Ingress:
     """An ingress as it would be, had it lived on.
 
@@ -140,11 +144,12 @@ def rebuilt_ingress(
         controller: what is known of all copies; no catch-up has been started.
         hi: the last unit that each live copy of the first stage has received.
         records: at least all batches that some live copy lacks.
+        position: in the controller's log.
     """
     ingress = Ingress(dataflow)
     boundary, producer = ingress.boundary, ingress.boundary.producer
     assert producer is not None
-    boundary.log_position, boundary.failures = len(controller.log), controller.failures
+    boundary.log_position, boundary.failures = position, controller.failures
     for part, outlet in enumerate(producer.outlets):
         view = controller.pairs[Pair(0, part)]
         _take_view(outlet, Pair(0, part), view)
@@ -185,7 +190,7 @@ def _take_view(side: Any, pair: Pair, view: PairView) -> None:
     side.exp = view.attempts
 
 
-def rebuild_egress(host: Host, controller: Controller) -> None:
+def rebuild_egress(host: Host, controller: Controller, *, position: int) -> None:
     """An egress as good as the one before: results never reach it, only markers of fold-ins.
 
     It need not know which copy of the collector it listened to: if one fails, it asks the other to
@@ -195,7 +200,7 @@ def rebuild_egress(host: Host, controller: Controller) -> None:
     egress = Egress(host.dataflow)
     boundary, consumer = egress.boundary, egress.boundary.consumer
     assert consumer is not None
-    boundary.log_position, boundary.failures = len(controller.log), controller.failures
+    boundary.log_position, boundary.failures = position, controller.failures
     (inlet,) = consumer.inlets
     _take_view(
         inlet,

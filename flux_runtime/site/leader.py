@@ -25,9 +25,10 @@ from flux_runtime.site.host import LEADER, Host
 from flux_runtime.site.intake import Intake, rebuild_egress
 from flux_runtime.site.journal import Journal, Key
 from flux_runtime.site.latency import Latency
-from flux_runtime.site.ledger import Event, Ledger
+from flux_runtime.site.ledger import Event, Layout, Ledger
 from flux_runtime.site.record import EventRecord
 from flux_runtime.site.shell import Link, Shell
+from flux_runtime.site.snapshot import snapshot
 from flux_runtime.site.stage_log import StageLog
 from flux_runtime.site.wire import Malformed
 
@@ -38,6 +39,8 @@ VERSION: Final = 1
 LOOK_S: Final = 0.1
 ROSTER_S: Final = 0.3
 """After this a new leader has seen the members."""
+SNAPSHOT_EVENTS: Final = 1000
+"""Events between two snapshots; every failure makes some ten per partition."""
 OFFERS_MAX: Final = 256
 """Offers that wait to be fed; above it clients are not read."""
 
@@ -148,6 +151,16 @@ class Leader(Shell):
                 self.ledger.apply(event)
                 then()
             self._spread()
+            await self._keep_snapshot()
+
+    async def _keep_snapshot(self) -> None:
+        """Once in a while keep the state in place of the events that led to it."""
+        ledger = self.ledger
+        if ledger.whole and ledger.events - ledger.kept >= SNAPSHOT_EVENTS:
+            ledger.kept = ledger.events
+            data = snapshot(ledger)
+            await self.loop.run_in_executor(None, self.event_record.keep, data)
+            self._event("log_trimmed", events=ledger.events, bytes=len(data))
 
     async def _look(self) -> None:
         while True:
@@ -168,16 +181,18 @@ class Leader(Shell):
         """Tell everybody what has changed since the last time."""
         ledger = self.ledger
         sites = set(ledger.sites)
-        if ledger.placement and not self.laid_out:
+        if ledger.layout is not None and not self.laid_out:
             self.laid_out = True
-            self.host.lay_out(ledger.placement)
+            layout = ledger.layout
+            self.host.lay_out(layout.placement, layout.lives, base=layout.at)
+            self.told = layout.at
             self._event("laid_out", sites=len(sites), one_executor=ledger.one_executor)
             if ledger.one_executor:
                 log.warning(
                     "all sites are of one executor: pairs protect against the loss of worker "
                     "processes, not of the executor"
                 )
-            self._broadcast(self._layout())
+            self._broadcast(self._layout(layout))
         if sites != self.view:
             for number in self.view - sites:
                 self.host.disconnect(number)
@@ -190,13 +205,16 @@ class Leader(Shell):
                 self.host.connect(number)
             self.view = sites
             self._broadcast(self._sites())
-        new = ledger.entries[self.told :]
+        new = ledger.entries[max(0, self.told - ledger.base) :]
         if new:
             self._broadcast(self._log_from(self.told))
-            self.told = len(ledger.entries)
+            self.told = ledger.position
             for entry, site in new:
                 self.host.extend(entry, site)
                 self._event("view_change", entry=entry_to_json(entry, site))
+        if self.host.base < ledger.base:
+            self.host.trim(ledger.base)
+            self._broadcast({"c": "trim", "below": ledger.base})
         for loss in ledger.losses[self.losses_told :]:
             self._lose(loss.pair, loss.why)
         self.losses_told = len(ledger.losses)
@@ -244,24 +262,28 @@ class Leader(Shell):
         self.began = True
         live = set(self.host.where)
         hi = {node: n for node, n in self.resume.items() if node in live}
-        self.intake.begin(self.ledger.leaders, self.ledger.controller, hi)
-        rebuild_egress(self.host, self.ledger.controller)
+        controller, position = self.ledger.controller, self.ledger.position
+        self.intake.begin(self.ledger.leaders, controller, hi, position=position)
+        rebuild_egress(self.host, controller, position=position)
         balance = self.config.balancing
         if balance is not None and self.ledger.shape.copies == 2:
             self.rounds = Rounds(self, balance)
         self._event("leading", epoch=self.ledger.leaders, under_way=len(self.intake.under_way))
         self.schedule()
 
-    def _layout(self) -> dict[str, Any]:
-        placed = [[*pair, copy, site] for (pair, copy), site in self.ledger.placement.items()]
-        return {"c": "layout", "layout": placed}
+    def _layout(self, layout: Layout) -> dict[str, Any]:
+        placed = [
+            [*pair, copy, site, layout.lives.get((pair, copy), 0)]
+            for (pair, copy), site in layout.placement.items()
+        ]
+        return {"c": "layout", "layout": placed, "base": layout.at}
 
     def _sites(self) -> dict[str, Any]:
         sites = [[s.number, s.id, *s.address] for s in self.ledger.sites.values()]
         return {"c": "sites", "sites": sites}
 
     def _log_from(self, start: int) -> dict[str, Any]:
-        entries = [entry_to_json(*entry) for entry in self.ledger.entries[start:]]
+        entries = [entry_to_json(*e) for e in self.ledger.entries[start - self.ledger.base :]]
         return {"c": "log", "from": start, "entries": entries}
 
     def _broadcast(self, message: dict[str, Any]) -> None:
@@ -290,7 +312,8 @@ class Leader(Shell):
         identity: str = said["id"]
         host, port = said["address"]
         connection.peer = identity
-        if identity in self.ledger.fenced or said["epoch"] > self.ledger.leaders:
+        gone = said["epoch"] > 0 and identity not in self.ledger.numbers
+        if gone or identity in self.ledger.fenced or said["epoch"] > self.ledger.leaders:
             self.greet(connection, {"v": VERSION, "role": "leader", "fenced": True})
             return
         if not self.ledger.leaders:
@@ -322,6 +345,10 @@ class Leader(Shell):
             connection.close("the site is connected already")
             return
         said = link.greeting or {}
+        position = int(said["log"])
+        if said["laid_out"] and position < self.ledger.base:
+            self.site_gone(number, "it knows too little of the log")
+            return
         self.resume.update({Node(*node): hi for *node, hi in said["resume"]})
         connection.peer = number
         link.site = number
@@ -330,9 +357,9 @@ class Leader(Shell):
         greeting = {"v": VERSION, "role": "leader", "epoch": self.ledger.leaders}
         self.greet(connection, {**greeting, "site": number})
         self.tell(connection, self._sites())
-        if self.laid_out:
-            self.tell(connection, self._layout())
-        self.tell(connection, self._log_from(int(said["log"])) | {"c": "log"})
+        if self.ledger.layout is not None:
+            self.tell(connection, self._layout(self.ledger.layout))
+            self.tell(connection, self._log_from(max(position, self.ledger.base)))
         self.tell(connection, {"c": "commit", "offset": self.committed})
 
     def site_gone(self, number: int, why: str) -> None:
@@ -341,10 +368,15 @@ class Leader(Shell):
         if record is None or number in self.leaving:
             return
         self.leaving.add(number)
-        self.failing.setdefault(number, time.monotonic())
-        self._event("site_failed", site=record.id, number=number, why=why)
-        self.happened({"e": "failed", "site": number, "why": why})
-        self.loop.run_in_executor(None, self.remove, record.id)
+        since = time.monotonic()
+
+        def removed() -> None:
+            """Only now: a leader that has been replaced must not fence anybody."""
+            self.failing.setdefault(number, since)
+            self._event("site_failed", site=record.id, number=number, why=why)
+            self.loop.run_in_executor(None, self.remove, record.id)
+
+        self.happened({"e": "failed", "site": number, "why": why}, removed)
 
     def member_left(self, identity: str) -> None:
         """ZooKeeper says that this incarnation has no session any more."""

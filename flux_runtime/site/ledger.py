@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from flux_runtime.protocol.controller import Controller, DataLoss, Instantiate, Order
 from flux_runtime.protocol.messages import Avail, LogEntry
@@ -24,6 +24,11 @@ from flux_runtime.protocol.vocabulary import Node, Pair, Shape, other
 from flux_runtime.site.codec import notice_from_json
 
 Event = dict[str, Any]
+
+KEPT_ENTRIES: Final = 512
+"""Entries that are kept at least, for sites that have not read them yet."""
+FENCED_MAX: Final = 4096
+"""Ids of sites that are gone; an older one is known by having been registered, and not being so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +48,21 @@ class SiteRecord:
     address: tuple[str, int]
     host: str
     executor: str
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Where all copies stand at a moment when they are whole.
+
+    Attributes:
+        at: position in the controller's log.
+        placement: site of each copy.
+        lives: incarnation of each copy, where it is not the first.
+    """
+
+    at: int
+    placement: dict[tuple[Pair, int], int]
+    lives: dict[tuple[Pair, int], int]
 
 
 def lay_out(shape: Shape, sites: Sequence[SiteRecord]) -> dict[tuple[Pair, int], int]:
@@ -108,9 +128,11 @@ class Ledger:
         events: how many there have been.
         leaders: how many processes have led; the number of the present one is its epoch.
         sites: live sites.
-        fenced: ids of sites that are gone.
-        placement: the first layout, once there is one.
-        entries: the controller's log, each Avail with the site of its standby.
+        fenced: ids of sites that are gone, the last to go at the end.
+        layout: from which the entries lead to the present, once there is one.
+        entries: the controller's log from there on, each Avail with the site of its standby.
+        later: a layout further on, from which entries will be kept once there are enough of them.
+        kept: how many events a snapshot covers that this state began with.
         losses: pairs that have lost both copies.
         moves: how many there have been.
     """
@@ -124,8 +146,10 @@ class Ledger:
         self.joined = 0
         self.sites: dict[int, SiteRecord] = {}
         self.numbers: dict[str, int] = {}
-        self.fenced: set[str] = set()
-        self.placement: dict[tuple[Pair, int], int] = {}
+        self.fenced: dict[str, None] = {}
+        self.layout: Layout | None = None
+        self.later: Layout | None = None
+        self.kept = 0
         self.executor_of: dict[int, tuple[str, str]] = {}
         self.controller: SpreadController | None = None
         self.entries: list[tuple[LogEntry, int | None]] = []
@@ -150,6 +174,39 @@ class Ledger:
                 self._move(event)
             case unknown:
                 raise ValueError(f"no event of kind {unknown!r}")
+        self._forget()
+
+    @property
+    def base(self) -> int:
+        """The position of the first entry that is kept."""
+        return self.layout.at if self.layout is not None else 0
+
+    @property
+    def position(self) -> int:
+        """The position of the next entry."""
+        return self.base + len(self.entries)
+
+    @property
+    def whole(self) -> bool:
+        """Whether there is a layout, and nothing to recover."""
+        return self.controller is not None and self.controller.whole
+
+    def _forget(self) -> None:
+        """Keep a layout and the entries after it in place of entries from the beginning.
+
+        There is a whole layout between what is forgotten and what any catch-up will ever read.
+        """
+        if self.later is None or self.position - self.later.at < KEPT_ENTRIES or not self.whole:
+            return
+        assert self.controller is not None
+        del self.entries[: self.later.at - self.base]
+        self.layout = self.later
+        copies = {(n.pair, n.copy): (n.life, copy.site) for n, copy in self.controller.nodes()}
+        self.later = Layout(
+            self.position,
+            {which: site for which, (_, site) in copies.items()},
+            {which: life for which, (life, _) in copies.items() if life},
+        )
 
     def _new_leader(self) -> None:
         """Catch-ups in hand are given up: the markers that the ends had read went with the leader.
@@ -172,10 +229,11 @@ class Ledger:
         if self.controller is not None:
             self._note(self.controller.site_joined(number))
         elif len(self.sites) >= self.wanted:
-            self.placement = lay_out(self.shape, list(self.sites.values()))
+            placement = lay_out(self.shape, list(self.sites.values()))
+            self.layout = self.later = Layout(0, placement, {})
             self.controller = SpreadController(
                 self.shape,
-                self.placement,
+                placement,
                 frozenset(self.sites),
                 parallel_max=self.parallel_max,
                 executor_of=self.executor_of,
@@ -186,7 +244,10 @@ class Ledger:
         if record is None:
             return
         del self.numbers[record.id]
-        self.fenced.add(record.id)
+        del self.executor_of[number]
+        self.fenced[record.id] = None
+        if len(self.fenced) > FENCED_MAX:
+            del self.fenced[next(iter(self.fenced))]
         if self.controller is not None:
             self._note(self.controller.site_failed(number))
 
@@ -200,7 +261,8 @@ class Ledger:
         """Add what the controller has decided to the entries."""
         assert self.controller is not None
         at = {o.node: o.site for o in orders if isinstance(o, Instantiate)}
-        for entry in self.controller.log[len(self.entries) :]:
+        new, self.controller.log = self.controller.log, ()
+        for entry in new:
             site = None
             if isinstance(entry, Avail):
                 site = at[Node(*entry.pair, entry.copy, entry.attempt)]

@@ -215,7 +215,8 @@ class Worker(Shell):
                     "host": self.config.host,
                     "executor": self.config.fate,
                     "epoch": self.epoch,
-                    "log": len(self.host.log),
+                    "log": self.host.position,
+                    "laid_out": self.laid_out,
                     "resume": resume,
                 },
             )
@@ -225,7 +226,7 @@ class Worker(Shell):
     def _greet_site(self, connection: Connection) -> None:
         me = self.host.me
         greeting = {"v": VERSION, "role": "site", "id": self.id, "site": me}
-        self.greet(connection, {**greeting, "view": len(self.host.log)})
+        self.greet(connection, {**greeting, "view": self.host.position})
 
     def greeted(self, connection: Connection, link: Link) -> None:
         """Somebody says who it is."""
@@ -349,14 +350,21 @@ class Worker(Shell):
             case "layout":
                 if not self.laid_out:
                     self.laid_out = True
-                    self.host.lay_out({(Pair(s, p), c): at for s, p, c, at in message["layout"]})
+                    copies = [(Pair(s, p), c, at, life) for s, p, c, at, life in message["layout"]]
+                    self.host.lay_out(
+                        {(pair, c): at for pair, c, at, _ in copies},
+                        {(pair, c): life for pair, c, _, life in copies},
+                        base=message["base"],
+                    )
             case "log":
                 for i, value in enumerate(message["entries"], message["from"]):
-                    if i == len(self.host.log):
+                    if i == self.host.position:
                         self.guarded(self.host.extend, *entry_from_json(value))
             case "noted":
                 del self.notices[: message["n"]]
                 self.told -= message["n"]
+            case "trim":
+                self.host.trim(message["below"])
             case "commit":
                 self._commit(message["offset"])
             case "statistics":

@@ -13,7 +13,8 @@ from flux_runtime.simulation.reference import reference
 from flux_runtime.site.codec import notice_to_json
 from flux_runtime.site.collector import Collector, collected, next_offset
 from flux_runtime.site.host import LEADER, Host
-from flux_runtime.site.ledger import Ledger
+from flux_runtime.site.ledger import Layout, Ledger
+from flux_runtime.site.snapshot import restore, snapshot
 
 BATCHES, ROWS = 60, 16
 
@@ -32,9 +33,14 @@ class Cluster:
         for _ in range(sites):
             self.join()
         for host in self.hosts.values():
-            host.lay_out(self.ledger.placement)
+            host.lay_out(self.layout.placement)
         self.dead: set[int] = set()
         self.told = 0
+
+    @property
+    def layout(self) -> Layout:
+        assert self.ledger.layout is not None
+        return self.ledger.layout
 
     def join(self) -> None:
         number = self.ledger.joined
@@ -42,9 +48,11 @@ class Cluster:
         for other in self.hosts:
             self.hosts[other].connect(number)
             self.hosts[number].connect(other)
-        self.hosts[number].lay_out(self.ledger.placement)
-        for entry, site in self.ledger.entries:
-            self.hosts[number].extend(entry, site)
+        if self.ledger.layout is not None:
+            layout = self.layout
+            self.hosts[number].lay_out(layout.placement, layout.lives, base=layout.at)
+            for entry, site in self.ledger.entries:
+                self.hosts[number].extend(entry, site)
         event = {"e": "joined", "id": str(number), "address": ["x", 1], "host": "h"}
         self.ledger.apply({**event, "executor": str(number % 3)})
 
@@ -57,9 +65,10 @@ class Cluster:
         busy = False
         for site in self.random.sample(sorted(self.hosts), len(self.hosts)):
             host = self.hosts[site]
-            while len(host.log) < len(self.ledger.entries) and self.random.random() < 0.8:
-                host.extend(*self.ledger.entries[len(host.log)])
+            while host.position < self.ledger.position and self.random.random() < 0.8:
+                host.extend(*self.ledger.entries[host.position - self.ledger.base])
                 busy = True
+            host.trim(self.ledger.base)
             busy |= host.turn(0.0)
             for notice in host.out.notices:
                 self.ledger.apply({"e": "noticed", "notice": notice_to_json(notice)})
@@ -80,7 +89,7 @@ class Cluster:
                     busy = True
                     if peer in self.hosts:
                         self.hosts[peer].receive(site, frame)
-        return busy or any(len(h.log) < len(self.ledger.entries) for h in self.hosts.values())
+        return busy or any(h.position < self.ledger.position for h in self.hosts.values())
 
     def tale(self) -> str:
         lines = [f"controller {getattr(self.ledger.controller, 'current', None)}"]
@@ -140,3 +149,49 @@ def test_a_site_dies_and_another_comes_at_any_moment_and_the_output_is_that_of_a
         assert list(got) == list(expected)
         assert all(got[b].equals(expected[b]) for b in expected)
     assert cluster.ledger.losses == []
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_ct_1_sites_and_followers_go_on_from_a_trimmed_log(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("flux_runtime.site.ledger.KEPT_ENTRIES", 20)
+    draw = random.Random(seed)
+    shape = Shape(widths=(3, 2), ack_every=3, pool=16, in_hand=4)
+    cluster = Cluster(shape, sites=4, seed=seed)
+    batches = events(BATCHES, ROWS, keys=40, seed=seed)
+    expected = dict(reference(running_example(shape), batches).output)
+    ingress = cluster.hosts[LEADER].nodes[THE_INGRESS]
+    assert isinstance(ingress, Ingress)
+    fed = steps = restored = 0
+    while fed < BATCHES or cluster.step():
+        steps += 1
+        assert steps < 40_000, cluster.tale()
+        if fed < BATCHES and ingress.wants_input:
+            if fed % 6 == 5 and cluster.ledger.whole:
+                other = Ledger(cluster.ledger.shape, wanted=4)
+                restore(other, snapshot(cluster.ledger))
+                assert snapshot(other) == snapshot(cluster.ledger)
+                cluster.ledger = other  # as a follower that begins with what is kept
+                restored += 1
+                cluster.fail(draw.choice(sorted(set(cluster.hosts) - {LEADER})))
+                cluster.join()
+            elif fed % 6 == 5:
+                cluster.step()
+                continue
+            cluster.hosts[LEADER].feed(batches[fed])
+            fed += 1
+        elif fed < BATCHES:
+            cluster.step()
+        if fed == BATCHES and ingress.wants_input:
+            ingress.finish()
+            cluster.hosts[LEADER].touch_all()
+    assert restored == BATCHES // 6
+    assert cluster.ledger.base > 0, "the log has been trimmed"
+    assert all(host.base > 0 for host in cluster.hosts.values())
+    assert all(len(host.log) < cluster.ledger.position for host in cluster.hosts.values())
+    for collector in cluster.collectors():
+        got = dict(zip(collector.batches, collector.rows, strict=True))
+        assert list(got) == list(expected)
+        assert all(got[b].equals(expected[b]) for b in expected)
+    assert len(cluster.collectors()) == 2
