@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 EVENTS_SHOWN: Final = 6
 PARTITIONS_SHOWN: Final = 8
 SITES_SHOWN: Final = 24
+WIDE: Final = 100
+"""Columns below which less is said of a site."""
 METER: Final = 10
 """Cells of a bar."""
 QUIET: Final = frozenset({"view_change"})
@@ -279,9 +281,8 @@ def render(top: Top, width: int, *, unicode: bool = True) -> RenderableType:
         (f"  {top.run}", "dim"),
     )
     parts: list[RenderableType] = [head]
-    units = [unit for unit in top.units if unit.unit not in {stage.name for stage in top.stages}]
-    if units:
-        first, *rest = table(units, width)
+    if top.units:
+        first, *rest = table(top.units, width)
         parts += ["", Text(first, "dim"), *(Text(line) for line in rest)]
     for stage in top.stages:
         parts += ["", *_stage(top, stage, width, unicode=unicode)]
@@ -307,9 +308,8 @@ def _stage(top: Top, stage: Stage, width: int, *, unicode: bool) -> Iterator[Ren
     )
     rates = top.rates.get(stage.name, ())
     shape = f"  {bars(list(rates), 30)}" if unicode and len(rates) > 2 else ""
-    yield Text.assemble(
-        f"  {amount(values.get('rows_per_s', 0))} rows/s", (shape, "cyan"), "   ", *_latency(stage)
-    )
+    rate = f"  {amount(values.get('rows_per_s', 0))} rows/s"
+    yield Text.assemble(rate, (shape, "cyan"), "   ", *_latency(stage), no_wrap=True)
     batches = [f"{int(values.get(name, 0)):,} {word}" for name, word in _BATCHES]
     yield Text("  batches: " + ", ".join(batches))
     last = f", the last in {_seconds(stage.recoveries_s[-1])}" if stage.recoveries_s else ""
@@ -337,36 +337,45 @@ def _latency(stage: Stage) -> Iterator[Any]:
     yield ("latency ", "dim")
     if not stage.latency_ms:
         yield "-"
-    for name, value in stage.latency_ms.items():
-        yield (f"{name} ", "dim")
-        yield f"{_ms(value)} "
+    for name in ("p50", "p95", "max"):
+        if name in stage.latency_ms:
+            yield (f"{name} ", "dim")
+            yield f"{_ms(stage.latency_ms[name])} "
 
 
 def _sites(top: Top, stage: Stage, width: int, *, unicode: bool) -> Table:
     from rich.text import Text
 
-    columns = ("site", "host", "executor", "pid", "rows/s", "busy", "cpu", "state", "held")
-    table = _grid([*columns, "copies"], left=("host", "executor", "busy", "copies"))
+    columns = ["site", "host", "executor", "pid", "rows/s", "busy", "cpu", "state", "held"]
+    narrow = width < WIDE
+    rows = []
     for site in sorted(stage.sites, key=lambda s: s.number)[:SITES_SHOWN]:
         silent = site.t is None or top.now - site.t > SILENT_S
         busy = site.value("utilisation") if "utilisation" in site.report else site.value("busy")
-        cells = [
-            str(site.number),
-            printable(site.host),
-            printable(site.executor),
-            f"{site.value('pid'):.0f}",
-            amount(site.value("rows_per_s")),
-            _meter(busy, unicode=unicode),
-            f"{site.value('cpu'):.0%}",
-            _bytes(site.value("state_bytes")),
-            amount(site.value("buffered_units")),
-        ]
-        style = "dim" if silent and top.state == "running" else ""
+        cells = {
+            "site": str(site.number),
+            "host": printable(site.host),
+            "executor": printable(site.executor),
+            "pid": f"{site.value('pid'):.0f}",
+            "rows/s": amount(site.value("rows_per_s")),
+            "busy": f"{busy:.0%}" if narrow else _meter(busy, unicode=unicode),
+            "cpu": f"{site.value('cpu'):.0%}",
+            "state": _bytes(site.value("state_bytes")),
+            "held": amount(site.value("buffered_units")),
+        }
+        rows.append((site, "dim" if silent and top.state == "running" else "", cells))
+    if narrow:
+        columns = [name for name in columns if name not in ("executor", "pid")]
+    least = {
+        name: max([len(name), *(len(cells[name]) for _, _, cells in rows)]) for name in columns
+    }
+    table = _grid([*columns, "copies"], left=("host", "executor", "busy", "copies"), least=least)
+    for site, style, cells in rows:
         names = [
             (copy_name(copy) + " ", "" if copy.status == "ACTIVE" else "yellow")
             for copy in _hosted(stage, site)
         ]
-        table.add_row(*(Text(cell, style) for cell in cells), Text.assemble(*names))
+        table.add_row(*(Text(cells[name], style) for name in columns), Text.assemble(*names))
     return table
 
 
@@ -394,18 +403,24 @@ def _partitions(stage: Stage) -> Table:
             "on disk" if values.get("on_disk") else "",
         )
     if len(found) > PARTITIONS_SHOWN:
-        table.caption = f"and {len(found) - PARTITIONS_SHOWN} partitions that use less"
+        table.caption = f"{len(found) - PARTITIONS_SHOWN} more"
         table.caption_justify = "left"
     return table
 
 
-def _grid(columns: Sequence[str], *, left: Sequence[str]) -> Table:
+def _grid(
+    columns: Sequence[str], *, left: Sequence[str], least: Mapping[str, int] | None = None
+) -> Table:
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
     for name in columns:
         table.add_column(
-            name, justify="left" if name in left else "right", no_wrap=True, overflow="ellipsis"
+            name,
+            justify="left" if name in left else "right",
+            no_wrap=True,
+            overflow="ellipsis",
+            min_width=(least or {}).get(name),
         )
     return table
 

@@ -93,6 +93,7 @@ class Leader(Shell):
         self.losses_told = 0
         self.whole_since: float | None = None
         self.leaving: set[int] = set()
+        self.stopping = False
         self.failing: dict[int, float] = {}
         self.run_folder = RunFolder.at(config.run_folder) if config.run_folder else None
         self._reports_file = (
@@ -365,7 +366,7 @@ class Leader(Shell):
     def site_gone(self, number: int, why: str) -> None:
         """Remove a site from the view."""
         record = self.ledger.sites.get(number)
-        if record is None or number in self.leaving:
+        if record is None or number in self.leaving or self.stopping:
             return
         self.leaving.add(number)
         since = time.monotonic()
@@ -494,6 +495,7 @@ class Leader(Shell):
                 if site in self.attached:
                     self.tell(self.attached[site], {"c": "cut", "site": other})
             case {"c": "stop"}:
+                self.stopping = True
                 self._broadcast({"c": "stop"})
                 self.loop.call_later(0.2, self.finish)
             case _:
