@@ -2,10 +2,15 @@
 
     python benchmarks/flux_sites.py throughput [RUNS]
     python benchmarks/flux_sites.py gap [RUNS]
+    python benchmarks/flux_sites.py balance [RUNS]
+    python benchmarks/flux_sites.py durable [RUNS]
 
 `throughput`: rows per second and CPU per row without replication, in cluster pairs and in partition
 pairs, one after another in every run; medians and ratios. `gap`: one site is killed while batches
 come at a steady pace; the longest time between two results, and the time until all pairs are whole.
+`balance`: one site shares its processor with two busy loops, the others have the other processor;
+rows per second where copies stay and where they are balanced. `durable`: throughput and CPU with a
+journal that survives the process, and with one that survives the machine.
 """
 
 from __future__ import annotations
@@ -13,6 +18,7 @@ from __future__ import annotations
 import itertools
 import os
 import statistics
+import subprocess
 import sys
 import tempfile
 import threading
@@ -26,6 +32,7 @@ from flux_runtime.operators.rows import SN
 from flux_runtime.protocol.dataflow import Dataflow
 from flux_runtime.protocol.vocabulary import Shape
 from flux_runtime.simulation.example import events, running_example
+from flux_runtime.site.config import Balance
 from flux_runtime.site.local import LocalSites
 
 SITES = 4
@@ -49,14 +56,14 @@ def _flow(**how: Any) -> Dataflow:
     return running_example(shape)
 
 
-def job(made: Callable[[], Dataflow], folder: str) -> LocalSites:
+def job(made: Callable[[], Dataflow], folder: str, **controller: Any) -> LocalSites:
     here = str(Path(__file__).parent)
     os.environ["PYTHONPATH"] = os.pathsep.join([here, str(Path(here).parent)])
     return LocalSites(
         dataflow=f"flux_sites:{made.__name__}",
         sites=SITES,
         folder=Path(folder),
-        controller_settings={"window": 32},
+        controller_settings={"window": 32, **controller},
     )
 
 
@@ -148,12 +155,109 @@ def gap(runs: int) -> None:
     )
 
 
+def many() -> Dataflow:
+    shape = Shape(widths=(8, 8), pool=64, ack_every=8, in_hand=4)
+    return running_example(shape)
+
+
+def loop_for_ever() -> subprocess.Popen[bytes]:
+    return subprocess.Popen([sys.executable, "-c", "while True: pass"])
+
+
+def flood(running: LocalSites, batches: list[Any], over: threading.Event) -> None:
+    feeder = running.feeder("events")
+    for i in itertools.count():
+        if over.is_set():
+            break
+        feeder.offer(i, 0, batches[i % len(batches)])
+    feeder.finish()
+
+
+def loaded(balance: Balance | None, seconds: float = 20.0) -> tuple[float, int]:
+    """Rows per second under load on one site, and how many copies that site has at the end."""
+    batches = [b.drop_columns(list(SN)) for b in events(64, 2048, keys=10_000)]
+    with tempfile.TemporaryDirectory() as folder:
+        running = job(many, folder, balance=balance or False)
+        with running:
+            for site, process in running.sites.items():
+                os.sched_setaffinity(process.pid, {0 if site == 0 else 1})
+            hogs = [loop_for_ever() for _ in range(2)]
+            over = threading.Event()
+            try:
+                for hog in hogs:
+                    os.sched_setaffinity(hog.pid, {0})
+                threads = [
+                    threading.Thread(target=flood, args=(running, batches, over)),
+                    threading.Thread(target=read_all, args=(running, lambda: None)),
+                ]
+                for thread in threads:
+                    thread.start()
+                client = running.reader()
+                time.sleep(seconds)
+                before, began = client.status()["rows"], time.monotonic()
+                time.sleep(seconds / 2)
+                status = client.status()
+                rate = (status["rows"] - before) / (time.monotonic() - began)
+            finally:
+                over.set()
+                for hog in hogs:
+                    hog.kill()
+                    hog.wait()
+            for thread in threads:
+                thread.join()
+            slow = [s["number"] for s in status["sites"] if s["id"].startswith("0.")]
+            print({n: round(v["utilisation"], 2) for n, v in status["loads"].items()})
+            return rate, sum(at in slow for *_, at, _ in status["copies"])
+
+
+def balance(runs: int) -> None:
+    rates: dict[str, list[float]] = {"static": [], "balanced": []}
+    for _ in range(runs):
+        for name, how in (("static", None), ("balanced", Balance(policy="load"))):
+            rate, copies = loaded(how)
+            rates[name].append(rate)
+            print(f"{name}: {rate:,.0f} rows/s, {copies} copies on the loaded site")
+    both = {name: statistics.median(found) for name, found in rates.items()}
+    print(f"balanced / static: {both['balanced'] / both['static']:.2f}")
+
+
+def durable(runs: int) -> None:
+    found: dict[str, list[tuple[float, float]]] = {}
+    for rows in (256, 4096):
+        whole = [b.drop_columns(list(SN)) for b in events(300_000 // rows, rows, keys=10_000)]
+        total = sum(b.num_rows for b in whole)
+        for _ in range(runs):
+            for how in ("process", "machine"):
+                with (
+                    tempfile.TemporaryDirectory(dir=Path.cwd()) as folder,
+                    job(pairs, folder, durable=how) as running,
+                ):
+                    began = time.monotonic()
+                    thread = threading.Thread(target=feed, args=(running, whole, 0.0, {}))
+                    thread.start()
+                    read_all(running, lambda: None)
+                    thread.join()
+                    took = time.monotonic() - began
+                    found.setdefault(f"{rows} rows, {how}", []).append((total / took, took))
+    for name, measured in found.items():
+        rate, took = (statistics.median(column) for column in zip(*measured, strict=True))
+        print(f"{name:22} {rate:10,.0f} rows/s, {took:.2f} s")
+
+
+MEASUREMENTS: dict[str, Callable[[int], None]] = {
+    "throughput": throughput,
+    "gap": gap,
+    "balance": balance,
+    "durable": durable,
+}
+
+
 def main() -> None:
     what = sys.argv[1] if len(sys.argv) > 1 else ""
     runs = int(sys.argv[2]) if len(sys.argv) > 2 else 3
-    if what not in ("throughput", "gap"):
+    if what not in MEASUREMENTS:
         sys.exit(__doc__)
-    (throughput if what == "throughput" else gap)(runs)
+    MEASUREMENTS[what](runs)
 
 
 if __name__ == "__main__":
