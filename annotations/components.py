@@ -246,9 +246,9 @@ def _implementations(
     brought = {
         variant: value
         for variant, (_, value) in declared.variants.items()
-        if isinstance(value, Fields) and not _COMPUTES.isdisjoint(value.values)
+        if isinstance(value, Fields) and computes(value)
     }
-    if not brought and _COMPUTES.isdisjoint(fields.values):
+    if not brought and not computes(fields):
         return EMPTY
     outputs = {path.target for path, _ in chain(base, *variants.values())}
     own = base or list(chain(*variants.values()))
@@ -261,16 +261,21 @@ def _implementations(
     return MappingProxyType({output: by for output, by in found.items() if output in active})
 
 
-_COMPUTES: Final = frozenset({"sql", "python"})
+_COMPUTES: Final = ("sql", "python", "operator")
+
+
+def computes(fields: Fields) -> bool:
+    """Whether a component or variant says how anything is computed."""
+    return any(key in fields.values for key in _COMPUTES)
 
 
 def _computed(
     fields: Fields, paths: _Paths, outputs: set[str], out: Findings
 ) -> dict[str, Implementation]:
-    """What `sql` and `python` of a component or variant say, whose own paths are `paths`."""
+    """What a component or variant says of its implementations; its own paths are `paths`."""
     found: dict[str, Implementation] = {}
     own = list(dict.fromkeys(path.target for path, _ in paths))
-    for key in ("sql", "python"):
+    for key in _COMPUTES:
         value = fields.get(key)
         if value is None:
             continue
@@ -288,12 +293,9 @@ def _computed(
                 near = out.suggest(name, outputs)
                 out.add("BLZ061", f"`{key}` for `{name}`, which no path leads to{near}", mark)
             elif name in found:
-                out.add("BLZ062", f"both `sql` and `python` for the output `{name}`", mark)
+                before = next(k for k in _COMPUTES if getattr(found[name], k) is not None)
+                out.add("BLZ062", f"both `{before}` and `{key}` for the output `{name}`", mark)
             else:
                 position = out.position(mark)
-                found[name] = (
-                    Implementation(sql=text, position=position)
-                    if key == "sql"
-                    else Implementation(python=text, position=position)
-                )
+                found[name] = Implementation(**{key: text}, position=position)
     return found

@@ -110,6 +110,8 @@ def deployment_json(it: Deployment) -> dict[str, Any]:
         "zookeeper": it.zookeeper,
         "trigger": it.trigger,
         "conf": dict(it.conf),
+        "sites": it.sites,
+        "partitions": it.partitions,
     }
 
 
