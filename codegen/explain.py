@@ -7,11 +7,12 @@ the stages that the emitter writes, so that the two cannot differ.
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
+from blazes.coordination import Alternative
 from codegen import wording
-from codegen.model import Order, Seal, Source, Stage, Stages, Transform, Unit
+from codegen.model import Flux, Order, Seal, Source, Stage, Stages, Transform, Unit
 
 WIDTH: Final = 96
 
@@ -42,6 +43,8 @@ def coordination(stage: Unit) -> str | None:
     match stage:
         case Seal() | Order():
             return stage.kind
+        case Flux():
+            return Order.kind if stage.alternatives or stage.replicas > 1 else "pairs"
         case Transform(assumes=str()):
             return "seal by promise"
     return None
@@ -75,7 +78,7 @@ def paragraphs(stage: Stage, stages: Stages, width: int) -> list[str]:
 def input_name(id: str, stages: Stages) -> str:
     """What a stage is called where another reads it."""
     stage = stages[id]
-    return base_name(stage) if isinstance(stage, Unit) else stage.name
+    return base_name(stage) if isinstance(stage, Unit) and stage.component else stage.name
 
 
 def facts(stage: Stage) -> Iterator[tuple[str, str]]:
@@ -104,11 +107,25 @@ def facts(stage: Stage) -> Iterator[tuple[str, str]]:
             yield "order", wording.order_scope(stage.scope, stage.mode)
             if stage.order_by:
                 yield "within", f"a micro-batch, by {wording.attributes(stage.order_by)}"
-            for each in stage.alternatives:
-                seal = wording.attributes(sorted(each.seal))
-                yield "cheaper", f"seal {wording.listing(each.streams)} on {seal}"
+            yield from cheaper(stage.alternatives)
+        case Flux():
+            yield "why", stage.why
+            yield "order", wording.flux_order()
+            for step in stage.steps:
+                yield "runs", wording.step(step.name, step.gives, step.gate, step.query)
+            yield "sites", wording.sites(stage.sites, stage.partitions)
+            if stage.order_by:
+                yield "within", f"a producer's batch, by {wording.attributes(stage.order_by)}"
+            yield from cheaper(stage.alternatives)
         case _:
             pass
+
+
+def cheaper(alternatives: Iterable[Alternative]) -> Iterator[tuple[str, str]]:
+    """The seals that would make an order unnecessary."""
+    for each in alternatives:
+        seal = wording.attributes(sorted(each.seal))
+        yield "cheaper", f"seal {wording.listing(each.streams)} on {seal}"
 
 
 def assumptions(stages: Stages, width: int) -> list[str]:
