@@ -26,7 +26,7 @@ def explain(stages: Stages, *, width: int = WIDTH) -> str:
         if isinstance(stage, Unit) and (kind := coordination(stage))
     )
     head = f"{stages.name}: {number} stage{'s' if number != 1 else ''}, "
-    lines = [head + (told or "no coordination"), ""]
+    lines = [*textwrap.wrap(head + (told or "no coordination"), width), ""]
     for stage in once(stages):
         lines += paragraphs(stage, stages, width)
     lines += assumptions(stages, width)
@@ -44,7 +44,7 @@ def coordination(stage: Unit) -> str | None:
         case Seal() | Order():
             return stage.kind
         case Flux():
-            return Order.kind if stage.alternatives or stage.replicas > 1 else "pairs"
+            return Order.kind if stage.ordered else Flux.kind
         case Transform(assumes=str()):
             return "seal by promise"
     return None

@@ -361,6 +361,7 @@ class Lowering:
             replicas=draft.component.replicas,
             sites=deployment.sites,
             partitions=deployment.partitions,
+            ordered=any(each.strategy is Strategy.ORDER for each in entries),
             order_by=first.component.order_by,
             alternatives=alternatives(entries),
             why=wording.flux_why(draft, entries),

@@ -218,6 +218,8 @@ class Flux(Stage):
     sites: int
     """Spark tasks that host the partitions."""
     partitions: int
+    ordered: bool
+    """The plan asks for an order; else only availability or the engine was asked for."""
     order_by: tuple[str, ...] = ()
     alternatives: tuple[Alternative, ...] = ()
     why: str

@@ -91,7 +91,9 @@ def _only_feeder(net: Network, at: Endpoint, draft: Draft) -> Endpoint | None:
     if len(streams) != 1 or streams[0].producer is None or streams[0].name in net.loops:
         return None
     before = net.drafts[streams[0].producer]
-    alone = len(net.leaving[before.at]) == 1
+    of_component = (each for each in net.drafts.values() if each.component is draft.component)
+    readers = [each for each in of_component if interface in each.inputs]
+    alone = len(net.leaving[before.at]) == len(readers) == 1
     single = before.component.replicas == draft.component.replicas == 1
     return before.at if before.kind is Kind.FLUX and alone and single else None
 

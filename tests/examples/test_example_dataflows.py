@@ -13,6 +13,7 @@ from annotations.yaml_file import load
 from blazes.analysis import analyze
 from blazes.coordination import Plan, Strategy, plan
 from blazes.demo import dataflow as demo
+from codegen.model import Flux
 from codegen.stages import stages
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
