@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from annotations.diagnostics import BadInput
 from annotations.yaml_file import load
 from blazes.analysis import analyze
 from blazes.coordination import plan

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from annotations.diagnostics import BadInput
 from annotations.vocabulary import Label
 from annotations.yaml_file import load
 from blazes.analysis import analyze
