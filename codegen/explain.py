@@ -10,7 +10,7 @@ import textwrap
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from blazes.coordination import Alternative
+from blazes.coordination import Alternative, Entry, Strategy
 from codegen import wording
 from codegen.model import Flux, Order, Seal, Source, Stage, Stages, Transform, Unit
 
@@ -137,7 +137,19 @@ def assumptions(stages: Stages, width: int) -> list[str]:
             f"{each.origin} is {each.label} by itself ({each.reason}); no coordination repairs it"
         )
         lines += fact("note", text, width)
+    left = [each for each in plan.entries if each.cause and each.strategy is Strategy.NONE]
+    if left and plan.verdict > plan.target:
+        text = (
+            f"compiled without the coordination of {wording.listing(path_of(each) for each in left)}"
+            f": the results may be {plan.verdict}"
+        )
+        lines += fact("note", text, width)
     return lines
+
+
+def path_of(entry: Entry) -> str:
+    """A path with its component."""
+    return f"{entry.component} {entry.path}"
 
 
 def fact(name: str, text: str, width: int) -> list[str]:
