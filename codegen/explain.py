@@ -139,10 +139,8 @@ def assumptions(stages: Stages, width: int) -> list[str]:
         lines += fact("note", text, width)
     left = [each for each in plan.entries if each.cause and each.strategy is Strategy.NONE]
     if left and plan.verdict > plan.target:
-        text = (
-            f"compiled without the coordination of {wording.listing(path_of(each) for each in left)}"
-            f": the results may be {plan.verdict}"
-        )
+        paths = wording.listing(path_of(each) for each in left)
+        text = f"compiled without the coordination of {paths}: the results may be {plan.verdict}"
         lines += fact("note", text, width)
     return lines
 
