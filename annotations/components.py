@@ -15,6 +15,7 @@ from annotations.notation import LabelValue, key_of
 from annotations.positions import Scalar
 from annotations.records import Fields
 from annotations.shapes import BAD
+from annotations.unannotated import COMPUTES, Ends, possible_paths, says_only_code
 from annotations.vocabulary import STAR, UNKNOWN, Annotation, Gate, Within
 
 
@@ -58,11 +59,17 @@ class Built:
         return {path.target for path, _ in self.all_paths}
 
 
-def build_component(declared: Declared, chosen: str | None, out: Findings) -> Built:
+_NO_ENDS: Final = Ends()
+
+
+def build_component(
+    declared: Declared, chosen: str | None, out: Findings, ends: Ends = _NO_ENDS
+) -> Built:
     """The component with the paths of the variant `chosen`; base paths only where it is None.
 
     A path of the variant replaces the base path from and to the same interfaces, in its place, and
-    is added after the base paths where there is none.
+    is added after the base paths where there is none. Where there is code and no annotation, the
+    paths are those that the code may have between the `ends` that streams name.
     """
     name, fields = declared.key.text, declared.fields
     base = _paths(fields.get("annotation", ()), None, out)
@@ -70,10 +77,17 @@ def build_component(declared: Declared, chosen: str | None, out: Findings) -> Bu
         variant: _paths(_variant_paths(value), variant, out)
         for variant, (_, value) in declared.variants.items()
     }
-    all_paths = tuple(chain(base, *variants.values()))
+    only_code = says_only_code(declared)
+    possible = possible_paths(declared, ends, out) if only_code else []
+    all_paths = tuple(chain(base, possible, *variants.values()))
     active = variants.get(chosen) if chosen is not None else None
     paths = [path for path, _ in (base if active is None else _override(base, active))]
-    broken = out.errors > 0 and _may_lack_paths(declared)
+    implementations = EMPTY
+    if possible or not only_code or paths:
+        implementations = _implementations(declared, base or possible, variants, chosen, out)
+    if not paths:
+        paths = [path for path, _ in possible if path.target in implementations]
+    broken = out.errors > 0 and (only_code or _may_lack_paths(declared))
     if not paths and not broken:
         _report_no_path(declared, out)
     component = Component(
@@ -82,7 +96,8 @@ def build_component(declared: Declared, chosen: str | None, out: Findings) -> Bu
         rep=fields.get("Rep"),
         variants=tuple(variants),
         variant=chosen if active is not None else None,
-        implementations=_implementations(declared, base, variants, chosen, out),
+        requests=_requests(fields),
+        implementations=implementations,
         replicas=fields.get("replicas", 1),
         availability=fields.get("availability", "single"),
         engine=fields.get("engine"),
@@ -94,9 +109,24 @@ def build_component(declared: Declared, chosen: str | None, out: Findings) -> Bu
     if component.replicas > 1 and component.rep is not True:
         message = f"{name} has {component.replicas} replicas, but not `Rep: true`"
         out.add("BLZ060", message, fields.node.value_mark("replicas"))
+    if not broken:
+        _check_requests(name, fields, {path.source for path, _ in all_paths}, out)
     inputs = {path.source: path for path in reversed(paths)}
     outputs = {path.target: path for path in reversed(paths)}
     return Built(component, fields, all_paths, broken, inputs, outputs)
+
+
+def _requests(fields: Fields) -> tuple[str, ...] | None:
+    nodes = fields.get("requests")
+    return None if nodes is None else tuple(node.text for node in nodes if node is not BAD)
+
+
+def _check_requests(name: str, fields: Fields, inputs: set[str], out: Findings) -> None:
+    """Requests come in somewhere (BLZ041)."""
+    for node in fields.get("requests", ()):
+        if node is not BAD and node.text not in inputs:
+            near = out.suggest(node.text, inputs)
+            out.add("BLZ041", f"{name} has no input `{node.text}`{near}", node.mark)
 
 
 def _may_lack_paths(declared: Declared) -> bool:
@@ -135,6 +165,10 @@ def _report_no_path(declared: Declared, out: Findings) -> None:
     if declared.variants:
         message = f"{name} has paths only in its variants ({variants}), and none is chosen"
         remedy = f"Choose one: --variant {name}={next(iter(declared.variants))}"
+        out.add("BLZ025", message, declared.key.mark, remedy)
+    elif says_only_code(declared):
+        message = f"{name} has code and no path, and no streams say what comes in and goes out"
+        remedy = f"Add streams with `to: {name}.INPUT` and `from: {name}.OUTPUT`."
         out.add("BLZ025", message, declared.key.mark, remedy)
     else:
         out.add("BLZ025", f"{name} has no path", declared.key.mark)
@@ -246,9 +280,9 @@ def _implementations(
     brought = {
         variant: value
         for variant, (_, value) in declared.variants.items()
-        if isinstance(value, Fields) and computes(value)
+        if isinstance(value, Fields) and not COMPUTES.isdisjoint(value.values)
     }
-    if not brought and not computes(fields):
+    if not brought and COMPUTES.isdisjoint(fields.values):
         return EMPTY
     outputs = {path.target for path, _ in chain(base, *variants.values())}
     own = base or list(chain(*variants.values()))
@@ -261,21 +295,13 @@ def _implementations(
     return MappingProxyType({output: by for output, by in found.items() if output in active})
 
 
-_COMPUTES: Final = ("sql", "python", "operator")
-
-
-def computes(fields: Fields) -> bool:
-    """Whether a component or variant says how anything is computed."""
-    return any(key in fields.values for key in _COMPUTES)
-
-
 def _computed(
     fields: Fields, paths: _Paths, outputs: set[str], out: Findings
 ) -> dict[str, Implementation]:
     """What a component or variant says of its implementations; its own paths are `paths`."""
     found: dict[str, Implementation] = {}
     own = list(dict.fromkeys(path.target for path, _ in paths))
-    for key in _COMPUTES:
+    for key in COMPUTES:
         value = fields.get(key)
         if value is None:
             continue
@@ -293,7 +319,7 @@ def _computed(
                 near = out.suggest(name, outputs)
                 out.add("BLZ061", f"`{key}` for `{name}`, which no path leads to{near}", mark)
             elif name in found:
-                before = next(k for k in _COMPUTES if getattr(found[name], k) is not None)
+                before = next(k for k in COMPUTES if getattr(found[name], k) is not None)
                 out.add("BLZ062", f"both `{before}` and `{key}` for the output `{name}`", mark)
             else:
                 position = out.position(mark)

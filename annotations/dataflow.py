@@ -42,6 +42,15 @@ class Endpoint:
 
 
 @dataclass(frozen=True, slots=True)
+class Reason:
+    """What in a component's code made a derived annotation what it is."""
+
+    text: str
+    """A sentence without a full stop."""
+    position: Position | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Path:
     """A path through a component, from an input interface to an output interface."""
 
@@ -62,6 +71,8 @@ class Path:
     variant: str | None = None
     """The variant that this path comes from, if any."""
     position: Position | None = field(default=None, compare=False)
+    derived: tuple[Reason, ...] | None = field(default=None, compare=False)
+    """Why the annotation is what it is, where it was derived from the code; None: written."""
 
     def __str__(self) -> str:
         return f"{self.source}->{self.target}"
@@ -90,6 +101,8 @@ class Component:
     """As declared; None: replicated if a replicated stream enters it."""
     variants: tuple[str, ...] = ()
     variant: str | None = None
+    requests: tuple[str, ...] | None = None
+    """Inputs whose records ask and are not kept; None: not said."""
     # ---- for the compiler
     implementations: Mapping[str, Implementation] = field(default_factory=lambda: EMPTY)
     """By output interface. An output without one passes its only input through."""

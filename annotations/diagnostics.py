@@ -214,7 +214,7 @@ CODES: Final = _table(
      "Remove `within`, or write OR or OW."),
     ("BLZ025", _E, "component without a path",
      "A component is described by its paths; one without would be taken for harmless.",
-     "Give at least one path: `annotation: {from: input, to: output, label: OW}`."),
+     "Give at least one path: `annotation: {from: input, to: output, label: OW}`; or code."),
     # ---- variants
     ("BLZ030", _E, "unknown variant",
      "Analysing something else than what was asked for would answer another question.",
@@ -293,6 +293,33 @@ CODES: Final = _table(
     ("BLZ081", _W, "code that was read in part",
      "What stands after this place, or in this statement, is missing from the dataflow.",
      "Correct the code, or add what is missing to the imported file."),
+    ("BLZ082", _W, "code that is not understood",
+     "What the code does to its input cannot be told, so the path is taken for the worst there is: "
+     "order-sensitive, of unknown gate.",
+     "Write the `annotation` of the component, with `why:`; or write the query in another way."),
+    ("BLZ083", _W, "nondeterministic expression",
+     "The result is not a function of the input: a replay or another replica gets another one, and "
+     "no coordination repairs that.",
+     "Compute it where the record is made, and let it come in as an attribute."),
+    ("BLZ084", _W, "annotation that the code does not show",
+     "The analysis believes what is written; where the code shows less, coordination may be "
+     "missing that is needed.",
+     "Write the derived annotation; or say in `why:` how it is known that the written one holds."),
+    ("BLZ085", _N, "records that may come twice",
+     "The stream is right as a set: a record may be sent again. A count or a sum of it counts the "
+     "record again, and no seal repairs that.",
+     "Put `SELECT DISTINCT` before it, or count DISTINCT keys."),
+    ("BLZ086", _N, "watermark without a promise of lateness",
+     "Records behind a watermark are dropped, and which ones depends on how the stream was cut "
+     "into batches. Only where the sources promise not to be later does it drop none.",
+     "Declare `lateness` on the stream that comes in, if the sources keep it."),
+    ("BLZ087", _N, "sum of floating-point numbers",
+     "Floating-point addition is not associative: the sum depends on the order of the records, "
+     "even of a complete partition.",
+     "Sum decimals: `sum(CAST(x AS DECIMAL(18, 2)))`; else the records are sorted before."),
+    ("BLZ088", _N, "promise that a derivation relies on",
+     "It cannot be read off the code; where it is broken, the derived annotation does not hold.",
+     "Nothing, if it is kept."),
 )
 # fmt: on
 """Every kind of mistake that the front end reports, by code."""

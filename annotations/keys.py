@@ -73,7 +73,9 @@ PATH: Final = _record(
         ),
         "why": Entry(Text("a reason"), "Why the label is right, for those who read it later."),
         "lineage": Entry(
-            MapOf(ATTRIBUTE_NAME, ATTRIBUTE_NAME, "a mapping from output to input attributes"),
+            MapOf(
+                ATTRIBUTE_NAME, ATTRIBUTE_NAME, "a mapping from output to input attributes", True
+            ),
             "Which output attribute is an unchanged copy of which input attribute. Without it, "
             "attributes of equal name.",
         ),
@@ -156,6 +158,11 @@ COMPONENT: Final = _record(
             "Other behaviours, at most one of which is chosen.",
         ),
         **_IMPLEMENTATIONS,
+        "requests": Entry(
+            ListOf(_INTERFACE, "an input or a list of inputs", one=True),
+            "Inputs whose records ask and are not kept: what they see depends on when they come. "
+            "The code does not tell them from other inputs when annotations are derived from it.",
+        ),
         "replicas": Entry(Count(), "How many instances run; more than one needs `Rep: true`."),
         "availability": Entry(
             Choice(("single", "pairs")),

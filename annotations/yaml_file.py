@@ -18,7 +18,7 @@ from annotations import checks
 from annotations.collector import collector_off
 from annotations.components import Built, Declared, build_component
 from annotations.connect import connect
-from annotations.dataflow import EMPTY, Dataflow, Deployment, Stream
+from annotations.dataflow import EMPTY, Component, Dataflow, Deployment, Stream
 from annotations.diagnostics import BadInput, Diagnostic, Findings
 from annotations.keys import (
     COMPONENT_NAME,
@@ -33,6 +33,7 @@ from annotations.positions import Map, Node, Place, Scalar, describe, place_at, 
 from annotations.records import Fields
 from annotations.shapes import BAD, Pairs
 from annotations.streams import Streams, texts
+from annotations.unannotated import Ends, ends_of
 from annotations.vocabulary import FunctionalDependency
 
 BYTES_MAX: Final = 256 * 2**20
@@ -184,12 +185,30 @@ class _Reading:
             component.variants[key.text] = (key, paths)
 
     def _build(self, name: str, file: FilePath | None, data: bytes) -> Dataflow:
+        ends = ends_of(self.sections.get("streams", {}))
         components = {
-            text: build_component(declared, self._choice(text, declared), self.out)
+            text: build_component(
+                declared, self._choice(text, declared), self.out, ends.get(text, Ends())
+            )
             for text, declared in self.declared.items()
         }
         self._check_choices()
         streams = self._streams(components)
+        dataflow = self._whole(name, file, data, components, streams)
+        if self.out.errors or not any(map(_to_derive, dataflow.components.values())):
+            return dataflow
+        from annotations.whitebox.deriving import with_derived_paths
+
+        return with_derived_paths(dataflow, self.text, self.out)
+
+    def _whole(
+        self,
+        name: str,
+        file: FilePath | None,
+        data: bytes,
+        components: Mapping[str, Built],
+        streams: Mapping[str, Stream],
+    ) -> Dataflow:
         return Dataflow(
             name=self.sections["name"].text if "name" in self.sections else name,
             components=MappingProxyType({n: built.component for n, built in components.items()}),
@@ -249,6 +268,11 @@ class _Reading:
         if not out.errors and not found.left_out:
             checks.check_reach(components, found.streams, out)
         return found.streams
+
+
+def _to_derive(component: Component) -> bool:
+    """True where the paths are only those that the code may have."""
+    return any(path.derived is not None for path in component.paths)
 
 
 def _deployment(fields: Fields | None) -> Deployment:

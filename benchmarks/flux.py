@@ -15,10 +15,11 @@ from pathlib import Path
 
 from flux_experiments import CATALOGUE
 from flux_experiments.experiment import Experiment, Result, Row, failed, to_json
-from flux_experiments.plot import svg
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
+
+from flux_runtime.observe.charts import draw
 
 
 def shape(row: Row, *, quick: bool) -> str:
@@ -68,7 +69,7 @@ def main() -> int:
         made.append(to_json(known[name], result, time.perf_counter() - started))
         if args.figures and result.charts:
             args.figures.mkdir(parents=True, exist_ok=True)
-            drawing = svg(result.charts, title=f"{name} {known[name].title}")
+            drawing = draw(result.charts, title=f"{name} {known[name].title}")
             (args.figures / f"{name}.svg").write_text(drawing, encoding="utf-8")
     if args.json:
         args.json.write_text(json.dumps(made, indent=1), encoding="utf-8")

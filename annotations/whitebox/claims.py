@@ -1,40 +1,54 @@
-"""Written annotations beside those that the SQL of a component gives."""
+"""Written annotations held against those that the code of the components gives.
+
+A claim that is weaker than what the code shows is fine: it costs coordination, not correctness. One
+that lets pass more than the code shows is told with both (BLZ084), unless `why:` accepts it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
-from annotations.dataflow import Component, Dataflow, Endpoint, Path, Position
+from annotations.dataflow import Dataflow, Path
 from annotations.dependencies import closure
+from annotations.diagnostics import CODES, Diagnostic
 from annotations.vocabulary import FunctionalDependency, Within
-from annotations.whitebox.components import Output, claimed_requests, derive_output, role
-from annotations.whitebox.inputs import Input
-from annotations.whitebox.places import placer
-from annotations.whitebox.sql import Place
-from annotations.whitebox.sql_dialect import seconds_of
+from annotations.whitebox.code import Code
+from annotations.whitebox.components import Output
 
 
-def derive_component(dataflow: Dataflow, component: Component) -> Iterator[Output]:
-    """What each output that is computed by SQL gives.
+def unshown_claims(dataflow: Dataflow, *, python: bool = False) -> tuple[Diagnostic, ...]:
+    """The claims that the code does not show. `python`: run the user's functions to read them."""
+    code = Code(dataflow, python=python)
+    return tuple(
+        found
+        for component in dataflow.components.values()
+        for output in code.outputs(component)
+        for found in _of_output(component.name, component.paths, output, dataflow.fds)
+    )
 
-    An input that the written paths only read with, while another is written, asks and is not kept:
-    that is not in the SQL, and the written annotation says it.
-    """
-    for name, by in component.implementations.items():
-        if by.sql is None:
+
+def _of_output(
+    name: str, paths: Sequence[Path], output: Output, fds: Sequence[FunctionalDependency]
+) -> Iterator[Diagnostic]:
+    written = {path.source: path for path in paths if path.target == output.name}
+    for shown in output.paths():
+        claim = written.get(shown.source)
+        if claim is None or claim.derived is not None or claim.why is not None:
             continue
-        paths = [path for path in component.paths if path.target == name]
-        inputs = _inputs(dataflow, component, claimed_requests(paths))
-        yield derive_output(
-            name,
-            by.sql,
-            inputs,
-            place=_place(dataflow, by.sql, by.position),
-            position=by.position,
-            output_mode=component.output_mode,
-            lateness=_lateness(dataflow, component),
-            fds=dataflow.fds,
-        )
+        if more_than_shown(claim, shown, fds):
+            message = f"{name} {claim} is written {said(claim)}, and its code gives {said(shown)}"
+            why = "; ".join(
+                f"{each.text} ({each.position})" if each.position else each.text
+                for each in shown.derived or ()
+            )
+            yield Diagnostic(CODES["BLZ084"], f"{message}: {why}", claim.position)
+
+
+def said(path: Path) -> str:
+    """What an annotation says, on one line."""
+    order = " within: sequence" if path.within is Within.SEQUENCE else ""
+    chance = " nondeterministic" if path.nondeterministic is not None else ""
+    return f"{path.annotation}{order}{chance}"
 
 
 def more_than_shown(claim: Path, shown: Path, fds: Sequence[FunctionalDependency] = ()) -> bool:
@@ -53,42 +67,3 @@ def more_than_shown(claim: Path, shown: Path, fds: Sequence[FunctionalDependency
     if claimed.attributes is None:
         return False
     return derived.attributes is None or not claimed.attributes <= closure(derived.attributes, fds)
-
-
-def _inputs(
-    dataflow: Dataflow, component: Component, requests: frozenset[str]
-) -> Mapping[str, Input]:
-    """The inputs of a component with the schemas that the streams into them declare."""
-    found: dict[str, Input] = {}
-    for interface in dict.fromkeys(path.source for path in component.paths):
-        end = Endpoint(component.name, interface)
-        schemas = [each.schema for each in dataflow.streams.values() if each.consumer == end]
-        same = schemas and all(each == schemas[0] for each in schemas)
-        schema = schemas[0] if same else None
-        total = frozenset(component.order_by)
-        keys = (total,) if total and schema is not None and total <= schema.keys() else ()
-        found[interface] = Input(schema, role(interface, requests), keys=keys)
-    return found
-
-
-def _lateness(dataflow: Dataflow, component: Component) -> Mapping[str, float]:
-    found: dict[str, float] = {}
-    for stream in dataflow.streams.values():
-        end = stream.consumer
-        if end is None or end.component != component.name or stream.lateness is None:
-            continue
-        seconds = seconds_of(stream.lateness)
-        if seconds is not None:
-            found[end.interface] = max(seconds, found.get(end.interface, 0.0))
-    return found
-
-
-def _place(dataflow: Dataflow, sql: str, position: Position | None) -> Place | None:
-    """Places in the dataflow's file; in the query itself where there is no file."""
-    if dataflow.file is None or position is None:
-        return None
-    try:
-        text = dataflow.file.read_text(encoding="utf-8").removeprefix("\ufeff")
-    except (OSError, UnicodeDecodeError):
-        return None
-    return placer(sql, text, position)

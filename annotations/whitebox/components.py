@@ -1,18 +1,18 @@
-"""Annotations of a component out of the SQL that computes its outputs."""
+"""Annotations of an output out of the code that computes it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from annotations.dataflow import EMPTY, Path, Position
+from annotations.dataflow import EMPTY, Path, Position, Reason
 from annotations.vocabulary import FunctionalDependency, Within
 from annotations.whitebox.derivation import Derivation, DerivedPath
 from annotations.whitebox.derive import annotate
-from annotations.whitebox.inputs import Input
 from annotations.whitebox.ir import Role
-from annotations.whitebox.sql import Place, Query, read
+from annotations.whitebox.sql import Query
+from annotations.whitebox.type_text import schema_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +32,17 @@ class Output:
             for path in self.derivation.paths.values()
         )
 
+    @property
+    def schema(self) -> Mapping[str, str] | None:
+        """The output's columns with their types, `?` where one is not known; None: not known."""
+        if self.query.open or self.query.problem is not None:
+            return None
+        columns = self.derivation.columns
+        return {
+            each.name: schema_text(each.type) + ("" if each.nullable else " NOT NULL")
+            for each in columns
+        }
+
     def paths(self) -> tuple[Path, ...]:
         """The paths, as an author would have written them."""
         return tuple(self._path(each) for each in self.derivation.paths.values())
@@ -46,34 +57,47 @@ class Output:
             nondeterministic=path.nondeterministic,
             lineage=None if self.query.open else MappingProxyType(dict(path.lineage)),
             position=at,
+            derived=reasons(path),
         )
 
 
-def reasons(path: DerivedPath) -> tuple[str, ...]:
-    """Why the path has its annotation, a sentence for each construct with its line."""
+def reasons(path: DerivedPath) -> tuple[Reason, ...]:
+    """Why the path has its annotation, a reason for each construct that decides."""
     if not path.evidence:
-        return ("each record is treated by itself, and nothing is kept",)
-    return tuple(
-        f"{each.text} (line {each.position.line})" if each.position else each.text
-        for each in path.evidence
-    )
+        return (Reason("each record is treated by itself, and nothing is kept"),)
+    return tuple([Reason(each.text, each.position) for each in path.evidence])
 
 
 def derive_output(
     name: str,
-    sql: str,
-    inputs: Mapping[str, Input],
+    query: Query,
     *,
-    place: Place | None = None,
     position: Position | None = None,
     output_mode: str = "append",
     lateness: Mapping[str, float] = EMPTY,
     fds: Sequence[FunctionalDependency] = (),
 ) -> Output:
-    """What the query `sql` over `inputs` makes of the output `name`."""
-    query = read(sql, inputs=inputs, place=place)
+    """What a query makes of the output `name`."""
     found = annotate(query.plan, output_mode=output_mode, lateness=lateness, fds=fds)
     return Output(name, query, found, position)
+
+
+def lineage_to_write(
+    lineage: Mapping[str, str], outputs: Collection[str], inputs: Collection[str] | None
+) -> Mapping[str, str] | None:
+    """The lineage as a file has to say it; None where it is the one by equal names.
+
+    `outputs` and `inputs` are the attributes of both ends, `inputs` None where they are not known.
+
+    >>> lineage_to_write({"id": "id"}, ["id", "n"], ["id", "word"])
+    >>> lineage_to_write({"id": "id"}, ["id", "n"], ["id", "n"])
+    {'id': 'id'}
+    """
+    lost = set(outputs) - lineage.keys()
+    renamed = any(name != copy for name, copy in lineage.items())
+    if renamed or (lost if inputs is None else lost & set(inputs)):
+        return lineage
+    return None
 
 
 def claimed_requests(paths: Iterable[Path]) -> frozenset[str]:

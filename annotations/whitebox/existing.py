@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -226,7 +226,7 @@ def in_order(graph: Graph) -> Iterator[str]:
 
 def _derive(node: Node, repeats: Mapping[str, str | None]) -> Derived:
     derivations = [
-        annotate(with_repeats(fill.plan, repeats), output_mode=fill.output_mode)
+        annotate(_with_repeats(fill.plan, repeats), output_mode=fill.output_mode)
         for fill in node.fills
     ]
     paths: dict[str, DerivedPath] = {}
@@ -269,10 +269,17 @@ def _both(one: DerivedPath, other: DerivedPath) -> DerivedPath:
     )
 
 
-def with_repeats(plan: ir.Relation, repeats: Mapping[str, str | None]) -> ir.Relation:
+def _with_repeats(plan: ir.Relation, repeats: Mapping[str, str | None]) -> ir.Relation:
     """The plan whose sources of these names may bring a record twice, with the reason."""
     if not repeats:
         return plan
+    return with_sources(
+        plan, lambda node: replace(node, repeats=repeats.get(node.name) or node.repeats)
+    )
+
+
+def with_sources(plan: ir.Relation, change: Callable[[ir.Source], ir.Source]) -> ir.Relation:
+    """The plan with other sources in the places of its own; their columns stay the same."""
     done: dict[int, Any] = {}
 
     def changed(node: Any) -> Any:
@@ -287,7 +294,7 @@ def with_repeats(plan: ir.Relation, repeats: Mapping[str, str | None]) -> ir.Rel
 
     def _changed_node(node: Any) -> Any:
         if isinstance(node, ir.Source):
-            return replace(node, repeats=repeats.get(node.name) or node.repeats)
+            return change(node)
         new = {each.name: changed(getattr(node, each.name)) for each in fields(node)}
         same = all(new[each.name] is getattr(node, each.name) for each in fields(node))
         return node if same else replace(node, **new)

@@ -111,7 +111,7 @@ class _Grouping:
         """Rows behind the watermark may be dropped, unless a promise says that there are none."""
         promised, broken = _promises(self.context, self.inner)
         for position in broken:
-            text = "rows behind the watermark are dropped, and which ones depends on the batches"
+            text = "which rows the watermark drops depends on the batches"
             late = effect(self.inner, "watermark", text, position, gate=self.classes)
             self.facts = sensitive(self.facts, late)
         if broken or not promised:
@@ -213,7 +213,7 @@ class _Grouping:
                 about = "numbers that may be floating-point"
                 if row.floating or (kind and kind.family is Family.FLOAT):
                     about = "floating-point numbers"
-                return "float-sum", f"`{name}` adds {about}, and the result depends on the order"
+                return "float-sum", f"`{name}` of {about} depends on their order"
             return None
         if row.depends is Depends.SET or in_order or _sorted_by_itself(call):
             return None
@@ -286,7 +286,7 @@ def late(context: Context, facts: Facts, gate: Iterable[Copies]) -> Facts:
     """The facts where state above a watermark drops what comes late (rows 5 and 10)."""
     promised, broken = _promises(context, facts)
     for position in broken:
-        text = "rows behind the watermark are dropped, and which ones depends on the batches"
+        text = "which rows the watermark drops depends on the batches"
         facts = sensitive(facts, effect(facts, "watermark", text, position, gate=tuple(gate)))
     return replace(facts, assumptions=unique((*facts.assumptions, *promised)))
 

@@ -19,6 +19,7 @@ from typing import Any, Final
 from annotations.dataflow import Dataflow
 from annotations.diagnostics import CODES, BadInput, Diagnostic
 from annotations.vocabulary import Within
+from annotations.whitebox.components import lineage_to_write, reasons
 from annotations.whitebox.derivation import DerivedPath
 from annotations.whitebox.existing import (
     Derived,
@@ -81,7 +82,8 @@ def _placed(dataflow: Dataflow, graph: Graph, found: Mapping[str, Derived]) -> D
         for path in component.paths:
             evidence = paths[name][path.source].evidence if path.source in paths[name] else ()
             at = next((each.position for each in evidence if each.position), places[name])
-            made.append(replace(path, position=at))
+            derived = reasons(paths[name][path.source]) if path.source in paths[name] else None
+            made.append(replace(path, position=at, derived=derived))
         components[name] = replace(component, position=places[name], paths=tuple(made))
     streams = {}
     for name, stream in dataflow.streams.items():
@@ -103,7 +105,7 @@ def text_of(graph: Graph, found: Mapping[str, Derived]) -> str:
     """The dataflow file."""
     lines = [*_head(graph), f"name: {_scalar(_name(graph.name))}", "components:"]
     for each in found.values():
-        lines += _component(graph, each)
+        lines += _component(graph, each, found)
     lines += ["streams:", *_streams(graph, found), *_tail()]
     return "\n".join(lines) + "\n"
 
@@ -117,7 +119,7 @@ def _head(graph: Graph) -> Iterator[str]:
         yield from _comment(f"NOT READ: {where} {message}; something may be missing", "")
 
 
-def _component(graph: Graph, found: Derived) -> Iterator[str]:
+def _component(graph: Graph, found: Derived, known: Mapping[str, Derived]) -> Iterator[str]:
     node, folder = found.node, graph.origin.parent
     yield f"  {_name(node.name)}:  # {node.kind}, {shown(node.position, folder)}"
     if node.description:
@@ -127,7 +129,8 @@ def _component(graph: Graph, found: Derived) -> Iterator[str]:
         for evidence in path.evidence:
             where = shown(evidence.position, folder)
             yield from _comment(f"{evidence.text} ({where})" if where else evidence.text, " " * 6)
-        yield f"      - {{{', '.join(_path(name, path))}}}"
+        lineage = _lineage(graph, path, found, known)
+        yield from _long(f"      - {{{', '.join(_path(name, path, lineage))}}}")
     if not found.paths:
         tables = {leaf for fill in node.fills for leaf in _tables(graph, fill.plan)}
         for name in sorted(tables) or ["nothing"]:
@@ -143,7 +146,19 @@ def _tables(graph: Graph, plan: Any) -> set[str]:
     return {leaf.name for leaf in leaves(plan)}
 
 
-def _path(name: str, path: DerivedPath) -> Iterator[str]:
+def _lineage(
+    graph: Graph, path: DerivedPath, found: Derived, known: Mapping[str, Derived]
+) -> Mapping[str, str] | None:
+    """What the file has to say of the path's lineage."""
+    inputs: list[str] | None = None
+    if path.source in known:
+        inputs = [column.name for column in known[path.source].columns]
+    elif told := graph.sources.get(path.source, {}).get("columns"):
+        inputs = [name for name, _ in told]
+    return lineage_to_write(path.lineage, [column.name for column in found.columns], inputs)
+
+
+def _path(name: str, path: DerivedPath, lineage: Mapping[str, str] | None) -> Iterator[str]:
     yield f"from: {_name(name)}"
     yield f"to: {OUT}"
     yield f"label: {path.annotation.kind.name}"
@@ -154,6 +169,9 @@ def _path(name: str, path: DerivedPath) -> Iterator[str]:
         yield "within: sequence"
     if path.nondeterministic:
         yield f"nondeterministic: {json.dumps(path.nondeterministic, ensure_ascii=False)}"
+    if lineage is not None:
+        copies = ", ".join(f"{_scalar(to)}: {_scalar(copy)}" for to, copy in lineage.items())
+        yield f"lineage: {{{copies}}}"
 
 
 def _query(found: Derived) -> Iterator[str]:

@@ -65,6 +65,8 @@ class Query:
     """True where `*` may stand for columns that nobody declared."""
     problem: str | None = None
     """Why the query could not be understood; then `plan` is opaque."""
+    remedy: str | None = None
+    """What to do about the problem, where that is known."""
 
 
 def read(text: str, *, inputs: Mapping[str, Input], place: Place | None = None) -> Query:
@@ -91,11 +93,12 @@ def read(text: str, *, inputs: Mapping[str, Input], place: Place | None = None) 
         return _opaque(reason, where(0), mentioned(text, inputs), inputs)
 
 
-def mentioned(text: str, inputs: Mapping[str, Input]) -> list[str]:
+def mentioned(text: str, inputs: Iterable[str]) -> list[str]:
     """The inputs that the text may read; all of them where none is named."""
     words = {word.lower() for word in re.findall(r"\w+(?:-\w+)*", text)}
     words |= {word.strip("`").lower() for word in re.findall(r"`[^`]*`", text)}
-    return [name for name in inputs if name.lower() in words] or list(inputs)
+    names = list(inputs)
+    return [name for name in names if name.lower() in words] or names
 
 
 def _opaque(

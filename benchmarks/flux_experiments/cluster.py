@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from flux_runtime.observe.charts import Chart, Series
 from flux_runtime.protocol.balancer import Balancer
 from flux_runtime.protocol.balancing import CLUSTER, Thresholds
 from flux_runtime.protocol.collection import CollectionTime
@@ -22,8 +23,7 @@ from flux_runtime.simulation.stage import fixed
 from flux_runtime.simulation.timed import Timed
 from flux_runtime.simulation.world import Step, World
 
-from .experiment import Experiment, Result, Row, ratio
-from .plot import Chart, Mark, Series
+from .experiment import Experiment, Result, Row, published, ratio
 from .recovery import LINK, ROW_BYTES
 
 START = 4.0
@@ -236,8 +236,8 @@ def ex12(quick: bool) -> Result:
                     fewer.series(f"{pairs}, in order"),
                     static.series("static"),
                 ),
-                marks=(Mark("no load 19.4 K/s", 19_430), Mark("balanced 16.5 K/s", 16_520),
-                       Mark("static 9.8 K/s", 9_750)),
+                marks=(published("no load 19.4 K/s", 19_430), published("balanced 16.5 K/s", 16_520),
+                       published("static 9.8 K/s", 9_750)),
             ),
         ),
     )  # fmt: skip
@@ -319,8 +319,8 @@ def _failure(
                 x="time, s",
                 y="output, rows/s",
                 series=tuple(found.series(name) for name, found in runs.items()),
-                marks=(Mark("before 19.3 K/s", 19_330), Mark("Flux 13.9 K/s", 13_910),
-                       Mark("Flux-HA unbalanced 9.9 K/s", 9_850)),
+                marks=(published("before 19.3 K/s", 19_330), published("Flux 13.9 K/s", 13_910),
+                       published("Flux-HA unbalanced 9.9 K/s", 9_850)),
             ),
         ),
     )  # fmt: skip
@@ -426,9 +426,9 @@ def _overload(
                     off.series("policy off", 2.0),
                 ),
                 marks=(
-                    Mark("no load 19.4 K/s", 19_410),
-                    Mark(f"balanced {numbers['rate']} K/s", numbers["rate"] * 1e3),
-                    Mark("last move", START + numbers["settled"], vertical=True),
+                    published("no load 19.4 K/s", 19_410),
+                    published(f"balanced {numbers['rate']} K/s", numbers["rate"] * 1e3),
+                    published("last move", START + numbers["settled"], vertical=True),
                 ),
             ),
         ),

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from .plot import Chart
+from flux_runtime.observe.charts import Chart, Mark
 
 Bounds = tuple[float, float]
 
@@ -90,6 +90,11 @@ def to_json(experiment: Experiment, result: Result, seconds: float) -> Mapping[s
         "remarks": list(result.remarks),
         "charts": [asdict(chart) for chart in result.charts],
     }
+
+
+def published(name: str, at: float, vertical: bool = False) -> Mark:
+    """A number of the papers, in a chart."""
+    return Mark(f"paper: {name}" if name else "", at, vertical)
 
 
 def ratio(a: float, b: float) -> float:

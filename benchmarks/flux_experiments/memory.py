@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from flux_runtime.observe.charts import Chart, Series
 from flux_runtime.protocol.balancing import (
     PlannedMove,
     SiteStatistics,
@@ -18,8 +19,7 @@ from flux_runtime.protocol.balancing import (
 )
 from flux_runtime.simulation.stage import Observed, Platform, Policy, Stage
 
-from .experiment import Experiment, Result, Row
-from .plot import Chart, Mark, Series
+from .experiment import Experiment, Result, Row, published
 from .simulated import loaded, per_second
 from .skew import LEFT
 
@@ -114,7 +114,7 @@ def ex7(quick: bool) -> Result:
                 x="time, s",
                 y="throughput, tuples/s",
                 series=(per_second("static", static), per_second("memory policy", moved)),
-                marks=(Mark("unloaded", peak), Mark("in memory", 37, True), Mark("", 15, True)),
+                marks=(published("unloaded", peak), published("in memory", 37, True), published("", 15, True)),
             ),
             Chart(
                 title="EX-7  latency",
@@ -122,7 +122,7 @@ def ex7(quick: bool) -> Result:
                 y="mean latency, ms (log)",
                 log_y=True,
                 series=(latencies("static", static), latencies("memory policy", moved)),
-                marks=(Mark("in memory, 45 us", 0.045),),
+                marks=(published("in memory, 45 us", 0.045),),
             ),
         ),
     )  # fmt: skip
@@ -183,7 +183,7 @@ def ex8(quick: bool) -> Result:
                     Series(n, tuple(zip(map(float, ks), v, strict=True)), True)
                     for n, v in rate.items()
                 ),
-                marks=(Mark("memory exhausted", edge, True),),
+                marks=(published("memory exhausted", edge, True),),
             ),
             Chart(
                 title="EX-8  latency",
@@ -194,7 +194,7 @@ def ex8(quick: bool) -> Result:
                     Series(n, tuple(zip(map(float, ks), v, strict=True)), True)
                     for n, v in latency.items()
                 ),
-                marks=(Mark("memory exhausted", edge, True), Mark("45 us", 45e-6)),
+                marks=(published("memory exhausted", edge, True), published("45 us", 45e-6)),
             ),
         ),
     )  # fmt: skip
@@ -254,7 +254,7 @@ def ex9(quick: bool) -> Result:
                 x="time, s",
                 y="throughput, tuples/s",
                 series=tuple(per_second(name, o) for name, (_, o) in found.items()),
-                marks=(Mark("unloaded", peak), Mark("hybrid", 55, True), Mark("", 63, True)),
+                marks=(published("unloaded", peak), published("hybrid", 55, True), published("", 63, True)),
             ),
         ),
         remarks=(f"run for {end} s: after the paper's 100 s our moves are not over",),

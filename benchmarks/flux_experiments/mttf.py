@@ -10,8 +10,9 @@ import heapq
 import random
 from collections.abc import Callable
 
+from flux_runtime.observe.charts import Chart, Series
+
 from .experiment import Experiment, Result, Row
-from .plot import Chart, Series
 
 MTTF, MTTR = 100.0, 1.0
 

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+from flux_runtime.observe.charts import Chart, Series
 from flux_runtime.protocol.vocabulary import Shape
 from flux_runtime.simulation.bulk import Bulk, bulk_dataflow
 from flux_runtime.simulation.costs import Costs
 from flux_runtime.simulation.timed import Timed
 from flux_runtime.simulation.world import Step, World
 
-from .experiment import Experiment, Result, Row, ratio
-from .plot import Chart, Mark, Series
+from .experiment import Experiment, Result, Row, published, ratio
 
 ROW_BYTES = 110
 LINK = 100e6 / 8 * 1460 / 1538
@@ -111,14 +111,14 @@ def ex1(quick: bool) -> Result:
                 x="time, s (failure at 4)",
                 y="output, rows/s",
                 series=(Series("ours, 250 ms bins", tuple((t, r) for t, r in rates if t > 2)),),
-                marks=(Mark("steady 10.5 K/s", 10_500), Mark("catch-up ends", CRASH_AT + 1, True)),
+                marks=(published("steady 10.5 K/s", 10_500), published("catch-up ends", CRASH_AT + 1, True)),
             ),
             Chart(
                 title="EX-1  latency at the egress",
                 x="time, s (failure at 4)",
                 y="latency, ms",
                 series=(Series("ours", tuple((t, v) for t, v in latency if t > 2)),),
-                marks=(Mark("top of the axis in [S]", 500),),
+                marks=(published("top of the axis in [S]", 500),),
             ),
         ),
     )  # fmt: skip
@@ -191,7 +191,7 @@ def ex2(quick: bool) -> Result:
                         for i, n in enumerate(("single", "cluster, batches", "pairs, batches"))),
                         True),
                 ),
-                marks=(Mark("82", 82.0), Mark("40", 40.0), Mark("36", 36.0)),
+                marks=(published("82", 82.0), published("40", 40.0), published("36", 36.0)),
             ),
         ),
         remarks=(f"Partition pairs / cluster pairs is {fitted}; that it falls away with batches "

@@ -7,13 +7,13 @@ from __future__ import annotations
 import time
 import tracemalloc
 
+from flux_runtime.observe.charts import Chart, Series
 from flux_runtime.protocol.balancing import SIMULATED
 from flux_runtime.protocol.controller import Controller, chained
 from flux_runtime.protocol.vocabulary import Shape
 from flux_runtime.simulation.share import ShareModel, balance, even
 
 from .experiment import Experiment, Result, Row
-from .plot import Chart, Series
 from .skew import LEFT
 
 PER_SITE = 16

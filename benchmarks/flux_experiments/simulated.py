@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from flux_runtime.observe.charts import Chart, Series
 from flux_runtime.protocol.balancing import (
     SIMULATED,
     PlannedMove,
@@ -19,8 +20,7 @@ from flux_runtime.protocol.balancing import (
 from flux_runtime.protocol.collection import CollectionTime
 from flux_runtime.simulation.stage import Numbers, Observed, Platform, Policy, Stage, fixed
 
-from .experiment import Experiment, Result, Row
-from .plot import Chart, Mark, Series
+from .experiment import Experiment, Result, Row, published
 from .skew import LEFT
 
 STATE = 800e3
@@ -80,7 +80,7 @@ def ex4(quick: bool) -> Result:
                 x="time, s",
                 y="throughput, tuples/s",
                 series=(per_second("static", found["static"]), per_second("balanced", balanced)),
-                marks=(Mark("unloaded", peak), Mark("balanced at 14 s", 14.0, True)),
+                marks=(published("unloaded", peak), published("balanced at 14 s", 14.0, True)),
             ),
         ),
     )  # fmt: skip
@@ -135,7 +135,7 @@ def ex5(quick: bool) -> Result:
                     Series("balanced", tuple((float(k), balanced[k]) for k in ks), True),
                     Series("ideal", tuple((float(k), ideal[k]) for k in ks)),
                 ),
-                marks=(Mark("static ~0.43", 0.43),),
+                marks=(published("static ~0.43", 0.43),),
             ),
         ),
     )
@@ -263,8 +263,8 @@ def ex6(quick: bool) -> Result:
                     ),
                 ),
                 marks=(
-                    Mark("static", 1.0),
-                    Mark("crosses", 0.15 if load else 0.25, vertical=True),
+                    published("static", 1.0),
+                    published("crosses", 0.15 if load else 0.25, vertical=True),
                 ),
             )
             for load in (False, True)

@@ -1,5 +1,7 @@
 """Report the mistakes and warnings of dataflow files, without analyzing them.
 
+Annotations that claim more than the SQL beside them shows are among the warnings (BLZ084).
+
 exit status: 0; 1 with --strict where there are warnings; 2 where a file is refused.
 """
 
@@ -7,7 +9,9 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Sequence
 
+from annotations.dataflow import Dataflow
 from annotations.diagnostics import BadInput, Diagnostic
 from blazes.cli import CommandError, one_of
 
@@ -36,7 +40,8 @@ def run(arguments: argparse.Namespace) -> int:
     refused = False
     for file in arguments.files:
         try:
-            found += load(file)[1]
+            dataflow, warnings = load(file)
+            found += (*warnings, *_claims(dataflow))
         except BadInput as bad:
             found += bad.diagnostics
             refused = True
@@ -47,3 +52,13 @@ def run(arguments: argparse.Namespace) -> int:
     if refused:
         return 2
     return 1 if arguments.strict and found else 0
+
+
+def _claims(dataflow: Dataflow) -> Sequence[Diagnostic]:
+    """Written annotations that the SQL of their components does not show."""
+    implementations = (c.implementations.values() for c in dataflow.components.values())
+    if not any(by.sql is not None for each in implementations for by in each):
+        return ()
+    from annotations.whitebox.claims import unshown_claims
+
+    return unshown_claims(dataflow)

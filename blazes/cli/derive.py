@@ -1,7 +1,8 @@
-"""Derive the annotations of components from their SQL, with the lines that make them what they are.
+"""Derive the annotations of components from their code, with the lines that make them so.
 
-Beside each derived annotation stands the written one where the two differ. Components without
-`sql` are left out.
+Beside each derived annotation stands the written one where the two differ. SQL is read as it
+stands; Python functions are run to be read, in a process of their own, without Spark and Java.
+Components without `sql` and `python` are left out.
 
 exit status: 0; 1 with --strict where a written annotation claims more than the code shows (a path
 that says `why:` is accepted); 2 for a bad file or bad usage.
@@ -12,12 +13,15 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
-from annotations.dataflow import Component, Dataflow, Path
+from annotations.dataflow import Component, Dataflow
 from annotations.diagnostics import did_you_mean
 from blazes.cli import CommandError, options
+
+if TYPE_CHECKING:
+    from annotations.whitebox.code import Code
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -25,6 +29,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     options.add_file(parser)
     parser.add_argument("component", metavar="COMPONENT", nargs="?", help="only this component")
     options.add_output(parser, "text", "json")
+    parser.add_argument(
+        "--write",
+        action="store_true",
+        help="write what was derived into FILE, for components that have no annotation",
+    )
     parser.add_argument(
         "--strict", action="store_true", help="exit with 1 where a claim is not shown by the code"
     )
@@ -38,9 +47,14 @@ def run(arguments: argparse.Namespace) -> int:
         near = did_you_mean(wanted, dataflow.components)
         raise CommandError(f"there is no component {wanted}{near}")
     chosen = [wanted] if wanted else list(dataflow.components)
-    found = [each for name in chosen for each in _derived(dataflow, dataflow.components[name])]
+    if arguments.write:
+        return _write(arguments, dataflow, chosen)
+    from annotations.whitebox.code import Code
+
+    code = Code(dataflow)
+    found = [each for name in chosen for each in _derived(code, dataflow.components[name])]
     if not found:
-        print("blazes: no component has `sql` to derive from", file=sys.stderr)
+        print("blazes: no component has `sql` or `python` to derive from", file=sys.stderr)
     if options.format_of(arguments) == "json":
         options.write(arguments, json.dumps(found, indent=2) + "\n")
     else:
@@ -48,16 +62,43 @@ def run(arguments: argparse.Namespace) -> int:
     return int(arguments.strict and any(each["claims_more"] for each in found))
 
 
-def _derived(dataflow: Dataflow, component: Component) -> Iterator[dict[str, Any]]:
-    """What was derived of each path of a component, as JSON data."""
-    from annotations.whitebox.claims import derive_component, more_than_shown
+def _write(arguments: argparse.Namespace, dataflow: Dataflow, chosen: Sequence[str]) -> int:
+    """Write the derived annotations into the file."""
+    from annotations.whitebox.writing import CannotWrite, with_annotations
 
-    for output in derive_component(dataflow, component):
-        written = {p.source: p for p in component.paths if p.target == output.name}
+    if options.is_code(arguments.file):
+        raise CommandError("--write is for dataflow files", remedy="see `blazes import`")
+    named = [
+        name
+        for name in chosen
+        if any(path.derived is not None for path in dataflow.components[name].paths)
+    ]
+    if not named:
+        print("blazes: every component has annotations already", file=sys.stderr)
+        return 0
+    try:
+        text = with_annotations(dataflow, named, variants=options.variants_of(arguments))
+    except CannotWrite as cannot:
+        raise CommandError(str(cannot), remedy=cannot.remedy) from None
+    arguments.output = arguments.output or arguments.file
+    options.write(arguments, text)
+    if arguments.output != "-":
+        print(f"wrote the annotations of {', '.join(named)} into {arguments.output}")
+    return 0
+
+
+def _derived(code: Code, component: Component) -> Iterator[dict[str, Any]]:
+    """What was derived of each path of a component, as JSON data."""
+    from annotations.whitebox.claims import more_than_shown, said
+
+    for output in code.outputs(component):
+        written = {
+            p.source: p for p in component.paths if p.target == output.name and p.derived is None
+        }
         for path in output.paths():
             claim = written.get(path.source)
-            differs = claim is not None and _said(claim) != _said(path)
-            more = claim is not None and more_than_shown(claim, path, dataflow.fds)
+            differs = claim is not None and said(claim) != said(path)
+            more = claim is not None and more_than_shown(claim, path, code.dataflow.fds)
             yield {
                 "component": component.name,
                 "path": {"from": path.source, "to": path.target},
@@ -73,10 +114,6 @@ def _derived(dataflow: Dataflow, component: Component) -> Iterator[dict[str, Any
             }
 
 
-def _said(path: Path) -> tuple[str, str, bool]:
-    return str(path.annotation), path.within.value, path.nondeterministic is not None
-
-
 def _lines(found: dict[str, Any]) -> Iterator[str]:
     ends = f"{found['component']}: {found['path']['from']} -> {found['path']['to']}"
     order = ", within: sequence" if found["within"] == "sequence" else ""
@@ -88,6 +125,6 @@ def _lines(found: dict[str, Any]) -> Iterator[str]:
     for each in found["assumptions"]:
         yield f"  assumed: {each}"
     if found["written"]:
-        more = "; it claims more than the code shows" if found["claims_more"] else ""
+        more = "; it claims more than the code shows (BLZ084)" if found["claims_more"] else ""
         why = f" (why: {found['why']})" if found["why"] else ""
         yield f"  written: {found['written']}{why}{more}"

@@ -302,6 +302,43 @@ CODE_EXAMPLES: Final[Mapping[str, Example]] = {
         "components:\n  Count:\n    annotation:\n      - {from: words, to: counts, label: CW}\n"
         "      - {from: words, to: log, label: CR}\n    sql: SELECT * FROM words"
     ),
+    "BLZ082": _code(
+        "components:\n"
+        "  Latest:\n"
+        "    sql: |\n"
+        "      SELECT id, (SELECT max(n) FROM clicks) AS most\n"
+        "      FROM clicks\n"
+        "streams:\n"
+        "  clicks: {to: Latest.clicks, schema: {id: INT, n: INT}}\n"
+        "  latest: {from: Latest.latest}"
+    ),
+    "BLZ083": _code(
+        "components:\n"
+        "  Sample:\n"
+        "    sql: SELECT id FROM clicks WHERE rand() < 0.1\n"
+        "streams:\n"
+        "  clicks: {to: Sample.clicks, schema: {id: INT}}\n"
+        "  some: {from: Sample.some}"
+    ),
+    "BLZ086": _code(
+        "components:\n"
+        "  Hourly:\n"
+        "    sql: >-\n"
+        "      SELECT window(ts, '1 hour') AS hour, count(*) AS n\n"
+        "      FROM clicks WATERMARK ts DELAY OF INTERVAL 10 "
+        "MINUTES GROUP BY window(ts, '1 hour')\n"
+        "streams:\n"
+        "  clicks: {to: Hourly.clicks, schema: {ts: TIMESTAMP}}\n"
+        "  hours: {from: Hourly.hours}"
+    ),
+    "BLZ087": _code(
+        "components:\n"
+        "  Total:\n"
+        "    sql: SELECT id, sum(v) AS s FROM clicks GROUP BY id\n"
+        "streams:\n"
+        "  clicks: {to: Total.clicks, schema: {id: INT, v: DOUBLE}}\n"
+        "  sums: {from: Total.sums}"
+    ),
 }
 
 IN_WORDS: Final[Mapping[str, str]] = {
@@ -312,6 +349,12 @@ IN_WORDS: Final[Mapping[str, str]] = {
     "behind it that could give any.",
     "BLZ081": "A pipeline whose third file fails: what the others define is imported, and the "
     "place of the failure is named.",
+    "BLZ084": "A component whose query counts words, annotated `CW`: `blazes derive` and "
+    "`blazes check` tell `OW[word]`, with the line of the count.",
+    "BLZ085": "`SELECT count(*) FROM busy`, where `busy` comes from `GROUP BY id HAVING "
+    "count(*) > 100` in output mode update: Spark sends an id again whenever its count changes.",
+    "BLZ088": "A count per window of a stream that says `lateness: 10 minutes`, with a watermark "
+    "of 10 minutes: a record that is later all the same is dropped or not, as the batches fall.",
 }
 """What a text of a few lines cannot show."""
 

@@ -206,12 +206,13 @@ def _prometheus_lines(units: Mapping[str, Mapping[str, Value]]) -> Iterator[str]
             yield f"# TYPE blazes_{metric.name} {metric.kind.value}"
         for unit, value in having.items():
             if not isinstance(value, Mapping):
-                yield f'blazes_{metric.name}{{unit="{_escaped(unit)}"}} {value}'
+                yield f'blazes_{metric.name}{{unit="{escaped(unit)}"}} {value}'
                 continue
             for label, number in value.items():
-                labels = f'unit="{_escaped(unit)}",{metric.label}="{_escaped(label)}"'
+                labels = f'unit="{escaped(unit)}",{metric.label}="{escaped(label)}"'
                 yield f"blazes_{metric.name}{{{labels}}} {number}"
 
 
-def _escaped(text: str) -> str:
+def escaped(text: str) -> str:
+    """The text as the value of a label."""
     return text.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")

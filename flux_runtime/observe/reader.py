@@ -73,8 +73,8 @@ class Follower:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._metrics = _Tail(folder / METRICS_FILE)
-        self._events_tail = _Tail(folder / EVENTS_FILE)
+        self._metrics = Tail(folder / METRICS_FILE)
+        self._events_tail = Tail(folder / EVENTS_FILE)
         self._units: dict[str, Sample] = {}
         self._events: list[Event] = []
 
@@ -101,7 +101,7 @@ def read_run(folder: Path) -> Run:
 
 def read_history(folder: Path) -> tuple[Sample, ...]:
     """Every line of the metrics, in the order of time."""
-    return tuple(filter(None, map(_sample, _Tail(folder / METRICS_FILE).records())))
+    return tuple(filter(None, map(_sample, Tail(folder / METRICS_FILE).records())))
 
 
 def latest_run(project: Path) -> Path | None:
@@ -115,7 +115,7 @@ def latest_run(project: Path) -> Path | None:
     return max((run for run in runs.iterdir() if run.is_dir()), default=None, key=lambda r: r.name)
 
 
-class _Tail:
+class Tail:
     """The complete lines of a file that grows; half a line is kept until its end comes."""
 
     def __init__(self, file: Path) -> None:

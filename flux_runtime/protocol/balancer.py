@@ -21,7 +21,7 @@ from flux_runtime.protocol.balancing import (
     plan_round,
 )
 from flux_runtime.protocol.collection import CollectionTime
-from flux_runtime.protocol.controller import Controller, Order
+from flux_runtime.protocol.controller import DataLoss, Order
 from flux_runtime.protocol.vocabulary import Pair
 
 
@@ -49,6 +49,38 @@ class RequestStatistics:
 
 
 Answer = Order | ResetStatistics | RequestStatistics
+
+
+class Carrier(Protocol):
+    """Carries moves out, and knows what is whole: the controller, or whoever asks it to."""
+
+    @property
+    def sites(self) -> frozenset[int]:
+        """That may host copies."""
+        ...
+
+    @property
+    def losses(self) -> tuple[DataLoss, ...]:
+        """Pairs without a copy."""
+        ...
+
+    @property
+    def failures(self) -> int:
+        """Rises with every failure."""
+        ...
+
+    @property
+    def whole(self) -> bool:
+        """See `Controller.whole`."""
+        ...
+
+    def may_move(self, pair: Pair, c: int, site: int) -> bool:
+        """See `Controller.may_move`."""
+        ...
+
+    def move(self, pair: Pair, c: int, site: int) -> list[Order]:
+        """See `Controller.move`; where it takes time, `whole` is false meanwhile."""
+        ...
 
 
 class Policy(Protocol):
@@ -82,7 +114,7 @@ class Balancer:
 
     def __init__(
         self,
-        controller: Controller,
+        controller: Carrier,
         thresholds: Thresholds,
         *,
         policy: Policy = plan_round,
@@ -98,6 +130,7 @@ class Balancer:
         self.asked_at = 0.0
         self.moving_since = 0.0
         self.gathering = 0.0
+        self.asked: frozenset[int] = frozenset()
         self.answers: dict[int, SiteStatistics] = {}
         self.planned: list[PlannedMove] = []
         self.made: list[PlannedMove] = []
@@ -114,8 +147,11 @@ class Balancer:
         if self.mode is Mode.COLLECTING and now >= self.wakes_at:
             self.mode = Mode.GATHERING
             self.asked_at = now
+            self.asked = self.controller.sites
             self.answers.clear()
             return [RequestStatistics(self.round)]
+        if self.mode is Mode.GATHERING:
+            return self._gather(now)
         if self.mode is Mode.MOVING:
             return self._move(now)
         return []
@@ -139,13 +175,21 @@ class Balancer:
         if round_ != self.round or self.mode is not Mode.GATHERING:
             return []
         self.answers[answer.site] = answer
-        if set(self.answers) < self.controller.sites:
+        return self._gather(now)
+
+    def _gather(self, now: float) -> list[Answer]:
+        """UF-9: wait for every site that was asked and is still there, then plan the moves.
+
+        A site that joins meanwhile has counted nothing yet: it takes part in the next round.
+        """
+        asked = self.asked & self.controller.sites
+        if not asked <= self.answers.keys():
             return []
-        self.gathering = now - self.asked_at
-        sites = [self.answers[site] for site in sorted(self.answers)]
+        self.gathering = now - self.asked_at  # T_stat
+        sites = [self.answers[site] for site in sorted(asked)]
         self.planned = self.policy(sites, self.thresholds, allowed=self._allowed, unit=_pair)
         if self.planned and not self.collection.enough(sites, self.planned):
-            delta = self.collection.lengthen(sites, self.planned)
+            delta = self.collection.lengthen(sites, self.planned, gathering=self.gathering)
             self.planned.clear()
             return self._collect(now, delta)
         self.mode = Mode.MOVING

@@ -82,10 +82,22 @@ class CollectionTime:
         ]
         return max(lacking, default=1.0)
 
-    def lengthen(self, sites: Sequence[SiteStatistics], moves: Sequence[PlannedMove]) -> float:
-        """The next phase, after one that was too short for the moves it suggested."""
+    def lengthen(
+        self,
+        sites: Sequence[SiteStatistics],
+        moves: Sequence[PlannedMove],
+        *,
+        gathering: float = 0.0,
+    ) -> float:
+        """The next phase, after one that was too short for the moves it suggested (UF-9).
+
+        Args:
+            sites: the statistics.
+            moves: what they suggested.
+            gathering: how long it took to gather them (`T_stat`); no phase is shorter.
+        """
         grown = self.delta * min(GROWTH_MAX, max(self._lacking(sites, moves), 1.0))
-        self.delta = min(self.delta_max, grown)
+        self.delta = min(self.delta_max, max(grown, gathering))
         return self.delta
 
     def next(

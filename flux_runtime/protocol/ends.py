@@ -102,7 +102,12 @@ class Ingress:
 
 
 class Egress:
-    """Merges the results; keeps each until the destination has acknowledged it (NC-7)."""
+    """Merges the results; keeps each until the destination has acknowledged it (NC-7).
+
+    Attributes:
+        unacked: results that the destination has not acknowledged, oldest first; at most
+            `Shape.results_max`, and none if the destination acknowledges nothing.
+    """
 
     __slots__ = ("boundary", "dataflow", "unacked")
 
@@ -126,25 +131,35 @@ class Egress:
         """Hand the next batch of results, in order or first come, to the destination."""
         consumer = self.boundary.consumer
         assert consumer is not None
-        taken = consumer.take()
+        taken = consumer.take() if self._room() else None
         if taken is None:
             return []
         batch, parts = taken
         rows = parts[0] if len(parts) == 1 else self.dataflow.merge(parts)
         emit = Emit(batch, rows)
-        self.unacked = (*self.unacked, emit)
+        if self.dataflow.shape.results_max:
+            self.unacked = (*self.unacked, emit)
         self.boundary.did("NC-7", f"emit {batch}")
         return [emit]
+
+    def _room(self) -> bool:
+        """Whether the destination may be given more before it acknowledges something."""
+        limit = self.dataflow.shape.results_max
+        return not limit or len(self.unacked) < limit
 
     def acknowledged(self, emit: Emit) -> None:
         """NC-7: the destination has the output; forget it."""
         self.unacked = tuple(kept for kept in self.unacked if kept != emit)
 
+    def again(self) -> list[Instruction]:
+        """NC-7: the destination has come back; what it did not acknowledge, in the same order."""
+        return list(self.unacked)
+
     def can_work(self) -> bool:
         """Whether `work` would change anything."""
         consumer = self.boundary.consumer
         assert consumer is not None
-        return consumer.ready()
+        return self._room() and consumer.ready()
 
     def accepts(self, peer: Node, message: Message) -> bool:
         """Whether the head of the link from this node can be handled now."""

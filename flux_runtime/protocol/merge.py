@@ -12,15 +12,19 @@ from collections.abc import Sequence
 
 from flux_runtime.protocol.inlet import Inlet
 from flux_runtime.protocol.messages import Rows
+from flux_runtime.protocol.vocabulary import END
 
 
 def next_batch(inlets: Sequence[Inlet], *, ordered: bool) -> int | None:
     """The batch that can be released now, if any."""
-    heads = [inlet.queue[0].batch for inlet in inlets if inlet.queue]
-    if not heads:
-        return None
-    lowest = min(heads)
-    if ordered and any(not i.queue and i.mark < lowest for i in inlets):
+    lowest: int | None = None
+    told = END
+    for inlet in inlets:
+        if not inlet.queue:
+            told = min(told, inlet.mark)
+        elif lowest is None or inlet.queue[0].batch < lowest:
+            lowest = inlet.queue[0].batch
+    if ordered and lowest is not None and told < lowest:
         return None
     return lowest
 
@@ -39,4 +43,7 @@ def release(inlets: Sequence[Inlet], batch: int, *, ordered: bool) -> list[Rows]
 
 def complete_up_to(inlets: Sequence[Inlet]) -> int:
     """The batch up to which everything has been released (progress of the input)."""
-    return min(i.queue[0].batch - 1 if i.queue else i.mark for i in inlets)
+    complete = END
+    for inlet in inlets:
+        complete = min(complete, inlet.queue[0].batch - 1 if inlet.queue else inlet.mark)
+    return complete

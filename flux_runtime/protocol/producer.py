@@ -69,10 +69,12 @@ class ProducerSide:
     def room(self, i: int) -> bool:
         """Whether outlet i may take another place: of its reserve, or of what no reserve needs."""
         reserve = self.shape.reserve * (1 if self.kind is Producer.S else 2)  # AMB-23
-        own = len(self.outlets[i].buffer)
+        own = len(self.outlets[i].buffer.entries)
         if own < reserve:
             return True
-        taken = sum(max(len(outlet.buffer), reserve) for outlet in self.outlets)
+        taken = 0
+        for outlet in self.outlets:
+            taken += max(len(outlet.buffer.entries), reserve)
         return taken < max(self.shape.pool, reserve * len(self.outlets))
 
     def complete(self, batch: int) -> None:

@@ -188,24 +188,23 @@ class Segment:
         return self.consumer.ready() or self.complete() > self.producer.progress
 
     def work(self) -> list[Instruction]:
-        """Admit what waits for room (NC-1), else merge and process one batch."""
+        """Admit what waits for room (NC-1); if nothing waits any more, process one batch."""
         if self.status is not ACTIVE:
             return []
-        producer = self.producer
+        if self.producer.pending:
+            self.producer.admit()
         if not self.back.resident:
             taken = self._merged()
             if taken is not None:
                 self.back.wait(*taken)
                 self.boundary.did("SP-3", f"batch {taken.batch} waits")
             self._advance()
-        elif not producer.pending:
+        elif not self.producer.pending:
             unit = self.next_input()
             if unit is None:
                 self._advance()
             else:
                 self.produced(unit.batch, self.operator.process(unit.rows))
-        else:
-            producer.admit()
         return []
 
     def next_input(self) -> Unit | None:

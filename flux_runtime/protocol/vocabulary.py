@@ -116,6 +116,8 @@ class Shape:
         in_hand: units that a consumer takes off a link before the merge has use for them.
         set_preserving: the same input gives the same set of output units, in any order (FS-25). A
             unit is then named by a key of its own in place of the batch it came from.
+        results_max: results that the egress keeps until the destination acknowledges them, and at
+            most so many (NC-7); 0 for a destination that acknowledges nothing and gets each once.
     """
 
     widths: tuple[int, ...]
@@ -127,6 +129,7 @@ class Shape:
     ack_every: int = 1
     in_hand: int = 1
     set_preserving: bool = False
+    results_max: int = 0
 
     def __post_init__(self) -> None:
         if not self.widths or min(self.widths) < 1:
@@ -135,6 +138,8 @@ class Shape:
             raise ValueError(f"copies is 1 or 2, and 2 for cluster pairs: {self}")
         if min(self.pool, self.reserve, self.ack_every, self.in_hand) < 1:
             raise ValueError(f"limits are positive: {self}")
+        if self.results_max < 0:
+            raise ValueError(f"an egress that keeps {self.results_max} results cannot be: {self}")
         if self.set_preserving and (
             len(self.widths) > 1 or self.ordered_egress or self.cumulative or self.cluster_pairs
         ):

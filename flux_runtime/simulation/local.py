@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from flux_runtime.protocol.ends import Egress, Ingress
-from flux_runtime.protocol.messages import Emit, Fail, Instruction, LogEntry, Send
+from flux_runtime.protocol.messages import Fail, Instruction, LogEntry, Send
 from flux_runtime.protocol.segment import Segment
 from flux_runtime.protocol.vocabulary import Node, Status
 
@@ -25,9 +25,9 @@ def handle(machine: Machine, kind: str, peer: Node | None, what: Any) -> list[In
 
     Args:
         machine: changed in place.
-        kind: `source`, `deliver`, `log`, `install`, `moved`, `evict` or `activate`.
+        kind: `source`, `deliver`, `log`, `install`, `moved`, `evict`, `activate` or `acknowledge`.
         peer: the far end of the link, for `deliver`.
-        what: the batch, message, log entry, state, or number of the attempt.
+        what: the batch, message, log entry, state, number of the attempt, or result.
 
     Raises:
         ProtocolError: the machine found a violation.
@@ -42,7 +42,9 @@ def handle(machine: Machine, kind: str, peer: Node | None, what: Any) -> list[In
             machine.finish()
             return []
         return machine.feed(what)
-    assert isinstance(machine, Segment)
+    if isinstance(machine, Egress):
+        machine.acknowledged(what)  # NC-7
+        return []
     match kind:
         case "install":
             return machine.install(what)
@@ -77,8 +79,6 @@ def settle(
         if not machine.can_work():
             return
         for instruction in machine.work():
-            if isinstance(instruction, Emit) and isinstance(machine, Egress):
-                machine.acknowledged(instruction)  # NC-7: the destination takes it at once
             act(instruction)
 
 

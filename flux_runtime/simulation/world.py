@@ -179,6 +179,9 @@ class World:
                 found.append(Step("log", node))
             if isinstance(machine, Segment) and not machine.back.resident:
                 found.append(Step("activate", node))
+        egress = self.nodes[self.dataflow.shape.egress]
+        if isinstance(egress, Egress) and egress.unacked:
+            found.append(Step("acknowledge", self.dataflow.shape.egress))
         found += [Step("install", standby) for standby in self.moves]
         found += [Step("moved", node) for node in self.moved]
         found += [
@@ -230,6 +233,10 @@ class World:
                 self._let(at, "install", None, self.moves.pop(at)[1])
             case "moved":
                 self._let(at, "moved", None, self.moved.pop(at))
+            case "acknowledge":
+                egress = self.nodes[at]
+                assert isinstance(egress, Egress)
+                self._let(at, "acknowledge", None, egress.unacked[0])
             case "evict" | "activate":
                 self._let(at, kind, None, None)
             case "detect process":

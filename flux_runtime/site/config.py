@@ -8,6 +8,7 @@ import socket
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 from flux_runtime.protocol.dataflow import Dataflow
 from flux_runtime.site.collector import HELD_MAX_BYTES, collected
@@ -83,17 +84,63 @@ class Config:
 
 
 @dataclass(frozen=True, kw_only=True)
+class SpillTo:
+    """Where partitions go that do not fit into a site's memory.
+
+    Attributes:
+        folder: on a disk of the site's machine; each process has a folder of its own in it.
+        memory_bytes: for operators' states; None: as much as they need, until told otherwise.
+        disk_bytes: that may be on disk at once; None: as much as there is. What does not fit stays
+            in memory.
+        gap_s: from one activation to the next (`t_gap`); None: as long as the last one took.
+    """
+
+    folder: Path
+    memory_bytes: int | None = None
+    disk_bytes: int | None = None
+    gap_s: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Balance:
+    """How partitions move to even out load (section 6.4, 6.6, 7.3).
+
+    Attributes:
+        policy: "load": utilisation; "memory": memory to spare; "hybrid": memory while any partition
+            is on disk, else load.
+        imbalance: least ratio of utilisations that a move is made for (th_imb).
+        utilisation: greatest utilisation of a receiver (th_util).
+        quiet: while no site is busier than this, load moves nothing.
+        delta_min_s: shortest collection phase; it tunes itself above that.
+        delta_max_s: longest collection phase.
+        severe: ratio of utilisations above which a site gives away several partitions in a round.
+        moves_max: most such moves in a round; so many pairs may be without their second copy at
+            once because of moves, and so many catch up at once after a failure.
+    """
+
+    policy: Literal["load", "memory", "hybrid"] = "hybrid"
+    imbalance: float = 1.15
+    utilisation: float = 0.925
+    quiet: float = 0.2
+    delta_min_s: float = 1.0
+    delta_max_s: float = 30.0
+    severe: float = 1.5
+    moves_max: int = 4
+
+
+@dataclass(frozen=True, kw_only=True)
 class SiteConfig(Config):
     """What a site is told.
 
     Attributes:
         site: number of its place, such as the index of its task; incarnations of the same place
             follow one another.
-        spill: folder for what does not fit into memory; None keeps everything in memory.
+        spill: where partitions go that do not fit into memory, perhaps only its folder; None keeps
+            everything in memory.
     """
 
     site: int = 0
-    spill: Path | None = None
+    spill: SpillTo | Path | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,14 +152,24 @@ class ControllerConfig(Config):
         folder: where the ingress keeps its journal; every candidate has to reach it.
         run_folder: where metrics and events go.
         window: batches that are fed and not yet everywhere, per source.
-        balance: whether partitions move to even out load.
+        balance: whether, and how, partitions move to even out load; the same for all candidates.
+        durable: what batches in the journal survive: the end of the process, or also that of the
+            machine, which costs a flush to disk for each.
     """
 
     sites: int
     folder: Path
     run_folder: Path | None = None
     window: int = 64
-    balance: bool = False
+    balance: Balance | bool = False
+    durable: Literal["process", "machine"] = "process"
+
+    @property
+    def balancing(self) -> Balance | None:
+        """How partitions move; None if they do not."""
+        if isinstance(self.balance, bool):
+            return Balance() if self.balance else None
+        return self.balance
 
 
 def load(made: Made) -> Dataflow:

@@ -77,7 +77,12 @@ async def _end_with_parent() -> None:
 
 
 def _ledger(config: ControllerConfig) -> Ledger:
-    return Ledger(config.made().shape, wanted=config.sites)
+    balance = config.balancing
+    return Ledger(
+        config.made().shape,
+        wanted=config.sites,
+        parallel_max=1 if balance is None else balance.moves_max,
+    )
 
 
 def _session(config: ControllerConfig) -> Client:

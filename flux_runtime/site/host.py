@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from flux_runtime.protocol.channels import Channel, Frame, Multiplexer, takes_credit
@@ -53,17 +53,30 @@ Placement = Mapping[tuple[Pair, int], int]
 
 @dataclass
 class Load:
-    """What one node has done since the counts were last taken.
+    """What one node has done since it came here.
 
     Attributes:
         rows: rows received.
         units: units received.
-        busy_s: seconds that its operator worked.
+        operator_s: processor time of its operator.
+        cpu_s: processor time of all that was done for it, its operator included.
     """
 
     rows: int = 0
     units: int = 0
-    busy_s: float = 0.0
+    operator_s: float = 0.0
+    cpu_s: float = 0.0
+
+    def minus(self, before: Load | None) -> Load:
+        """What it has done since then."""
+        if before is None:
+            return self
+        return Load(
+            self.rows - before.rows,
+            self.units - before.units,
+            self.operator_s - before.operator_s,
+            self.cpu_s - before.cpu_s,
+        )
 
 
 @dataclass
@@ -87,7 +100,8 @@ class Host:
         me: this site's number.
         credits: units under way per channel; the same on all sites.
         storage: where partitions spill to.
-        clock: seconds, for statistics only.
+        clock: seconds that turns are limited by.
+        cpu: seconds of processor time, for statistics only.
     """
 
     def __init__(
@@ -98,12 +112,15 @@ class Host:
         credits: int = 4,
         storage: Storage | None = None,
         clock: Callable[[], float] = time.perf_counter,
+        cpu: Callable[[], float] = time.thread_time,
     ) -> None:
         self.dataflow = dataflow
         self.me = me
         self.credits = credits
         self.storage = storage
+        self.forget: Callable[[Node], None] | None = getattr(storage, "forget", None)
         self.clock = clock
+        self.cpu = cpu
         self.nodes: dict[Node, Machine] = {}
         self.where: dict[Node, int] = {
             THE_INGRESS: LEADER,
@@ -180,7 +197,8 @@ class Host:
         self._host(node, machine)
 
     def _bury(self, node: Node) -> None:
-        self.nodes.pop(node, None)
+        if isinstance(self.nodes.pop(node, None), Segment) and self.forget is not None:
+            self.forget(node)
         self.loads.pop(node, None)
         self.where.pop(node, None)
         self.ready.pop(node, None)
@@ -279,8 +297,11 @@ class Host:
         while self.ready:
             node = next(iter(self.ready))
             del self.ready[node]
-            if node in self.nodes and self._go_on(node):
-                self.ready[node] = None
+            if node in self.nodes:
+                began, load = self.cpu(), self.loads[node]
+                if self._go_on(node):
+                    self.ready[node] = None
+                load.cpu_s += self.cpu() - began
             self._pass_on()
             if self.clock() > end:
                 break
@@ -340,9 +361,9 @@ class Host:
     def _work(self, node: Node, machine: Machine) -> bool:
         if not machine.can_work() or self._full(machine):
             return False
-        began = self.clock()
+        began = self.cpu()
         self._carry_out(node, machine.work())
-        self.loads[node].busy_s += self.clock() - began
+        self.loads[node].operator_s += self.cpu() - began
         return True
 
     def _full(self, machine: Machine) -> bool:
@@ -392,10 +413,15 @@ class Host:
 
     # ---- reports
 
-    def take_loads(self) -> dict[Node, Load]:
-        """What every node has done since the last call."""
-        taken, self.loads = self.loads, {node: Load() for node in self.nodes}
-        return taken
+    def counts(self) -> dict[Node, Load]:
+        """What every node has done so far."""
+        return {node: replace(load) for node, load in self.loads.items()}
+
+    def unread(self, node: Node) -> int:
+        """Messages that wait on the node's channels."""
+        return sum(
+            len(queue) for mux in self.peers.values() for queue in mux.inbox.get(node, {}).values()
+        )
 
     def buffered(self) -> int:
         """Units that producers here keep for consumers."""

@@ -57,6 +57,7 @@ class Intake:
         self.under_way: deque[tuple[int, str, Key]] = deque()
         self.seen: dict[str, Key] = {}
         self.taken: dict[str, Key] = {}
+        self.on_fed: Callable[[int], None] = lambda _: None
         self.ended = False
         self.rows = 0
 
@@ -107,6 +108,7 @@ class Intake:
                 break
             self.under_way.append((number, source, key))
             self.rows += rows.num_rows
+            self.on_fed(number)
             self.host.feed(number_rows(rows, number))
         low = self._lowest()
         if self.under_way and self.under_way[0][0] < low:

@@ -15,17 +15,20 @@ import uuid
 from collections.abc import Callable
 from typing import Any, Final
 
-from flux_runtime.observe.run_folder import RunFolder
-from flux_runtime.protocol.vocabulary import Node, Pair
+from flux_runtime.observe.run_folder import SITES_FILE, RunFolder
+from flux_runtime.protocol.vocabulary import END, Node, Pair
+from flux_runtime.site.balance import Rounds
 from flux_runtime.site.codec import ROWS, entry_to_json, notice_from_json, notice_to_json
 from flux_runtime.site.config import ControllerConfig
 from flux_runtime.site.connection import Connection
 from flux_runtime.site.host import LEADER, Host
 from flux_runtime.site.intake import Intake, rebuild_egress
 from flux_runtime.site.journal import Journal, Key
+from flux_runtime.site.latency import Latency
 from flux_runtime.site.ledger import Event, Ledger
 from flux_runtime.site.record import EventRecord
 from flux_runtime.site.shell import Link, Shell
+from flux_runtime.site.stage_log import StageLog
 from flux_runtime.site.wire import Malformed
 
 log = logging.getLogger(__name__)
@@ -35,7 +38,6 @@ VERSION: Final = 1
 LOOK_S: Final = 0.1
 ROSTER_S: Final = 0.3
 """After this a new leader has seen the members."""
-REPORTS_FILE: Final = "sites.jsonl"
 OFFERS_MAX: Final = 256
 """Offers that wait to be fed; above it clients are not read."""
 
@@ -67,7 +69,7 @@ class Leader(Shell):
         self.remove = remove
         self.is_member = is_member
         self.id = uuid.uuid4().hex[:12]
-        journal = Journal(config.folder / "journal")
+        journal = Journal(config.folder / "journal", fsync=config.durable == "machine")
         self.intake = Intake(self.host, journal, window=config.window, on_taken=self._on_taken)
         self.began = False
         self.since = time.monotonic()
@@ -81,6 +83,8 @@ class Leader(Shell):
         self.joining: set[str] = set()
         self.clients: dict[Connection, str] = {}
         self.reports: dict[int, dict[str, Any]] = {}
+        self.latency = Latency()
+        self.rounds: Rounds | None = None
         self.committed = 0
         self.tasks: list[asyncio.Task[None]] = []
         self.losses_told = 0
@@ -89,8 +93,10 @@ class Leader(Shell):
         self.failing: dict[int, float] = {}
         self.run_folder = RunFolder.at(config.run_folder) if config.run_folder else None
         self._reports_file = (
-            (config.run_folder / REPORTS_FILE).open("a") if config.run_folder else None
+            (config.run_folder / SITES_FILE).open("a") if config.run_folder else None
         )
+        self.stage_log = StageLog(self)
+        self.intake.on_fed = self.stage_log.fed_now
 
     # ---- life
 
@@ -117,6 +123,7 @@ class Leader(Shell):
             self.intake.journal.close()
             if self._reports_file is not None:
                 self._reports_file.close()
+            self.stage_log.close()
 
     def _task_done(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and (error := task.exception()) is not None:
@@ -145,6 +152,9 @@ class Leader(Shell):
     async def _look(self) -> None:
         while True:
             await asyncio.sleep(LOOK_S)
+            self.stage_log.due()
+            if self.rounds is not None:
+                self.rounds.tick()
             waited = time.monotonic() - self.since
             for number in set(self.ledger.sites) - set(self.attached):
                 if waited > self.config.patience_s:
@@ -192,6 +202,8 @@ class Leader(Shell):
         self.losses_told = len(ledger.losses)
         self._begin()
         self._recovered()
+        if self.rounds is not None:
+            self.rounds.tick()
         self.schedule()
 
     def _recovered(self) -> None:
@@ -234,6 +246,9 @@ class Leader(Shell):
         hi = {node: n for node, n in self.resume.items() if node in live}
         self.intake.begin(self.ledger.leaders, self.ledger.controller, hi)
         rebuild_egress(self.host, self.ledger.controller)
+        balance = self.config.balancing
+        if balance is not None and self.ledger.shape.copies == 2:
+            self.rounds = Rounds(self, balance)
         self._event("leading", epoch=self.ledger.leaders, under_way=len(self.intake.under_way))
         self.schedule()
 
@@ -367,6 +382,11 @@ class Leader(Shell):
                 self._link_lost(link.site, int(message["site"]), str(message["why"]))
             case "report":
                 self._report(link.site, message)
+            case "statistics":
+                if self.rounds is not None:
+                    self.rounds.answered(link.site, message)
+            case "reached":
+                self.latency.reached(int(message["batch"]), time.monotonic())
             case other:
                 raise Malformed(f"no message {other!r}")
 
@@ -425,13 +445,22 @@ class Leader(Shell):
                 self.tell(connection, {"c": "where", "collectors": self._collectors()})
             case {"c": "commit", "offset": int(offset)}:
                 self.committed = max(self.committed, offset)
+                self.stage_log.committed(offset)
                 self._broadcast({"c": "commit", "offset": self.committed})
             case {"c": "finish"}:
                 self.intake.finish()
             case {"c": "status"}:
                 self.tell(connection, {"c": "status", **self.status()})
             case {"c": "move", "stage": int(s), "part": int(p), "copy": int(c), "site": int(to)}:
-                self.happened({"e": "move", "stage": s, "part": p, "copy": c, "site": to})
+                event = {"e": "move", "stage": s, "part": p, "copy": c, "site": to}
+                self.moving(event, by="client")
+                self.happened(event)
+            case {"c": "memory", "site": int(site), "bytes": None | int() as size}:
+                if site in self.attached:
+                    self.tell(self.attached[site], {"c": "memory", "bytes": size})
+            case {"c": "cut", "site": int(site), "other": int(other)}:
+                if site in self.attached:
+                    self.tell(self.attached[site], {"c": "cut", "site": other})
             case {"c": "stop"}:
                 self._broadcast({"c": "stop"})
                 self.loop.call_later(0.2, self.finish)
@@ -456,11 +485,21 @@ class Leader(Shell):
         self.host.out.notices.clear()
         if self.began:
             self.intake.pump()
+            self._watch_latency()
             if len(self.intake.waiting) < OFFERS_MAX // 2:
                 for connection in self.clients:
                     connection.reading(True)
             while self.host.ready and self.host.turn():
                 pass
+
+    def _watch_latency(self) -> None:
+        """Have the collector's sites say when they have passed the batch fed last."""
+        batch = self.intake.ingress.last
+        if batch < END and self.latency.fed(batch, time.monotonic()):
+            pair = Pair(len(self.host.dataflow.shape.widths) - 1, 0)
+            for _, site, whole in self.ledger.site_of(pair):
+                if whole and site in self.attached:
+                    self.tell(self.attached[site], {"c": "watch", "batch": batch})
 
     def status(self) -> dict[str, Any]:
         """What the job looks like now."""
@@ -480,6 +519,9 @@ class Leader(Shell):
             "losses": [[*loss.pair, loss.why] for loss in self.ledger.losses],
             "rows": self.intake.rows,
             "under_way": len(self.intake.under_way),
+            "latency": self.latency.summary(),
+            "loads": self.reports,
+            "balance": self.rounds.status() if self.rounds is not None else None,
         }
 
     def _report(self, site: int, report: dict[str, Any]) -> None:
@@ -487,11 +529,17 @@ class Leader(Shell):
             return
         self.reports[site] = report
         if self._reports_file is not None:
-            line = {"t": time.time(), "site": self.ledger.sites[site].id, **report}
+            line = {"t": round(time.time(), 3), "stage": self.config.app, "number": site}
+            line |= {"site": self.ledger.sites[site].id, **report}
             line.pop("c", None)
             self._reports_file.write(json.dumps(line) + "\n")
             self._reports_file.flush()
 
+    def moving(self, event: Event, *, by: str) -> None:
+        """Note that a move is asked for."""
+        where = {"stage": event["stage"], "part": event["part"], "copy": event["copy"]}
+        self._event("move", **where, to=event["site"], by=by)
+
     def _event(self, kind: str, **details: Any) -> None:
         if self.run_folder is not None:
-            self.run_folder.event(kind, **details)
+            self.run_folder.event(kind, self.config.app, **details)

@@ -84,7 +84,9 @@ class SpreadController(Controller):
         """As the protocol says, among the sites of other executors if there are any."""
         mate = self.pairs[pair].copies[other(c)]
         every = self.sites
-        if mate is not None and not self.targets:
+        self.targets = tuple(target for target in self.targets if target[2] in every)
+        meant = any((of, copy) == (pair, c) for of, copy, _ in self.targets)
+        if mate is not None and not meant:
             near = self.executor_of.get(mate.site)
             apart = frozenset(s for s in every if self.executor_of.get(s) != near)
             self.sites = apart or every
@@ -100,6 +102,7 @@ class Ledger:
     Args:
         shape: the dataflow, collector included.
         wanted: how many sites the first layout waits for.
+        parallel_max: most catch-ups at once (CT-7).
 
     Attributes:
         events: how many there have been.
@@ -109,10 +112,12 @@ class Ledger:
         placement: the first layout, once there is one.
         entries: the controller's log, each Avail with the site of its standby.
         losses: pairs that have lost both copies.
+        moves: how many there have been.
     """
 
-    def __init__(self, shape: Shape, *, wanted: int) -> None:
+    def __init__(self, shape: Shape, *, wanted: int, parallel_max: int = 1) -> None:
         self.shape = shape
+        self.parallel_max = parallel_max
         self.wanted = max(wanted, shape.copies)
         self.events = 0
         self.leaders = 0
@@ -125,6 +130,7 @@ class Ledger:
         self.controller: SpreadController | None = None
         self.entries: list[tuple[LogEntry, int | None]] = []
         self.losses: list[DataLoss] = []
+        self.moves = 0
 
     def apply(self, event: Event) -> None:
         """Take the next event."""
@@ -146,14 +152,14 @@ class Ledger:
                 raise ValueError(f"no event of kind {unknown!r}")
 
     def _new_leader(self) -> None:
-        """A catch-up in hand is given up: the markers that the ends had read went with the leader.
+        """Catch-ups in hand are given up: the markers that the ends had read went with the leader.
 
         Killing the standby is always allowed, and leaves every neighbour with two copies that are
         either whole or dead; from that, ingress and egress can be rebuilt.
         """
-        if self.controller is not None and self.controller.current is not None:
-            now = self.controller.current
-            self._note(self.controller.copy_failed(Node(*now.pair, now.copy, now.attempt)))
+        if self.controller is not None:
+            for now in self.controller.in_hand:
+                self._note(self.controller.copy_failed(Node(*now.pair, now.copy, now.attempt)))
 
     def _joined(self, event: Event) -> None:
         number = self.joined
@@ -168,7 +174,11 @@ class Ledger:
         elif len(self.sites) >= self.wanted:
             self.placement = lay_out(self.shape, list(self.sites.values()))
             self.controller = SpreadController(
-                self.shape, self.placement, frozenset(self.sites), executor_of=self.executor_of
+                self.shape,
+                self.placement,
+                frozenset(self.sites),
+                parallel_max=self.parallel_max,
+                executor_of=self.executor_of,
             )
 
     def _failed(self, number: int) -> None:
@@ -183,6 +193,7 @@ class Ledger:
     def _move(self, event: Event) -> None:
         pair, copy, site = Pair(event["stage"], event["part"]), event["copy"], event["site"]
         if self.controller is not None and self.controller.may_move(pair, copy, site):
+            self.moves += 1
             self._note(self.controller.move(pair, copy, site))
 
     def _note(self, orders: Sequence[Order]) -> None:

@@ -40,6 +40,7 @@ class LocalSites:
         executors: executor of each site, by number; each its own if left out.
         settings: further fields of the configurations.
         controller_settings: further fields of the controllers' configuration.
+        run_folder: where metrics and events go; `run` in `folder` if left out.
     """
 
     def __init__(
@@ -54,11 +55,12 @@ class LocalSites:
         executors: Mapping[int, str] | None = None,
         settings: Mapping[str, Any] | None = None,
         controller_settings: Mapping[str, Any] | None = None,
+        run_folder: Path | None = None,
     ) -> None:
         if zookeeper is None and controllers > 1:
             raise ValueError("several controllers need ZooKeeper to elect one of them")
         self.folder = folder
-        self.run_folder = folder / "run"
+        self.run_folder = run_folder or folder / "run"
         fixed = None if zookeeper else ("127.0.0.1", free_port())
         common: dict[str, Any] = {
             "key": JobKey.fresh(),

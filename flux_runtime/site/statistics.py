@@ -1,62 +1,210 @@
-"""What a site reports about itself."""
+"""What a site reports about itself: to whoever looks, and to the balancer.
+
+The numbers are documented in docs/reference/flux-statistics.md. Reports go to the leader every
+`report_s` seconds; it keeps the last of every site (`Client.status`) and appends each to the run
+folder. The balancer's questions are answered from the same counters, over the phase it asks about.
+"""
 
 from __future__ import annotations
 
+import os
 import resource
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
+from flux_runtime.protocol.balancing import SiteStatistics
+from flux_runtime.protocol.segment import Segment
+from flux_runtime.protocol.vocabulary import Node, Pair
 from flux_runtime.site.connection import Connection
-from flux_runtime.site.host import LEADER, Load
+from flux_runtime.site.host import LEADER, Host, Load
+from flux_runtime.site.idle import IdleSelector
+from flux_runtime.site.wire import Malformed
 
 if TYPE_CHECKING:
     from flux_runtime.site.worker import Worker
 
+PAGE_BYTES: Final = resource.getpagesize()
+STATM: Final = Path("/proc/self/statm")
+
+
+@dataclass
+class Since:
+    """The counters at the beginning of a phase.
+
+    Attributes:
+        at: when it began.
+        idle_s: idle time until then.
+        cpu_s: processor time of the process until then.
+        loads: what every node had done by then.
+    """
+
+    at: float = field(default_factory=time.monotonic)
+    idle_s: float = 0.0
+    cpu_s: float = field(default_factory=lambda: _cpu_s())
+    loads: Mapping[Node, Load] = field(default_factory=dict)
+
+    @classmethod
+    def now(cls, host: Host, idle: IdleSelector) -> Since:
+        """A phase that begins now."""
+        return cls(idle_s=idle.idle_s, loads=host.counts())
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """What a site has done since.
+
+    Attributes:
+        took_s: length.
+        utilisation: share of it that the site was not idle.
+        cpu: processor time of the process per second.
+        available: processor time got per second that the site was not idle; well below 1 if
+            something else wants the processor.
+        loads: what every node has done.
+    """
+
+    took_s: float
+    utilisation: float
+    cpu: float
+    available: float
+    loads: dict[Node, Load]
+
+    @classmethod
+    def ending(cls, since: Since, host: Host, idle: IdleSelector) -> Phase:
+        """The phase that ends now."""
+        took = max(time.monotonic() - since.at, 1e-6)
+        busy = max(took - (idle.idle_s - since.idle_s), 1e-6)
+        cpu = _cpu_s() - since.cpu_s
+        return cls(
+            took_s=took,
+            utilisation=min(1.0, busy / took),
+            cpu=cpu / took,
+            available=min(1.0, cpu / busy),
+            loads={n: load.minus(since.loads.get(n)) for n, load in host.counts().items()},
+        )
+
 
 class SiteReport:
-    """Counts since the last report."""
+    """Answers for one site."""
 
-    def __init__(self, worker: Worker) -> None:
+    def __init__(self, worker: Worker, idle: IdleSelector) -> None:
         self.worker = worker
-        self.at = time.monotonic()
-        self.cpu_s = _cpu_s()
+        self.idle = idle
+        self.since = Since()
+        self.round: tuple[int, Since] | None = None
 
     def due(self) -> None:
         """Report if it is time."""
-        now = time.monotonic()
         worker = self.worker
         leader = worker.links.get(LEADER)
-        if now - self.at < worker.config.report_s or leader is None:
-            return
-        took, self.at = now - self.at, now
-        cpu, self.cpu_s = self.cpu_s, _cpu_s()
+        waited = time.monotonic() - self.since.at
+        if waited >= worker.config.report_s and leader is not None:
+            phase = Phase.ending(self.since, worker.host, self.idle)
+            self.since = Since.now(worker.host, self.idle)
+            worker.tell(leader, {"c": "report", **self._report(phase)})
+
+    def _report(self, phase: Phase) -> dict[str, Any]:
+        worker, took = self.worker, phase.took_s
         host = worker.host
-        loads = host.take_loads()
-        total = Load(
-            sum(load.rows for load in loads.values()),
-            sum(load.units for load in loads.values()),
-            sum(load.busy_s for load in loads.values()),
-        )
-        report: dict[str, Any] = {
-            "c": "report",
-            "rows_per_s": total.rows / took,
-            "units_per_s": total.units / took,
-            "busy": total.busy_s / took,
-            "cpu": (self.cpu_s - cpu) / took,
+        parts = [
+            _part(node, segment, phase.loads.get(node, Load()), took, host.unread(node))
+            for node, segment in host.segments()
+        ]
+        return {
+            "pid": os.getpid(),
+            "rows_per_s": _total(phase, "rows") / took,
+            "units_per_s": _total(phase, "units") / took,
+            "utilisation": phase.utilisation,
+            "busy": _total(phase, "operator_s") / took,
+            "cpu": phase.cpu,
+            "cpu_available": phase.available,
+            "memory_bytes": _resident_bytes(),
             "buffered_units": host.buffered(),
-            "state_bytes": sum(s.operator.state_size() for _, s in host.segments()),
+            "state_bytes": sum(part["state_bytes"] for part in parts),
             "copies": len(host.nodes),
             "bytes_in": sum(c.bytes_in for c in worker.open),
             "bytes_out": sum(c.bytes_out for c in worker.open),
             "states_moved": worker.states_moved,
             "state_bytes_moved": worker.state_bytes,
+            "spill": worker.spilling.report() if worker.spilling is not None else None,
+            "parts": parts,
         }
-        worker.tell(leader, report)
 
     def controlled(self, connection: Connection, message: dict[str, Any]) -> None:
-        """The balancer asks."""
+        """UF-9: the balancer has a phase begin, or asks about it."""
+        match message:
+            case {"do": "reset", "round": int(number)}:
+                self.round = (number, Since.now(self.worker.host, self.idle))
+            case {"do": "report", "round": int(number)}:
+                if self.round is not None and self.round[0] == number:
+                    phase = Phase.ending(self.round[1], self.worker.host, self.idle)
+                    answer = {"c": "statistics", "round": number, **self._answer(phase)}
+                    self.worker.tell(connection, answer)
+            case _:
+                raise Malformed("not a question of the balancer's")
+
+    def _answer(self, phase: Phase) -> dict[str, Any]:
+        """Rows per copy, weighted by what the copies cost: stages differ in cost per row."""
+        worker = self.worker
+        rows, cpu = _total(phase, "rows"), _total(phase, "cpu_s")
+        parts = []
+        for node, segment in worker.host.segments():
+            share = phase.loads.get(node, Load()).cpu_s / cpu if cpu > 0 else 0.0
+            back = segment.back
+            held = [back.state_size(), back.waiting_size(), not back.resident]
+            parts.append([*node.pair, node.copy, rows * share, *held])
+        memory = worker.spilling.memory if worker.spilling is not None else None
+        return {"utilisation": phase.utilisation, "memory": memory, "parts": parts}
+
+
+def answered(site: int, message: dict[str, Any]) -> SiteStatistics:
+    """The statistics in a site's answer.
+
+    Raises:
+        KeyError, TypeError, ValueError: they make no sense.
+    """
+    parts = {(Pair(s, p), c): its for s, p, c, *its in message["parts"]}
+    memory = message["memory"]
+    return SiteStatistics(
+        site=site,
+        utilisation=float(message["utilisation"]),
+        processed={part: float(rows) for part, (rows, _, _, _) in parts.items()},
+        state={part: float(state) for part, (_, state, _, _) in parts.items()},
+        memory=float("inf") if memory is None else float(memory),
+        on_disk=frozenset(part for part, (_, _, _, out) in parts.items() if out),
+        pending={part: float(waiting) for part, (_, _, waiting, _) in parts.items()},
+    )
+
+
+def _part(node: Node, segment: Segment, load: Load, took: float, unread: int) -> dict[str, Any]:
+    consumer, producer, back = segment.consumer, segment.producer, segment.back
+    return {
+        "node": list(node),
+        "cpu": load.cpu_s / took,
+        "operator": load.operator_s / took,
+        "rows_per_s": load.rows / took,
+        "units_per_s": load.units / took,
+        "state_bytes": back.state_size(),
+        "waiting_bytes": back.waiting_size(),
+        "queued_units": unread + sum(len(inlet.queue) for inlet in consumer.inlets),
+        "buffered_units": sum(len(outlet.buffer) for outlet in producer.outlets),
+        "on_disk": not back.resident,
+    }
+
+
+def _total(phase: Phase, name: str) -> float:
+    return float(sum(getattr(load, name) for load in phase.loads.values()))
 
 
 def _cpu_s() -> float:
     used = resource.getrusage(resource.RUSAGE_SELF)
     return used.ru_utime + used.ru_stime
+
+
+def _resident_bytes() -> int:
+    """Memory that the process has now, or had at most where that is not known."""
+    if STATM.exists():
+        return int(STATM.read_text(encoding="ascii").split()[1]) * PAGE_BYTES
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

@@ -14,18 +14,22 @@ import os
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, Final
 
 from flux_runtime.protocol.messages import Notice
 from flux_runtime.protocol.vocabulary import Pair, Status
 from flux_runtime.site.codec import entry_from_json, notice_to_json
 from flux_runtime.site.collector import Collector, next_offset
-from flux_runtime.site.config import Fenced, SiteConfig
+from flux_runtime.site.config import Fenced, SiteConfig, SpillTo
 from flux_runtime.site.connection import Connection, dial, listen
 from flux_runtime.site.finding import Finder, finder
 from flux_runtime.site.host import LEADER, Host
+from flux_runtime.site.idle import IdleSelector, run
 from flux_runtime.site.results import send_results
 from flux_runtime.site.shell import Link, Shell
+from flux_runtime.site.spilling import LOOK_S as MEMORY_LOOK_S
+from flux_runtime.site.spilling import UNLIMITED, SiteStorage, Spilling
 from flux_runtime.site.statistics import SiteReport
 from flux_runtime.site.wire import Malformed
 
@@ -49,13 +53,12 @@ def run_site(config: SiteConfig, *, started: Callable[[int], None] | None = None
         Fenced: this incarnation must not go on; start a new one.
         SessionProblem: ZooKeeper cannot be reached.
     """
-    asyncio.run(_run(config, started))
 
+    async def main(idle: IdleSelector) -> None:
+        with finder(config) as found:
+            await Worker(config, found, started, idle).run()
 
-async def _run(config: SiteConfig, started: Callable[[int], None] | None) -> None:
-    with finder(config) as found:
-        worker = Worker(config, found, started)
-        await worker.run()
+    run(main)
 
 
 class Reader:
@@ -70,9 +73,19 @@ class Worker(Shell):
     """One incarnation of a site."""
 
     def __init__(
-        self, config: SiteConfig, found: Finder, started: Callable[[int], None] | None
+        self,
+        config: SiteConfig,
+        found: Finder,
+        started: Callable[[int], None] | None,
+        idle: IdleSelector,
     ) -> None:
-        super().__init__(config, Host(config.made(), LEADER - 1, credits=config.credits))
+        spill = SpillTo(folder=config.spill) if isinstance(config.spill, Path) else config.spill
+        storage = None
+        if spill is not None:
+            limit = UNLIMITED if spill.disk_bytes is None else spill.disk_bytes
+            storage = SiteStorage(spill.folder, host=config.host, max_bytes=limit)
+        host = Host(config.made(), LEADER - 1, credits=config.credits, storage=storage)
+        super().__init__(config, host)
         self.config: SiteConfig = config
         self.found = found
         self.started = started
@@ -85,13 +98,19 @@ class Worker(Shell):
         self.told = 0
         self.addresses: dict[int, tuple[str, int]] = {}
         self.ids: dict[int, str] = {}
+        self.broken: dict[int, str] = {}
         self.waiting: list[tuple[Connection, Link]] = []
         self.readers: dict[Connection, Reader] = {}
         self.tasks: set[asyncio.Task[None]] = set()
         self.port = 0
-        self.report = SiteReport(self)
+        self.storage = storage
+        self.spilling: Spilling | None = None
+        self.report = SiteReport(self, idle)
+        self.watched: list[int] = []
         shape = self.host.dataflow.shape
         self.collector = Pair(len(shape.widths) - 1, 0)
+        if spill is not None:
+            self.spilling = Spilling(host, spill, excluded=self.collector.stage)
 
     async def run(self) -> None:
         """Until the job ends."""
@@ -100,6 +119,8 @@ class Worker(Shell):
         self.id = await self.loop.run_in_executor(None, join, self.config, self.port, self._fence)
         self._spawn(self._follow_leader())
         self._spawn(self._watch_parent())
+        if self.spilling is not None:
+            self._spawn(self._look_at_memory(self.spilling))
         try:
             await self.ended
         finally:
@@ -111,6 +132,8 @@ class Worker(Shell):
                 if connection.transport is not None:
                     connection.transport.close()
             self.open.clear()
+            if self.storage is not None:
+                self.storage.close()
             await asyncio.sleep(0)
 
     def _spawn(self, made: Any) -> None:
@@ -134,6 +157,13 @@ class Worker(Shell):
                 self.fail(Fenced("the parent process is gone"))
             if self.registered:
                 self.report.due()
+
+    async def _look_at_memory(self, spilling: Spilling) -> None:
+        """Between two accesses the others have their turn."""
+        while True:
+            await asyncio.sleep(0.0 if spilling.due() else MEMORY_LOOK_S)
+            if self.host.ready:
+                self.schedule()
 
     # ---- the leader
 
@@ -264,6 +294,7 @@ class Worker(Shell):
         self.ids = {number: id_ for number, id_, _, _ in sites}
         for number in [n for n in self.addresses if n not in now]:
             del self.addresses[number]
+            self.broken.pop(number, None)
             self.host.disconnect(number)
             connection = self.links.pop(number, None)
             if connection is not None:
@@ -275,6 +306,7 @@ class Worker(Shell):
                 if number < self.host.me:
                     self._spawn(self._dial_site(number, address))
         self._seat_waiting()
+        self._tell_of_broken()
         self.host.touch_all()
 
     async def _dial_site(self, number: int, address: tuple[str, int]) -> None:
@@ -293,9 +325,16 @@ class Worker(Shell):
             self._lost_site(connection.peer, why)
 
     def _lost_site(self, number: int, why: str) -> None:
+        if number in self.addresses:
+            self.broken[number] = why
+            self._tell_of_broken()
+
+    def _tell_of_broken(self) -> None:
+        """Tell whoever leads, until a view without that site comes: a leader may die over it."""
         leader = self.links.get(LEADER)
-        if number in self.addresses and leader is not None:
-            self.tell(leader, {"c": "lost", "site": number, "why": why})
+        if leader is not None:
+            for number, why in self.broken.items():
+                self.tell(leader, {"c": "lost", "site": number, "why": why})
 
     # ---- what the leader says
 
@@ -322,6 +361,15 @@ class Worker(Shell):
                 self._commit(message["offset"])
             case "statistics":
                 self.report.controlled(connection, message)
+            case "memory":
+                if self.spilling is not None:
+                    self.spilling.lend(message["bytes"])
+                    self.schedule()
+            case "watch":
+                self.watched.append(int(message["batch"]))
+            case "cut":
+                if message["site"] != LEADER and message["site"] in self.links:
+                    self.links[message["site"]].close("cut on demand")
             case "stop":
                 self.finish()
             case other:
@@ -352,8 +400,20 @@ class Worker(Shell):
             new = [notice_to_json(n) for n in self.notices[self.told :]]
             self.told = len(self.notices)
             self.tell(leader, {"c": "notices", "notices": new})
+        if self.watched and leader is not None:
+            self._look_for_watched(leader)
         if self.readers:
             self._serve()
+
+    def _look_for_watched(self, leader: Connection) -> None:
+        """Say which of the watched batches the collector has passed."""
+        here = [s for n, s in self.host.segments() if n.pair == self.collector]
+        active = [next_offset(s) for s in here if s.status is not Status.STANDBY]
+        reached, ended = active[0] if active else (0, True)
+        for batch in [b for b in self.watched if ended or b < reached]:
+            self.watched.remove(batch)
+            if active:
+                self.tell(leader, {"c": "reached", "batch": batch})
 
     def _serve(self) -> None:
         here = [s for n, s in self.host.segments() if n.pair == self.collector]

@@ -35,16 +35,20 @@ def test_the_word_count_claims_what_its_code_shows(capsys: pytest.CaptureFixture
     assert [each for each in found if each["written"] is not None] == []
 
 
-def test_that_an_order_has_one_invoice_on_both_sides_does_not_follow_from_the_settlement(
+def test_what_does_not_follow_from_the_code_of_the_settlement_is_claimed_with_a_reason(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Both inputs have the attribute `invoice`, and the query does not make them equal."""
-    found = derive(capsys, str(EXAMPLES / "settlement" / "settlement.yaml"))
-    beyond = [(each["component"], each["path"]) for each in found if each["claims_more"]]
-    assert beyond == [
-        ("Settlement", {"from": "charges", "to": "statement"}),
-        ("Settlement", {"from": "parcels", "to": "statement"}),
-    ]
+    """That an order has one invoice on both sides, and what happens inside of a function."""
+    found = derive(capsys, str(EXAMPLES / "settlement" / "settlement.yaml"), "--strict")
+    differ = {
+        (str(each["component"]), str(each["written"])): str(each["why"])
+        for each in found
+        if each["written"] is not None
+    }
+    assert differ == {
+        ("Limit", "OW[card,day]"): "the function sees one card's day at a time, and keeps nothing",
+        ("Settlement", "OW[invoice]"): "the charges and the parcels of an order are of one invoice",
+    }
 
 
 def test_a_claim_beyond_the_code_is_told_with_the_line(

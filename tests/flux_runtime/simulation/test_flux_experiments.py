@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from xml.etree import ElementTree
-
 import pytest
 
 from benchmarks.flux_experiments import CATALOGUE
 from benchmarks.flux_experiments.experiment import Result, Row, failed
-from benchmarks.flux_experiments.plot import Chart, Mark, Series, svg
 
 QUICK = ("EX-1", "EX-2", "EX-3", "EX-4", "EX-5", "EX-6", "EX-10", "EX-12", "MTTF", "SCALE")
 """Experiments whose small size takes a few seconds."""
@@ -30,19 +27,6 @@ def test_a_shape_outside_its_bounds_fails_unless_it_is_known_to_differ() -> None
     )
     assert [row.what for row in failed(Result(rows=rows), quick=True)] == ["fails", "no number"]
     assert len(failed(Result(rows=rows), quick=False)) == 3
-
-
-def test_a_chart_is_well_formed_and_inside_its_frame() -> None:
-    chart = Chart(
-        title="a < b", x="x, s", y="y", log_x=True,
-        series=(Series("ours & theirs", ((1.0, 0.0), (100.0, 5.0)), True),),
-        marks=(Mark("m", 7.0),),
-    )  # fmt: skip
-    drawn = ElementTree.fromstring(svg([chart, chart], title="t"))
-    circles = [e for e in drawn.iter() if e.tag.endswith("circle")]
-    assert len(circles) == 4
-    assert all(0 <= float(c.get("cx", "-1")) <= 720 for c in circles)
-    assert all(0 <= float(c.get("cy", "-1")) <= 316 for c in circles)
 
 
 @pytest.mark.slow

@@ -1,0 +1,81 @@
+"""Components that say only what they compute: which paths they may have, before the code is read.
+
+The streams of the file say at which interfaces records come in and go out. Until the annotations
+are derived (`annotations.whitebox.deriving`), every path between them is taken for the worst.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import product
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from annotations.dataflow import Path
+from annotations.diagnostics import Findings
+from annotations.keys import has_implementation
+from annotations.positions import Map
+from annotations.records import Fields
+from annotations.shapes import BAD, Pairs
+from annotations.traps import ENDPOINT
+from annotations.vocabulary import UNKNOWN
+
+if TYPE_CHECKING:
+    from annotations.components import Declared
+
+COMPUTES: Final = dict.fromkeys(("sql", "python", "operator")).keys()
+"""Keys that say how a component's outputs are computed."""
+
+
+class Ends(NamedTuple):
+    """The interfaces of a component that streams name, in the order of the file."""
+
+    inputs: tuple[str, ...] = ()
+    outputs: tuple[str, ...] = ()
+
+
+def ends_of(streams: Pairs) -> Mapping[str, Ends]:
+    """The interfaces that the streams of a file name, by component."""
+    found: dict[str, tuple[dict[str, None], dict[str, None]]] = {}
+    for _, fields in streams.values():
+        for side, key in enumerate(("to", "from")):
+            node = fields.get(key) if isinstance(fields, Fields) else None
+            match = ENDPOINT.fullmatch(node.text) if node is not None else None
+            if match is not None:
+                component, interface = match.groups()
+                found.setdefault(component, ({}, {}))[side][interface] = None
+    return {name: Ends(tuple(inputs), tuple(outputs)) for name, (inputs, outputs) in found.items()}
+
+
+def says_only_code(declared: Declared) -> bool:
+    """True where the component, or one of its variants, has code and no annotation beside it."""
+    fields = declared.fields
+    return "annotation" not in fields.node.entries and any(
+        not COMPUTES.isdisjoint(each.values) and "annotation" not in each.node.entries
+        for each in _implementing(declared)
+    )
+
+
+def possible_paths(declared: Declared, ends: Ends, out: Findings) -> list[tuple[Path, Fields]]:
+    """Every path that the code may have, from each input to each output that it computes."""
+    outputs: dict[str, None] = {}
+    for each in _implementing(declared):
+        for key in COMPUTES:
+            value = each.get(key)
+            if isinstance(value, str):
+                outputs |= dict.fromkeys(ends.outputs)
+            elif value is not None:
+                outputs |= dict.fromkeys(value)
+    mark = declared.key.mark
+    return [
+        (Path(source, target, UNKNOWN, derived=(), position=out.position(mark)), Fields(Map(mark)))
+        for source, target in product(ends.inputs, outputs)
+    ]
+
+
+def _implementing(declared: Declared) -> Iterator[Fields]:
+    """The component and its variants, as far as they may have code."""
+    yield declared.fields
+    values: Iterator[Any] = (value for _, value in declared.variants.values())
+    for value in values:
+        if value is not BAD and isinstance(value, Fields) and has_implementation(value.node):
+            yield value

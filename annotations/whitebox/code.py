@@ -1,0 +1,220 @@
+"""What the code of a dataflow's components gives: each output derived once, when asked for.
+
+Schemas flow along inner streams: where a stream declares none, its records have the columns of the
+output that it comes from, by the code of that output; so do the reasons why records may come twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path as FilePath
+from types import MappingProxyType
+
+from annotations.dataflow import (
+    Component,
+    Dataflow,
+    Endpoint,
+    Implementation,
+    Position,
+    Stream,
+)
+from annotations.whitebox.components import Output, claimed_requests, derive_output, role
+from annotations.whitebox.existing import leaves, with_sources
+from annotations.whitebox.inputs import Input
+from annotations.whitebox.ir import Opaque, Relation, Source
+from annotations.whitebox.places import placer
+from annotations.whitebox.sql import Place, Query, mentioned
+from annotations.whitebox.sql import read as read_sql
+from annotations.whitebox.sql_dialect import seconds_of
+from annotations.whitebox.type_text import sql_text
+
+Schema = Mapping[str, str]
+"""Attribute -> Spark SQL type; a type that is not known is `?`."""
+
+
+class Code:
+    """The code of a dataflow. `text` is the file's, where it is at hand already; without `python`
+    functions are not run to be read, and nothing is said of their outputs."""
+
+    def __init__(self, dataflow: Dataflow, text: str | None = None, *, python: bool = True) -> None:
+        self.dataflow = dataflow
+        self._python = python
+        self._text = text
+        self._found: dict[Endpoint, Output | None] = {}
+        self._passed: dict[Endpoint, Schema | None] = {}
+        """Columns of outputs without code; None also while they are looked for."""
+        self._unfinished: set[Endpoint] = set()
+        """Outputs whose code is being derived, so that a reader of theirs is in a cycle."""
+        self._into: dict[Endpoint, list[Stream]] = {}
+        for stream in dataflow.streams.values():
+            if stream.consumer is not None:
+                self._into.setdefault(stream.consumer, []).append(stream)
+
+    def outputs(self, component: Component) -> Iterator[Output]:
+        """What each output gives that the component's code computes, in the order of the file."""
+        for name in component.implementations:
+            found = self._output(Endpoint(component.name, name))
+            if found is not None:
+                yield found
+
+    def schema(self, stream: Stream) -> Schema | None:
+        """The columns of a stream: as declared, else by the code it comes from, if that says."""
+        if stream.schema is not None or stream.producer is None:
+            return stream.schema
+        return self._schema_of(stream.producer)
+
+    def exact_schema(self, stream: Stream) -> Schema | None:
+        """The same as Spark names the types; None where a type is not known exactly."""
+        if stream.producer is None or stream.schema is not None:
+            return stream.schema
+        found = self._output(stream.producer)
+        if found is None or found.schema is None:
+            return None
+        types = {column.name: sql_text(column.type) for column in found.derivation.columns}
+        known = {name: text for name, text in types.items() if text is not None}
+        return MappingProxyType(known) if len(known) == len(types) else None
+
+    # ---- one output
+
+    def _component(self, end: Endpoint) -> Component:
+        return self.dataflow.components[end.component]
+
+    def _schema_of(self, end: Endpoint) -> Schema | None:
+        """The columns of an output; without code, it passes its only input through."""
+        if end.interface in self._component(end).implementations:
+            found = self._output(end)
+            return None if found is None else found.schema
+        if end not in self._passed:
+            self._passed[end] = None
+            sources = {path.source for path in self._component(end).paths}
+            if len(sources) == 1:
+                into = Endpoint(end.component, sources.pop())
+                self._passed[end] = self._input(into, frozenset(), ()).schema
+        return self._passed[end]
+
+    def _output(self, end: Endpoint) -> Output | None:
+        """What the code of an output gives; None where there is none, or it reads itself."""
+        if end not in self._found:
+            self._found[end] = None
+            component = self._component(end)
+            by = component.implementations.get(end.interface)
+            if by is not None and (self._python or by.sql is not None):
+                self._unfinished.add(end)
+                inputs = self.inputs(component, end.interface)
+                self._found[end] = self._derived(component, end.interface, by, inputs)
+                self._unfinished.remove(end)
+        return self._found[end]
+
+    def _derived(
+        self, component: Component, name: str, by: Implementation, inputs: Mapping[str, Input]
+    ) -> Output:
+        if by.sql is not None:
+            query = read_sql(by.sql, inputs=inputs, place=self._place(by.sql, by.position))
+        else:
+            query = self._read_python(by, inputs)
+        return derive_output(
+            name,
+            query,
+            position=by.position,
+            output_mode=component.output_mode,
+            lateness=self._lateness(component),
+            fds=self.dataflow.fds,
+        )
+
+    # ---- what comes in
+
+    def inputs(self, component: Component, output: str) -> Mapping[str, Input]:
+        """What is known of the component's inputs, for the code of an output.
+
+        Where `requests` is not said, an input that the written paths only read with, while another
+        is written, asks and is not kept.
+        """
+        asking = frozenset(component.requests or ())
+        if component.requests is None:
+            written = (path for path in component.paths if path.derived is None)
+            asking = claimed_requests(path for path in written if path.target == output)
+        interfaces = list(dict.fromkeys(path.source for path in component.paths))
+        by = component.implementations[output]
+        if by.sql is not None:
+            interfaces = mentioned(by.sql, interfaces)
+        return {
+            interface: self._input(Endpoint(component.name, interface), asking, component.order_by)
+            for interface in interfaces
+        }
+
+    def _input(self, end: Endpoint, asking: frozenset[str], order_by: Iterable[str]) -> Input:
+        streams = self._into.get(end, [])
+        schemas = [self.schema(stream) for stream in streams]
+        alike = schemas and all(each == schemas[0] for each in schemas)
+        schema = schemas[0] if alike else None
+        total = frozenset(order_by)
+        keys = (total,) if total and schema is not None and total <= schema.keys() else ()
+        return Input(schema, role(end.interface, asking), self._repeats(streams), keys)
+
+    def _repeats(self, streams: Iterable[Stream]) -> str | None:
+        """Why a record may come twice, by the code that it comes from."""
+        for stream in streams:
+            if stream.producer is None:
+                continue
+            if stream.producer in self._unfinished:
+                return f"{stream.producer} is in a cycle and may send it again"
+            found = self._output(stream.producer)
+            if found is not None and found.derivation.repeats is not None:
+                return f"{stream.producer} may send it again: {found.derivation.repeats}"
+        return None
+
+    def _lateness(self, component: Component) -> Mapping[str, float]:
+        found: dict[str, float] = {}
+        for end, streams in self._into.items():
+            if end.component != component.name:
+                continue
+            promised = [seconds_of(each.lateness) for each in streams if each.lateness is not None]
+            known = [each for each in promised if each is not None]
+            if known and len(known) == len(streams):
+                found[end.interface] = max(known)
+        return found
+
+    # ---- reading
+
+    def _place(self, sql: str, position: Position | None) -> Place | None:
+        """Places in the dataflow's file; in the query itself where there is no file."""
+        if position is None:
+            return None
+        if self._text is None and self.dataflow.file is not None:
+            try:
+                self._text = self.dataflow.file.read_text(encoding="utf-8").removeprefix("\ufeff")
+            except (OSError, UnicodeDecodeError):
+                return None
+        return None if self._text is None else placer(sql, self._text, position)
+
+    def _read_python(self, by: Implementation, inputs: Mapping[str, Input]) -> Query:
+        """The plan of a function, whose module stands in the folder of the dataflow's file."""
+        from annotations.whitebox.pyspark_code import Function, Unreadable, read_functions
+        from annotations.whitebox.pyspark_code import Input as Given
+
+        assert by.python is not None
+        module, _, function = by.python.partition(":")
+        given = {name: Given(each.schema, each.role) for name, each in inputs.items()}
+        folder = self.dataflow.file.parent if self.dataflow.file is not None else FilePath()
+        try:
+            (plan,) = read_functions([Function(module, function, given)], folder=folder)
+        except Unreadable as unreadable:
+            sources = tuple([each.source(name) for name, each in inputs.items()])
+            reason = str(unreadable)
+            where = unreadable.position or by.position
+            opaque = Opaque(sources, (), reason, position=where)
+            return Query(opaque, open=True, problem=reason, remedy=unreadable.remedy or None)
+        return _completed(plan, inputs)
+
+
+def _completed(plan: Relation, inputs: Mapping[str, Input]) -> Query:
+    """The plan of a function as a query, with what only the dataflow knows of its inputs."""
+
+    def known(source: Source) -> Source:
+        given = inputs.get(source.name)
+        return source if given is None else replace(source, repeats=given.repeats, keys=given.keys)
+
+    plan = with_sources(plan, known)
+    problem = plan.reason if isinstance(plan, Opaque) and not plan.columns else None
+    return Query(plan, not all(leaf.complete for leaf in leaves(plan)), problem)

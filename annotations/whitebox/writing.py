@@ -1,0 +1,161 @@
+"""`blazes derive --write`: derived annotations put into the file, which stays as it is otherwise.
+
+The lines are inserted as text before the first key of the component, so that comments, order,
+quotes and anchors stay. What was written is read again: it must say what was derived.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Final, NamedTuple
+
+from annotations.dataflow import EMPTY, Component, Dataflow, Path
+from annotations.diagnostics import BadInput, Findings, Mark
+from annotations.positions import Map, Node, read_tree
+from annotations.unannotated import COMPUTES
+from annotations.vocabulary import Within
+from annotations.whitebox.code import Code
+from annotations.whitebox.components import lineage_to_write
+from annotations.yaml_file import loads
+
+_PLAIN: Final = re.compile(r"[A-Za-z_]\w*")
+_WORDS: Final = frozenset({"on", "off", "yes", "no", "true", "false", "null", "y", "n"})
+
+
+class CannotWrite(Exception):  # noqa: N818
+    """The annotations cannot be put into the file; the message says why."""
+
+    remedy: str = "copy what `blazes derive` prints into the file"
+
+
+class _Insertion(NamedTuple):
+    offset: int
+    text: str
+
+
+def with_annotations(
+    dataflow: Dataflow, names: Iterable[str], *, variants: Mapping[str, str] = EMPTY
+) -> str:
+    """The text of the dataflow's file with the derived annotations of these components in it."""
+    assert dataflow.file is not None
+    text = dataflow.file.read_bytes().decode("utf-8")
+    body = text.removeprefix("\ufeff")
+    root = read_tree(body, Findings(str(dataflow.file), body))
+    code = Code(dataflow, body)
+    insertions = [_insertion(body, root, dataflow.components[name], code) for name in names]
+    for each in sorted(insertions, reverse=True):
+        body = body[: each.offset] + each.text + body[each.offset :]
+    _check(dataflow, body, names, variants)
+    return text[: len(text) - len(text.removeprefix("\ufeff"))] + body
+
+
+def _insertion(text: str, root: Node | None, component: Component, code: Code) -> _Insertion:
+    mapping = _mapping(root, component)
+    first, before = _first_key(text, mapping, component.name)
+    written = [
+        (path, ", ".join(_path(path, _lineage(path, component.name, code))))
+        for path in component.paths
+    ]
+    if before.strip():
+        items = ", ".join(f"{{{path}}}" for _, path in written)
+        return _Insertion(first, f"annotation: [{items}], ")
+    indent = before
+    newline = "\r\n" if "\r\n" in text else "\n"
+    lines = [f"{indent}annotation:"]
+    for path, item in written:
+        lines += [f"{indent}  # {each.text}" for each in path.derived or ()]
+        lines.append(f"{indent}  - {{{item}}}")
+    return _Insertion(first - len(indent), "".join(line + newline for line in lines))
+
+
+def _lineage(path: Path, name: str, code: Code) -> Mapping[str, str] | None:
+    """What the file has to say of the path's lineage."""
+    if path.lineage is None:
+        return None
+    component = code.dataflow.components[name]
+    output = next(each for each in code.outputs(component) if each.name == path.target)
+    given = code.inputs(component, path.target)[path.source].schema
+    columns = [column.name for column in output.derivation.columns]
+    return lineage_to_write(path.lineage, columns, given)
+
+
+def _mapping(root: Node | None, component: Component) -> Map:
+    """The mapping that the annotation belongs into: the component's, or its variant's."""
+    components = _below(root, "components") or root
+    own = _below(components, component.name)
+    if component.variant is not None:
+        variant = _below(_below(own, "variants"), component.variant)
+        if variant is None:
+            variant = _below(root, component.variant)
+        if isinstance(variant, Map) and not COMPUTES.isdisjoint(variant.entries):
+            return variant
+    if not isinstance(own, Map):
+        raise CannotWrite(f"{component.name} is not where its name stands")
+    return own
+
+
+def _below(node: Node | None, key: str) -> Node | None:
+    return node.entries[key][1] if isinstance(node, Map) and key in node.entries else None
+
+
+def _first_key(text: str, mapping: Map, name: str) -> tuple[int, str]:
+    """The offset of the first key that stands in the mapping itself, and the text before it."""
+    starts = [key.mark for key, _ in mapping.entries.values()]
+    after = [mark for mark in starts if _order(mark) >= _order(mapping.mark)]
+    if not after:
+        raise CannotWrite(f"the keys of {name} come from elsewhere in the file")
+    mark = min(after, key=_order)
+    lines = text.split("\n")
+    offset = sum(len(line) + 1 for line in lines[: mark.line]) + mark.column
+    return offset, lines[mark.line][: mark.column]
+
+
+def _order(mark: Mark) -> tuple[int, int]:
+    return mark.line, mark.column
+
+
+def _path(path: Path, lineage: Mapping[str, str] | None) -> Iterator[str]:
+    yield f"from: {_scalar(path.source)}"
+    yield f"to: {_scalar(path.target)}"
+    yield f"label: {path.annotation.kind.name}"
+    gate = path.annotation.gate
+    if gate is not None and gate.attributes is not None:
+        yield f"subscript: [{', '.join(map(_scalar, sorted(gate.attributes)))}]"
+    if path.state is not None:
+        yield f"state: {_scalar(path.state)}"
+    if path.within is Within.SEQUENCE:
+        yield "within: sequence"
+    if path.nondeterministic is not None:
+        yield f"nondeterministic: {json.dumps(path.nondeterministic, ensure_ascii=False)}"
+    if lineage is not None:
+        copies = ", ".join(f"{_scalar(out)}: {_scalar(it)}" for out, it in lineage.items())
+        yield f"lineage: {{{copies}}}"
+
+
+def _scalar(text: str) -> str:
+    if _PLAIN.fullmatch(text) and text.lower() not in _WORDS:
+        return text
+    return json.dumps(text, ensure_ascii=False)
+
+
+def _check(
+    dataflow: Dataflow, body: str, names: Iterable[str], variants: Mapping[str, str]
+) -> None:
+    """The text says what was derived, of these components and of all others."""
+    try:
+        written, _ = loads(body, file=str(dataflow.file), variants=variants)
+    except BadInput as bad:
+        raise CannotWrite(f"the file would not be read any more: {bad.diagnostics[0]}") from None
+    for name, component in dataflow.components.items():
+        found = written.components[name]
+        if _bare(found.paths) != _bare(component.paths):
+            raise CannotWrite(f"the paths of {name} would change")
+        if name in names and any(path.derived is not None for path in found.paths):
+            raise CannotWrite(f"the annotation of {name} would not be seen")
+
+
+def _bare(paths: Sequence[Path]) -> list[Path]:
+    return [replace(path, lineage=None, variant=None) for path in paths]

@@ -1,0 +1,451 @@
+"""`blazes top`: a running job on one screen, and the same as JSON.
+
+Built from a run folder alone: units, Flux stages with their sites, partitions and copies, what
+failed and recovered, and the last events.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from blazes.report.plain import printable
+from blazes.report.progress import (
+    BAD_EVENTS,
+    Event,
+    Sample,
+    amount,
+    duration,
+    event_text,
+    recent,
+    table,
+)
+from blazes.report.run_report import bars
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.table import Table
+
+EVENTS_SHOWN: Final = 6
+PARTITIONS_SHOWN: Final = 8
+SITES_SHOWN: Final = 24
+METER: Final = 10
+"""Cells of a bar."""
+QUIET: Final = frozenset({"view_change"})
+"""Kinds of event that the partitions' table tells better."""
+ALARMING: Final = frozenset({*BAD_EVENTS, "site_failed", "data_loss", "disturbed"})
+SILENT_S: Final = 3.0
+"""A site that has reported nothing for longer is marked."""
+
+
+class Site(Protocol):
+    """See `flux_runtime.observe.stages.Site`."""
+
+    @property
+    def number(self) -> int:
+        """Its number."""
+
+    @property
+    def host(self) -> str:
+        """Machine."""
+
+    @property
+    def executor(self) -> str:
+        """What it shares its fate with."""
+
+    @property
+    def t(self) -> float | None:
+        """When it last reported."""
+
+    @property
+    def report(self) -> Mapping[str, Any]:
+        """What it reported."""
+
+    def value(self, name: str) -> float:
+        """A number of the report."""
+
+
+class Copy(Protocol):
+    """See `flux_runtime.observe.stages.Copy`."""
+
+    @property
+    def stage(self) -> int:
+        """Place of the operator in the stage."""
+
+    @property
+    def part(self) -> int:
+        """Number of the partition."""
+
+    @property
+    def copy(self) -> int:
+        """0 or 1."""
+
+    @property
+    def site(self) -> int:
+        """Where."""
+
+    @property
+    def status(self) -> str:
+        """How it is."""
+
+
+class Stage(Protocol):
+    """See `flux_runtime.observe.stages.Stage`."""
+
+    @property
+    def name(self) -> str:
+        """Of the stage."""
+
+    @property
+    def values(self) -> Mapping[str, float]:
+        """Numbers of the controller's last line."""
+
+    @property
+    def latency_ms(self) -> Mapping[str, float]:
+        """Quantiles."""
+
+    @property
+    def whole(self) -> bool:
+        """Every pair has both copies."""
+
+    @property
+    def sites(self) -> Sequence[Site]:
+        """In the view."""
+
+    @property
+    def copies(self) -> Sequence[Copy]:
+        """Of all partitions."""
+
+    @property
+    def failures(self) -> int:
+        """Sites that failed."""
+
+    @property
+    def moves(self) -> int:
+        """Ordered."""
+
+    @property
+    def recoveries_s(self) -> Sequence[float]:
+        """How long each took."""
+
+    @property
+    def losses(self) -> int:
+        """Partitions without any copy."""
+
+
+@dataclass(frozen=True, slots=True)
+class Top:
+    """What there is to show.
+
+    Attributes:
+        name: of the dataflow.
+        run: name of the run folder.
+        state: `running`, `finished`, ...
+        elapsed_s: since the run began.
+        now: seconds since the epoch.
+        units: their newest metrics.
+        stages: the Flux stages.
+        rates: stage -> its latest throughputs, oldest first.
+        events: what happened.
+    """
+
+    name: str
+    run: str
+    state: str
+    elapsed_s: float
+    now: float
+    units: Sequence[Sample]
+    stages: Sequence[Stage]
+    rates: Mapping[str, Sequence[float]]
+    events: Sequence[Event]
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """A partition: its name, its copies, and what the busiest copy's site says of it."""
+
+    name: str
+    copies: tuple[Copy, ...]
+    values: Mapping[str, float]
+
+
+def letter(stage: int) -> str:
+    """What an operator of a stage is called.
+
+    >>> letter(0), letter(27)
+    ('A', 'S27')
+    """
+    return chr(ord("A") + stage) if stage < 26 else f"S{stage}"
+
+
+def copy_name(copy: Copy) -> str:
+    """Operator, partition, `p` or `s` (primary, secondary), and a sign while it is not whole."""
+    sign = {"ACTIVE": "", "STANDBY": "~", "PAUSE": "="}.get(copy.status, "?")
+    return f"{letter(copy.stage)}{copy.part}{'ps'[copy.copy]}{sign}"
+
+
+def partitions(stage: Stage) -> list[Partition]:
+    """All partitions, the busiest first."""
+    numbers: dict[tuple[int, int], dict[str, float]] = {}
+    for site in stage.sites:
+        for part in site.report.get("parts") or ():
+            known = numbers.setdefault(tuple(part["node"][:2]), {})
+            for name, value in part.items():
+                if isinstance(value, int | float):
+                    known[name] = max(known.get(name, 0.0), float(value))
+    copies: dict[tuple[int, int], list[Copy]] = {}
+    for copy in stage.copies:
+        copies.setdefault((copy.stage, copy.part), []).append(copy)
+    found = [
+        Partition(f"{letter(at)}{part}", tuple(which), numbers.get((at, part), {}))
+        for (at, part), which in sorted(copies.items())
+    ]
+    return sorted(found, key=lambda p: -p.values.get("cpu", 0.0))
+
+
+def headline(stage: Stage) -> str:
+    """Whether the stage is as it should be, in a few words."""
+    if stage.losses:
+        return f"{stage.losses} partitions lost"
+    if not stage.sites:
+        return "waiting for sites"
+    if stage.whole:
+        return "whole"
+    alone = sum(len(p.copies) < 2 for p in partitions(stage))
+    coming = sum(copy.status != "ACTIVE" for copy in stage.copies)
+    return f"{alone} partitions with one copy, {coming} copies catching up"
+
+
+def to_json(top: Top) -> dict[str, Any]:
+    """The screen as data."""
+    return {
+        "schema_version": 1,
+        "dataflow": top.name,
+        "run": top.run,
+        "state": top.state,
+        "elapsed_s": round(top.elapsed_s, 3),
+        "units": {sample.unit: dict(sample.values) for sample in top.units},
+        "stages": {stage.name: _stage_json(stage) for stage in top.stages},
+        "events": [
+            {"t": e.t, "kind": e.kind, "unit": e.unit, **e.fields}
+            for e in _telling(top.events, EVENTS_SHOWN)
+        ],
+    }
+
+
+def _stage_json(stage: Stage) -> dict[str, Any]:
+    return {
+        "state": headline(stage),
+        "whole": stage.whole,
+        **{name: value for name, value in stage.values.items() if name not in ("t", "failures")},
+        "latency_ms": dict(stage.latency_ms),
+        "failures": stage.failures,
+        "recoveries_s": list(stage.recoveries_s),
+        "moves": stage.moves,
+        "losses": stage.losses,
+        "sites": [
+            {
+                "site": site.number,
+                "host": site.host,
+                "executor": site.executor,
+                "copies": [copy_name(copy) for copy in _hosted(stage, site)],
+                "report": {k: v for k, v in site.report.items() if type(v) in (int, float)},
+            }
+            for site in stage.sites
+        ],
+        "partitions": [
+            {
+                "partition": partition.name,
+                "copies": [{"site": c.site, "status": c.status.lower()} for c in partition.copies],
+                **partition.values,
+            }
+            for partition in partitions(stage)
+        ],
+    }
+
+
+def render(top: Top, width: int, *, unicode: bool = True) -> RenderableType:
+    """The screen, for rich."""
+    from rich.console import Group
+    from rich.text import Text
+
+    look = "bold green" if top.state == "running" else "bold"
+    head = Text.assemble(
+        (printable(top.name), "bold"),
+        "  ",
+        (top.state, look),
+        f"  {duration(top.elapsed_s)}",
+        (f"  {top.run}", "dim"),
+    )
+    parts: list[RenderableType] = [head]
+    units = [unit for unit in top.units if unit.unit not in {stage.name for stage in top.stages}]
+    if units:
+        first, *rest = table(units, width)
+        parts += ["", Text(first, "dim"), *(Text(line) for line in rest)]
+    for stage in top.stages:
+        parts += ["", *_stage(top, stage, width, unicode=unicode)]
+    shown = _telling(top.events, EVENTS_SHOWN)
+    if shown:
+        parts.append("")
+    for event in shown:
+        style = "yellow" if event.kind in ALARMING else "dim"
+        parts.append(Text(event_text(event), style, no_wrap=True, overflow="ellipsis"))
+    return Group(*parts)
+
+
+def _stage(top: Top, stage: Stage, width: int, *, unicode: bool) -> Iterator[RenderableType]:
+    from rich.text import Text
+
+    state = headline(stage)
+    values = stage.values
+    yield Text.assemble(
+        ("Flux stage ", "dim"),
+        (printable(stage.name), "bold"),
+        "  ",
+        (state, "green" if state == "whole" else "bold yellow"),
+    )
+    rates = top.rates.get(stage.name, ())
+    shape = f"  {bars(list(rates), 30)}" if unicode and len(rates) > 2 else ""
+    yield Text.assemble(
+        f"  {amount(values.get('rows_per_s', 0))} rows/s", (shape, "cyan"), "   ", *_latency(stage)
+    )
+    batches = [f"{int(values.get(name, 0)):,} {word}" for name, word in _BATCHES]
+    yield Text("  batches: " + ", ".join(batches))
+    last = f", the last in {_seconds(stage.recoveries_s[-1])}" if stage.recoveries_s else ""
+    yield Text.assemble(
+        "  ",
+        (f"failures: {stage.failures}", "yellow" if stage.failures else ""),
+        f", recoveries: {len(stage.recoveries_s)}{last}, moves: {stage.moves}",
+    )
+    yield ""
+    yield _sites(top, stage, width, unicode=unicode)
+    if len(partitions(stage)) > len(stage.sites) or width >= 90:
+        yield ""
+        yield _partitions(stage)
+
+
+_BATCHES: Final = (
+    ("batches", "numbered"),
+    ("waiting", "waiting"),
+    ("under_way", "under way"),
+    ("committed", "committed"),
+)
+
+
+def _latency(stage: Stage) -> Iterator[Any]:
+    yield ("latency ", "dim")
+    if not stage.latency_ms:
+        yield "-"
+    for name, value in stage.latency_ms.items():
+        yield (f"{name} ", "dim")
+        yield f"{_ms(value)} "
+
+
+def _sites(top: Top, stage: Stage, width: int, *, unicode: bool) -> Table:
+    from rich.text import Text
+
+    columns = ("site", "host", "executor", "pid", "rows/s", "busy", "cpu", "state", "held")
+    table = _grid([*columns, "copies"], left=("host", "executor", "busy", "copies"))
+    for site in sorted(stage.sites, key=lambda s: s.number)[:SITES_SHOWN]:
+        silent = site.t is None or top.now - site.t > SILENT_S
+        busy = site.value("utilisation") if "utilisation" in site.report else site.value("busy")
+        cells = [
+            str(site.number),
+            printable(site.host),
+            printable(site.executor),
+            f"{site.value('pid'):.0f}",
+            amount(site.value("rows_per_s")),
+            _meter(busy, unicode=unicode),
+            f"{site.value('cpu'):.0%}",
+            _bytes(site.value("state_bytes")),
+            amount(site.value("buffered_units")),
+        ]
+        style = "dim" if silent and top.state == "running" else ""
+        names = [
+            (copy_name(copy) + " ", "" if copy.status == "ACTIVE" else "yellow")
+            for copy in _hosted(stage, site)
+        ]
+        table.add_row(*(Text(cell, style) for cell in cells), Text.assemble(*names))
+    return table
+
+
+def _partitions(stage: Stage) -> Table:
+    from rich.text import Text
+
+    found = partitions(stage)
+    columns = ["partition", "at sites", "rows/s", "cpu", "state", "queued", "held", ""]
+    table = _grid(columns, left=("partition", "at sites", ""))
+    for partition in found[:PARTITIONS_SHOWN]:
+        values = partition.values
+        where = [
+            (f"{copy.site}{'' if copy.status == 'ACTIVE' else ' ' + copy.status.lower()} ", "")
+            for copy in partition.copies
+        ]
+        whole = len(partition.copies) > 1 and all(c.status == "ACTIVE" for c in partition.copies)
+        table.add_row(
+            partition.name,
+            Text.assemble(*where, style="" if whole else "yellow"),
+            amount(values.get("rows_per_s", 0)),
+            f"{values.get('cpu', 0):.1%}",
+            _bytes(values.get("state_bytes", 0)),
+            amount(values.get("queued_units", 0)),
+            amount(values.get("buffered_units", 0)),
+            "on disk" if values.get("on_disk") else "",
+        )
+    if len(found) > PARTITIONS_SHOWN:
+        table.caption = f"and {len(found) - PARTITIONS_SHOWN} partitions that use less"
+        table.caption_justify = "left"
+    return table
+
+
+def _grid(columns: Sequence[str], *, left: Sequence[str]) -> Table:
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    for name in columns:
+        table.add_column(
+            name, justify="left" if name in left else "right", no_wrap=True, overflow="ellipsis"
+        )
+    return table
+
+
+def _hosted(stage: Stage, site: Site) -> list[Copy]:
+    return [copy for copy in stage.copies if copy.site == site.number]
+
+
+def _telling(events: Sequence[Event], number: int) -> list[Event]:
+    return recent([event for event in events if event.kind not in QUIET], number)
+
+
+def _meter(part: float, *, unicode: bool) -> str:
+    full = round(min(max(part, 0.0), 1.0) * METER)
+    on, off = ("█", "░") if unicode else ("#", ".")
+    return on * full + off * (METER - full) + f" {part:4.0%}"
+
+
+def _bytes(number: float) -> str:
+    """Bytes for people.
+
+    >>> [_bytes(n) for n in (0, 2048, 5_000_000)]
+    ['0', '2.0K', '4.8M']
+    """
+    for unit, size in (("G", 1 << 30), ("M", 1 << 20), ("K", 1 << 10)):
+        if number >= size:
+            return f"{number / size:.1f}{unit}"
+    return f"{number:.0f}"
+
+
+def _ms(value: float) -> str:
+    """A latency.
+
+    >>> [_ms(v) for v in (0.42, 7.4, 310, 2500)]
+    ['0.4 ms', '7.4 ms', '310 ms', '2.5 s']
+    """
+    if value >= 1000:
+        return f"{value / 1000:.1f} s"
+    return f"{value:.0f} ms" if value >= 10 else f"{value:.1f} ms"
+
+
+def _seconds(value: float) -> str:
+    return _ms(value * 1000)

@@ -1,0 +1,171 @@
+"""Balancing rounds on real sites: asks all sites, has a policy plan, and has moves recorded.
+
+The protocol's `Balancer` keeps the rounds (UF-7 to UF-13) and changes the controller's state when a
+move is due. A leader must record an event before it acts on it, so the balancer is given
+`RecordedMoves` in the controller's place: a move becomes an event, and counts as under way until
+the event has been applied.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from flux_runtime.protocol.balancer import Answer, Balancer, RequestStatistics, ResetStatistics
+from flux_runtime.protocol.balancing import (
+    Allowed,
+    PlannedMove,
+    SiteStatistics,
+    Thresholds,
+    Unit,
+    plan_hybrid_round,
+    plan_memory_round,
+    plan_round,
+)
+from flux_runtime.protocol.collection import CollectionTime
+from flux_runtime.protocol.controller import Order
+from flux_runtime.protocol.orders import DataLoss
+from flux_runtime.protocol.vocabulary import Pair
+from flux_runtime.site.config import Balance
+from flux_runtime.site.ledger import Event, Ledger
+from flux_runtime.site.statistics import answered
+
+if TYPE_CHECKING:
+    from flux_runtime.site.leader import Leader
+
+Happened = Callable[[Event, Callable[[], None]], None]
+
+
+class RecordedMoves:
+    """What the balancer sees of a ledger's controller.
+
+    Args:
+        ledger: with a layout.
+        happened: records an event and calls back when it has been applied.
+    """
+
+    def __init__(self, ledger: Ledger, happened: Happened) -> None:
+        assert ledger.controller is not None
+        self.ledger = ledger
+        self.controller = ledger.controller
+        self.happened = happened
+        self.under_way: list[tuple[Pair, int, int]] = []
+
+    @property
+    def sites(self) -> frozenset[int]:
+        """That may host copies."""
+        return self.controller.sites
+
+    @property
+    def losses(self) -> tuple[DataLoss, ...]:
+        """Pairs without a copy."""
+        return self.controller.losses
+
+    @property
+    def failures(self) -> int:
+        """Failures that no move has caused."""
+        return self.controller.failures - self.ledger.moves
+
+    @property
+    def whole(self) -> bool:
+        """Whether nothing is to be recovered, and nothing moves."""
+        return self.controller.whole and not self.under_way
+
+    def may_move(self, pair: Pair, c: int, site: int) -> bool:
+        """As the controller says, with the moves that it has not heard of yet."""
+        controller, moving = self.controller, {of for of, _, _ in self.under_way}
+        known = {now.pair for now in controller.in_hand} - moving
+        return (
+            pair not in moving
+            and all(of.stage == pair.stage for of in moving)
+            and len(known) + len(moving) < controller.parallel_max
+            and controller.may_move(pair, c, site)
+        )
+
+    def move(self, pair: Pair, c: int, site: int) -> list[Order]:
+        """UF-11, once it has been recorded; no orders until then."""
+        move = (pair, c, site)
+        self.under_way.append(move)
+        event = {"e": "move", "stage": pair.stage, "part": pair.part, "copy": c, "site": site}
+        self.happened(event, lambda: self.under_way.remove(move))
+        return []
+
+
+class Rounds:
+    """Drives the balancer of one term of leading."""
+
+    def __init__(self, leader: Leader, balance: Balance) -> None:
+        self.leader = leader
+        self.balance = balance
+        self.made = 0
+        self.seen: dict[int, SiteStatistics] = {}
+        thresholds = Thresholds(
+            imbalance=balance.imbalance,
+            utilisation=balance.utilisation,
+            delta_min=balance.delta_min_s,
+            severe=balance.severe,
+            moves_max=balance.moves_max,
+        )
+        self.balancer = Balancer(
+            RecordedMoves(leader.ledger, self._happened),
+            thresholds,
+            policy=self._plan,
+            collection=CollectionTime(thresholds, delta_max=balance.delta_max_s),
+        )
+
+    def tick(self) -> None:
+        """Time has passed, or events have been applied."""
+        self._tell(self.balancer.tick(time.monotonic()))
+
+    def answered(self, site: int, message: dict[str, Any]) -> None:
+        """A site has answered."""
+        statistics = answered(site, message)
+        self.seen[site] = statistics
+        now = time.monotonic()
+        self._tell(self.balancer.statistics(int(message["round"]), statistics, now))
+
+    def _tell(self, answers: Sequence[Answer]) -> None:
+        for answer in answers:
+            match answer:
+                case ResetStatistics(number):
+                    self._ask("reset", number)
+                case RequestStatistics(number):
+                    self._ask("report", number)
+
+    def _ask(self, do: str, number: int) -> None:
+        for connection in self.leader.attached.values():
+            self.leader.tell(connection, {"c": "statistics", "do": do, "round": number})
+
+    def _plan(
+        self,
+        sites: Sequence[SiteStatistics],
+        thresholds: Thresholds,
+        *,
+        allowed: Allowed,
+        unit: Unit,
+    ) -> list[PlannedMove]:
+        """The configured policy; without need, load is left where it is."""
+        if self.balance.policy == "memory":
+            return plan_memory_round(sites, allowed=allowed, unit=unit)
+        pressed = any(site.on_disk for site in sites) and self.balance.policy == "hybrid"
+        if not pressed and max(site.utilisation for site in sites) < self.balance.quiet:
+            return []
+        plan = plan_hybrid_round if self.balance.policy == "hybrid" else plan_round
+        return plan(sites, thresholds, allowed=allowed, unit=unit)
+
+    def _happened(self, event: Event, then: Callable[[], None]) -> None:
+        self.made += 1
+        self.leader.moving(event, by="balancer")
+        self.leader.happened(event, then)
+
+    def status(self) -> dict[str, Any]:
+        """As in the status of the job."""
+        return {
+            "policy": self.balance.policy,
+            "mode": self.balancer.mode.value,
+            "round": self.balancer.collection.round,
+            "collection_s": self.balancer.collection.delta,
+            "moves": self.made,
+            "utilisation": {site: s.utilisation for site, s in self.seen.items()},
+        }

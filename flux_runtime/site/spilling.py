@@ -1,0 +1,251 @@
+"""A site whose memory is too small for all its partitions: they take turns (SP-1 to SP-6), on disk.
+
+`Spill` decides, the segments write and read. The front of a partition on disk goes on receiving and
+acknowledging. The collector always stays in memory: readers look into it, and `held_max_bytes`
+limits it. An access takes place between two turns, and nothing else happens on the site meanwhile.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import time
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+from flux_runtime.disk import FileStorage
+from flux_runtime.protocol.segment import Segment
+from flux_runtime.protocol.spill import PagePool, Spill, SpillAction, WriteOut
+from flux_runtime.protocol.vocabulary import Node, Status
+from flux_runtime.site.config import SpillTo
+from flux_runtime.site.host import Host
+
+log = logging.getLogger(__name__)
+log.addHandler(logging.NullHandler())
+
+PAGE_BYTES: Final = 4096
+LOOK_S: Final = 0.05
+UNLIMITED: Final = 1 << 50
+"""Bytes; more than any site has."""
+
+
+class SiteStorage:
+    """A site's disk, with a limit. A run that does not fit stays in memory, so nothing is lost.
+
+    Args:
+        folder: of the job; this process gets a folder of its own in it, and folders of processes
+            of this machine that are gone are deleted.
+        host: the machine.
+        max_bytes: that may be on disk at once.
+
+    Attributes:
+        bytes: on disk now.
+        written: bytes written so far.
+        loaded: bytes read so far.
+        held: runs that found no room, in memory.
+    """
+
+    def __init__(self, folder: Path, *, host: str, max_bytes: int = UNLIMITED) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        _sweep(folder, host)
+        self.folder = folder / f"{host}-{os.getpid()}"
+        self.files = FileStorage(self.folder)
+        self.max_bytes = max_bytes
+        self.sizes: dict[tuple[Node, int], int] = {}
+        self.held: dict[tuple[Node, int], bytes] = {}
+        self.bytes = self.written = self.loaded = 0
+
+    def room(self, size: int) -> bool:
+        """Whether so many bytes more may be written."""
+        return self.bytes + size <= self.max_bytes
+
+    def write(self, node: Node, run: int, data: bytes) -> None:
+        """Keep a run."""
+        if self.room(len(data)):
+            try:
+                self.files.write(node, run, data)
+            except OSError as wrong:
+                log.warning("a run stays in memory: %s", wrong)
+                with suppress(OSError):
+                    self.files.drop(node, run)
+            else:
+                self.sizes[node, run] = len(data)
+                self.bytes += len(data)
+                self.written += len(data)
+                return
+        self.held[node, run] = data
+
+    def read(self, node: Node, run: int) -> bytes:
+        """A run that has been written and not dropped."""
+        if (node, run) in self.held:
+            return self.held[node, run]
+        data = self.files.read(node, run)
+        self.loaded += len(data)
+        return data
+
+    def drop(self, node: Node, run: int) -> None:
+        """The run is not needed any more."""
+        if self.held.pop((node, run), None) is None:
+            self.files.drop(node, run)
+            self.bytes -= self.sizes.pop((node, run))
+
+    def forget(self, node: Node) -> None:
+        """The node is gone, with all its runs."""
+        for of, run in [key for key in (*self.sizes, *self.held) if key[0] == node]:
+            self.drop(of, run)
+
+    def close(self) -> None:
+        """Delete everything."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def _sweep(folder: Path, host: str) -> None:
+    """Delete what processes of this machine have left that were killed."""
+    for left in folder.glob(f"{host}-*"):
+        pid = left.name.removeprefix(f"{host}-")
+        if pid.isdigit() and not _lives(int(pid)):
+            shutil.rmtree(left, ignore_errors=True)
+
+
+def _lives(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+class Spilling:
+    """Keeps the partitions of a host within the memory that the site may use.
+
+    Args:
+        host: whose partitions; its storage is the disk.
+        to: folder and limits.
+        excluded: stage whose partitions always stay in memory.
+        clock: seconds.
+
+    Attributes:
+        memory: bytes for operators' states.
+        evictions: states written out so far.
+    """
+
+    def __init__(
+        self,
+        host: Host,
+        to: SpillTo,
+        *,
+        excluded: int,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.host = host
+        assert isinstance(host.storage, SiteStorage)
+        self.storage: SiteStorage = host.storage
+        self.excluded = excluded
+        self.clock = clock
+        self.memory: int | None = to.memory_bytes
+        self.pages = self._pages()
+        self.spill = Spill(PagePool(self.pages, page_bytes=PAGE_BYTES), {}, gap=to.gap_s)
+        self.waiting: deque[SpillAction] = deque()
+        self.looked_at = 0.0
+        self.evictions = self.activations = self.refused = 0
+
+    def _pages(self) -> int:
+        return (UNLIMITED if self.memory is None else self.memory) // PAGE_BYTES
+
+    def lend(self, memory: int | None) -> None:
+        """From now on the site may use so many bytes; None: as many as it likes."""
+        self.memory = memory
+        pages, before = self._pages(), self.pages
+        self.pages = pages
+        if pages > before:
+            given = min(self.spill.pool.wanted_back, pages - before)
+            self.spill.pool.wanted_back -= given  # not to be given back after all
+            self.spill.pool.donate(pages - before - given)
+        else:
+            self.spill.pool.post_relinquish(before - pages)
+        self.looked_at = 0.0
+
+    def due(self) -> bool:
+        """If it is time, compare memory with need and do one access; gives whether more is due."""
+        now = self.clock()
+        if not self.waiting and now - self.looked_at >= LOOK_S:
+            self.looked_at = now
+            self._look(now)
+        if self.waiting:
+            self._access(self.waiting.popleft())
+        return bool(self.waiting)
+
+    def _look(self, now: float) -> None:
+        spill = self.spill
+        here = {n: s for n, s in self.host.segments() if self._takes_part(n, s)}
+        for part in [part for part in spill.sizes if part not in here]:
+            spill.remove(part)
+        actions: list[SpillAction] = []
+        for node, segment in here.items():
+            size = segment.back.state_size()
+            if node not in spill.sizes:
+                actions += spill.add(node, size)
+                if not segment.back.resident and node in spill.active:
+                    spill.active.remove(node)
+                    spill.inactive.append(node)
+                    spill.pool.free_all(node)
+            elif spill.sizes[node] != size:
+                actions += spill.resize(node, size)
+        actions += spill.check()
+        if not actions and not self._behind(here):
+            actions += spill.tick(now)
+        self.waiting.extend(actions)
+
+    def _takes_part(self, node: Node, segment: Segment) -> bool:
+        return node.stage != self.excluded and segment.status is Status.ACTIVE
+
+    def _behind(self, here: dict[Node, Segment]) -> bool:
+        """SP-4: a partition that has been read in first processes all that has waited for it."""
+        return any(segment.back.resident and segment.back.waiting for segment in here.values())
+
+    def _access(self, action: SpillAction) -> None:
+        node = action.part
+        assert isinstance(node, Node)
+        segment = self.host.nodes.get(node)
+        if not isinstance(segment, Segment):
+            return
+        began = self.clock()
+        if isinstance(action, WriteOut):
+            if self.storage.room(int(action.size)):
+                segment.evict()
+            if segment.back.resident:  # it moves just now, or the disk is full
+                self.refused += 1
+                if node in self.spill.sizes:
+                    self.spill.inactive.remove(node)
+                    self.spill.active.append(node)
+                    self.spill.pool.resize(node, action.size)
+            else:
+                self.evictions += 1
+        elif not segment.back.resident:
+            segment.activate()
+            self.activations += 1
+            self.spill.activated_at = self.clock()
+            self.spill.took(self.spill.activated_at - began)
+        self.host.ready[node] = None
+
+    def report(self) -> dict[str, Any]:
+        """What the site's report says of its disk."""
+        storage = self.storage
+        return {
+            "memory_limit_bytes": self.memory,
+            "on_disk": len(self.spill.on_disk()),
+            "disk_bytes": storage.bytes,
+            "disk_limit_bytes": None if storage.max_bytes == UNLIMITED else storage.max_bytes,
+            "kept_in_memory_bytes": sum(map(len, storage.held.values())),
+            "written_bytes": storage.written,
+            "read_bytes": storage.loaded,
+            "evictions": self.evictions,
+            "activations": self.activations,
+            "refused": self.refused,
+        }

@@ -1,0 +1,290 @@
+"""Components that have code and no annotation get the annotations that their code gives."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from annotations.dataflow import Dataflow
+from annotations.diagnostics import BadInput
+from annotations.vocabulary import Within
+from annotations.whitebox.claims import unshown_claims
+from annotations.whitebox.writing import CannotWrite, with_annotations
+from annotations.yaml_file import load, loads
+
+EXAMPLES = Path(__file__).parents[3] / "examples"
+HEAD = """\
+components:
+  Split:
+    sql: SELECT batch, explode(split(text, ' ')) AS word FROM lines
+  Count:
+    sql: SELECT batch, word, count(*) AS n FROM words GROUP BY batch, word
+streams:
+  lines: {to: Split.lines, schema: {batch: BIGINT, text: STRING}}
+  words: {from: Split.words, to: Count.words}
+"""
+COUNTS = HEAD + "  counts: {from: Count.counts}\n"
+
+
+def paths(dataflow: Dataflow, component: str) -> dict[str, str]:
+    return {
+        str(path): f"{path.annotation}"
+        + (" sequence" if path.within is Within.SEQUENCE else "")
+        + (" chance" if path.nondeterministic else "")
+        for path in dataflow.components[component].paths
+    }
+
+
+def without_annotations(text: str) -> str:
+    """The ad network's file as somebody would write it who says nothing that the code says."""
+    text = re.sub(r"\n    annotation:\n(      - .*\n)+", "\n", text)
+    text = re.sub(r"\n        annotation: .*", "", text)
+    return re.sub(r"\n    description:", "\n    requests: request\n    description:", text)
+
+
+def test_paths_and_their_reasons_come_from_the_sql() -> None:
+    dataflow, found = loads(COUNTS, file="words.yaml")
+    assert found == ()
+    assert paths(dataflow, "Split") == {"lines->words": "CR"}
+    assert paths(dataflow, "Count") == {"words->counts": "OW[batch,word]"}
+    (path,) = dataflow.components["Count"].paths
+    assert path.derived is not None
+    reasons = {each.text: each.position for each in path.derived}
+    position = reasons["`count(*)` is used before each batch, word is complete"]
+    assert position is not None
+    assert (position.file, position.line) == ("words.yaml", 5)
+    assert COUNTS.splitlines()[4][position.column - 1 :].startswith("count(*)")
+
+
+def test_types_flow_along_inner_streams() -> None:
+    """Whether `sum(v)` adds integers is known at the source only, two components before."""
+    text = textwrap.dedent("""\
+        components:
+          Pass:
+            annotation: {from: clicks, to: same, label: CR}
+          Shift: {sql: "SELECT id, v + 1 AS w FROM same"}
+          Sum: {sql: "SELECT id, sum(w) AS s FROM shifted GROUP BY id"}
+        streams:
+          clicks: {to: Pass.clicks, schema: {id: INT, v: TYPE}}
+          same: {from: Pass.same, to: Shift.same}
+          shifted: {from: Shift.shifted, to: Sum.shifted}
+          sums: {from: Sum.sums}
+        """)
+    whole, _ = loads(text.replace("TYPE", "BIGINT"))
+    assert paths(whole, "Sum") == {"shifted->sums": "OW[id]"}
+    assert dict(whole.streams["shifted"].schema or {}) == {"id": "INT", "w": "BIGINT"}
+    assert dict(whole.streams["sums"].schema or {}) == {"id": "INT", "s": "BIGINT"}
+    assert whole.streams["same"].schema is None
+    broken, found = loads(text.replace("TYPE", "DOUBLE"))
+    assert paths(broken, "Sum") == {"shifted->sums": "OW[id] sequence"}
+    assert [each.code.id for each in found] == ["BLZ087"]
+
+
+def test_records_that_may_come_twice_are_followed_along_a_cycle() -> None:
+    """Inside of a cycle nobody can say yet that a record comes once: its count is of no gate."""
+    dataflow, _ = loads(
+        textwrap.dedent("""\
+        components:
+          Again:
+            sql: >-
+              SELECT id, count(*) AS n FROM (SELECT id FROM a UNION ALL SELECT id FROM b)
+              GROUP BY id
+        streams:
+          a: {to: Again.a, schema: {id: INT}}
+          b: {from: Again.out, to: Again.b}
+          out: {from: Again.out}
+        """)
+    )
+    assert paths(dataflow, "Again") == {"a->out": "OW[*]", "b->out": "OW[*]"}
+
+
+@pytest.mark.parametrize("variant", ["THRESH", "POOR", "WINDOW", "CAMPAIGN"])
+def test_the_ad_network_without_annotations_has_those_of_the_paper(variant: str) -> None:
+    """Blazes section VI-B: what the authors annotated by hand is what the queries give."""
+    file = EXAMPLES / "ad_network" / "ad_network.yaml"
+    text = without_annotations(file.read_text(encoding="utf-8"))
+    assert "label" not in text
+    chosen = {"Report": variant}
+    derived, _ = loads(text, variants=chosen)
+    written, _ = load(file, variants=chosen)
+    for name, component in written.components.items():
+        assert paths(derived, name) == paths(written, name)
+        assert all(path.derived is None for path in component.paths)
+        assert all(path.derived for path in derived.components[name].paths)
+
+
+def test_each_output_of_a_derived_component_has_its_own_state() -> None:
+    dataflow, _ = loads(
+        textwrap.dedent("""\
+        components:
+          Both:
+            sql:
+              seen: SELECT DISTINCT id FROM clicks
+              counts: SELECT id, count(*) AS n FROM clicks GROUP BY id
+        streams:
+          clicks: {to: Both.clicks, schema: {id: INT}}
+          seen: {from: Both.seen}
+          counts: {from: Both.counts}
+        """)
+    )
+    states = {path.target: path.state for path in dataflow.components["Both"].paths}
+    assert states == {"seen": "seen", "counts": "counts"}
+
+
+def test_python_functions_are_read_in_a_process_of_their_own(tmp_path: Path) -> None:
+    (tmp_path / "operators.py").write_text(
+        "def first(clicks):\n"
+        "    from pyspark.sql import functions as F\n\n"
+        "    return clicks.groupBy('id').agg(F.first('n').alias('n'))\n\n\n"
+        "def fails(clicks):\n"
+        "    return clicks.collect()\n"
+    )
+    file = tmp_path / "clicks.yaml"
+    file.write_text(
+        textwrap.dedent("""\
+        components:
+          First: {python: "operators:first"}
+          Fails: {python: "operators:fails"}
+        streams:
+          clicks: {to: First.clicks, schema: {id: INT, n: INT}}
+          first: {from: First.first, to: Fails.clicks}
+          out: {from: Fails.out}
+        """)
+    )
+    dataflow, found = load(file)
+    assert paths(dataflow, "First") == {"clicks->first": "OW[id] sequence"}
+    assert paths(dataflow, "Fails") == {"clicks->out": "OW[*]"}
+    assert [(each.code.id, each.position.line if each.position else 0) for each in found] == [
+        ("BLZ082", 8)
+    ]
+    assert "pyspark" not in sys.modules or "operators" not in sys.modules
+
+
+def test_a_file_that_needs_no_derivation_imports_nothing_for_it() -> None:
+    script = (
+        "import sys\n"
+        "from annotations.yaml_file import load\n"
+        f"load({str(EXAMPLES / 'ad_network' / 'ad_network.yaml')!r})\n"
+        "print([n for n in sys.modules if 'whitebox' in n or 'sqlglot' in n])"
+    )
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.strip() == "[]"
+
+
+# ---- BLZ084
+
+CLAIM = COUNTS.replace(
+    "Count:\n", "Count:\n    annotation: {from: words, to: counts, label: LABEL}\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("label", "told"),
+    [
+        ("CW", True),
+        ("CR", True),
+        ('"OR[batch, word]"', True),
+        ('"OW[batch, word, other]"', True),
+        ('"OW[batch, word]"', False),
+        ('"OW[batch]"', False),
+        ('"OW[*]"', False),
+        ("CW, why: counts never change here", False),
+    ],
+)
+def test_blz084_tells_claims_that_are_stronger_than_the_code(label: str, told: bool) -> None:
+    dataflow, _ = loads(CLAIM.replace("LABEL", label), file="words.yaml")
+    found = unshown_claims(dataflow)
+    assert [each.code.id for each in found] == ["BLZ084"] * told
+    for each in found:
+        assert "its code gives OW[batch,word]: `count(*)`" in each.message
+        assert each.position is not None
+        assert each.position.line == 5
+
+
+def test_blz084_tells_chance_that_is_not_declared() -> None:
+    text = COUNTS.replace("explode(split(text, ' ')) AS word", "uuid() AS word")
+    text = text.replace("Split:\n", "Split:\n    annotation: {from: lines, to: words, label: CR}\n")
+    (found,) = unshown_claims(loads(text)[0])
+    assert "is written CR, and its code gives CR nondeterministic: uuid()" in found.message
+
+
+# ---- derive --write
+
+LAYOUT = """\
+# Everybody's words.
+name: words
+components:
+  # splits
+  Split:   # by spaces
+    # the query
+    sql: SELECT batch, explode(split(text, ' ')) AS word FROM lines
+
+  Count: {sql: "SELECT batch AS day, word, count(*) AS batch FROM words GROUP BY batch, word",
+    output_mode: update}
+  Keep:
+    variants:
+      ALL: {sql: "SELECT DISTINCT word FROM counts"}
+      MANY:
+        sql: SELECT word FROM counts WHERE batch > 5
+streams:
+  lines: {to: Split.lines, schema: {batch: BIGINT, text: STRING}}   # from outside
+  words: {from: Split.words, to: Count.words}
+  counts: {from: Count.counts, to: Keep.counts}
+  kept: {from: Keep.kept}
+"""
+
+
+def test_what_is_written_is_what_was_derived_and_nothing_else_changes(tmp_path: Path) -> None:
+    file = tmp_path / "words.yaml"
+    file.write_text(LAYOUT, encoding="utf-8")
+    dataflow, _ = load(file, variants={"Keep": "ALL"})
+    text = with_annotations(dataflow, dataflow.components, variants={"Keep": "ALL"})
+    kept = text
+    for inserted in (
+        "    annotation:\n"
+        "      # each record is treated by itself, and nothing is kept\n"
+        "      - {from: lines, to: words, label: CR}\n",
+        "annotation: [{from: words, to: counts, label: OW, subscript: [batch, word], "
+        "lineage: {day: batch, word: word}}], ",
+        "annotation: [{from: counts, to: kept, label: CW}], ",
+    ):
+        assert inserted in kept
+        kept = kept.replace(inserted, "", 1)
+    assert kept == LAYOUT
+    written, found = loads(text, variants={"Keep": "ALL"})
+    assert found == ()
+    for name, component in dataflow.components.items():
+        assert paths(written, name) == paths(dataflow, name)
+        assert all(path.derived is None for path in written.components[name].paths)
+        assert component.implementations == written.components[name].implementations
+
+
+def test_keys_that_stand_elsewhere_are_not_written(tmp_path: Path) -> None:
+    file = tmp_path / "merged.yaml"
+    file.write_text(
+        textwrap.dedent("""\
+        x-distinct: &distinct
+          sql: SELECT DISTINCT id FROM clicks
+        components:
+          One: {<<: *distinct}
+        streams:
+          clicks: {to: One.clicks, schema: {id: INT}}
+          ones: {from: One.ones}
+        """)
+    )
+    dataflow, _ = load(file)
+    assert paths(dataflow, "One") == {"clicks->ones": "CW"}
+    with pytest.raises(CannotWrite, match="come from elsewhere"):
+        with_annotations(dataflow, ["One"])
+
+
+def test_code_without_streams_is_refused() -> None:
+    with pytest.raises(BadInput) as refused:
+        loads("components:\n  Count:\n    sql: {counts: SELECT * FROM words}\n")
+    assert [each.code.id for each in refused.value.diagnostics] == ["BLZ025"]

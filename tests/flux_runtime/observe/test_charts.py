@@ -1,0 +1,87 @@
+"""Pictures of runs are well formed, keep to their frame, and keep words apart."""
+
+from __future__ import annotations
+
+import math
+import re
+from xml.etree import ElementTree
+
+from flux_runtime.observe import charts, placement
+from flux_runtime.observe.charts import Chart, Event, Mark, Series
+from flux_runtime.observe.placement import Lane, Placement, Stay
+from flux_runtime.observe.svg import THEME, Axis
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+CHART = Chart(
+    title="a < b", x="x, s", y="y", log_x=True,
+    series=(Series("ours & theirs", ((1.0, 0.0), (10.0, math.nan), (100.0, 5.0)), True),),
+    marks=(Mark("m", 7.0), Mark("n", 7.1), Mark("v", 99.0, vertical=True)),
+    events=(
+        Event(at=5.0, kind="crash", name="crash of site 1", bad=True),
+        Event(at=5.1, until=90.0, kind="catch-up", name="A0p"),
+    ),
+)  # fmt: skip
+
+
+def places(drawing: str, tag: str, *names: str) -> list[tuple[float, ...]]:
+    found = ElementTree.fromstring(drawing).iter(SVG + tag)
+    return [tuple(float(e.get(n, "nan")) for n in names) for e in found]
+
+
+def words(drawing: str) -> dict[str, tuple[float, float]]:
+    return {
+        str(e.text): (float(e.get("x", "nan")), float(e.get("y", "nan")))
+        for e in ElementTree.fromstring(drawing).iter(SVG + "text")
+    }
+
+
+def test_points_lie_inside_the_frame_and_a_missing_value_leaves_a_gap() -> None:
+    drawing = charts.draw([CHART, CHART], title="t")
+    circles = places(drawing, "circle", "cx", "cy")
+    assert len(circles) == 4
+    assert all(charts.LEFT <= x <= charts.WIDTH - charts.RIGHT for x, _ in circles)
+    assert "polyline" not in drawing
+
+
+def test_marks_and_events_close_to_one_another_are_named_apart() -> None:
+    at = words(charts.draw([CHART], title="t"))
+    assert at["n"][1] + 12 <= at["m"][1]
+    assert at["crash of site 1"][1] != at["A0p"][1]
+    assert at["v"][0] < charts.WIDTH
+
+
+def test_an_event_that_lasts_is_as_wide_as_it_took() -> None:
+    drawing = charts.draw([CHART], title="t")
+    axis = Axis([1.0, 100.0, 99.0], charts.LEFT, charts.WIDTH - charts.RIGHT, log=True)
+    band = next(b for b in places(drawing, "rect", "x", "width") if b[0] > charts.LEFT)
+    assert abs(band[1] - (axis.pixel(90.0) - axis.pixel(5.1))) < 0.2
+
+
+def test_every_colour_used_has_a_value_on_light_and_on_dark_screens() -> None:
+    drawing = charts.draw([CHART], title="t")
+    used = set(re.findall(r'class="[fs]-(\w+)"', drawing))
+    assert used <= set(THEME)
+    light, dark = drawing.split("@media (prefers-color-scheme: dark)")
+    assert all(THEME[name][0] in light and THEME[name][1] in dark for name in used)
+
+
+def test_a_lane_is_empty_where_a_thing_was_nowhere() -> None:
+    lanes = (
+        Lane(name="A0p", stays=(Stay(start=0, end=4, place=1), Stay(start=6, end=10, place=2))),
+        Lane(name="A0s", stays=(Stay(start=0, end=10, place=2),)),
+    )
+    crash = Event(at=4, kind="crash", name="crash of site 1", bad=True)
+    chart = Placement(title="t", x="time, s", lanes=lanes, events=(crash,))
+    drawing = placement.draw([chart], title="t")
+    first, second, whole = places(drawing, "rect", "x", "width", "y")[1:4]
+    assert first[0] + first[1] < second[0]
+    assert abs((second[0] - first[0] - first[1]) - whole[1] / 5) < 0.5
+    assert {"site 1", "site 2", "crash of site 1"} <= words(drawing).keys()
+
+
+def test_many_lanes_stay_within_a_screen() -> None:
+    lanes = tuple(Lane(name=f"A{n}", stays=(Stay(start=0, end=1, place=n),)) for n in range(64))
+    drawing = placement.draw([Placement(title="t", x="x", lanes=lanes)], title="t")
+    height = float(ElementTree.fromstring(drawing).get("height", "nan"))
+    assert height < 720
