@@ -298,10 +298,10 @@ def _implementations(
 def _computed(
     fields: Fields, paths: _Paths, outputs: set[str], out: Findings
 ) -> dict[str, Implementation]:
-    """What `sql` and `python` of a component or variant say, whose own paths are `paths`."""
+    """What a component or variant says of its implementations; its own paths are `paths`."""
     found: dict[str, Implementation] = {}
     own = list(dict.fromkeys(path.target for path, _ in paths))
-    for key in ("sql", "python"):
+    for key in COMPUTES:
         value = fields.get(key)
         if value is None:
             continue
@@ -319,12 +319,9 @@ def _computed(
                 near = out.suggest(name, outputs)
                 out.add("BLZ061", f"`{key}` for `{name}`, which no path leads to{near}", mark)
             elif name in found:
-                out.add("BLZ062", f"both `sql` and `python` for the output `{name}`", mark)
+                before = next(k for k in COMPUTES if getattr(found[name], k) is not None)
+                out.add("BLZ062", f"both `{before}` and `{key}` for the output `{name}`", mark)
             else:
                 position = out.position(mark)
-                found[name] = (
-                    Implementation(sql=text, position=position)
-                    if key == "sql"
-                    else Implementation(python=text, position=position)
-                )
+                found[name] = Implementation(**{key: text}, position=position)
     return found

@@ -80,12 +80,14 @@ class Path:
 
 @dataclass(frozen=True, slots=True)
 class Implementation:
-    """How one output interface of a component is computed. Exactly one of the two is set."""
+    """How one output interface of a component is computed. Exactly one of the three is set."""
 
     sql: str | None = None
     """Spark SQL over the input interfaces, by their names."""
     python: str | None = None
     """`module:function`; takes one DataFrame for each input interface, by name; returns one."""
+    operator: str | None = None
+    """`module:function`; gives the Flux operator of one partition. For the engine flux."""
     position: Position | None = field(default=None, compare=False)
 
 
@@ -192,6 +194,10 @@ class Deployment:
     trigger: str | None = None
     """Interval between micro-batches; None: as fast as possible."""
     conf: Mapping[str, str] = field(default_factory=lambda: EMPTY)
+    sites: int = 3
+    """Spark tasks that host a Flux stage."""
+    partitions: int = 4
+    """Partitions of a Flux stage that has a gate."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -280,7 +280,7 @@ CODES: Final = _table(
      "It would never run.",
      "Name an output that a path of the component has."),
     ("BLZ062", _E, "output implemented twice",
-     "Only one of `sql` and `python` can compute an output.",
+     "Only one of `sql`, `python` and `operator` can compute an output.",
      "Remove one of the two."),
     ("BLZ063", _E, "implementation that fits several outputs",
      "Each output is computed by its own query or function.",

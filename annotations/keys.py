@@ -81,7 +81,17 @@ PATH: Final = _record(
         ),
     },
     elsewhere=dict.fromkeys(
-        ("Rep", "replicas", "order_by", "engine", "availability", "output_mode", "sql", "python"),
+        (
+            "Rep",
+            "replicas",
+            "order_by",
+            "engine",
+            "availability",
+            "output_mode",
+            "sql",
+            "python",
+            "operator",
+        ),
         "It belongs to the component: put it beside `annotation`.",
     ),
 )
@@ -96,17 +106,22 @@ def _implementation(text: Text) -> OneOf:
     )
 
 
+_FUNCTION: Final = r"^[A-Za-z_][A-Za-z0-9_.]*:[A-Za-z_][A-Za-z0-9_]*$"
+
 _IMPLEMENTATIONS: Final = {
     "sql": Entry(
         _implementation(Text("a Spark SQL query")),
         "Spark SQL over the input interfaces by their names: one query, or one for each output.",
     ),
     "python": Entry(
-        _implementation(
-            Text("`module:function`", r"^[A-Za-z_][A-Za-z0-9_.]*:[A-Za-z_][A-Za-z0-9_]*$")
-        ),
+        _implementation(Text("`module:function`", _FUNCTION)),
         "module:function that takes one DataFrame for each input interface, by name, and returns "
         "one: one function, or one for each output.",
+    ),
+    "operator": Entry(
+        _implementation(Text("`module:function`", _FUNCTION)),
+        "module:function that takes nothing and gives a Flux operator: an object with process, "
+        "get_state, install_state and state_size. For components that run as pairs.",
     ),
 }
 
@@ -271,6 +286,12 @@ DEPLOYMENT: Final = _record(
         ),
         "trigger": Entry(INTERVAL, "Interval between micro-batches; as fast as possible without."),
         "conf": Entry(_OPTIONS, "Spark settings."),
+        "sites": Entry(
+            Count(), "How many Spark tasks host a Flux stage; 3 without: a pair and a standby."
+        ),
+        "partitions": Entry(
+            Count(), "How many partitions a Flux stage with a gate has; 4 without."
+        ),
     },
 )
 

@@ -22,7 +22,7 @@ from annotations.vocabulary import UNKNOWN
 if TYPE_CHECKING:
     from annotations.components import Declared
 
-COMPUTES: Final = frozenset({"sql", "python"})
+COMPUTES: Final = dict.fromkeys(("sql", "python", "operator")).keys()
 """Keys that say how a component's outputs are computed."""
 
 
@@ -59,7 +59,7 @@ def possible_paths(declared: Declared, ends: Ends, out: Findings) -> list[tuple[
     """Every path that the code may have, from each input to each output that it computes."""
     outputs: dict[str, None] = {}
     for each in _implementing(declared):
-        for key in sorted(COMPUTES):
+        for key in COMPUTES:
             value = each.get(key)
             if isinstance(value, str):
                 outputs |= dict.fromkeys(ends.outputs)

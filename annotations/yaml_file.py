@@ -283,4 +283,6 @@ def _deployment(fields: Fields | None) -> Deployment:
         zookeeper=fields.get("zookeeper", "embedded"),
         trigger=fields.get("trigger"),
         conf=texts(fields.get("conf", {})),
+        sites=fields.get("sites", 3),
+        partitions=fields.get("partitions", 4),
     )

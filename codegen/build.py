@@ -10,6 +10,7 @@ from codegen.explain import base_name
 from codegen.literals import INDENT, WIDTH, Call, Code, Text, value
 from codegen.model import (
     Channel,
+    Flux,
     Inputs,
     Order,
     Seal,
@@ -17,11 +18,13 @@ from codegen.model import (
     Source,
     Stage,
     Stages,
+    Step,
     Transform,
     Unit,
     Way,
 )
 from codegen.names import Names
+from codegen.sql_text import sql_value
 
 SHORT_SCHEMA: Final = 56
 """A schema of more characters is written one column a line."""
@@ -66,6 +69,8 @@ class Build:
                 yield from self._record_wise(stage)
             case Transform() | Seal() | Order():
                 yield from self._unit(stage)
+            case Flux():
+                yield self._assigned(stage, stage.streams[0], self._flux(stage))
             case Sink():
                 options = external(stage.external)
                 sink = Call("job.sink", [stage.name, self._list(stage.inputs)], options)
@@ -168,6 +173,18 @@ class Build:
             named.append(("partial", steps))
         return named
 
+    def _flux(self, stage: Flux) -> Call:
+        named: list[tuple[str, Any]] = [("writes", self._inputs(stage.writes))]
+        if stage.reads:
+            named.append(("reads", self._inputs(stage.reads)))
+        if stage.order_by:
+            named.append(("order_by", list(stage.order_by)))
+        if stage.replicas > 1:
+            named.append(("replicas", stage.replicas))
+        named += [("sites", stage.sites), ("partitions", stage.partitions)]
+        steps = [step(each) for each in stage.steps]
+        return Call("job.flux", [base_name(stage), steps], named, tall=True)
+
     def _inputs(self, *inputs: Inputs) -> dict[str, Code | list[Code]]:
         return {name: self._list(ids) for each in inputs for name, ids in each.items()}
 
@@ -190,6 +207,21 @@ class Build:
         variable = self._variable(stage, name)
         before = len(INDENT) + len(variable) + 3
         return f"{variable} = {value(call, depth=1, before=before, after=0)}"
+
+
+def step(it: Step) -> Call:
+    """`Step(...)`."""
+    named: list[tuple[str, Any]] = []
+    if it.query is None:
+        assert it.function.operator is not None
+        run = Code(it.function.operator.replace(":", "."))
+        named.append(("schema", schema_value(it.schema or {})))
+    else:
+        run = Code(it.function.name)
+        named += [("query", sql_value(it.query)), ("gives", it.gives)]
+    if it.gate is not None:
+        named.append(("gate", list(it.gate)))
+    return Call("Step", [it.name, run], named, tall=True)
 
 
 def source(stage: Source) -> Call:

@@ -63,24 +63,24 @@ _ROWS: Final = (
     Code(
         "BLZ511",
         Severity.ERROR,
-        "an ordered component that is replicated",
-        "Replicas must agree on one order. That takes the Flux stage with ZooKeeper ordering, "
-        "which is not in this version; without it the replicas would answer differently.",
-        "seal a stream instead, or set Rep: false",
+        "engine: spark where only Flux sites do",
+        "Replicas agree on one order, and a component survives without a pause, on Flux sites; "
+        "a forced engine must not weaken that.",
+        "leave engine out, or seal a stream instead of ordering it, or set Rep: false",
     ),
     Code(
         "BLZ512",
         Severity.ERROR,
-        "a component that runs as pairs",
-        "Process pairs take the Flux stage, which is not in this version.",
-        "use availability: single; Spark restarts what fails and replays it from its checkpoint",
+        "a sealed component that would run on Flux sites",
+        "Seals are kept by Spark, which restarts what fails and goes on from what is durable.",
+        "leave availability and engine out, or remove the seal: the component is then ordered",
     ),
     Code(
         "BLZ513",
         Severity.ERROR,
-        "a component that asks for the engine flux",
-        "The Flux stage is not in this version.",
-        "use engine: spark, or leave engine out",
+        "a Flux operator where the component runs on Spark",
+        "Only Flux sites run operators.",
+        "set availability: pairs, or give the component sql: or python:",
     ),
     Code(
         "BLZ514",
@@ -89,6 +89,21 @@ _ROWS: Final = (
         "One function computes the output from all of its inputs: they are either released "
         "together, partition by partition, or ordered together.",
         "give the paths outputs of their own, or seal the other inputs too",
+    ),
+    Code(
+        "BLZ515",
+        Severity.ERROR,
+        "code that a Flux site cannot run",
+        "A site is a process beside Spark. It runs Flux operators, and SQL that is known to mean "
+        "the same in DuckDB.",
+        "write a Flux operator: operator: module:function",
+    ),
+    Code(
+        "BLZ516",
+        Severity.ERROR,
+        "a Flux operator whose output has no schema",
+        "What reads the output has to know its columns before anything has run.",
+        "add schema: to the stream that leaves it",
     ),
     Code(
         "BLZ521",
@@ -165,6 +180,13 @@ _ROWS: Final = (
         "an engine that cannot be forced on a cycle",
         "Records in a cycle are kept as a set; update mode writes a group again and again.",
         "use output_mode: append",
+    ),
+    Code(
+        "BLZ534",
+        Severity.ERROR,
+        "Flux sites in a cycle",
+        "A Flux stage reads its input in one order, in which its own output would have to stand.",
+        "leave availability and engine out",
     ),
     Code(
         "BLZ541",

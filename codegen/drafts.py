@@ -28,6 +28,7 @@ class Kind(enum.Enum):
     ACCUMULATING = "accumulating"
     SEAL = "seal"
     ORDER = "order"
+    FLUX = "flux"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,13 +82,13 @@ def drafts(plan: Plan, problems: list[Diagnostic]) -> dict[Endpoint, Draft]:
     leaving = {stream.producer for stream in dataflow.streams.values()}
     found: dict[Endpoint, Draft] = {}
     for component in dataflow.components.values():
-        problems += refused_engines(component)
         for output in dict.fromkeys(path.target for path in component.paths):
             at = Endpoint(component.name, output)
             if at not in leaving:
                 continue
             own = tuple(entries.get(at, ()))
-            found[at] = draft_of(component, output, own, dataflow, problems)
+            replicated = plan.analysis.replicated[component.name] or component.replicas > 1
+            found[at] = draft_of(component, output, own, dataflow, problems, replicated=replicated)
     return found
 
 
@@ -97,6 +98,8 @@ def draft_of(
     entries: tuple[Entry, ...],
     dataflow: Dataflow,
     problems: list[Diagnostic],
+    *,
+    replicated: bool,
 ) -> Draft:
     """The draft of one output."""
     own = tuple(path for path in component.paths if path.target == output)
@@ -128,7 +131,7 @@ def draft_of(
     draft = Draft(
         component,
         output,
-        kind_of(own, writes, reads, entries, implementation),
+        kind_of(component, own, writes, reads, entries, implementation, replicated=replicated),
         writes,
         reads,
         own,
@@ -149,18 +152,24 @@ def draft_of(
 
 
 def kind_of(
+    component: Component,
     own: tuple[Path, ...],
     writes: tuple[str, ...],
     reads: tuple[str, ...],
     entries: tuple[Entry, ...],
     implementation: Implementation | None,
+    *,
+    replicated: bool,
 ) -> Kind:
     """How the output is compiled, cycles aside."""
     strategies = {entry.strategy for entry in entries}
-    if Strategy.ORDER in strategies:
-        return Kind.ORDER
     if Strategy.SEAL in strategies:
         return Kind.SEAL
+    pairs = component.availability == "pairs" or component.engine == "flux"
+    if Strategy.ORDER in strategies:
+        return Kind.FLUX if replicated or pairs else Kind.ORDER
+    if pairs:
+        return Kind.FLUX
     if writes and reads:
         return Kind.ACCUMULATING
     if any(path.nondeterministic for path in own):
@@ -184,6 +193,9 @@ def mixed(draft: Draft) -> list[Diagnostic]:
 
 def in_cycle(draft: Draft, problems: list[Diagnostic]) -> Draft:
     """The draft of an output that feeds itself: everything is kept, as a set, to the fixpoint."""
+    if draft.kind is Kind.FLUX:
+        message = f"{draft.at} feeds itself, and would run on Flux sites"
+        problems.append(Diagnostic(CODES["BLZ534"], message, draft.position))
     if not draft.confluent:
         path = next(each for each in draft.own if not each.annotation.kind.confluent)
         problems.append(
@@ -205,26 +217,17 @@ def in_cycle(draft: Draft, problems: list[Diagnostic]) -> Draft:
     return replace(draft, kind=Kind.ACCUMULATING, writes=writes, reads=reads)
 
 
-def refused_engines(component: Component) -> list[Diagnostic]:
-    """Engines and availabilities that this version lacks."""
-    found = []
-    if component.availability != "single":
-        message = f"{component.name} has availability: {component.availability}"
-        found.append(Diagnostic(CODES["BLZ512"], message, component.position))
-    if component.engine not in (None, "spark"):
-        message = f"{component.name} has engine: {component.engine}"
-        found.append(Diagnostic(CODES["BLZ513"], message, component.position))
-    return found
-
-
 def operator_of(
     implementation: Implementation | None, dataflow: Dataflow, problems: list[Diagnostic]
 ) -> Operator | None:
     """The Python operator of an implementation, looked up without importing it."""
-    if implementation is None or implementation.python is None:
+    if implementation is None:
+        return None
+    reference = implementation.python or implementation.operator
+    if reference is None:
         return None
     try:
-        operator = find(implementation.python, folder_of(dataflow))
+        operator = find(reference, folder_of(dataflow))
     except OperatorError as error:
         problems.append(Diagnostic(CODES["BLZ506"], str(error), implementation.position))
         return None
@@ -250,7 +253,7 @@ def wrong_parameters(
     draft: Draft, operator: Operator, implementation: Implementation
 ) -> list[Diagnostic]:
     """What the operator does not take, or asks for beyond the inputs."""
-    if operator.parameters is None:
+    if operator.parameters is None or implementation.python is None:
         return []
     messages = [
         f"{implementation.python} has no parameter {interface!r}, an input of {draft.at}"

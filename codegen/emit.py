@@ -13,20 +13,19 @@ from typing import Any, Final
 
 from codegen.build import Build
 from codegen.explain import once, title
-from codegen.literals import INDENT, WIDTH, Call, Code, Text, escaped, value
+from codegen.literals import INDENT, WIDTH, Call, Code, escaped, value
 from codegen.model import Function, Stages, Transform, Way
 from codegen.names import Names, is_plain
-from codegen.sql_text import sql_lines
+from codegen.sql_text import sql_value
 
-SQL_WIDTH: Final = WIDTH - 2 * len(INDENT)
-RUNTIME: Final = ("Job", "Producers", "Punctuation", "main", "sql")
+RUNTIME: Final = ("Job", "Producers", "Punctuation", "Step", "main", "sql")
 """What a job takes from flux_runtime.spark, in the order of the import line."""
 
 
 def emit(stages: Stages) -> str:
     """The text of job.py."""
     functions = stages.functions
-    modules = sorted({each.python.partition(":")[0] for each in functions if each.python})
+    modules = sorted({each.module for each in functions if each.module})
     roots = [module.split(".")[0] for module in modules]
     names = Names(*(each.name for each in functions), *roots)
     hidden = frozenset({"sql", *roots})
@@ -81,6 +80,8 @@ def definitions(stages: Stages, hidden: frozenset[str]) -> Iterator[str]:
         if isinstance(stage, Transform) and stage.way is Way.RECORD_WISE and stage.function
     }
     for function in stages.functions:
+        if function.operator is not None:
+            continue
         yield definition(function, hidden, fused=function.name in fused)
 
 
@@ -121,14 +122,6 @@ def call(function: str, positional: list[Any], inputs: Sequence[str] | None) -> 
     else:
         it = Call(function, positional, [(each, Code(each)) for each in inputs])
     return value(it, depth=1, before=len("    return "), after=0)
-
-
-def sql_value(sql: str) -> str | Text:
-    """A query as a string on one line, or over several."""
-    lines = sql_lines(sql, SQL_WIDTH)
-    if lines is None:
-        return sql
-    return lines[0] if len(lines) == 1 else Text(lines)
 
 
 def header(name: str, parameters: list[str]) -> str:

@@ -7,11 +7,12 @@ the stages that the emitter writes, so that the two cannot differ.
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
+from blazes.coordination import Alternative, Entry, Strategy
 from codegen import wording
-from codegen.model import Order, Seal, Source, Stage, Stages, Transform, Unit
+from codegen.model import Flux, Order, Seal, Source, Stage, Stages, Transform, Unit
 
 WIDTH: Final = 96
 
@@ -25,7 +26,7 @@ def explain(stages: Stages, *, width: int = WIDTH) -> str:
         if isinstance(stage, Unit) and (kind := coordination(stage))
     )
     head = f"{stages.name}: {number} stage{'s' if number != 1 else ''}, "
-    lines = [head + (told or "no coordination"), ""]
+    lines = [*textwrap.wrap(head + (told or "no coordination"), width), ""]
     for stage in once(stages):
         lines += paragraphs(stage, stages, width)
     lines += assumptions(stages, width)
@@ -42,6 +43,8 @@ def coordination(stage: Unit) -> str | None:
     match stage:
         case Seal() | Order():
             return stage.kind
+        case Flux():
+            return Order.kind if stage.ordered else Flux.kind
         case Transform(assumes=str()):
             return "seal by promise"
     return None
@@ -75,7 +78,7 @@ def paragraphs(stage: Stage, stages: Stages, width: int) -> list[str]:
 def input_name(id: str, stages: Stages) -> str:
     """What a stage is called where another reads it."""
     stage = stages[id]
-    return base_name(stage) if isinstance(stage, Unit) else stage.name
+    return base_name(stage) if isinstance(stage, Unit) and stage.component else stage.name
 
 
 def facts(stage: Stage) -> Iterator[tuple[str, str]]:
@@ -104,11 +107,25 @@ def facts(stage: Stage) -> Iterator[tuple[str, str]]:
             yield "order", wording.order_scope(stage.scope, stage.mode)
             if stage.order_by:
                 yield "within", f"a micro-batch, by {wording.attributes(stage.order_by)}"
-            for each in stage.alternatives:
-                seal = wording.attributes(sorted(each.seal))
-                yield "cheaper", f"seal {wording.listing(each.streams)} on {seal}"
+            yield from cheaper(stage.alternatives)
+        case Flux():
+            yield "why", stage.why
+            yield "order", wording.flux_order()
+            for step in stage.steps:
+                yield "runs", wording.step(step.name, step.gives, step.gate, step.query)
+            yield "sites", wording.sites(stage.sites, stage.partitions)
+            if stage.order_by:
+                yield "within", f"a producer's batch, by {wording.attributes(stage.order_by)}"
+            yield from cheaper(stage.alternatives)
         case _:
             pass
+
+
+def cheaper(alternatives: Iterable[Alternative]) -> Iterator[tuple[str, str]]:
+    """The seals that would make an order unnecessary."""
+    for each in alternatives:
+        seal = wording.attributes(sorted(each.seal))
+        yield "cheaper", f"seal {wording.listing(each.streams)} on {seal}"
 
 
 def assumptions(stages: Stages, width: int) -> list[str]:
@@ -120,7 +137,17 @@ def assumptions(stages: Stages, width: int) -> list[str]:
             f"{each.origin} is {each.label} by itself ({each.reason}); no coordination repairs it"
         )
         lines += fact("note", text, width)
+    left = [each for each in plan.entries if each.cause and each.strategy is Strategy.NONE]
+    if left and plan.verdict > plan.target:
+        paths = wording.listing(path_of(each) for each in left)
+        text = f"compiled without the coordination of {paths}: the results may be {plan.verdict}"
+        lines += fact("note", text, width)
     return lines
+
+
+def path_of(entry: Entry) -> str:
+    """A path with its component."""
+    return f"{entry.component} {entry.path}"
 
 
 def fact(name: str, text: str, width: int) -> list[str]:

@@ -7,14 +7,13 @@ from dataclasses import replace
 from typing import Final
 
 from annotations.dataflow import Endpoint, Stream
-from annotations.diagnostics import Diagnostic
 from blazes.coordination import Alternative, Entry, Mode, Release, Scope, Strategy, Vote
 from codegen import wording
-from codegen.codes import CODES
 from codegen.drafts import Draft, Kind, path_words
 from codegen.ends import sink
 from codegen.model import (
     Channel,
+    Flux,
     Function,
     Inputs,
     Order,
@@ -23,6 +22,7 @@ from codegen.model import (
     Sink,
     Source,
     Stage,
+    Step,
     Transform,
     Unit,
     Way,
@@ -31,27 +31,10 @@ from codegen.names import Names
 from codegen.network import Network
 from codegen.partial import split
 from codegen.seals import Route
+from codegen.sites import chains, gate, gives, translated
 
 REPLICA: Final = "replica"
 """The column by which the running job tells the records of replicas apart."""
-
-
-def replicated_order(draft: Draft, *, replicated: bool) -> list[Diagnostic]:
-    """The refusal of an ordered output whose replicas would have to agree on the order."""
-    if draft.kind is not Kind.ORDER or not (replicated or draft.component.replicas > 1):
-        return []
-    entry = next(each for each in draft.entries if each.strategy is Strategy.ORDER)
-    seals = " or ".join(
-        f"seal {wording.listing(each.streams)} on {wording.attributes(sorted(each.seal))}"
-        for each in entry.alternatives
-    )
-    name = draft.component.name
-    remedy = f"{seals}, or set Rep: false on {name}" if seals else f"set Rep: false on {name}"
-    message = (
-        f"{name} is replicated and {entry.path} would have to be ordered: that takes the Flux "
-        "stage with ZooKeeper ordering, which is not in this version"
-    )
-    return [Diagnostic(CODES["BLZ511"], message, entry.path.position or draft.position, remedy)]
 
 
 class Lowering:
@@ -60,6 +43,7 @@ class Lowering:
     def __init__(self, net: Network, sealed: Mapping[Endpoint, Route]) -> None:
         self._net = net
         self._sealed = sealed
+        self._chains = chains(net)
         self._without: Function | None = None
         self._awaited = {at for route in sealed.values() for at in route.units}
         self._names = Names(*(module_root(draft) for draft in net.drafts.values()))
@@ -68,6 +52,8 @@ class Lowering:
         """The stage or stages of one output, and the channel it is written to."""
         if draft.kind is Kind.FUSED:
             return [self._fused(draft)]
+        if draft.kind is Kind.FLUX and draft.at not in self._chains:
+            return []  # a step of the stage that it feeds
         unit = self._unit(draft, self._function(draft))
         found: list[Stage] = [replica(unit, number) for number in replicas_of(draft)]
         if draft.at in self._net.channels:
@@ -148,6 +134,8 @@ class Lowering:
         """The kind of stage that an output becomes."""
         if draft.kind is Kind.ORDER:
             return Order.kind
+        if draft.kind is Kind.FLUX:
+            return Flux.kind
         sealed = self._sealed.get(draft.at)
         return Seal.kind if sealed is not None and sealed.promise is None else Transform.kind
 
@@ -186,6 +174,7 @@ class Lowering:
             description=draft.component.description,
             sql=it.sql if it else None,
             python=it.python if it else None,
+            operator=it.operator if it else None,
         )
 
     def _fused(self, draft: Draft) -> Transform:
@@ -207,6 +196,8 @@ class Lowering:
         """The unit of an output, replicas aside."""
         if draft.kind is Kind.ORDER:
             return self._order(draft, function)
+        if draft.kind is Kind.FLUX:
+            return self._flux(draft, function)
         route = self._sealed.get(draft.at)
         if route is not None and route.promise is None:
             return self._seal(draft, function, route)
@@ -348,6 +339,50 @@ class Lowering:
             why=wording.order_why(entries),
         )
 
+    def _flux(self, draft: Draft, function: Function) -> Flux:
+        *before, last = self._chains[draft.at]
+        steps = [self._flux_step(each, self._function(each)) for each in before]
+        first = before[0] if before else last
+        writes, reads = self._inputs(first, first.writes), self._inputs(first, first.reads)
+        entries = [each for d in (*before, last) for each in d.entries]
+        deployment = self._net.plan.analysis.dataflow.deployment
+        return Flux(
+            id=f"{Flux.kind}:{draft.at}",
+            name=str(draft.at),
+            inputs=flat(writes, reads),
+            description=wording.flux([*before, last]),
+            component=draft.component.name,
+            output=draft.output,
+            streams=self._net.streams_of(draft.at),
+            function=function,
+            steps=(*steps, self._flux_step(draft, function)),
+            writes=writes,
+            reads=reads,
+            replicas=draft.component.replicas,
+            sites=deployment.sites,
+            partitions=deployment.partitions,
+            ordered=any(each.strategy is Strategy.ORDER for each in entries),
+            order_by=first.component.order_by,
+            alternatives=alternatives(entries),
+            why=wording.flux_why(draft, entries),
+        )
+
+    def _flux_step(self, draft: Draft, function: Function) -> Step:
+        streams = self._net.leaving[draft.at]
+        schema = next((each.schema for each in streams if each.schema is not None), None)
+        query = None
+        if function.operator is None:
+            query = translated(function.sql or f"SELECT * FROM `{draft.inputs[0]}`")
+        return Step(
+            name=str(draft.at),
+            function=function,
+            query=query,
+            gives=gives(draft),
+            reads=draft.reads if query is not None else (),
+            gate=gate(draft),
+            schema=schema if query is None else None,
+        )
+
 
 def unit_name(at: Endpoint, replica: int | None) -> str:
     """What the running job calls a unit: `Report.response-2` where it is one of several."""
@@ -356,7 +391,7 @@ def unit_name(at: Endpoint, replica: int | None) -> str:
 
 def replica(unit: Unit, number: int | None) -> Unit:
     """One of several units that do the same; the unit itself where it is the only one."""
-    if number is None or isinstance(unit, Order):
+    if number is None or isinstance(unit, Order | Flux):
         return unit
     name = unit_name(Endpoint(unit.component, unit.output), number)
     return replace(unit, id=f"{unit.kind}:{name}", name=name, replica=number)
@@ -364,7 +399,7 @@ def replica(unit: Unit, number: int | None) -> Unit:
 
 def replicas_of(draft: Draft) -> tuple[int | None, ...]:
     """The numbers of an output's units; a single one has none."""
-    number = draft.component.replicas
+    number = 1 if draft.kind is Kind.FLUX else draft.component.replicas
     return tuple(range(1, number + 1)) if number > 1 else (None,)
 
 
@@ -376,7 +411,8 @@ def flat(*inputs: Inputs) -> tuple[str, ...]:
 def module_root(draft: Draft) -> str:
     """The top-level module of a Python operator, a name that the job's text uses."""
     it = draft.implementation
-    return it.python.split(".")[0].split(":")[0] if it and it.python else ""
+    reference = it and (it.python or it.operator)
+    return reference.split(".")[0].split(":")[0] if reference else ""
 
 
 def common_gate(entries: Iterable[Entry]) -> tuple[str, ...]:

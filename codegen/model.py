@@ -53,8 +53,16 @@ class Function:
     sql: str | None = None
     python: str | None = None
     """`module:function`."""
+    operator: str | None = None
+    """`module:function` that gives a Flux operator; the job defines nothing for it."""
     drops: str | None = None
-    """A column of the only input. Where all three are None, the input is passed through."""
+    """A column of the only input. Where all four are None, the input is passed through."""
+
+    @property
+    def module(self) -> str | None:
+        """The module that it is in; None where the job defines it."""
+        reference = self.python or self.operator
+        return reference.partition(":")[0] if reference else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +180,53 @@ class Order(Stage):
     replica: None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One component of a Flux stage."""
+
+    name: str
+    function: Function
+    query: str | None
+    """What the function's SQL is in DuckDB's dialect; None where an operator runs."""
+    gives: str
+    """When the output is put out: `records`, `new`, `answers` or `changes`."""
+    reads: tuple[str, ...]
+    """Inputs whose records are answered and not kept."""
+    gate: tuple[str, ...] | None
+    """Attributes that partition the work; None where records need not be kept together."""
+    schema: Mapping[str, str] | None
+    """Of what an operator puts out."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flux(Stage):
+    """Outputs of components that run as partition pairs, on one order from ZooKeeper (OR-1)."""
+
+    kind: ClassVar[str] = "flux"
+
+    component: str
+    """Of the last step, as is everything up to `function`."""
+    output: str
+    streams: tuple[str, ...]
+    function: Function
+    steps: tuple[Step, ...]
+    writes: Inputs
+    """Of the first step."""
+    reads: Inputs
+    replicas: int
+    """Instances that put out the same; a client tells them apart by the column `replica`."""
+    sites: int
+    """Spark tasks that host the partitions."""
+    partitions: int
+    ordered: bool
+    """The plan asks for an order; else only availability or the engine was asked for."""
+    order_by: tuple[str, ...] = ()
+    alternatives: tuple[Alternative, ...] = ()
+    why: str
+    engine: str = "flux"
+    replica: None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Channel(Stage):
     """The durable internal stream that an output is written to, with all of its replicas."""
@@ -195,7 +250,7 @@ class Sink(Stage):
     guarantee: Guarantee
 
 
-Unit: TypeAlias = Transform | Seal | Order
+Unit: TypeAlias = Transform | Seal | Order | Flux
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,7 +280,10 @@ class Stages:
         """Every implementation once, in the order of the stages."""
         found: dict[str, Function] = {}
         for stage in self.stages:
-            if isinstance(stage, Unit) and stage.function is not None:
+            if isinstance(stage, Flux):
+                for step in stage.steps:
+                    found.setdefault(step.function.name, step.function)
+            elif isinstance(stage, Unit) and stage.function is not None:
                 found.setdefault(stage.function.name, stage.function)
             if isinstance(stage, Seal) and stage.partial is not None:
                 for each in (stage.partial.first, stage.partial.second):
@@ -255,7 +313,7 @@ def plain(value: Any) -> Any:
             return {"format": format, "path": path, "options": dict(options)}
         case Alternative(seal=seal, streams=streams):
             return {"seal": sorted(seal), "streams": list(streams)}
-        case Producers() | Punctuation() | Partial():
+        case Producers() | Punctuation() | Partial() | Step():
             return {each.name: plain(getattr(value, each.name)) for each in fields(value)}
         case Mapping():
             return {name: plain(each) for name, each in value.items()}

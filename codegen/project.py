@@ -73,7 +73,7 @@ def write(stages: Stages, folder: Path | str, *, warnings: Iterable[Diagnostic] 
 
 def contents(stages: Stages) -> dict[str, bytes]:
     """Every file but plan.json: relative name -> content."""
-    modules = [each.python.partition(":")[0] for each in stages.functions if each.python]
+    modules = [each.module for each in stages.functions if each.module]
     beside = files(modules, folder_of(stages.plan.analysis.dataflow))
     return {
         **{name: file.read_bytes() for name, file in beside.items()},
@@ -110,6 +110,8 @@ def deployment_json(it: Deployment) -> dict[str, Any]:
         "zookeeper": it.zookeeper,
         "trigger": it.trigger,
         "conf": dict(it.conf),
+        "sites": it.sites,
+        "partitions": it.partitions,
     }
 
 

@@ -52,7 +52,7 @@ def origin(stages: Stages) -> Iterator[str]:
 
 def running(stages: Stages) -> Iterator[str]:
     """The commands."""
-    modules = [each.python.partition(":")[0] for each in stages.functions if each.python]
+    modules = [each.module for each in stages.functions if each.module]
     yield "```"
     yield "spark-submit job.py                    # on a cluster, or local[*]"
     yield "python job.py --master 'local[*]'      # the same without spark-submit"

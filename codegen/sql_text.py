@@ -7,6 +7,8 @@ import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
+from codegen.literals import INDENT, WIDTH, Text
+
 CLAUSES: Final = re.compile(
     r"(SELECT|FROM|WHERE|GROUP\s+BY|HAVING|ORDER\s+BY|UNION|EXCEPT|INTERSECT|LATERAL|WINDOW"
     r"|((LEFT|RIGHT|FULL|INNER|CROSS)\s+)?((OUTER|SEMI|ANTI)\s+)?JOIN)\b",
@@ -17,6 +19,7 @@ CONDITIONS: Final = re.compile(r"(ON|AND|OR|WHEN|ELSE)\b", re.I)
 """A part between commas that is too long is broken before these, outside parentheses."""
 JOIN_WORDS: Final = re.compile(r"\b(LEFT|RIGHT|FULL|INNER|CROSS|OUTER|SEMI|ANTI)$", re.I)
 QUOTES: Final = "'\"`"
+SQL_WIDTH: Final = WIDTH - 2 * len(INDENT)
 
 
 def sql_lines(sql: str, width: int) -> tuple[str, ...] | None:
@@ -38,6 +41,14 @@ def sql_lines(sql: str, width: int) -> tuple[str, ...] | None:
     for line in text.split("\n"):
         found += [line.rstrip()] if len(line.rstrip()) <= width else broken(line.rstrip(), width)
     return tuple(found)
+
+
+def sql_value(sql: str) -> str | Text:
+    """A query as a string on one line, or over several."""
+    lines = sql_lines(sql, SQL_WIDTH)
+    if lines is None:
+        return sql
+    return lines[0] if len(lines) == 1 else Text(lines)
 
 
 def opaque(sql: str) -> list[tuple[int, int]] | None:

@@ -9,10 +9,11 @@ from __future__ import annotations
 from annotations.diagnostics import BadInput, Diagnostic
 from blazes.coordination import Plan
 from codegen.ends import source, source_problems
-from codegen.lowering import Lowering, replicated_order
+from codegen.lowering import Lowering
 from codegen.model import Stage, Stages
 from codegen.network import network
 from codegen.seals import routes
+from codegen.sites import site_problems
 
 __all__ = ["Stages", "stages"]
 
@@ -27,9 +28,7 @@ def stages(plan: Plan) -> Stages:
     net = network(plan, problems)
     sealed = routes(net, problems)
     streams = plan.analysis.dataflow.streams.values()
-    replicated = plan.analysis.replicated
-    for draft in net.drafts.values():
-        problems += replicated_order(draft, replicated=replicated[draft.component.name])
+    problems += site_problems(net)
     outside = [stream for stream in streams if stream.producer is None]
     for stream in outside:
         problems += source_problems(stream)

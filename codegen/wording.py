@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from annotations.dataflow import External, Producers, Stream
 from blazes.coordination import Entry, Mode, Release, Scope, Vote
@@ -170,6 +170,64 @@ def order_scope(scope: Scope, mode: Mode) -> str:
     fresh = "a restart or replay follows it; a run from scratch may be ordered differently"
     note = "" if mode is Mode.RECORDED else "; more than the target asks for, at no further cost"
     return f"one order {ranges}; {fresh}{note}"
+
+
+def flux(steps: Sequence[Draft]) -> str:
+    """What a Flux stage does."""
+    taken = listing(steps[0].inputs)
+    through = f" through {listing(str(each.at) for each in steps)}" if len(steps) > 1 else ""
+    copies = steps[-1].component.replicas
+    many = f"; {copies} replicas follow the same order" if copies > 1 else ""
+    return (
+        f"takes {taken} in the one order that ZooKeeper records{through}, on pairs of partitions "
+        f"of which one may fail{many}"
+    )
+
+
+def flux_why(draft: Draft, entries: Sequence[Entry]) -> str:
+    """Why outputs run on Flux sites."""
+    component = draft.component
+    reasons = []
+    if entries:
+        reasons.append(order_why(entries))
+    if component.replicas > 1:
+        reasons.append("replicas have to agree on the order")
+    if component.availability == "pairs":
+        reasons.append("availability: pairs asks for output that goes on when a process fails")
+    return "; ".join(reasons) or "engine: flux asks for it"
+
+
+def flux_order() -> str:
+    """What the order of a Flux stage is good for."""
+    return (
+        "one order of producers' batches; all copies, a restart and a replay follow it; a run "
+        "from scratch may be ordered differently"
+    )
+
+
+def step(name: str, gives: str, gate: tuple[str, ...] | None, query: str | None) -> str:
+    """What a step of a Flux stage does, and how it is partitioned."""
+    engine = "a Flux operator" if query is None else "SQL, in DuckDB"
+    if gate is None:
+        apart = "in any partition"
+    elif gate:
+        apart = f"partitioned by {attributes(gate)}"
+    else:
+        apart = "in one partition: no attribute separates its work"
+    if query is None:
+        return f"{name}: {engine}, {apart}"
+    when = {
+        "records": "record by record",
+        "new": "puts out what follows anew",
+        "answers": "answers each request once",
+        "changes": "computes what a batch changed again",
+    }[gives]
+    return f"{name}: {engine}, {apart}; {when}"
+
+
+def sites(number: int, partitions: int) -> str:
+    """What hosts a Flux stage."""
+    return f"{number} Spark tasks host at most {partitions} pairs of partitions for each step"
 
 
 def channel(streams: Iterable[str], *, loop: bool) -> str:

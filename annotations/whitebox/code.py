@@ -99,7 +99,7 @@ class Code:
             self._found[end] = None
             component = self._component(end)
             by = component.implementations.get(end.interface)
-            if by is not None and (self._python or by.sql is not None):
+            if by is not None and (self._python or by.python is None):
                 self._unfinished.add(end)
                 inputs = self.inputs(component, end.interface)
                 self._found[end] = self._derived(component, end.interface, by, inputs)
@@ -111,8 +111,10 @@ class Code:
     ) -> Output:
         if by.sql is not None:
             query = read_sql(by.sql, inputs=inputs, place=self._place(by.sql, by.position))
+        elif by.python is not None:
+            query = self._read_python(by.python, by, inputs)
         else:
-            query = self._read_python(by, inputs)
+            query = _unread(f"the operator {by.operator} is not read", by, inputs)
         return derive_output(
             name,
             query,
@@ -188,24 +190,35 @@ class Code:
                 return None
         return None if self._text is None else placer(sql, self._text, position)
 
-    def _read_python(self, by: Implementation, inputs: Mapping[str, Input]) -> Query:
+    def _read_python(
+        self, reference: str, by: Implementation, inputs: Mapping[str, Input]
+    ) -> Query:
         """The plan of a function, whose module stands in the folder of the dataflow's file."""
         from annotations.whitebox.pyspark_code import Function, Unreadable, read_functions
         from annotations.whitebox.pyspark_code import Input as Given
 
-        assert by.python is not None
-        module, _, function = by.python.partition(":")
+        module, _, function = reference.partition(":")
         given = {name: Given(each.schema, each.role) for name, each in inputs.items()}
         folder = self.dataflow.file.parent if self.dataflow.file is not None else FilePath()
         try:
             (plan,) = read_functions([Function(module, function, given)], folder=folder)
         except Unreadable as unreadable:
-            sources = tuple([each.source(name) for name, each in inputs.items()])
-            reason = str(unreadable)
-            where = unreadable.position or by.position
-            opaque = Opaque(sources, (), reason, position=where)
-            return Query(opaque, open=True, problem=reason, remedy=unreadable.remedy or None)
+            unread = _unread(str(unreadable), by, inputs, position=unreadable.position)
+            return replace(unread, remedy=unreadable.remedy or None)
         return _completed(plan, inputs)
+
+
+def _unread(
+    reason: str,
+    by: Implementation,
+    inputs: Mapping[str, Input],
+    *,
+    position: Position | None = None,
+) -> Query:
+    """Code of which nothing is known."""
+    sources = tuple([each.source(name) for name, each in inputs.items()])
+    opaque = Opaque(sources, (), reason, position=position or by.position)
+    return Query(opaque, open=True, problem=reason)
 
 
 def _completed(plan: Relation, inputs: Mapping[str, Input]) -> Query:

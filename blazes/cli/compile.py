@@ -21,6 +21,7 @@ FORMATS = ("text", "json")
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     options.add_file(parser)
+    options.add_coordination(parser)
     add_target_dir(parser)
     parser.add_argument(
         "-o", "--output", metavar="DIR", help="folder of this project (default: TARGET_DIR/NAME)"
@@ -41,16 +42,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Compile FILE, or explain what it would be compiled to."""
-    from annotations.vocabulary import Label
-    from blazes.analysis import analyze
-    from blazes.coordination import plan
     from blazes.report.plain import safe_write, width_of
     from codegen.explain import explain
     from codegen.project import write
     from codegen.stages import stages
 
-    dataflow, warnings = options.dataflow_of(arguments)
-    result = stages(plan(analyze(dataflow), target=Label.ASYNC))
+    decided, warnings = options.job_plan_of(arguments)
+    result = stages(decided)
     if arguments.explain:
         if arguments.format == "json":
             text = as_json({"dataflow": result.name, "stages": result.to_json()})

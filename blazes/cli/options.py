@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 RULE_SETS: Final = ("blazes", "icde14")
 TARGETS: Final = ("async", "run", "inst", "diverge")
+COORDINATIONS: Final = ("least", "order", "none")
 SUFFIXES: Final = {
     ".json": "json",
     ".md": "markdown",
@@ -64,6 +65,18 @@ def add_analysis(parser: argparse.ArgumentParser) -> None:
         default="async",
         metavar="|".join(TARGETS),
         help="the worst label tolerated at the sinks (default: async)",
+    )
+
+
+def add_coordination(parser: argparse.ArgumentParser) -> None:
+    """--coordination: how much of it a job gets."""
+    parser.add_argument(
+        "--coordination",
+        type=one_of(*COORDINATIONS),
+        default="least",
+        metavar="|".join(COORDINATIONS),
+        help="least: what the analysis asks for (default); order: orders in place of seals; none: "
+        "for comparison, the results may differ between runs and replicas",
     )
 
 
@@ -139,6 +152,14 @@ def plan_of(arguments: argparse.Namespace) -> tuple[Plan, tuple[Diagnostic, ...]
     dataflow, warnings = dataflow_of(arguments)
     analysis = analyze(dataflow, rules=arguments.rules)
     return plan(analysis, target=Label.parse(arguments.target)), warnings
+
+
+def job_plan_of(arguments: argparse.Namespace) -> tuple[Plan, tuple[Diagnostic, ...]]:
+    """The plan that FILE is compiled with under --coordination, and the warnings about the file."""
+    from blazes.choice import Coordination, coordinate
+
+    dataflow, warnings = dataflow_of(arguments)
+    return coordinate(dataflow, Coordination(arguments.coordination)), warnings
 
 
 def status(result: Plan, *, strict: bool) -> int:

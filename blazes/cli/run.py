@@ -23,7 +23,7 @@ from urllib.parse import quote
 
 from blazes.cli import CommandError
 from blazes.cli.job_process import JobProcess, remedy_for
-from blazes.cli.options import add_file
+from blazes.cli.options import add_coordination, add_file
 from blazes.cli.projects import TARGET_DIR, add_target_dir
 from blazes.report.plain import printable
 from blazes.report.progress import Progress
@@ -43,6 +43,7 @@ FILE_FORMATS: Final = frozenset({"parquet", "json", "csv", "text", "orc"})
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     add_file(parser)
+    add_coordination(parser)
     add_target_dir(parser)
     parser.add_argument(
         "--available-now",
@@ -99,16 +100,13 @@ def run(arguments: argparse.Namespace) -> int:
 
 def compiled(arguments: argparse.Namespace) -> tuple[Dataflow, Path]:
     """The dataflow of FILE, and the project that it was compiled to."""
-    from annotations.vocabulary import Label
-    from blazes.analysis import analyze
-    from blazes.cli.options import dataflow_of
-    from blazes.coordination import plan
+    from blazes.cli.options import job_plan_of
     from blazes.report.problems import print_problems
     from codegen.project import write
     from codegen.stages import stages
 
-    dataflow, warnings = dataflow_of(arguments)
-    result = stages(plan(analyze(dataflow), target=Label.ASYNC))
+    decided, warnings = job_plan_of(arguments)
+    result = stages(decided)
     folder = Path(arguments.target_dir) / result.name
     try:
         project = write(result, folder, warnings=warnings)
@@ -117,7 +115,7 @@ def compiled(arguments: argparse.Namespace) -> tuple[Dataflow, Path]:
         raise CommandError(f"cannot write {failed.filename or folder}: {reason}") from None
     if problems := [*warnings, *project.notes]:
         print_problems(problems, stream=sys.stderr)
-    return dataflow, project.folder
+    return decided.analysis.dataflow, project.folder
 
 
 def command_of(arguments: argparse.Namespace, project: Path, folder: Path) -> list[str]:

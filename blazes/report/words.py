@@ -258,7 +258,9 @@ def _orders(index: Index, entry: Entry) -> Iterator[str]:
     every = "every replica" if replicated else entry.component
     yield f"Each record of {inputs} waits for its place in {scope}, and {every} follows it."
     if entry.mode is Mode.RECORDED:
-        kept = "ZooKeeper" if replicated else "Spark's offset log"
+        component = index.plan.analysis.dataflow.components[entry.component]
+        on_sites = replicated or component.availability == "pairs" or component.engine == "flux"
+        kept = "ZooKeeper" if on_sites else "Spark's offset log"
         yield (
             f"The order is stored ({kept}; mode: recorded), so a replay follows it too. "
             "Two runs from scratch can still be ordered differently."

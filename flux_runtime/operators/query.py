@@ -159,6 +159,21 @@ class Query:
         return int(sum(rows.nbytes for rows in self._kept.values()) + self._put_out.nbytes)
 
 
+def rehearse(plan: QueryPlan) -> None:
+    """Evaluate the query on no records, to learn before a site does whether it can be.
+
+    Raises:
+        ValueError: DuckDB refuses it, or gives other columns than the plan says.
+    """
+    tables = {name: plan.schema(name).empty_table() for name in plan.inputs}
+    if plan.gives is Gives.NEW:
+        tables[_PUT_OUT] = pa.schema(plan.output).empty_table()
+    try:
+        _run(_ordered(plan), tables).cast(pa.schema(plan.output))
+    except Exception as wrong:
+        raise ValueError(f"a site cannot evaluate {plan.sql!r}: {wrong}") from wrong
+
+
 def _ordered(plan: QueryPlan) -> str:
     """The query, its rows in an order that depends on nothing but the rows (DET-4)."""
     if plan.gives is Gives.NEW:

@@ -11,5 +11,6 @@ from flux_runtime.spark.feed import Feed, Producers, Punctuation
 from flux_runtime.spark.frames import sql
 from flux_runtime.spark.job import Job
 from flux_runtime.spark.main import main
+from flux_runtime.spark.step import Step
 
-__all__ = ["Feed", "Job", "Producers", "Punctuation", "main", "sql"]
+__all__ = ["Feed", "Job", "Producers", "Punctuation", "Step", "main", "sql"]

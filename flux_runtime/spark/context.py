@@ -32,6 +32,10 @@ class Context:
     look_up: LookUp | None
     """None where no source has registered producers."""
     outputs: Mapping[str, Output]
+    app: str = "job"
+    """Name of the application in ZooKeeper."""
+    zookeeper: str | None = None
+    """Addresses of the ensemble; None where no unit needs one."""
 
     def unit_state(self, unit: Unit) -> Storage:
         """A unit's own part of the state folder."""

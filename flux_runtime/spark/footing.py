@@ -16,7 +16,7 @@ from typing import Any
 
 from flux_runtime.spark.feed import Feed
 from flux_runtime.spark.job import Job
-from flux_runtime.spark.units import NativeUnit, SealUnit, StatefulUnit, Unit
+from flux_runtime.spark.units import FluxUnit, NativeUnit, SealUnit, StatefulUnit, Unit
 
 Footing = Mapping[str, Mapping[str, Any]]
 """Name of a source, unit or loop -> what of it the state depends on, as JSON."""
@@ -102,4 +102,15 @@ def _of_kind(unit: Unit) -> dict[str, Any]:
         case StatefulUnit():
             changed_by = None if unit.changed_by is None else list(unit.changed_by)
             return {"monotone": unit.monotone, "changed_by": changed_by}
+        case FluxUnit():
+            steps = [
+                [code(s.fn), s.query, s.gives, None if s.gate is None else [*s.gate], s.schema]
+                for s in unit.steps
+            ]
+            return {
+                "steps": steps,
+                "order_by": list(unit.order_by),
+                "replicas": unit.replicas,
+                "partitions": unit.partitions,
+            }
     raise TypeError(type(unit).__name__)

@@ -22,7 +22,16 @@ from flux_runtime.spark.feed import COUNT, DATA, PRODUCER, Feed, Producers, Punc
 from flux_runtime.spark.frames import Operator, column, parse_schema, union
 from flux_runtime.spark.outputs import Sink
 from flux_runtime.spark.source import FILE_FORMATS, Source
-from flux_runtime.spark.units import Inputs, NativeUnit, SealUnit, StatefulUnit, Unit, data_of
+from flux_runtime.spark.step import Step
+from flux_runtime.spark.units import (
+    FluxUnit,
+    Inputs,
+    NativeUnit,
+    SealUnit,
+    StatefulUnit,
+    Unit,
+    data_of,
+)
 
 U = TypeVar("U", bound=Unit)
 
@@ -261,6 +270,51 @@ class Job:
         )
         for origin in unit.waiting().values():
             self._check_waiting(unit, origin)
+        return self._add(unit)
+
+    def flux(
+        self,
+        name: str,
+        steps: Sequence[Step],
+        *,
+        writes: Inputs,
+        reads: Inputs | None = None,
+        order_by: Sequence[str] = (),
+        replicas: int = 1,
+        sites: int = 3,
+        partitions: int = 4,
+    ) -> Feed:
+        """Components that run as partition pairs on sites, on one order from ZooKeeper (OR-1).
+
+        Args:
+            name: of the unit.
+            steps: the components, each reading what the one before puts out.
+            writes: input interface of the first -> feeds whose records are kept.
+            reads: input interface of the first -> feeds whose records ask.
+            order_by: columns that the records of a batch are sorted by.
+            replicas: instances that put out the same, told apart by the column `replica`; for one
+                step only.
+            sites: Spark tasks that host the partitions, for as long as the job runs; with one only,
+                there are no pairs.
+            partitions: of one replica, for the life of the job's state.
+        """
+        if not steps:
+            raise ValueError(f"{name}: there is no step")
+        if min(replicas, sites, partitions) < 1:
+            raise ValueError(f"{name}: replicas, sites and partitions are at least 1")
+        if replicas > 1 and len(steps) > 1:
+            raise ValueError(f"{name}: several steps in one replicated stage")
+        unit = FluxUnit(
+            name=name,
+            fn=steps[-1].fn,
+            steps=tuple(steps),
+            writes=_inputs(writes),
+            reads=_inputs(reads or {}),
+            order_by=tuple(order_by),
+            replicas=replicas,
+            sites=sites,
+            partitions=partitions,
+        )
         return self._add(unit)
 
     def loop(self, name: str, *, schema: str) -> Feed:

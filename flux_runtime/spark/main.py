@@ -22,10 +22,11 @@ from flux_runtime.sealing.storage import LocalStorage, Storage
 from flux_runtime.sealing.tracker import Registered
 from flux_runtime.spark.context import LookUp
 from flux_runtime.spark.footing import differences, footing
+from flux_runtime.spark.hosting import forget_memberships
 from flux_runtime.spark.job import Job
 from flux_runtime.spark.runner import run_job
 from flux_runtime.spark.session import start_session
-from flux_runtime.spark.units import SealUnit
+from flux_runtime.spark.units import FluxUnit, SealUnit
 from flux_runtime.zookeeper.client import connect
 from flux_runtime.zookeeper.embedded import EmbeddedZooKeeper
 from flux_runtime.zookeeper.keeper import Keeper
@@ -143,9 +144,14 @@ def _run(job: Job, settings: Settings, folder: RunFolder) -> Mapping[str, Any]:
     with contextlib.ExitStack() as stack:
         state = LocalStorage(settings.state)
         _prepare(job, settings, state)
-        look_up = stack.enter_context(_registry(job, settings, folder))
+        hosts = stack.enter_context(_ensemble(job, settings, folder))
+        look_up = stack.enter_context(_registry(job, settings, hosts))
         session = start_session(
-            settings.name, master=settings.master, conf=settings.conf, log=folder.log_path
+            settings.name,
+            master=settings.master,
+            conf=settings.conf,
+            log=folder.log_path,
+            sites=sum(unit.sites for unit in job.units.values() if isinstance(unit, FluxUnit)),
         )
         stack.callback(session.stop)
         stack.enter_context(_signals(stop))
@@ -161,6 +167,8 @@ def _run(job: Job, settings: Settings, folder: RunFolder) -> Mapping[str, Any]:
             stop=stop,
             available_now=settings.available_now,
             trigger=settings.trigger,
+            app=settings.name,
+            zookeeper=hosts,
         )
 
 
@@ -207,16 +215,9 @@ def _locked(state: Path) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _registry(job: Job, settings: Settings, run: RunFolder) -> Iterator[LookUp | None]:
-    """The look-up of registered producers, where a unit needs it; registers what is given."""
-    needed = {
-        producers.stream: producers.registrations
-        for unit in job.units.values()
-        if isinstance(unit, SealUnit)
-        for producers in unit.producers.values()
-        if isinstance(producers.rule, Registered) and producers.stream is not None
-    }
-    if not needed:
+def _ensemble(job: Job, settings: Settings, run: RunFolder) -> Iterator[str | None]:
+    """The addresses of ZooKeeper, where a unit needs it; an embedded one runs meanwhile."""
+    if not any(isinstance(u, FluxUnit) for u in job.units.values()) and not _registered(job):
         yield None
         return
     with contextlib.ExitStack() as stack:
@@ -225,9 +226,33 @@ def _registry(job: Job, settings: Settings, run: RunFolder) -> Iterator[LookUp |
             server = EmbeddedZooKeeper(settings.state / "zookeeper").start()
             hosts = server.hosts
             stack.enter_context(Keeper(server, lambda kind, why: run.event(kind, reason=why)))
-        client = stack.enter_context(connect(hosts))
-        if settings.fresh:  # an ensemble of one's own survives the state folder
-            delete_tree(client, app_path(settings.name))
+        with connect(hosts) as client:
+            if settings.fresh:  # an ensemble of one's own survives the state folder
+                delete_tree(client, app_path(settings.name))
+            forget_memberships(client, settings.name)
+        yield hosts
+
+
+def _registered(job: Job) -> Mapping[str, Path | None]:
+    """Streams whose producers are registered -> file with registrations."""
+    return {
+        producers.stream: producers.registrations
+        for unit in job.units.values()
+        if isinstance(unit, SealUnit)
+        for producers in unit.producers.values()
+        if isinstance(producers.rule, Registered) and producers.stream is not None
+    }
+
+
+@contextlib.contextmanager
+def _registry(job: Job, settings: Settings, hosts: str | None) -> Iterator[LookUp | None]:
+    """The look-up of registered producers, where a unit needs it; registers what is given."""
+    needed = _registered(job)
+    if not needed:
+        yield None
+        return
+    assert hosts is not None
+    with connect(hosts) as client:
         registry = ProducerRegistry(client, settings.name)
         for stream, file in needed.items():
             if file is not None:

@@ -123,6 +123,8 @@ class ChannelEgress:
         self._scope = Scope(client, app, scope)
         self._scope.register(reader, 0)
         self._order = Order()
+        self._counted: Order | None = None
+        self._batches = 0
         self._reader = Reader(client, self._scope.places)
 
     def read(
@@ -152,6 +154,17 @@ class ChannelEgress:
             if self._order.at > offset or (deadline is not None and time.monotonic() >= deadline):
                 return self._order.at, found, False
             time.sleep(_POLL_S)
+
+    def batches(self) -> int:
+        """How many batches have their place by now, of those that are kept."""
+        order = self._counted or self._scope.base()
+
+        def seen(_place: int, _claim: Claim, verdict: Verdict) -> None:
+            self._batches += verdict is Verdict.COUNTS
+
+        catch_up(self._scope, order, seen=seen)
+        self._counted = order
+        return self._batches
 
     def commit(self, offset: int) -> None:
         """See `EgressEnd`; deletes what every reader has passed."""

@@ -15,11 +15,12 @@ from flux_runtime.spark.commit import Folders
 from flux_runtime.spark.context import Context, LookUp, Running, file_name
 from flux_runtime.spark.feed import Feed, Origin
 from flux_runtime.spark.gate import Gate
+from flux_runtime.spark.hosting import Hosting
 from flux_runtime.spark.job import Job, Loop
 from flux_runtime.spark.native import Native
 from flux_runtime.spark.outputs import Output
 from flux_runtime.spark.stateful import Stateful
-from flux_runtime.spark.units import NativeUnit, SealUnit, StatefulUnit, Unit
+from flux_runtime.spark.units import FluxUnit, NativeUnit, SealUnit, StatefulUnit, Unit
 
 _POLL_S: Final = 0.1
 
@@ -115,11 +116,19 @@ def run_job(
     stop: threading.Event,
     available_now: bool,
     trigger: str | None = None,
+    app: str = "job",
+    zookeeper: str | None = None,
 ) -> Mapping[str, Any]:
     """Run a job in a session; see `Runner.run`."""
     assign_channels(job, state)
     context = Context(
-        session=session, state=state, run=run, look_up=look_up, outputs=outputs(job, session)
+        session=session,
+        state=state,
+        run=run,
+        look_up=look_up,
+        outputs=outputs(job, session),
+        app=app,
+        zookeeper=zookeeper,
     )
     return Runner(job, context, trigger=trigger).run(stop, available_now=available_now)
 
@@ -172,6 +181,8 @@ def _run(unit: Unit, context: Context) -> Running:
             return Native(unit, context)
         case StatefulUnit():
             return Stateful(unit, context)
+        case FluxUnit():
+            return Hosting(unit, context)
         case _:
             raise TypeError(f"{unit.name} is no unit")
 

@@ -50,7 +50,7 @@ logger.native.level = error
 
 
 def start_session(
-    name: str, *, master: str | None, conf: Mapping[str, str], log: Path
+    name: str, *, master: str | None, conf: Mapping[str, str], log: Path, sites: int = 0
 ) -> SparkSession:
     """A session for a job.
 
@@ -60,6 +60,7 @@ def start_session(
             `local[*]`.
         conf: settings of the deployment.
         log: where Spark and its Java process log to.
+        sites: tasks that hold a slot for as long as the job runs; local masters get as many more.
     """
     given = _given()
     wanted = {**given, **conf}
@@ -69,6 +70,9 @@ def start_session(
     if cores is not None:
         defaults |= LOCAL_DEFAULTS
         defaults["spark.sql.shuffle.partitions"] = str(cores)
+        if sites:
+            master = with_slots(master, cores + sites)
+            defaults["spark.default.parallelism"] = str(cores)
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # workers have what the job has
     config = log.with_name("log4j2.properties")
@@ -102,6 +106,16 @@ def local_cores(master: str) -> int | None:
     if found[1] == "*":
         return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
     return int(found[1] or 1)
+
+
+def with_slots(master: str, slots: int) -> str:
+    """A local master with so many slots.
+
+    >>> with_slots("local[*]", 5), with_slots("local[2, 4]", 5)
+    ('local[5]', 'local[5,4]')
+    """
+    failures = re.search(r",\s*(\d+)", master)
+    return f"local[{slots},{failures[1]}]" if failures else f"local[{slots}]"
 
 
 def _given() -> dict[str, str]:

@@ -1,7 +1,7 @@
 """Units: outputs of components that have streaming queries of their own.
 
-What a unit is, as the job declares it; `gate`, `native` and `stateful` run them. Each is also an
-origin: its output can be read as a stream from its channel.
+What a unit is, as the job declares it; `gate`, `native`, `stateful` and `hosting` run them.
+Each is also an origin: its output can be read as a stream from its channel.
 """
 
 from __future__ import annotations
@@ -13,10 +13,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.types import DataType, StringType, StructType
 
+from flux_runtime.operators.components import Components
 from flux_runtime.ordering.recorded import canonical
 from flux_runtime.spark.commit import Folders
 from flux_runtime.spark.feed import COUNT, DATA, PRODUCER, Feed, Origin, Producers
 from flux_runtime.spark.frames import Operator, column, empty, extended, nullable, union
+from flux_runtime.spark.step import Step
 
 Inputs = Mapping[str, Sequence[Feed]]
 """Input interface -> the feeds that enter it."""
@@ -151,6 +153,62 @@ class StatefulUnit(Unit):
         for interface, feeds in (*self.writes.items(), *self.reads.items()):
             for feed in feeds:
                 yield interface, feed
+
+
+@dataclass(eq=False, kw_only=True)
+class FluxUnit(Unit):
+    """Components that run as partition pairs on sites; see `Job.flux`."""
+
+    steps: tuple[Step, ...]
+    writes: Inputs
+    reads: Inputs
+    order_by: tuple[str, ...]
+    replicas: int
+    sites: int
+    partitions: int
+
+    def inputs(self) -> Iterator[tuple[str, Feed]]:
+        """(input interface, feed), all of them."""
+        for interface, feeds in (*self.writes.items(), *self.reads.items()):
+            for feed in feeds:
+                yield interface, feed
+
+    def schema(self, session: SparkSession) -> StructType:
+        """Of the output; replicas are told apart by a column."""
+        if self._schema is None:
+            *_, last = self.stages(session)
+            tagged = extended(last[1], **{REPLICA: "integer"}) if self.replicas > 1 else last[1]
+            self._schema = nullable(tagged)
+        return self._schema
+
+    def stages(self, session: SparkSession) -> list[tuple[dict[str, StructType], StructType]]:
+        """(schema of each input, schema of the output) of every step."""
+        found: list[tuple[dict[str, StructType], StructType]] = []
+        frames = self.frames(lambda feed: no_rows(session, feed))
+        for step in self.steps:
+            if found:
+                names = step.parameters() if step.query is not None else ("rows",)
+                if len(names) != 1:
+                    raise ValueError(f"{step.name} does not take the output of one other component")
+                frames = {names[0]: frames[""]}
+            output = step.frame(session, frames)
+            inputs = {name: nullable(frame.schema) for name, frame in frames.items()}
+            found.append((inputs, nullable(output.schema)))
+            frames = {"": output}
+        return found
+
+    def components(self, session: SparkSession) -> Components:
+        """What the sites are told."""
+        made = [
+            step.component(
+                inputs, output, reads=() if number else [*self.reads], partitions=self.partitions
+            )
+            for number, (step, (inputs, output)) in enumerate(
+                zip(self.steps, self.stages(session), strict=True)
+            )
+        ]
+        copies = 2 if self.sites > 1 else 1
+        return Components(stages=tuple(made), replicas=self.replicas, copies=copies)
 
 
 def no_rows(session: SparkSession, feed: Feed) -> DataFrame:

@@ -77,7 +77,11 @@ def test_explain_as_json_is_the_stages_of_the_plan(
 def test_what_cannot_be_compiled_is_all_said_at_once(
     file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    file.write_text(TEXT.replace("    sql:", "    Rep: true\n    sql:").replace(", path: data", ""))
+    file.write_text(
+        TEXT.replace("    sql:", "    Rep: true\n    engine: spark\n    sql:").replace(
+            ", path: data", ""
+        )
+    )
     assert main(["compile", str(file)]) == 2
     printed = capsys.readouterr().err
     assert "BLZ503" in printed

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from annotations.diagnostics import BadInput
 from annotations.yaml_file import load
 from blazes.analysis import analyze
 from blazes.coordination import plan
@@ -28,6 +27,8 @@ def compiled(file: str, **variants: str) -> Stages:
         ("wordcount/wordcount_unsealed.yaml", None, {"Count.counts": "order"}),
         ("ad_network/ad_network.yaml", "THRESH", {}),
         ("ad_network/ad_network.yaml", "CAMPAIGN", {"Report.response": "seal"}),
+        ("ad_network/ad_network.yaml", "POOR", {"Report.response": "order"}),
+        ("ad_network/ad_network.yaml", "WINDOW", {"Report.response": "order"}),
         ("ad_network/ad_network_hourly.yaml", None, {"Report.response": "seal"}),
     ],
 )
@@ -41,16 +42,6 @@ def test_an_example_gets_the_coordination_that_it_needs(
         if isinstance(unit, Unit)
     }
     assert {name: kind for name, kind in found.items() if kind} == expected
-
-
-@pytest.mark.parametrize("variant", ["POOR", "WINDOW"])
-def test_a_replicated_order_is_refused_with_what_would_do_instead(variant: str) -> None:
-    with pytest.raises(BadInput) as refused:
-        compiled("ad_network/ad_network.yaml", Report=variant)
-    (problem,) = refused.value.diagnostics
-    assert problem.code.id == "BLZ511"
-    assert "seal clicks on [" in (problem.remedy or "")
-    assert "Rep: false on Report" in (problem.remedy or "")
 
 
 def test_every_example_compiles_with_a_variant_or_without() -> None:

@@ -49,6 +49,7 @@ JOBS = [
     Golden("wordcount/unsealed", "wordcount/unsealed.yaml", {}),
     Golden("ad_network/campaign", "ad_network/replicated.yaml", {"Report": "CAMPAIGN"}),
     Golden("ad_network/thresh", "ad_network/replicated.yaml", {"Report": "THRESH"}),
+    Golden("ad_network/poor", "ad_network/replicated.yaml", {"Report": "POOR"}),
     Golden("ad_network/poor_single", "ad_network/single.yaml", {}),
     Golden("shop/shop", "shop/shop.yaml", {}),
 ]

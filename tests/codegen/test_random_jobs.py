@@ -18,7 +18,7 @@ from blazes.analysis import analyze
 from blazes.coordination import Entry, Plan, Strategy, plan
 from codegen.emit import emit
 from codegen.explain import explain
-from codegen.model import Channel, Order, Seal, Stages, Transform, Unit, Way
+from codegen.model import Channel, Flux, Order, Seal, Stages, Transform, Unit, Way
 from codegen.stages import stages
 from tests.strategies import many_dataflows
 
@@ -71,9 +71,16 @@ def units(job: Stages) -> Iterator[Unit]:
     return (stage for stage in job if isinstance(stage, Unit) and stage.component)
 
 
-def entries_of(decided: Plan, stage: Unit) -> list[Entry]:
-    at = (stage.component, stage.output)
-    return [each for each in decided.entries if (each.component, each.path.target) == at]
+def outputs_of(unit: Unit) -> list[str]:
+    """A Flux stage computes the outputs of all of its steps."""
+    if isinstance(unit, Flux):
+        return [step.name for step in unit.steps]
+    return [f"{unit.component}.{unit.output}"]
+
+
+def entries_of(decided: Plan, unit: Unit) -> list[Entry]:
+    outputs = outputs_of(unit)
+    return [e for e in decided.entries if f"{e.component}.{e.path.target}" in outputs]
 
 
 def test_the_sweep_has_some_of_everything(jobs: list[tuple[Plan, Stages]]) -> None:
@@ -85,6 +92,8 @@ def test_the_sweep_has_some_of_everything(jobs: list[tuple[Plan, Stages]]) -> No
     assert kinds["Seal", None, False] > 20
     assert kinds["Seal", None, True] > 5
     assert kinds["Order", None, False] > 100
+    assert kinds["Flux", None, False] > 50
+    assert any(len(s.steps) > 1 for _, job in jobs for s in job if isinstance(s, Flux))
     assert kinds["Transform", Way.ACCUMULATING, True] > 10
     assert kinds["Transform", Way.NATIVE, False] > 50
     assert kinds["Transform", Way.RECORD_WISE, False] > 100
@@ -107,7 +116,7 @@ def test_every_output_that_is_read_has_its_stage(jobs: list[tuple[Plan, Stages]]
     for decided, job in jobs:
         dataflow = decided.analysis.dataflow
         wanted = {str(each.producer) for each in dataflow.streams.values() if each.producer}
-        assert {f"{unit.component}.{unit.output}" for unit in units(job)} == wanted
+        assert {name for unit in units(job) for name in outputs_of(unit)} == wanted
 
 
 def test_the_plan_is_kept(jobs: list[tuple[Plan, Stages]]) -> None:
@@ -116,12 +125,12 @@ def test_the_plan_is_kept(jobs: list[tuple[Plan, Stages]]) -> None:
         for unit in units(job):
             strategies = {entry.strategy for entry in entries_of(decided, unit)}
             if Strategy.ORDER in strategies:
-                assert isinstance(unit, Order)
+                assert isinstance(unit, Order | Flux)
             elif Strategy.SEAL in strategies:
                 assert isinstance(unit, Seal)
             else:
-                assert isinstance(unit, Transform)
-                assert unit.watermark is None
+                assert isinstance(unit, Transform | Flux)
+                assert getattr(unit, "watermark", None) is None
 
 
 def test_a_seal_waits_for_all_that_the_plan_names(jobs: list[tuple[Plan, Stages]]) -> None:
@@ -136,12 +145,12 @@ def test_a_seal_waits_for_all_that_the_plan_names(jobs: list[tuple[Plan, Stages]
 def test_an_order_takes_all_that_the_plan_names(jobs: list[tuple[Plan, Stages]]) -> None:
     for decided, job in jobs:
         for unit in units(job):
-            if isinstance(unit, Order):
+            if isinstance(unit, Order) or (isinstance(unit, Flux) and len(unit.steps) == 1):
                 named = {i for each in entries_of(decided, unit) for i in each.inputs}
                 assert named <= unit.writes.keys() | unit.reads.keys()
 
 
-def test_nothing_replicated_is_ordered(jobs: list[tuple[Plan, Stages]]) -> None:
+def test_nothing_replicated_is_ordered_on_spark(jobs: list[tuple[Plan, Stages]]) -> None:
     for decided, job in jobs:
         for unit in units(job):
             assert not (isinstance(unit, Order) and decided.analysis.replicated[unit.component])

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from annotations.diagnostics import BadInput
 from annotations.vocabulary import Label
 from annotations.yaml_file import load
 from blazes.analysis import analyze
 from blazes.coordination import Plan, Strategy, plan
 from blazes.demo import dataflow as demo
+from codegen.model import Flux
 from codegen.stages import stages
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -60,9 +60,10 @@ def test_a_seal_on_the_hour_fits_the_query_window() -> None:
     assert strategies(result) == {"Report": {Strategy.SEAL}}
 
 
-def test_a_replicated_order_is_refused_with_its_remedy() -> None:
-    with pytest.raises(BadInput, match="BLZ511 Report is replicated"):
-        stages(planned(AD_NETWORK, "POOR"))
+def test_a_replicated_order_runs_on_flux_sites() -> None:
+    (report,) = (s for s in stages(planned(AD_NETWORK, "POOR")) if isinstance(s, Flux))
+    assert report.replicas == 3
+    assert [(step.gives, step.gate) for step in report.steps] == [("answers", ("id",))]
 
 
 def test_the_seal_is_what_repairs_the_word_count() -> None:

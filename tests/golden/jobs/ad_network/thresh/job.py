@@ -1,7 +1,7 @@
 """The streaming job ad-network, compiled from replicated.yaml with Report=THRESH.
 
 Compiling again writes this file anew: changes belong into the dataflow.
-sha256 of the input: ec0027bd1e34b38da968ab0c49168d19f7a633a77f6877b1781b1365f9d74999
+sha256 of the input: e686e15d6097e15a50e7fe2f1ccb0481d3963deb5e6394139bed48ab79995c74
 
 Stages, each after what it reads:
 

@@ -1,0 +1,118 @@
+"""Outputs that run on Flux sites: which do, what a site can evaluate, and what runs in one stage.
+
+A site is a Python process beside Spark. SQL runs there in DuckDB, for which it is translated here;
+what is not known to mean the same is refused. Anything else has to be a Flux operator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from annotations.dataflow import Endpoint
+from annotations.diagnostics import Diagnostic
+from annotations.vocabulary import AnnotationKind
+from blazes.coordination import Strategy
+from blazes.verify.duck import parsed, refusals
+from codegen.codes import CODES
+from codegen.drafts import Draft, Kind
+from codegen.network import Network
+
+
+def site_problems(net: Network) -> Iterator[Diagnostic]:
+    """Why outputs that should run on Flux sites cannot."""
+    for at, draft in net.drafts.items():
+        strategies = {entry.strategy for entry in draft.entries}
+        wanted = draft.component.availability == "pairs" or draft.component.engine == "flux"
+        if draft.kind is Kind.SEAL and wanted and Strategy.SEAL in strategies:
+            message = f"{at} is sealed, and {draft.component.name} would run on Flux sites"
+            yield Diagnostic(CODES["BLZ512"], message, draft.position)
+        if draft.kind is Kind.FLUX:
+            yield from _flux_problems(net, at, draft)
+        elif draft.implementation is not None and draft.implementation.operator is not None:
+            message = f"{at} is given by a Flux operator, and runs on Spark"
+            yield Diagnostic(CODES["BLZ513"], message, draft.implementation.position)
+
+
+def _flux_problems(net: Network, at: Endpoint, draft: Draft) -> Iterator[Diagnostic]:
+    it = draft.implementation
+    if draft.component.engine == "spark":
+        message = f"{at} has engine: spark, which cannot run it"
+        yield Diagnostic(CODES["BLZ511"], message, draft.position)
+    if it is None:
+        return
+    if it.sql is not None:
+        reason = untranslatable(it.sql)
+        if reason is not None:
+            yield Diagnostic(CODES["BLZ515"], f"{at}: {reason}", it.position)
+    elif it.python is not None:
+        message = f"{at} is computed by {it.python}, a function of Spark's DataFrames"
+        yield Diagnostic(CODES["BLZ515"], message, it.position)
+    elif not any(stream.schema for stream in net.leaving[at]):
+        message = f"nothing says what {it.operator} puts out at {at}"
+        yield Diagnostic(CODES["BLZ516"], message, it.position)
+
+
+def untranslatable(sql: str) -> str | None:
+    """Why a query cannot be evaluated by DuckDB; None where it can."""
+    try:
+        return next(refusals(parsed(sql)), None)
+    except ValueError as unreadable:
+        return str(unreadable)
+
+
+def translated(sql: str) -> str:
+    """The query in DuckDB's dialect."""
+    return parsed(sql).sql(dialect="duckdb")
+
+
+def chains(net: Network) -> Mapping[Endpoint, tuple[Draft, ...]]:
+    """Last output of a Flux stage -> its steps; a step that feeds nothing but the next joins it."""
+    follows: dict[Endpoint, Endpoint] = {}
+    for at, draft in net.drafts.items():
+        before = _only_feeder(net, at, draft)
+        if before is not None:
+            follows[before] = at
+    found: dict[Endpoint, tuple[Draft, ...]] = {}
+    for at, draft in net.drafts.items():
+        if draft.kind is Kind.FLUX and at not in follows:
+            steps = [draft]
+            while (before := _only_feeder(net, steps[0].at, steps[0])) is not None:
+                steps.insert(0, net.drafts[before])
+            found[at] = tuple(steps)
+    return found
+
+
+def _only_feeder(net: Network, at: Endpoint, draft: Draft) -> Endpoint | None:
+    """The Flux output whose one stream is this one's only input."""
+    if draft.kind is not Kind.FLUX or len(draft.inputs) != 1:
+        return None
+    (interface,) = draft.inputs
+    streams = net.entering.get(Endpoint(at.component, interface), ())
+    if len(streams) != 1 or streams[0].producer is None or streams[0].name in net.loops:
+        return None
+    before = net.drafts[streams[0].producer]
+    of_component = (each for each in net.drafts.values() if each.component is draft.component)
+    readers = [each for each in of_component if interface in each.inputs]
+    alone = len(net.leaving[before.at]) == len(readers) == 1
+    single = before.component.replicas == draft.component.replicas == 1
+    return before.at if before.kind is Kind.FLUX and alone and single else None
+
+
+def gives(draft: Draft) -> str:
+    """When the output is put out: see `flux_runtime.operators.query.Gives`."""
+    if all(path.annotation.kind is AnnotationKind.CR for path in draft.paths):
+        return "records"
+    if draft.confluent:
+        return "new"
+    return "answers" if draft.reads else "changes"
+
+
+def gate(draft: Draft) -> tuple[str, ...] | None:
+    """Attributes by which the work can be partitioned; None: it need not be kept together."""
+    if gives(draft) == "records":
+        return None
+    gates = [path.annotation.gate for path in draft.own if not path.annotation.kind.confluent]
+    known = [gate.attributes for gate in gates if gate is not None and gate.attributes is not None]
+    if not known or len(known) < len(gates):
+        return ()
+    return tuple(sorted(frozenset.intersection(*known)))

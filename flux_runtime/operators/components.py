@@ -1,0 +1,211 @@
+"""Components as the stages of a Flux dataflow: what every site and controller makes for itself.
+
+One component is one stage. Its partitions are buckets of the gate, once for each replica: all
+replicas get all records in the same order, and partition `replica * buckets + bucket` belongs to
+one of them. Everything here can be pickled and decides the same in every process (DET-1 to DET-4).
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from flux_runtime.operators.query import INTERFACE, REPLICA, Query, QueryPlan, rehearse
+from flux_runtime.operators.rows import SN, Batch, KeySplit, ints, merge, rows_size
+from flux_runtime.protocol.dataflow import Dataflow, Operator
+from flux_runtime.protocol.vocabulary import Pair, Shape
+
+ACK_EVERY: Final = 8
+POOL_MIN: Final = 64
+POOL_PER_PARTITION: Final = 16
+
+
+@dataclass(frozen=True, kw_only=True)
+class Component:
+    """One stage.
+
+    Attributes:
+        name: of the component's output, for messages.
+        buckets: partitions of one replica.
+        gate: columns whose values are kept together; None: batches go round the partitions.
+        plan: what it computes in SQL.
+        operator: `module:function` that takes nothing and gives a Flux operator, in place of SQL.
+            It is handed all columns of the input, and `flux_interface` before them.
+        output: (column, Arrow type) of what an operator puts out.
+    """
+
+    name: str
+    buckets: int
+    gate: tuple[str, ...] | None
+    plan: QueryPlan | None = None
+    operator: str | None = None
+    output: tuple[tuple[str, Any], ...] = ()
+
+    def __post_init__(self) -> None:
+        if (self.plan is None) == (self.operator is None):
+            raise ValueError(f"{self.name}: either SQL or an operator computes it")
+
+    def rehearse(self) -> None:
+        """Find out before records come whether a site can compute it.
+
+        Raises:
+            ValueError: it cannot; the message says why.
+        """
+        if self.plan is not None:
+            rehearse(self.plan)
+        else:
+            self.made(None)
+
+    def made(self, replica: int | None) -> Operator:
+        """The operator of one partition, in its initial state."""
+        if self.plan is not None:
+            return Entered(Query(self.plan, replica=replica))
+        assert self.operator is not None
+        return Entered(Declared(load_operator(self.operator), self.output, replica))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Components:
+    """A Flux stage of the job: its components, first to last. Call it for the dataflow.
+
+    Attributes:
+        stages: each reads what the one before puts out.
+        replicas: instances that put out the same.
+        copies: 2 for partition pairs.
+    """
+
+    stages: tuple[Component, ...]
+    replicas: int = 1
+    copies: int = 2
+
+    def __post_init__(self) -> None:
+        if self.replicas > 1 and len(self.stages) > 1:
+            raise ValueError(f"{self.stages[-1].name}: several components in one replicated stage")
+
+    def __call__(self) -> Dataflow:
+        """The dataflow."""
+        first, *others = self.stages
+        widths = (self.replicas * first.buckets, *(each.buckets for each in others))
+        shape = Shape(
+            widths=widths,
+            copies=self.copies,
+            pool=max(POOL_MIN, POOL_PER_PARTITION * max(widths)),
+            ack_every=ACK_EVERY,
+            in_hand=4,
+        )
+        return Dataflow(
+            shape=shape,
+            operator=self.operator,
+            split=self.split,
+            merge=merge,
+            rows_size=rows_size,
+        )
+
+    def operator(self, pair: Pair) -> Operator:
+        """The operator of a partition."""
+        stage = self.stages[pair.stage]
+        return stage.made(None if self.replicas == 1 else pair.part // stage.buckets + 1)
+
+    def split(self, stage: int, rows: Batch, width: int) -> Mapping[int, Batch]:
+        """Rows per partition: every replica gets all of them."""
+        if stage == len(self.stages):
+            return {0: rows} if rows.num_rows else {}
+        component = self.stages[stage]
+        found = in_buckets(component, rows)
+        return {
+            replica * component.buckets + bucket: part
+            for replica in range(width // component.buckets)
+            for bucket, part in found.items()
+        }
+
+
+def in_buckets(component: Component, rows: Batch) -> Mapping[int, Batch]:
+    """Rows per bucket of the gate; without a gate a batch goes into one of them as a whole."""
+    if rows.num_rows == 0:
+        return {}
+    if component.buckets == 1 or component.gate == ():
+        return {0: rows}
+    if component.gate is None:
+        return {int(ints(rows, SN[0])[0]) % component.buckets: rows}
+    return KeySplit({0: component.gate})(0, rows, component.buckets)
+
+
+def load_operator(named: str) -> Operator:
+    """The operator that `module:function` gives.
+
+    Raises:
+        ValueError: it names none, or what it gives is none.
+    """
+    module, _, name = named.partition(":")
+    try:
+        function = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError) as wrong:
+        raise ValueError(f"{named!r} names no function: {wrong}") from wrong
+    operator: Operator = function()
+    missing = [
+        m
+        for m in ("process", "get_state", "install_state", "state_size")
+        if not hasattr(operator, m)
+    ]
+    if missing:
+        raise ValueError(
+            f"{named!r} gives {type(operator).__name__}, which has no {', '.join(missing)}"
+        )
+    return operator
+
+
+class Entered:
+    """An operator that is told which interface its rows are of; later stages have only one."""
+
+    def __init__(self, inner: Operator) -> None:
+        self.inner = inner
+        self.get_state = inner.get_state
+        self.install_state = inner.install_state
+        self.state_size = inner.state_size
+
+    def process(self, batch: Batch) -> Batch:
+        """Rows of one batch in, what they lead to out."""
+        if INTERFACE not in batch.schema.names:
+            batch = tagged_as(batch, 0)
+        return self.inner.process(batch)
+
+
+class Declared:
+    """An operator's output with the declared columns only, and its replica."""
+
+    def __init__(
+        self, inner: Operator, output: tuple[tuple[str, Any], ...], replica: int | None
+    ) -> None:
+        self.inner = inner
+        self.schema = pa.schema(output)
+        self.replica = replica
+        self.get_state = inner.get_state
+        self.install_state = inner.install_state
+        self.state_size = inner.state_size
+
+    def process(self, batch: Batch) -> Batch:
+        """Rows of one batch in, what they lead to out."""
+        made = self.inner.process(batch)
+        fields, columns = list(self.schema), []
+        for field in fields:
+            if field.name not in made.schema.names:
+                raise ValueError(f"the operator puts out no column {field.name}")
+            columns.append(made.column(field.name).cast(field.type))
+        if self.replica is not None:
+            fields.append(pa.field(REPLICA, pa.int32(), nullable=False))
+            columns.append(pa.array(np.full(made.num_rows, self.replica, np.int32)))
+        fields += [made.schema.field(name) for name in SN]
+        columns += [made.column(name) for name in SN]
+        return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))
+
+
+def tagged_as(batch: Batch, interface: int) -> Batch:
+    """The batch with the number of its interface in front."""
+    number = pa.array(np.full(batch.num_rows, interface, np.int8))
+    schema = pa.schema([pa.field(INTERFACE, pa.int8(), nullable=False), *batch.schema])
+    return pa.RecordBatch.from_arrays([number, *batch.columns], schema=schema)

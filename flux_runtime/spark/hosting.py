@@ -1,0 +1,379 @@
+"""A Flux stage that runs (`Job.flux`): inputs, one order, sites, and what they put out.
+
+    inputs -- staged --> places in ZooKeeper --> sites (partition pairs) --> commits
+              exactly once      one order            state is rebuilt       exactly once
+
+Every input is a streaming query whose batches get places in one order (OR-1 to OR-5), together with
+all other inputs. The order is kept, with its contents. It is handed to the sites from its beginning
+whenever they begin anew, with the job; the sites compute the same results then, in batches with the
+same numbers, and what has been committed is passed over. So the recorded order is the durable
+state, as the accumulated records are of a `StatefulUnit`, and grows like them.
+
+A commit is logged with the batches it covers before it is written, and written again from the log
+after a crash: what lies between two batches never changes.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import uuid
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import unquote, urlsplit
+
+import pyarrow as pa
+from pyspark import InheritableThread
+from pyspark.sql import DataFrame
+
+from flux_runtime.operators.components import Components, tagged_as
+from flux_runtime.operators.query import INTERFACE
+from flux_runtime.site.client import DataLost, Feeder, Reader
+from flux_runtime.spark import faults
+from flux_runtime.spark.context import Context, file_name
+from flux_runtime.spark.ordered_channel import Channel, ChannelEgress
+from flux_runtime.spark.ordered_input import OrderedInput
+from flux_runtime.spark.sites import PATIENCE_S, Sites
+from flux_runtime.spark.step import arrow_columns, as_columns, to_arrow
+from flux_runtime.spark.units import FluxUnit
+from flux_runtime.spark.unreadable import Watch
+from flux_runtime.zookeeper.client import Client
+from flux_runtime.zookeeper.nodes import app_path, children, delete_tree
+from flux_runtime.zookeeper.registry import ROOT
+
+READER: Final = "sites"
+COMMIT_BYTES: Final = 32 << 20
+"""About what one commit holds at most."""
+ONE_FILE_BYTES: Final = 8 << 20
+"""Smaller commits are one file."""
+GATHER_S: Final = 0.2
+"""A commit waits so long for more results, once there are some."""
+LOOK_S: Final = 0.2
+_DONE: Final = "done.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """A commit of results: of the batches from `first` to below `end`."""
+
+    number: int = -1
+    first: int = 0
+    end: int = 0
+    done: bool = True
+
+
+class Hosting:
+    """A `FluxUnit` that runs."""
+
+    def __init__(self, unit: FluxUnit, context: Context) -> None:
+        if context.zookeeper is None:
+            raise ValueError(f"{unit.name}: a Flux stage needs ZooKeeper")
+        self.unit = unit
+        self.name = unit.name
+        self.context = context
+        self.components: Components = unit.components(context.session)
+        self._state = context.unit_state(unit)
+        self._schemas = unit.stages(context.session)[0][0]
+        self._columns = [arrow_columns(schema) for schema in self._schemas.values()]
+        self._channel = Channel(
+            context.zookeeper, context.app, self._state.at("order"), scope=unit.name
+        )
+        self._inputs = {
+            True: self._ordered_inputs(unit.writes),
+            False: self._ordered_inputs(unit.reads),
+        }
+        read = self._state.read(_DONE)
+        self._commit = Commit() if read is None else Commit(**json.loads(read))
+        self._rows_out = 0
+        self._available_now = False
+        self._finished = False
+        self._error: BaseException | None = None
+        self._stopping = threading.Event()
+        self._sites: Sites | None = None
+        self._threads: list[threading.Thread] = []
+        self._order: ChannelEgress | None = None
+
+    # ---- as a unit that runs
+
+    def start(self, *, available_now: bool, trigger: str | None) -> None:
+        """See `Running`."""
+        self._available_now = available_now
+        self._finished = False
+        if available_now:
+            self._thread(self._run_what_there_is)
+        else:
+            for each in self._all():
+                each.query.start(available_now=False, trigger=trigger)
+        if self._order is None:
+            self._order = self._channel.egress(READER)
+            self._thread(self._host)
+
+    @property
+    def active(self) -> bool:
+        """See `Running`."""
+        if self._available_now:
+            return not self._finished and self.error is None
+        return all(tuple(each.query.active for each in self._all()))
+
+    @property
+    def error(self) -> BaseException | None:
+        """See `Running`."""
+        of_queries = [each.query.error for each in self._all() if each.query.error]
+        of_sites = self._sites.error if self._sites is not None else None
+        return next(iter(of_queries), None) or of_sites or self._error
+
+    @property
+    def rows(self) -> int:
+        """See `Running`."""
+        return sum(each.query.rows for each in self._all())
+
+    @property
+    def done(self) -> int:
+        """Batches of the order whose results have been committed."""
+        return self._commit.end if self._commit.done else self._commit.first
+
+    def finish(self) -> None:
+        """See `Running`."""
+        self._report()
+
+    def stop(self) -> None:
+        """See `Running`."""
+        for each in self._all():
+            each.close()
+        self._stopping.set()
+        if self._sites is not None:
+            self._sites.stop()
+        for thread in self._threads:
+            thread.join(PATIENCE_S)
+        if self._order is not None:
+            self._order.close()
+        self._report()
+
+    def _ordered_inputs(self, inputs: Any) -> list[OrderedInput]:
+        """One for each feed of these interfaces."""
+        made = []
+        session = self.context.session
+        letters = self.context.dead_letters(self.unit)
+        for interface, feeds in inputs.items():
+            for number, feed in enumerate(feeds, 1):
+                name = f"{self.name}.{interface}.{number}"
+                made.append(
+                    OrderedInput(
+                        name,
+                        feed,
+                        schema=self._schemas[interface],
+                        watch=Watch(session, letters, name),
+                        folder=self._state.at(f"inputs/{file_name(name)}"),
+                        channel=self._channel,
+                        interface=list(self._schemas).index(interface),
+                    )
+                )
+        return made
+
+    def _all(self) -> list[OrderedInput]:
+        return [*self._inputs[True], *self._inputs[False]]
+
+    def _thread(self, run: Callable[[], None]) -> None:
+        """Run in a thread of its own; what it fails of is the unit's error."""
+
+        def guarded() -> None:
+            try:
+                run()
+            except BaseException as error:
+                if not self._stopping.is_set():
+                    self._failed(error)
+
+        thread = InheritableThread(target=guarded, name=f"{self.name} {run.__name__}", daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    def _failed(self, error: BaseException) -> None:
+        if isinstance(error, DataLost):
+            why = self._sites.why_a_site_ended() if self._sites is not None else ""
+            error = RuntimeError(f"{self.name}: {error}{why and f'; {why}'}")
+        self._error = self._error or error
+
+    # ---- inputs
+
+    def _run_what_there_is(self) -> None:
+        """Until all that is there has been read, ordered, and its results committed.
+
+        What is written comes before what asks, so that requests that are there already are answered
+        from all of it.
+        """
+        for inputs in self._inputs.values():
+            for each in inputs:
+                each.query.start(available_now=True)
+            while any(tuple(each.query.active for each in inputs)):
+                if self._stopping.wait(LOOK_S):
+                    return
+        end = self._places()
+        while self.done < end and not self._stopping.wait(LOOK_S):
+            pass
+        self._finished = True
+
+    def _places(self) -> int:
+        """Batches that have their place by now."""
+        channel = self._channel.egress(READER)
+        try:
+            return channel.batches()
+        finally:
+            channel.close()
+
+    # ---- sites
+
+    def _host(self) -> None:
+        """Start the sites once there is something new, and hand them the order."""
+        assert self._order is not None
+        while self._order.batches() <= self.done and not self._stopping.wait(LOOK_S):
+            pass
+        if self._stopping.is_set():
+            return
+        sites = self._sites = self._made_sites()
+        sites.start()
+        self._thread(self._read_results)
+        feeder = Feeder(sites.config, READER, patience_s=PATIENCE_S)
+        at = 0
+        try:
+            while not self._stopping.is_set():
+                at, found, _ = self._order.read(at, timeout_s=LOOK_S)
+                for place, rows in found:
+                    if self._stopping.is_set():
+                        return
+                    feeder.offer(place, 0, self._entered(rows))
+                if not found:
+                    feeder.flush()
+        finally:
+            feeder.close()
+
+    def _made_sites(self) -> Sites:
+        zookeeper = self.context.zookeeper
+        assert zookeeper is not None
+        run = uuid.uuid4().hex[:12]
+        for old in self._state.names("sites"):
+            self._state.delete(f"sites/{old}")
+        return Sites(
+            self.context.session.sparkContext,
+            name=self.name,
+            components=self.components,
+            count=self.unit.sites,
+            app=membership(self.context.app, f"{file_name(self.name)} {run}"),
+            zookeeper=zookeeper,
+            folder=self._local(f"sites/{run}"),
+            run_folder=self.context.run.path / "flux" / file_name(self.name),
+            on_event=self._event,
+        )
+
+    def _local(self, name: str) -> Path:
+        """A part of the state as a folder: controllers and sites know no other storage."""
+        return Path(unquote(urlsplit(self._state.uri(name)).path))
+
+    def _entered(self, rows: Any) -> Any:
+        """A batch as the sites take it: its interface's number, then its columns, in order."""
+        number = rows.column(INTERFACE)[0].as_py()
+        columns = self._columns[number]
+        table = as_columns(rows, columns)
+        names = [name for name, _ in columns]
+        keys = [(name, "ascending") for name in self.unit.order_by if name in names]
+        if keys:
+            table = table.sort_by(keys)
+        (batch,) = table.combine_chunks().to_batches()
+        return tagged_as(batch, number)
+
+    # ---- results
+
+    def _read_results(self) -> None:
+        """Commit what the sites put out, in the order of its batches."""
+        sites = self._sites
+        assert sites is not None
+        reader = Reader(sites.config, patience_s=PATIENCE_S)
+        try:
+            if not self._commit.done:  # the process ended in the midst of it
+                self._write(reader, self._commit)
+            while not self._stopping.is_set():
+                end, found = self._gathered(reader, self.done)
+                if end > self.done:
+                    commit = Commit(self._commit.number + 1, self.done, end, done=False)
+                    self._note(commit)
+                    faults.point("results-logged")
+                    self._write(reader, commit, found)
+                else:
+                    reader.commit(self.done)  # what the sites do again is not kept there
+        finally:
+            reader.close()
+
+    def _gathered(
+        self, reader: Reader, first: int, end: int | None = None
+    ) -> tuple[int, list[Any]]:
+        """The results from a batch on: up to an end, or what there is; (the next batch, rows)."""
+        found: list[Any] = []
+        at, size = first, 0
+        while not self._stopping.is_set() and (end is None or at < end):
+            before = at
+            wait = LOOK_S if end is not None or at == first else GATHER_S
+            at, parts, _ = reader.read(at, timeout_s=wait)
+            found += [rows for batch, rows in parts if end is None or batch < end]
+            size += sum(rows.nbytes for _, rows in parts)
+            if end is None and (at == before or size >= COMMIT_BYTES):
+                break
+            if end is not None and at == before:
+                reader.commit(first)
+        return at, found
+
+    def _write(self, reader: Reader, commit: Commit, found: list[Any] | None = None) -> None:
+        """Write the results of a commit; without `found` they are read again."""
+        if found is None:
+            at, found = self._gathered(reader, commit.first, commit.end)
+            if at < commit.end:
+                return  # stopped
+        if found:
+            output = self.context.outputs[self.name]
+            self._rows_out += output.commit(commit.number, self._frame(found), keep_empty=False)
+        faults.point("results-committed")
+        self._note(replace(commit, done=True))
+        faults.point("results-noted")
+        reader.commit(commit.end)
+        self._report()
+
+    def _note(self, commit: Commit) -> None:
+        self._state.write(_DONE, json.dumps(asdict(commit)).encode())
+        self._commit = commit
+
+    def _frame(self, found: list[Any]) -> DataFrame:
+        """Results as Spark sees them."""
+        schema = self.unit.schema(self.context.session)
+        names = schema.fieldNames()
+        table = pa.concat_tables([pa.Table.from_batches([rows.select(names)]) for rows in found])
+        frame = self.context.session.createDataFrame(table.cast(to_arrow(schema)), schema)
+        return frame.coalesce(1) if table.nbytes < ONE_FILE_BYTES else frame
+
+    # ---- reports
+
+    def _event(self, kind: str, **fields: Any) -> None:
+        self.context.run.event(kind, self.name, **fields)
+
+    def _report(self) -> None:
+        queries = [each.query for each in self._all()]
+        self.context.run.metrics(
+            self.name,
+            batches=sum(query.batches for query in queries),
+            rows_in=self.rows,
+            rows_out=self._rows_out,
+            rows_per_s=round(sum(query.rows_per_s for query in queries), 1),
+            dead_letters=sum(each.dead_letters for each in self._all()),
+        )
+
+
+def membership(app: str, stage: str) -> str:
+    """The application in ZooKeeper that the sites of one run meet under."""
+    return f"{app} flux {stage}"
+
+
+def forget_memberships(client: Client, app: str) -> None:
+    """Delete what the sites of earlier runs have left in ZooKeeper."""
+    ours = app_path(membership(app, "")).rpartition("/")[2]
+    for name in children(client, ROOT):
+        if name.startswith(ours):
+            delete_tree(client, f"{ROOT}/{name}")

@@ -1,0 +1,144 @@
+"""What a Spark task does that hosts a site of a Flux stage."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import socket
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from flux_runtime.operators.components import Components
+from flux_runtime.site.config import Fenced, SiteConfig
+from flux_runtime.site.key import JobKey
+from flux_runtime.site.process import warm_up
+from flux_runtime.site.worker import run_site
+
+NEEDED: Final = ("duckdb", "kazoo", "numpy", "pyarrow")
+"""Packages that a site imports."""
+CONNECT_S: Final = 10.0
+
+STOPPED: Final = "stopped"
+CROWDED: Final = "crowded"
+"""Others of this stage are in the executor already; the site is to go to another one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SiteTask:
+    """What the task is told; it shows in no log, but travels through Spark, so no secret is in it.
+
+    Attributes:
+        components: what the sites compute.
+        app: name of this run's application in ZooKeeper.
+        zookeeper: addresses of the ensemble.
+        key: file with the job's key, readable for the user of the job only.
+        seats: folder where sites say which executor they are in.
+    """
+
+    components: Components
+    app: str
+    zookeeper: str
+    key: str
+    seats: str
+
+
+def host_site(task: SiteTask, room: int, numbers: Iterator[int]) -> Iterator[str]:
+    """Host one site until the stage ends; gives why it ended.
+
+    Args:
+        task: what it is told.
+        room: sites that one executor may hold.
+        numbers: the site's number.
+    """
+    (number,) = numbers
+    parent, executor = os.getppid(), executor_identity()
+    if not seated(Path(task.seats), executor, number, room):
+        yield CROWDED
+        return
+    address = own_address(task.zookeeper)
+    warm_up()
+    config = SiteConfig(
+        key=JobKey.from_hex(Path(task.key).read_text()),
+        dataflow=task.components,
+        app=task.app,
+        zookeeper=task.zookeeper,
+        bind=address,
+        executor=executor,
+        site=number,
+    )
+    try:
+        run_site(config)
+    except Fenced as fenced:
+        if os.getppid() != parent:  # nobody is left to tell
+            os._exit(1)
+        yield f"fenced: {fenced}"
+        return
+    yield STOPPED
+
+
+def executor_identity() -> str:
+    """What names this worker's executor on its machine: the parent of the parent process."""
+    stat = Path(f"/proc/{os.getppid()}/stat").read_text(errors="replace")
+    parent = stat.rpartition(")")[2].split()[1]
+    return f"{socket.gethostname()}-{parent}"
+
+
+def seated(seats: Path, executor: str, number: int, room: int) -> bool:
+    """Take a seat in this executor, unless so many sites were there before.
+
+    A site that was restarted leaves its old seat.
+    """
+    for old in seats.glob(f"*/{number}"):
+        old.unlink(missing_ok=True)
+    here = seats / executor
+    here.mkdir(parents=True, exist_ok=True)
+    mine = here / str(number)
+    mine.touch()
+    taken = sorted((seat.stat().st_mtime_ns, seat.name) for seat in here.iterdir())
+    if [name for _, name in taken].index(str(number)) < room:
+        return True
+    mine.unlink(missing_ok=True)
+    return False
+
+
+def own_address(zookeeper: str) -> str:
+    """The address of this machine that faces ZooKeeper, so that all that reach it reach each other.
+
+    Raises:
+        OSError: no server of the ensemble answers.
+    """
+    wrong: OSError | None = None
+    for server in zookeeper.partition("/")[0].split(","):
+        host, _, port = server.strip().rpartition(":")
+        try:
+            with socket.create_connection((host.strip("[]"), int(port)), CONNECT_S) as connection:
+                address: str = connection.getsockname()[0]
+                return address
+        except OSError as error:
+            wrong = error
+    raise wrong or OSError(f"no server in {zookeeper!r}")
+
+
+def examine(task: SiteTask, numbers: Iterator[int]) -> Iterator[str]:
+    """What keeps a site from running in this executor; nothing if all is well."""
+    list(numbers)
+    where = socket.gethostname()
+    for module in NEEDED:
+        try:
+            importlib.import_module(module)
+        except ImportError as wrong:
+            yield f"on {where} Python cannot import {module}: {wrong}"
+            return
+    if not Path(task.key).is_file():
+        yield f"{where} does not see {task.key}: the state folder has to be shared"
+    for component in task.components.stages:
+        try:
+            component.rehearse()
+        except Exception as wrong:
+            yield f"{component.name}: {wrong}"
+    try:
+        own_address(task.zookeeper)
+    except OSError as wrong:
+        yield f"{where} does not reach ZooKeeper at {task.zookeeper}: {wrong}"

@@ -1,0 +1,317 @@
+"""The sites of a Flux stage as tasks of Spark, and their controllers beside the driver.
+
+Each site is a Spark job of one task, which ends with the stage. Spark's own retry is not enough: in
+local mode it has none, and where it gives up it ends all tasks of a stage. So a site's job that
+ends early is submitted again here, and the others never notice; Spark's settings stay as they are.
+
+Every run has sites, controllers, a key and a membership of its own: what lasts is the recorded
+order of the input, from which the sites' state follows.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pickle
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from queue import Empty, Queue
+from typing import Any, Final
+
+from pyspark import InheritableThread, SparkContext
+
+import flux_runtime
+from flux_runtime.observe.run_folder import EVENTS_FILE
+from flux_runtime.operators.components import Components
+from flux_runtime.site.client import Client
+from flux_runtime.site.config import Config, ControllerConfig
+from flux_runtime.site.key import JobKey
+from flux_runtime.spark.site_task import (
+    CROWDED,
+    STOPPED,
+    SiteTask,
+    examine,
+    host_site,
+    own_address,
+)
+
+CONTROLLERS: Final = 2
+"""A leader and a follower that can take over at once."""
+PATIENCE_S: Final = 180.0
+"""How long all sites may take to be there."""
+EARLY_S: Final = 5.0
+EARLY_MAX: Final = 6
+"""A site that ends so early so often, before the stage ever ran, has something wrong with it."""
+AGAIN_S: Final = 0.3
+STOP_S: Final = 20.0
+WHY_S: Final = 3.0
+RESTARTS_MAX: Final = 5
+WITHIN_S: Final = 60.0
+
+EVENTS: Final = frozenset(
+    {"site_joined", "laid_out", "leading", "site_failed", "recovered", "data_loss"}
+)
+"""Events of the controllers that the job notes as its own; all are in the stage's folder."""
+
+OnEvent = Callable[..., None]
+
+
+class SitesFailed(RuntimeError):  # noqa: N818 - what happened
+    """The sites of a Flux stage cannot run; the message says why and what to do."""
+
+
+class Sites:
+    """The sites of one stage, from `start` to `stop`.
+
+    Args:
+        spark: where they run.
+        name: of the unit.
+        components: what they compute.
+        count: how many there are.
+        app: name of this run's application in ZooKeeper.
+        zookeeper: addresses of the ensemble.
+        folder: for the key, the seats and the ingress' journal: new, and shared with executors.
+        run_folder: for events, reports and logs of the controllers.
+        on_event: takes note of an event: kind and fields.
+    """
+
+    def __init__(
+        self,
+        spark: SparkContext,
+        *,
+        name: str,
+        components: Components,
+        count: int,
+        app: str,
+        zookeeper: str,
+        folder: Path,
+        run_folder: Path,
+        on_event: OnEvent,
+    ) -> None:
+        self.name = name
+        self.error: BaseException | None = None
+        self._spark = spark
+        self._count = count
+        self._folder = folder
+        self._run_folder = run_folder
+        self._on_event = on_event
+        self._group = f"flux-{app}"
+        self._stopping = threading.Event()
+        self._ran = False
+        self._threads: list[threading.Thread] = []
+        self._controllers: list[subprocess.Popen[bytes]] = []
+        self._restarts: list[float] = []
+        self._started = 0
+        self._events_at = 0
+        self._whys: Queue[str] = Queue()
+        self._task = SiteTask(
+            components=components,
+            app=app,
+            zookeeper=zookeeper,
+            key=str(folder / "key"),
+            seats=str(folder / "seats"),
+        )
+        key, address = JobKey.fresh(), own_address(zookeeper)
+        common: dict[str, Any] = {
+            "key": key,
+            "dataflow": components,
+            "app": app,
+            "zookeeper": zookeeper,
+            "bind": address,
+        }
+        self.config = Config(**common)
+        self._controller = ControllerConfig(
+            **common, sites=count, folder=folder, run_folder=run_folder
+        )
+
+    def start(self) -> None:
+        """Start controllers and sites; they are there some seconds later."""
+        self._folder.mkdir(parents=True)
+        self._run_folder.mkdir(parents=True, exist_ok=True)
+        key = Path(self._task.key)
+        key.touch(mode=0o600)
+        key.write_text(self.config.key.to_hex())
+        self._check_room()
+        for _ in range(CONTROLLERS):
+            self._start_controller()
+        for number in range(self._count):
+            thread = InheritableThread(
+                target=self._keep, args=(number,), name=f"{self._group}-{number}", daemon=True
+            )
+            self._threads.append(thread)
+            thread.start()
+        watch = threading.Thread(target=self._watch, name=f"{self._group}-watch", daemon=True)
+        self._threads.append(watch)
+        watch.start()
+
+    def stop(self) -> None:
+        """End sites and controllers; cancel what does not end."""
+        self._pass_events_on()
+        self._stopping.set()
+        if self._ran:
+            with contextlib.suppress(Exception), Client(self.config, patience_s=5.0) as client:
+                client.stop()
+        else:
+            self._spark.cancelJobGroup(self._group)
+        end = time.monotonic() + STOP_S
+        for thread in self._threads:
+            thread.join(max(0.0, end - time.monotonic()))
+        if any(thread.is_alive() for thread in self._threads):
+            self._spark.cancelJobGroup(self._group)
+            for thread in self._threads:
+                thread.join(STOP_S)
+        for controller in self._controllers:
+            controller.kill()
+            controller.wait()
+        Path(self._task.key).unlink(missing_ok=True)
+
+    def why_a_site_ended(self) -> str:
+        """What the first site to end said, if it has said it yet or does so soon."""
+        with contextlib.suppress(Empty):
+            return self._whys.get(timeout=WHY_S)
+        return ""
+
+    # ---- sites
+
+    def _check_room(self) -> None:
+        """Wait for slots, and refuse to start where the sites would leave none to the job."""
+        end = time.monotonic() + PATIENCE_S / 3
+        while (slots := task_slots(self._spark)) <= self._count and time.monotonic() < end:
+            if self._stopping.wait(AGAIN_S):
+                return
+        if slots <= self._count:
+            raise SitesFailed(
+                f"{self.name} has {self._count} sites, each of which takes a task slot for as long "
+                f"as the job runs, and the cluster has {slots} in all: give the application at "
+                f"least {self._count + 1} cores (spark.executor.instances, spark.executor.cores, "
+                "spark.cores.max), or set fewer `sites` in the deployment section"
+            )
+        numbers = self._spark.parallelize(range(self._count), self._count)
+        problems = numbers.mapPartitions(partial(examine, self._task)).collect()
+        if problems:
+            raise SitesFailed(f"{self.name}: sites cannot run: {'; '.join(sorted(set(problems)))}")
+
+    def _keep(self, number: int) -> None:
+        """Submit a site's job whenever it has ended, until the stage ends."""
+        self._spark.setJobGroup(self._group, f"site {number} of {self.name}")
+        early = 0
+        while not self._stopping.is_set():
+            began = time.monotonic()
+            why = self._host(number)
+            if why == STOPPED or self._stopping.is_set():
+                return
+            early = early + 1 if time.monotonic() - began < EARLY_S and why != CROWDED else 0
+            if early >= EARLY_MAX and not self._ran:
+                self.error = SitesFailed(f"{self.name}: site {number} cannot run: {why}")
+                return
+            if why != CROWDED:
+                self._on_event("site_ended", site=number, why=why)
+                self._whys.put(f"site {number} ended with {why}")
+            self._stopping.wait(AGAIN_S)
+
+    def _host(self, number: int) -> str:
+        executors = max(1, executor_count(self._spark))
+        room = -(-self._count // executors)
+        try:
+            (why,) = (
+                self._spark.parallelize([number], 1)
+                .mapPartitions(partial(host_site, self._task, room))
+                .collect()
+            )
+        except Exception as error:
+            return brief(error)
+        return str(why)
+
+    # ---- controllers
+
+    def _start_controller(self) -> None:
+        number = self._started
+        self._started += 1
+        path = [str(Path(flux_runtime.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
+        with (self._run_folder / f"controller-{number}.log").open("ab") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "flux_runtime.site.process"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=log,
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, path))},
+                start_new_session=True,  # Ctrl-C is for the driver, which ends it in order
+            )
+        assert process.stdin is not None
+        process.stdin.write(pickle.dumps(self._controller))
+        process.stdin.close()
+        self._controllers.append(process)
+
+    def _watch(self) -> None:
+        """Start controllers that died again; pass their events on; wait for the sites."""
+        began = time.monotonic()
+        while not self._stopping.wait(AGAIN_S):
+            self._pass_events_on()
+            for controller in list(self._controllers):
+                if controller.poll() is not None and not self._stopping.is_set():
+                    self._controllers.remove(controller)
+                    self._replace(controller)
+            if not self._ran and time.monotonic() - began > PATIENCE_S and self.error is None:
+                self.error = SitesFailed(
+                    f"{self.name}: its {self._count} sites were not all there within "
+                    f"{PATIENCE_S:g} s; look for tasks that wait or fail in Spark's log, and give "
+                    "the application more cores, or the deployment section fewer `sites`"
+                )
+
+    def _replace(self, controller: subprocess.Popen[bytes]) -> None:
+        now = time.monotonic()
+        self._restarts = [at for at in self._restarts if at > now - WITHIN_S]
+        self._on_event("controller_ended", pid=controller.pid, status=controller.returncode)
+        if len(self._restarts) >= RESTARTS_MAX:
+            self.error = SitesFailed(
+                f"{self.name}: controllers have died {len(self._restarts) + 1} times in a minute; "
+                f"see {self._run_folder}"
+            )
+            return
+        self._restarts.append(now)
+        self._start_controller()
+
+    def _pass_events_on(self) -> None:
+        file = self._run_folder / EVENTS_FILE
+        if not file.exists():
+            return
+        with file.open("rb") as events:
+            events.seek(self._events_at)
+            for line in events:
+                if not line.endswith(b"\n"):
+                    break
+                self._events_at += len(line)
+                event = json.loads(line)
+                event.pop("t", None)
+                kind = event.pop("kind")
+                self._ran = self._ran or kind == "laid_out"
+                if kind in EVENTS:
+                    self._on_event(kind, **event)
+
+
+def task_slots(spark: SparkContext) -> int:
+    """How many tasks can run at once in all executors that are there."""
+    context: Any = spark._jsc.sc()
+    profile = context.resourceProfileManager().defaultResourceProfile()
+    return int(context.maxNumConcurrentTasks(profile))
+
+
+def executor_count(spark: SparkContext) -> int:
+    """How many executors there are; the driver counts in local mode only."""
+    context: Any = spark._jsc.sc()
+    known = int(context.getExecutorMemoryStatus().size())
+    return known if context.isLocal() else known - 1
+
+
+def brief(error: BaseException) -> str:
+    """What a Spark job failed of, in a line."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    python = [line for line in lines if ("Error" in line or "Exception" in line) and ": " in line]
+    chosen = [line for line in python if not line.startswith(("at ", "org.apache", "Caused"))]
+    return (chosen or lines or [type(error).__name__])[-1 if chosen else 0][:300]

@@ -1,0 +1,148 @@
+"""The components of a Flux stage: as the job declares them, and as the sites are told.
+
+A component is given twice: as the function of DataFrames that Spark could run, which is run on no
+rows to learn the columns, and as the query that DuckDB evaluates on the sites. An operator is given
+by the function that makes it, and the schema of what it puts out.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from flux_runtime.operators.components import Component
+from flux_runtime.operators.query import Gives, QueryPlan
+from flux_runtime.spark.frames import empty, nullable, parse_schema
+
+Columns = tuple[tuple[str, Any], ...]
+"""(name, Arrow type) of each column."""
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """One component of a Flux stage.
+
+    Args:
+        name: of its output.
+        fn: the component's function of DataFrames; with `schema`, a function that takes nothing and
+            gives a Flux operator.
+        query: the function's SQL in DuckDB's dialect.
+        gives: when the output is put out: see `flux_runtime.operators.query.Gives`.
+        gate: attributes by which the work is partitioned, as far as all inputs have them; none: all
+            records are kept together. None: records need not be kept together.
+        schema: columns that an operator puts out, `name TYPE, ...`.
+    """
+
+    name: str
+    fn: Callable[..., Any]
+    query: str | None = None
+    gives: str = Gives.CHANGES.value
+    gate: Sequence[str] | None = None
+    schema: str | None = None
+
+    def __post_init__(self) -> None:
+        if (self.query is None) == (self.schema is None):
+            raise ValueError(
+                f"{self.name}: `query` says what a site computes, or `schema` what an operator "
+                "puts out"
+            )
+        Gives(self.gives)
+        if self.query is None and self.fn.__module__ == "__main__":
+            raise ValueError(
+                f"{self.name}: sites cannot import {self.fn.__qualname__} from the job itself; put "
+                "it into a module beside it"
+            )
+
+    def parameters(self) -> tuple[str, ...]:
+        """The input interfaces of a component's function."""
+        return tuple(inspect.signature(self.fn).parameters)
+
+    def frame(self, session: SparkSession, frames: Mapping[str, DataFrame]) -> DataFrame:
+        """What Spark would compute of these frames; of an operator, a frame without rows."""
+        if self.schema is not None:
+            return empty(session, parse_schema(self.schema))
+        result: DataFrame = self.fn(**frames)
+        return result
+
+    def component(
+        self,
+        inputs: Mapping[str, StructType],
+        output: StructType,
+        *,
+        reads: Sequence[str],
+        partitions: int,
+    ) -> Component:
+        """What the sites are told.
+
+        Args:
+            inputs: interface -> columns of its records.
+            output: columns of what it puts out.
+            reads: the interfaces whose records are requests.
+            partitions: how many there may be.
+        """
+        columns = {name: arrow_columns(schema) for name, schema in inputs.items()}
+        gate = None if self.gate is None else common_gate(self.gate, columns)
+        buckets = 1 if gate == () else partitions
+        if self.query is None:
+            operator = f"{self.fn.__module__}:{self.fn.__qualname__}"
+            return Component(
+                name=self.name,
+                buckets=buckets,
+                gate=gate,
+                operator=operator,
+                output=arrow_columns(output),
+            )
+        gives = Gives(self.gives)
+        if gate is None and gives is not Gives.RECORDS:
+            raise ValueError(f"{self.name} gives {self.gives} and says no gate")
+        plan = QueryPlan(
+            sql=self.query,
+            inputs=columns,
+            output=arrow_columns(output),
+            gives=gives,
+            reads=tuple(reads),
+            gate=gate or (),
+        )
+        return Component(name=self.name, buckets=buckets, gate=gate, plan=plan)
+
+
+def common_gate(gate: Sequence[str], inputs: Mapping[str, Columns]) -> tuple[str, ...]:
+    """The attributes of the gate that all inputs have, in types whose values hash alike."""
+    found = []
+    for name in gate:
+        types = [dict(columns).get(name) for columns in inputs.values()]
+        if None not in types and len({_hashed_as(type) for type in types}) == 1:
+            found.append(name)
+    return tuple(found)
+
+
+def _hashed_as(type: Any) -> str:
+    """Types that `stable_hash` takes for one."""
+    return "integer" if pa.types.is_integer(type) or pa.types.is_boolean(type) else str(type)
+
+
+def arrow_columns(schema: StructType) -> Columns:
+    """The columns as sites see them: a TIMESTAMP is its time in UTC, as in the job's session."""
+    return tuple((field.name, _without_zone(field.type)) for field in to_arrow(schema))
+
+
+def to_arrow(schema: StructType) -> Any:
+    """The columns as Spark sees them."""
+    return to_arrow_schema(nullable(schema), timezone="UTC")
+
+
+def _without_zone(type: Any) -> Any:
+    return pa.timestamp(type.unit) if pa.types.is_timestamp(type) and type.tz else type
+
+
+def as_columns(rows: Any, columns: Columns) -> Any:
+    """A batch with these columns only, in these types, as a table."""
+    table = pa.Table.from_batches([rows.select([name for name, _ in columns])])
+    return table.cast(pa.schema(columns))
