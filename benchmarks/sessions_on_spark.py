@@ -7,6 +7,7 @@ examples/sessions, as parquet files that arrive while the query runs.
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import sys
@@ -28,15 +29,16 @@ from packets import packets  # noqa: E402
 
 PACKET = "src BIGINT, dst BIGINT, app BIGINT, time BIGINT, last BOOLEAN"
 STATISTICS = "app BIGINT, src BIGINT, ended BIGINT, max_duration DOUBLE, avg_duration DOUBLE"
-STATE = "dsts ARRAY<BIGINT>, times ARRAY<BIGINT>, held BIGINT"
+STATE = "open STRING, held BIGINT"
+"""Arrays would be natural, but pyspark 4.3.0 cannot read them back (KeyError: elementType)."""
 
 
 def statistics(key: Any, frames: Iterator[pd.DataFrame], state: Any) -> Iterator[pd.DataFrame]:
     """Longest and mean duration of every two sessions of an app and source."""
     app, src = key
     rows = pd.concat(frames).sort_values("time")
-    dsts, times, held = state.get if state.exists else ([], [], None)
-    open_ = dict(zip(dsts, times, strict=True))
+    known, held = state.get if state.exists else ("{}", None)
+    open_ = {int(dst): began for dst, began in json.loads(known).items()}
     found = []
     for dst, time_, last in zip(rows.dst, rows.time, rows["last"], strict=True):
         if not last:
@@ -49,7 +51,7 @@ def statistics(key: Any, frames: Iterator[pd.DataFrame], state: Any) -> Iterator
                 longest, mean = float(max(held, duration)), (held + duration) / 2
                 found.append((app, src, time_, longest, mean))
                 held = None
-    state.update(([*map(int, open_)], [*map(int, open_.values())], held and int(held)))
+    state.update((json.dumps({int(dst): int(t) for dst, t in open_.items()}), held and int(held)))
     names = ["app", "src", "ended", "max_duration", "avg_duration"]
     yield pd.DataFrame(found, columns=names)
 

@@ -11,7 +11,7 @@ from sqlglot import exp
 
 from annotations.dataflow import Position
 from annotations.whitebox import datatypes
-from annotations.whitebox.datatypes import UNKNOWN, DataType, Family, parse_type
+from annotations.whitebox.datatypes import UNKNOWN, parse_type
 from annotations.whitebox.functions import AGGREGATES
 from annotations.whitebox.ir import (
     Call,
@@ -25,6 +25,7 @@ from annotations.whitebox.ir import (
     children,
 )
 from annotations.whitebox.monotone import may_be_null, type_of
+from annotations.whitebox.result_types import result_type
 
 
 class NotUnderstood(Exception):  # noqa: N818
@@ -83,38 +84,6 @@ NAMED: Final[Mapping[type, str]] = {
 }
 """Functions with a syntax of their own. What is not in here or above is unknown."""
 QUALIFIERS: Final = frozenset({"this", "expression", "expressions", "_type", "sql_names"})
-TRUTHS: Final = frozenset(
-    {"=", "<>", "<=>", "<", "<=", ">", ">=", "and", "or", "not", "in", "like", "ilike", "rlike"}
-    | {"between", "isnull", "isnotnull", "exists", "forall", "array_contains", "startswith"}
-    | {"endswith", "contains", "bool_and", "bool_or", "some", "any", "every", "isnan"}
-)
-TEXTS: Final = frozenset(
-    {"||", "lower", "upper", "concat", "concat_ws", "substring", "substr", "trim", "date_format"}
-    | {"ltrim", "rtrim", "regexp_replace", "regexp_extract", "md5", "sha2", "replace", "listagg"}
-    | {"string_agg", "lcase", "ucase", "initcap", "hex", "base64", "string", "left", "right"}
-)
-WHOLES: Final = frozenset(
-    {"length", "char_length", "size", "cardinality", "year", "month", "day", "hour", "minute"}
-    | {"second", "dayofweek", "dayofmonth", "weekday", "datediff", "position", "hash", "ntile"}
-    | {"row_number", "rank", "dense_rank", "int", "instr", "locate", "quarter", "weekofyear"}
-)
-LONGS: Final = frozenset(
-    {"count", "count_if", "approx_count_distinct", "bigint", "div", "xxhash64", "unix_micros"}
-    | {"unix_timestamp", "unix_seconds", "unix_millis", "regr_count", "floor", "ceil", "ceiling"}
-)
-DOUBLES: Final = frozenset(
-    {"rand", "randn", "sqrt", "exp", "ln", "log", "log10", "pow", "power", "double", "stddev"}
-    | {"variance", "corr", "skewness", "kurtosis", "percentile", "median"}
-)
-DATES: Final = frozenset({"to_date", "date", "date_add", "date_sub", "last_day", "current_date"})
-TIMES: Final = frozenset(
-    {"to_timestamp", "timestamp", "date_trunc", "current_timestamp", "now", "window_time"}
-)
-AS_ARGUMENT: Final = frozenset(
-    {"max", "min", "first", "last", "first_value", "last_value", "any_value", "max_by", "min_by"}
-    | {"mode", "abs", "negative", "coalesce", "nvl", "ifnull", "greatest", "least", "nullif"}
-    | {"lag", "lead", "nth_value", "round", "bit_and", "bit_or", "bit_xor", "positive"}
-)
 
 
 class Expressions:
@@ -156,7 +125,7 @@ class Expressions:
         return Call(
             name,
             arguments,
-            type=_type(name, arguments),
+            type=result_type(name, arguments),
             nullable=_nullable(name, arguments),
             position=self._place(node) or _first_place(arguments),
         )
@@ -411,59 +380,6 @@ def _first_place(expressions: Sequence[Expression]) -> Position | None:
         if position is not None:
             return position
     return None
-
-
-def _type(name: str, arguments: tuple[Expression, ...]) -> DataType:
-    """The type of a function's result, as far as the derivation asks for types."""
-    for names, found in _RESULTS:
-        if name in names:
-            return found
-    types = [type_of(each) for each in arguments]
-    if not types:
-        return UNKNOWN
-    if name in AS_ARGUMENT:
-        return types[0]
-    if name in ("sum", "try_sum"):
-        return datatypes.BIGINT if types[0].family is Family.INTEGER else types[0]
-    if name in ("avg", "mean", "try_avg"):
-        return datatypes.DOUBLE if types[0].family is not Family.DECIMAL else types[0]
-    if name in ("+", "-", "*", "%", "&", "|", "^", "mod"):
-        return _wider(types)
-    if name == "/":
-        exact = any(each.family is Family.DECIMAL for each in types)
-        return datatypes.DECIMAL if exact and all(e.exact for e in types) else datatypes.DOUBLE
-    if name == "case":
-        values = [*types[1::2], *(types[-1:] if len(types) % 2 else ())]
-        return _wider([each for each in values if each.family is not Family.NULL])
-    if name in ("collect_list", "collect_set", "array_agg", "array"):
-        return DataType(Family.ARRAY, element=types[0])
-    if name in ("struct", "named_struct"):
-        return UNKNOWN
-    if name == "window":
-        fields = (("start", datatypes.TIMESTAMP, False), ("end", datatypes.TIMESTAMP, False))
-        return DataType(Family.STRUCT, fields=fields)
-    return UNKNOWN
-
-
-_RESULTS: Final = (
-    (TRUTHS, datatypes.BOOLEAN),
-    (TEXTS, datatypes.STRING),
-    (WHOLES, datatypes.INT),
-    (LONGS, datatypes.BIGINT),
-    (DOUBLES, datatypes.DOUBLE),
-    (DATES, datatypes.DATE),
-    (TIMES, datatypes.TIMESTAMP),
-)
-
-
-def _wider(types: Sequence[DataType]) -> DataType:
-    """The type of a sum or a choice of values of these types."""
-    if not types or any(each != types[0] for each in types):
-        if types and all(each.numeric for each in types):
-            order = [Family.INTEGER, Family.DECIMAL, Family.FLOAT]
-            return max(types, key=lambda each: (order.index(each.family), each.bits))
-        return UNKNOWN
-    return types[0]
 
 
 NEVER_NULL: Final = frozenset({"count", "count_if", "<=>", "approx_count_distinct", "struct"})

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from annotations.dataflow import Position
 from annotations.whitebox.connect.datatypes import ddl_type, from_proto
-from annotations.whitebox.connect.result_types import never_null, result_type
+from annotations.whitebox.result_types import never_null, result_type
 from annotations.whitebox.connect.scope import Built, Names, part, type_of
 from annotations.whitebox.datatypes import (
     BOOLEAN,

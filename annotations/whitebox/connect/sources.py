@@ -113,7 +113,7 @@ class Sources:
 
     def _columns(self, data: Any) -> list[tuple[str, DataType, bool]] | None:
         if data.schema:
-            from annotations.whitebox.connect.result_types import declared_type
+            from annotations.whitebox.result_types import declared_type
 
             return list(declared_type(data.schema).fields) or None
         built_in = BUILT_IN.get(data.format.lower())

@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from annotations.whitebox.connect.datatypes import ddl_type
-from annotations.whitebox.connect.scope import type_of
 from annotations.whitebox.datatypes import (
     BIGINT,
     BOOLEAN,
@@ -26,6 +25,7 @@ from annotations.whitebox.datatypes import (
     Family,
 )
 from annotations.whitebox.ir import Expression, Literal, Ref
+from annotations.whitebox.monotone import type_of
 
 Rule = Callable[[Sequence[DataType]], DataType]
 
@@ -99,41 +99,69 @@ def _constant(type_: DataType) -> Rule:
     return lambda _: type_
 
 
+def _array_of(element: DataType) -> Rule:
+    return _constant(DataType(Family.ARRAY, element=element))
+
+
+def _map(types: Sequence[DataType]) -> DataType:
+    return DataType(Family.MAP, key=common(types[::2]), element=common(types[1::2]))
+
+
+def _keys(types: Sequence[DataType]) -> DataType:
+    return DataType(Family.ARRAY, element=types[0].key or UNKNOWN)
+
+
+def _values(types: Sequence[DataType]) -> DataType:
+    return DataType(Family.ARRAY, element=_element(types))
+
+
 def _rules() -> Mapping[str, Rule]:
     rows: dict[str, Rule] = {
         "= <=> <> < <= > >= and or not in like rlike ilike contains startswith endswith isnan "
-        "between array_contains exists forall bool_and bool_or every some any": _constant(BOOLEAN),
-        "count count_if approx_count_distinct div xxhash64 unix_timestamp monotonically_increasing"
-        "_id unix_millis unix_micros unix_seconds regr_count": _constant(BIGINT),
+        "between array_contains exists forall bool_and bool_or every some any isnull isnotnull "
+        "arrays_overlap regexp_like": _constant(BOOLEAN),
+        "count count_if approx_count_distinct div xxhash64 unix_timestamp "
+        "monotonically_increasing_id unix_millis unix_micros unix_seconds regr_count bigint crc32 "
+        "unix_date": _constant(BIGINT),
         "row_number rank dense_rank ntile length char_length year month day hour minute second "
-        "dayofweek dayofmonth dayofyear weekofyear quarter datediff date_diff size cardinality hash"
-        " instr locate ascii levenshtein": _constant(INT),
-        "stddev std stddev_samp stddev_pop variance var_samp var_pop skewness kurtosis corr covar_"
-        "pop covar_samp percent_rank cume_dist rand randn sqrt exp ln log log10 log2 pow power "
-        "median percentile": _constant(DOUBLE),
-        "upper lower trim ltrim rtrim concat_ws substring substr date_format regexp_replace "
-        "regexp_extract lpad rpad initcap uuid sha1 sha2 md5 get_json_object translate format_strin"
-        "g to_json replace reverse hex base64 split_part": _constant(STRING),
-        "to_date current_date date_add date_sub last_day next_day": _constant(DATE),
-        "to_timestamp current_timestamp now date_trunc window_time timestamp_seconds timestamp_mill"
-        "is timestamp_micros from_utc_timestamp to_utc_timestamp": _constant(TIMESTAMP),
+        "dayofweek dayofmonth dayofyear weekofyear weekday quarter datediff date_diff size "
+        "cardinality hash instr locate position ascii levenshtein int bit_count": _constant(INT),
+        "stddev std stddev_samp stddev_pop variance var_samp var_pop skewness kurtosis corr "
+        "covar_pop covar_samp percent_rank cume_dist rand randn sqrt exp ln log log10 log2 pow "
+        "power median percentile double sign": _constant(DOUBLE),
+        "upper lower ucase lcase trim ltrim rtrim concat_ws substring substr left right "
+        "date_format regexp_replace regexp_extract lpad rpad initcap uuid sha1 sha2 md5 "
+        "get_json_object translate format_string format_number to_json replace hex base64 "
+        "split_part listagg string_agg string from_unixtime repeat array_join": _constant(STRING),
+        "to_date date current_date date_add date_sub last_day next_day trunc add_months "
+        "make_date": _constant(DATE),
+        "to_timestamp timestamp current_timestamp now date_trunc window_time timestamp_seconds "
+        "timestamp_millis timestamp_micros from_utc_timestamp to_utc_timestamp": _constant(
+            TIMESTAMP
+        ),
         "window session_window": _constant(_SPAN),
-        "split sentences": _constant(DataType(Family.ARRAY, element=STRING)),
+        "split sentences regexp_extract_all": _array_of(STRING),
         "min max first first_value last last_value any_value mode max_by min_by lag lead nth_value "
         "negative positive abs round bround array_distinct array_sort sort_array filter slice "
-        "shuffle try_add": _first,
-        "+ - * %": _arithmetic,
-        "mod pmod": _arithmetic,
+        "shuffle bit_and bit_or bit_xor percentile_approx approx_percentile array_union "
+        "array_intersect array_except array_remove array_repeat reverse ~ shiftleft "
+        "shiftright": _first,
+        "+ - * % mod pmod & | ^ try_add try_subtract try_multiply": _arithmetic,
         "/": _quotient,
         "sum try_sum": _sum,
         "avg mean try_avg": _average,
         "floor ceil ceiling": _whole,
-        "coalesce greatest least nvl ifnull": common,
-        "if": lambda types: common(types[1:]),
+        "coalesce greatest least nvl ifnull concat ||": common,
+        "if nvl2": lambda types: common(types[1:]),
         "nullif": _first,
         "collect_list collect_set array_agg": lambda types: _array(types[:1]),
         "array": _array,
-        "element_at get try_element_at explode explode_outer": _element,
+        "map": _map,
+        "map_keys": _keys,
+        "map_values": _values,
+        "element element_at get try_element_at explode explode_outer array_max array_min "
+        "flatten": _element,
+        "sequence": lambda types: _array(types[:1]),
         "case": lambda types: common((*types[1:-1:2], types[-1])),
     }
     return {name: rule for names, rule in rows.items() for name in names.split()}
