@@ -307,7 +307,7 @@ def _computed(
             continue
         if isinstance(value, str):
             mark = fields.node.value_mark(key)
-            if len(own) > 1:
+            if len(own) > 1 and key != "bloom":
                 message = f"one `{key}` for the outputs {', '.join(own)}"
                 example = "Write a mapping: {" + ", ".join(f"{name}: ..." for name in own) + "}"
                 out.add("BLZ063", message, mark, example)

@@ -86,6 +86,9 @@ class Implementation:
     """Spark SQL over the input interfaces, by their names."""
     python: str | None = None
     """`module:function`; takes one DataFrame for each input interface, by name; returns one."""
+    bloom: str | None = None
+    """`file#Module`, or the text of a Bloom module, for all outputs of the component. It gives
+    the annotations, and is not executed."""
     operator: str | None = None
     """`module:function`; gives the Flux operator of one partition. For the engine flux."""
     position: Position | None = field(default=None, compare=False)

@@ -280,7 +280,7 @@ CODES: Final = _table(
      "It would never run.",
      "Name an output that a path of the component has."),
     ("BLZ062", _E, "output implemented twice",
-     "Only one of `sql`, `python` and `operator` can compute an output.",
+     "Only one of `sql`, `python`, `operator` and `bloom` can say how an output is computed.",
      "Remove one of the two."),
     ("BLZ063", _E, "implementation that fits several outputs",
      "Each output is computed by its own query or function.",
@@ -320,6 +320,17 @@ CODES: Final = _table(
     ("BLZ088", _N, "promise that a derivation relies on",
      "It cannot be read off the code; where it is broken, the derived annotation does not hold.",
      "Nothing, if it is kept."),
+    # ---- Bloom
+    ("BLZ090", _E, "not Bloom",
+     "A rule that does not parse says nothing, and what is left would be another program.",
+     "Correct the text at this place; docs/reference/bloom.md has the grammar."),
+    ("BLZ091", _E, "unknown name in a Bloom module",
+     "A rule over a collection or column that does not exist gives nothing.",
+     "Correct the name, or declare it in a `state` block."),
+    ("BLZ092", _E, "rule that Bloom does not allow",
+     "Bloom would refuse it when it is run, or it has no defined result.",
+     "Correct the rule; docs/reference/bloom.md says what each kind of collection and each "
+     "method takes."),
 )
 # fmt: on
 """Every kind of mistake that the front end reports, by code."""

@@ -91,6 +91,7 @@ PATH: Final = _record(
             "sql",
             "python",
             "operator",
+            "bloom",
         ),
         "It belongs to the component: put it beside `annotation`.",
     ),
@@ -122,6 +123,11 @@ _IMPLEMENTATIONS: Final = {
         _implementation(Text("`module:function`", _FUNCTION)),
         "module:function that takes nothing and gives a Flux operator: an object with process, "
         "get_state, install_state and state_size. For components that run as pairs.",
+    ),
+    "bloom": Entry(
+        Text("`file.bloom#Module`, or the text of a module"),
+        "A Bloom module whose interfaces are those of the component. The annotations follow from "
+        "its rules, which are not executed.",
     ),
 }
 

@@ -22,7 +22,7 @@ from annotations.vocabulary import UNKNOWN
 if TYPE_CHECKING:
     from annotations.components import Declared
 
-COMPUTES: Final = dict.fromkeys(("sql", "python", "operator")).keys()
+COMPUTES: Final = dict.fromkeys(("sql", "python", "operator", "bloom")).keys()
 """Keys that say how a component's outputs are computed."""
 
 

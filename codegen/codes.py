@@ -40,6 +40,13 @@ _ROWS: Final = (
         "give the component sql: or python:",
     ),
     Code(
+        "BLZ505",
+        Severity.ERROR,
+        "rules that are analysed and not executed",
+        "Bloom rules give the annotations of a component; the jobs run Spark SQL and Python.",
+        "give the component sql: or python: with its annotation, as blazes derive prints it",
+    ),
+    Code(
         "BLZ506",
         Severity.ERROR,
         "an operator that is not there",

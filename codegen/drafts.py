@@ -145,6 +145,9 @@ def draft_of(
         problems.append(
             Diagnostic(CODES["BLZ504"], f"{draft.at} {reason} and has no implementation", position)
         )
+    if implementation is not None and implementation.bloom is not None:
+        message = f"{draft.at} is given by Bloom rules"
+        problems.append(Diagnostic(CODES["BLZ505"], message, implementation.position))
     problems += mixed(draft)
     if operator is not None and implementation is not None:
         problems += wrong_parameters(draft, operator, implementation)

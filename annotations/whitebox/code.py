@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path as FilePath
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 from annotations.dataflow import (
     Component,
@@ -29,6 +30,9 @@ from annotations.whitebox.sql import read as read_sql
 from annotations.whitebox.sql_dialect import seconds_of
 from annotations.whitebox.type_text import sql_text
 
+if TYPE_CHECKING:
+    from annotations.whitebox.bloom_files import Named
+
 Schema = Mapping[str, str]
 """Attribute -> Spark SQL type; a type that is not known is `?`."""
 
@@ -44,6 +48,8 @@ class Code:
         self._found: dict[Endpoint, Output | None] = {}
         self._passed: dict[Endpoint, Schema | None] = {}
         """Columns of outputs without code; None also while they are looked for."""
+        self._named: dict[str, Named] = {}
+        """Bloom modules, by what the file says of them."""
         self._unfinished: set[Endpoint] = set()
         """Outputs whose code is being derived, so that a reader of theirs is in a cycle."""
         self._into: dict[Endpoint, list[Stream]] = {}
@@ -111,6 +117,8 @@ class Code:
     ) -> Output:
         if by.sql is not None:
             query = read_sql(by.sql, inputs=inputs, place=self._place(by.sql, by.position))
+        elif by.bloom is not None:
+            query = self._read_bloom(by.bloom, by.position, name, inputs)
         elif by.python is not None:
             query = self._read_python(by.python, by, inputs)
         else:
@@ -189,6 +197,18 @@ class Code:
             except (OSError, UnicodeDecodeError):
                 return None
         return None if self._text is None else placer(sql, self._text, position)
+
+    def _read_bloom(
+        self, bloom: str, position: Position | None, output: str, inputs: Mapping[str, Input]
+    ) -> Query:
+        """The plan of an output of a Bloom module; BadInput with the mistakes of its text."""
+        from annotations.whitebox.bloom_files import Named
+
+        if bloom not in self._named:
+            folder = self.dataflow.file.parent if self.dataflow.file is not None else FilePath()
+            place = self._place(bloom, position) if "\n" in bloom.strip() else None
+            self._named[bloom] = Named(bloom, folder=folder, place=place, position=position)
+        return self._named[bloom].query(output, inputs)
 
     def _read_python(
         self, reference: str, by: Implementation, inputs: Mapping[str, Input]

@@ -192,9 +192,19 @@ def _watermark(context: Context, node: Watermark, facts: Facts) -> Facts:
 
 
 def _store(context: Context, node: Store, facts: Facts) -> Facts:
-    facts = replace(facts, asked=frozenset(), mixed=False, repeats=None, again=None)
+    facts = use(facts, *(Ref(column) for column in facts.moving))
     evidence = Evidence("table", f"rows are kept in the table {node.name}", node.position)
-    return replace(facts, stores=unique((*facts.stores, (facts.live, evidence))))
+    return replace(
+        facts,
+        asked=frozenset(),
+        mixed=False,
+        linked=None,
+        moving={},
+        effects=tuple(replace(effect, state=True) for effect in facts.effects),
+        repeats=None,
+        again=None,
+        stores=unique((*facts.stores, (facts.live, evidence))),
+    )
 
 
 def _opaque(context: Context, node: Opaque, *several: Facts) -> Facts:
@@ -283,6 +293,7 @@ def _lineage(
     source: str, columns: tuple[Column, ...], facts: Facts, live: Mapping[int, Source]
 ) -> Mapping[str, str]:
     found: dict[str, str] = {}
+    live = {each: node for each, node in live.items() if each not in facts.removing}
     for column in columns:
         copied = attributes_of(facts.copies.get(column, frozenset()), source, live)
         if copied:

@@ -68,7 +68,8 @@ def _derived(code: Code, component: Component, out: Findings) -> Component:
     outputs = list(code.outputs(component))
     paths = [path for output in outputs for path in _in_order(component, output)]
     stateful = {path.target for path in paths if not _record_wise(path)}
-    if len(stateful) > 1:
+    shared = any(each.bloom is not None for each in component.implementations.values())
+    if len(stateful) > 1 and not shared:
         # Each output has a query of its own, and so has its state.
         paths = [p if _record_wise(p) else replace(p, state=p.target) for p in paths]
     for output in outputs:

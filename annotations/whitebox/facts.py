@@ -38,6 +38,8 @@ class Effect:
     under: frozenset[int]
     """Occurrences whose records it sees."""
     within: Within = Within.SET
+    state: bool = False
+    """True where it is done to what is kept, whoever asks for it and when."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +60,8 @@ class Facts:
     """Those of them of which nothing is kept."""
     copies: dict[Column, Copies] = field(default_factory=dict)
     moving: dict[Column, Moving] = field(default_factory=dict)
+    removing: frozenset[int] = frozenset()
+    """Occurrences whose records only take rows away, and are part of none."""
     pinned: tuple[Copies, ...] = ()
     """Attributes that have one constant value in every record that matters."""
     effects: tuple[Effect, ...] = ()
@@ -71,6 +75,9 @@ class Facts:
     """Columns of which at least one is there (a full join), and what their COALESCE copies."""
     mixed: bool = False
     """True where some rows answer requests and others come by themselves."""
+    linked: tuple[Copies, ...] | None = None
+    """Where requests only choose which kept rows are there, and whole groups of them: what they
+    choose by. None: a request's own attributes may be among the columns."""
     mutable: tuple[tuple[str, Position | None], ...] = ()
     """Tables that somebody may change while the job runs."""
     repeats: str | None = None
@@ -105,6 +112,7 @@ def both(several: Iterable[Facts]) -> Facts:
     for facts in several:
         found.live |= facts.live
         found.asked |= facts.asked
+        found.removing |= facts.removing
         found.copies |= facts.copies
         found.moving |= facts.moving
         found.pinned = unique((*found.pinned, *facts.pinned))
@@ -128,20 +136,35 @@ def unique(items: tuple[_T, ...]) -> tuple[_T, ...]:
     return tuple(dict.fromkeys(items))
 
 
-def retargeted(facts: Facts, targets: frozenset[int]) -> Facts:
-    """The same rows where they are only seen by asking: the order of `targets` matters then."""
+def retargeted(
+    facts: Facts, targets: frozenset[int], asked: Collection[tuple[Copies, Copies]] = ()
+) -> Facts:
+    """The same rows where they are only seen by asking: the order of `targets` matters then.
+
+    `asked` are attributes of the kept rows with those of the requests that are equal to them: a
+    request that names a partition asks about that one.
+    """
     return replace(
         facts,
-        effects=tuple(_asked(effect, targets) for effect in facts.effects),
+        effects=tuple(_asked(effect, targets, asked) for effect in facts.effects),
         moving={
-            column: Moving(each.direction, tuple(_asked(e, targets) for e in each.effects))
+            column: Moving(each.direction, tuple(_asked(e, targets, asked) for e in each.effects))
             for column, each in facts.moving.items()
         },
     )
 
 
-def _asked(effect: Effect, targets: frozenset[int]) -> Effect:
-    return replace(effect, targets=targets)
+def _asked(
+    effect: Effect, targets: frozenset[int], asked: Collection[tuple[Copies, Copies]]
+) -> Effect:
+    gate = effect.gate
+    if gate is not None:
+        gate = tuple(
+            each.union(*(request for kept, request in asked if each & kept)) for each in gate
+        )
+    if effect.state:
+        targets |= effect.targets
+    return replace(effect, targets=targets, gate=gate)
 
 
 def attributes_of(

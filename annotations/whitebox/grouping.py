@@ -97,7 +97,7 @@ class _Grouping:
     def ask(self) -> None:
         """Where requests are grouped, each group should belong to one request."""
         asked = self.inner.asked
-        if not asked:
+        if not asked or self._whole():
             return
         if not self.inner.mixed and self.context.determines(self.classes, asked):
             self.single = not self.inner.kept
@@ -105,6 +105,13 @@ class _Grouping:
         text = f"requests are put together by {self.by}, whichever came in time"
         self.facts = sensitive(
             self.facts, effect(self.inner, "requests", text, self.node.position, gate=None)
+        )
+
+    def _whole(self) -> bool:
+        """True where requests only choose groups, and each group as a whole."""
+        chosen = self.inner.linked
+        return chosen is not None and all(
+            any(each <= key for key in self.classes) for each in chosen
         )
 
     def drop_late(self) -> None:

@@ -174,6 +174,8 @@ class Source:
     """Why the same record may come more than once (a *set-only* stream); None where it may not."""
     keys: tuple[frozenset[str], ...] = ()
     """Attributes that no two different records have in common, as the author declares."""
+    step: int | None = 0
+    """Of a request: how many timesteps after it came its row takes part; None: not fixed."""
     position: Position | None = None
 
 
@@ -409,6 +411,8 @@ class Delete:
     input: Relation
     deleted: Relation
     keys: tuple[tuple[Column, Column], ...]
+    upsert: bool = False
+    """True where the rows of `deleted` take the place of those that they remove (Bloom `<+-`)."""
     position: Position | None = None
 
     @property

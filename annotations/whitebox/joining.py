@@ -18,9 +18,12 @@ from annotations.whitebox.ir import (
     Join,
     JoinKind,
     Literal,
+    Project,
     Ref,
+    Relation,
     SetKind,
     SetOperation,
+    Source,
     Union,
 )
 from annotations.whitebox.monotone import may_be_null, together
@@ -28,20 +31,22 @@ from annotations.whitebox.monotone import may_be_null, together
 
 def join(context: Context, node: Join, left: Facts, right: Facts) -> Facts:
     """Pairs of rows (rows 5 to 8 and 22 of the constructs)."""
-    left, right = _by_asking(left, right)
+    equal = [pair for pair in equalities(node.condition) if _across(node, pair)]
+    left, right = _by_asking(left, right, equal)
     facts = both((left, right))
     stateful = bool(left.live and right.live)
     if stateful:
         text = f"rows wait for their partners in the {_called(node)}"
         facts = keep(facts, "join", text, node.position)
-        facts = _requests_meet(node, facts, left, right)
-    equal = [pair for pair in equalities(node.condition) if _across(node, pair)]
+        if not _same_request(context, node, left, right, equal):
+            facts = _requests_meet(node, facts, left, right)
     for condition in conjuncts(node.condition):
         facts = test_now(facts, condition)
     theta = _theta(equal, facts)
     if stateful:
         facts = late(context, facts, theta)
     facts = _absence(node, facts, left, right, theta)
+    facts.linked = _linked(node, left, right, equal)
     return _columns(node, facts, left, right, equal)
 
 
@@ -53,13 +58,123 @@ def _called(node: Join) -> str:
     return f"{node.kind.value} join"
 
 
-def _by_asking(left: Facts, right: Facts) -> tuple[Facts, Facts]:
+def _by_asking(
+    left: Facts, right: Facts, equal: Collection[tuple[Column, Column]] = ()
+) -> tuple[Facts, Facts]:
     """What is kept is only seen by asking for it: its order matters to the requests."""
     if left.asked and right.live and not right.asked:
-        right = retargeted(right, left.asked)
+        right = retargeted(right, left.asked, _named_by(left, right, equal))
     elif right.asked and left.live and not left.asked:
-        left = retargeted(left, right.asked)
+        left = retargeted(left, right.asked, _named_by(right, left, equal))
     return left, right
+
+
+def _named_by(
+    asking: Facts, kept: Facts, equal: Collection[tuple[Column, Column]]
+) -> tuple[tuple[Copies, Copies], ...]:
+    """What kept rows copy, with what a request copies that is equal to it."""
+    found = []
+    for pair in equal:
+        for one, other in (pair, pair[::-1]):
+            if one in kept.copies and asking.copies.get(other):
+                found.append((kept.copies[one], asking.copies[other]))
+    return tuple(found)
+
+
+def _linked(
+    node: Join, left: Facts, right: Facts, equal: Collection[tuple[Column, Column]]
+) -> tuple[Copies, ...] | None:
+    """What requests choose kept rows by, where they do nothing else (`Facts.linked`).
+
+    All requests choose: the right side is an input as it came, and only equalities decide.
+    """
+    plain = _as_it_came(node.right)
+    only = all(
+        isinstance(each, Call) and each.function in ("=", "==", "<=>")
+        for each in conjuncts(node.condition)
+    )
+    if node.kind is not JoinKind.SEMI or not right.asked or left.asked or not plain or not only:
+        return None
+    if len(equal) != len(list(conjuncts(node.condition))):
+        return None
+    whole = merged(both((left, right)), equal)
+    return unique(tuple(whole[one] for one, _ in equal))
+
+
+def _as_it_came(node: Relation) -> bool:
+    """True for an input, with its columns in whatever order."""
+    while isinstance(node, Project):
+        if not all(isinstance(expression, Ref) for _, expression in node.outputs):
+            return False
+        node = node.input
+    return isinstance(node, Source)
+
+
+def _same_request(
+    context: Context,
+    node: Join,
+    left: Facts,
+    right: Facts,
+    equal: Collection[tuple[Column, Column]],
+) -> bool:
+    """True where each request meets itself, so that it does not matter which others came with it.
+
+    Either the two sides are the same request, by its key; or one side's rows were chosen by all
+    requests of a value, and the other side is those requests.
+    """
+    sources = {(context.names[each].name, context.names[each].step) for each in left.asked}
+    others = {(context.names[each].name, context.names[each].step) for each in right.asked}
+    if sources != others or len(sources) != 1 or next(iter(sources))[1] is None:
+        return False
+    if left.mixed or right.mixed:
+        return False
+    copies = merged(both((left, right)), equal)
+    classes = [copies[column] for pair in equal for column in pair]
+    if context.determines(classes, left.asked | right.asked) and _one_key(
+        context, equal, left, right
+    ):
+        return True
+    for linked, asking, side in (
+        (left, right, node.right),
+        (right, left, node.left),
+    ):
+        if linked.linked is not None and _as_it_came(side):
+            return all(_asks_by(each, linked, asking, equal) for each in linked.linked)
+    return False
+
+
+def _one_key(
+    context: Context, equal: Collection[tuple[Column, Column]], left: Facts, right: Facts
+) -> bool:
+    """True where the pairs make the two sides agree, attribute by attribute, on a key."""
+    agreed: set[str] = set()
+    for pair in equal:
+        for one, other in (pair, pair[::-1]):
+            mine = {name for each, name in left.copies.get(one, ()) if each in left.asked}
+            theirs = {name for each, name in right.copies.get(other, ()) if each in right.asked}
+            agreed |= mine & theirs
+    sources = [context.names[each] for each in left.asked | right.asked]
+    return all(
+        any(key <= agreed for key in source.keys)
+        or (source.complete and agreed >= {column.name for column in source.columns})
+        for source in sources
+    )
+
+
+def _asks_by(
+    choice: Copies, linked: Facts, asking: Facts, equal: Collection[tuple[Column, Column]]
+) -> bool:
+    """True where a request asks for the rows of just the value that it chose them by."""
+    chosen = {name for each, name in choice if each in linked.asked}
+    for pair in equal:
+        for one, other in (pair, pair[::-1]):
+            copied = linked.copies.get(one)
+            if copied is None or other not in asking.copies:
+                continue
+            mine = {name for each, name in asking.copies[other] if each in asking.asked}
+            if choice <= copied and mine & chosen:
+                return True
+    return False
 
 
 def _requests_meet(node: Join, facts: Facts, left: Facts, right: Facts) -> Facts:
@@ -234,9 +349,16 @@ def delete(context: Context, node: Delete, table: Facts, deleted: Facts) -> Fact
     facts = use(facts, *(Ref(column) for column in deleted.moving))
     facts = keep(facts, "deletion", "what is to be deleted is applied to the table", node.position)
     equal = merged(facts, node.keys)
-    classes = unique(tuple(equal[one] for one, _ in node.keys if equal.get(one)))
+    # What only some of the inputs have does not say which of the others' rows it is about.
+    classes = unique(
+        tuple(
+            equal[one] for one, _ in node.keys if {o for o, _ in equal.get(one, ())} >= facts.live
+        )
+    )
     by = ", ".join(column.name for column, _ in node.keys)
     text = f"whether a row is inserted before or after it is deleted decides for each {by}"
+    if node.upsert:
+        text = f"of the rows of each {by} the one that comes last stays"
     found = effect(
         facts,
         "deletion",
@@ -245,7 +367,10 @@ def delete(context: Context, node: Delete, table: Facts, deleted: Facts) -> Fact
         gate=classes if node.keys else None,
         within=Within.SEQUENCE,
     )
-    facts = sensitive(facts, found)
-    copies = {column: table.copies.get(column, frozenset()) for column in node.columns}
+    facts = sensitive(facts, None if found is None else replace(found, state=True))
+    # Rows that are taken away are part of no row, so that equal keys may be said to be theirs.
+    keyed = {one for one, _ in node.keys}
+    copies = {c: (equal if c in keyed else table.copies).get(c, frozenset()) for c in node.columns}
     moving = {column: each for column, each in table.moving.items() if column in copies}
-    return replace(facts, copies=copies, moving=moving)
+    removing = facts.removing | (deleted.live - table.live)
+    return replace(facts, copies=copies, moving=moving, removing=removing)

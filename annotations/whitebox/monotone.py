@@ -148,6 +148,14 @@ def _contains(call: Call, inner: list[Direction]) -> Direction:
     return UP if inner[0] is COLLECTS and others else ANY
 
 
+def _sorted(call: Call, inner: list[Direction]) -> Direction:
+    return COLLECTS if inner == [COLLECTS] else ANY
+
+
+def _united(call: Call, inner: list[Direction]) -> Direction:
+    return COLLECTS if set(inner) <= {COLLECTS, CONSTANT} else ANY
+
+
 def _between(call: Call, inner: list[Direction]) -> Direction:
     value, low, high = inner
     return together([value, OPPOSITE[low], OPPOSITE[value], high])
@@ -182,6 +190,8 @@ RULES: Final[Mapping[str, _Rule]] = {
     "cardinality": _size,
     "array_size": _size,
     "array_contains": _contains,
+    "array_sort": _sorted,
+    "array_union": _united,
 }
 """How functions pass a direction on; every other function may do anything with what it gets."""
 

@@ -339,6 +339,57 @@ CODE_EXAMPLES: Final[Mapping[str, Example]] = {
         "  clicks: {to: Total.clicks, schema: {id: INT, v: DOUBLE}}\n"
         "  sums: {from: Total.sums}"
     ),
+    "BLZ090": _code(
+        "components:\n"
+        "  Report:\n"
+        "    bloom: |\n"
+        "      module Report\n"
+        "        state do\n"
+        "          interface input, :click, [:id, :campaign]\n"
+        "          interface output, :seen, [:id]\n"
+        "        end\n"
+        "        bloom do\n"
+        "          seen <= click {|c| [c.id] if}\n"
+        "        end\n"
+        "      end\n"
+        "streams:\n"
+        "  clicks: {to: Report.click}\n"
+        "  seen: {from: Report.seen}"
+    ),
+    "BLZ091": _code(
+        "components:\n"
+        "  Report:\n"
+        "    bloom: |\n"
+        "      module Report\n"
+        "        state do\n"
+        "          interface input, :click, [:id, :campaign]\n"
+        "          interface output, :seen, [:id]\n"
+        "        end\n"
+        "        bloom do\n"
+        "          seen <= click {|c| [c.ident]}\n"
+        "        end\n"
+        "      end\n"
+        "streams:\n"
+        "  clicks: {to: Report.click}\n"
+        "  seen: {from: Report.seen}"
+    ),
+    "BLZ092": _code(
+        "components:\n"
+        "  Report:\n"
+        "    bloom: |\n"
+        "      module Report\n"
+        "        state do\n"
+        "          interface input, :click, [:id, :campaign]\n"
+        "          interface output, :seen, [:id]\n"
+        "        end\n"
+        "        bloom do\n"
+        "          seen <- click {|c| [c.id]}\n"
+        "        end\n"
+        "      end\n"
+        "streams:\n"
+        "  clicks: {to: Report.click}\n"
+        "  seen: {from: Report.seen}"
+    ),
 }
 
 IN_WORDS: Final[Mapping[str, str]] = {

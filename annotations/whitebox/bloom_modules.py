@@ -1,0 +1,424 @@
+"""Bloom modules with what they include and import: collections and rules by their full names.
+
+`include` brings the declarations and rules of another module in, `import B => :b` the same under
+names that begin with `b.`. A file that `require_relative` or `require` names is read too, if it
+lies beside the file or in a folder above. What a rule may not do is noted here (BLZ091, BLZ092).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import Final
+
+from annotations.dataflow import Position
+from annotations.diagnostics import Findings
+from annotations.positions import place_at
+from annotations.whitebox.bloom_syntax import (
+    Array,
+    Assign,
+    Block,
+    Declaration,
+    Expr,
+    ModuleText,
+    Name,
+    Operation,
+    Pair,
+    Rule,
+    Send,
+    Symbol,
+    parse,
+    parts,
+)
+
+PERSISTENT: Final = frozenset({"table", "sync", "store"})
+LATTICES: Final = frozenset({"lbool", "lmax", "lmin", "lset", "lpset", "lbag", "lmap"})
+SENT: Final = frozenset({"channel", "stdio"})
+"""What is written goes out, and what is read comes from outside."""
+KINDS: Final = PERSISTENT | LATTICES | SENT | {"scratch", "loopback", "periodic", "interface"}
+BUILT_IN: Final = {"stdio": ("line",), "halt": ("key",)}
+KNOWN_MODULES: Final = frozenset({"Bud"})
+FILES_MAX: Final = 50
+
+OPERATORS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "<=": "table scratch temp input output halt lattice",
+        "<+": "table scratch temp input output halt lattice",
+        "<-": "table",
+        "<+-": "table",
+        "<~": "channel stdio loopback output store",
+    }
+)
+"""Which kinds of collections an operator may fill; `table` stands for all that persist."""
+
+
+@dataclass(frozen=True, slots=True)
+class Collection:
+    """A collection or lattice of a module, under its full name."""
+
+    name: str
+    kind: str
+    """A word of `KINDS`, or `input`, `output`, `temp`, `halt`."""
+    columns: tuple[str, ...]
+    keys: tuple[str, ...]
+    """Two facts that agree on these are the same; without the address of a channel."""
+    address: str | None
+    position: Position
+
+    @property
+    def persistent(self) -> bool:
+        """True where facts stay until they are deleted."""
+        return self.kind in PERSISTENT
+
+    @property
+    def lattice(self) -> bool:
+        """True for a value that grows, instead of a set of facts."""
+        return self.kind in LATTICES
+
+
+@dataclass(frozen=True, slots=True)
+class ModuleRule:
+    """A rule of a module, with the names in it as they are known where it stands."""
+
+    target: str
+    operator: str
+    source: Expr
+    scope: str
+    """What the full names of the rule's collections begin with."""
+    place: Callable[[int], Position]
+    at: int
+
+    @property
+    def position(self) -> Position:
+        """Where the rule begins."""
+        return self.place(self.at)
+
+
+@dataclass(frozen=True, slots=True)
+class Module:
+    """A module with everything that it includes and imports."""
+
+    name: str
+    collections: Mapping[str, Collection]
+    rules: tuple[ModuleRule, ...]
+    position: Position
+
+    def rules_of(self, name: str) -> tuple[ModuleRule, ...]:
+        """The rules that fill (or empty) a collection."""
+        return tuple(rule for rule in self.rules if rule.target == name)
+
+    def named(self, expression: Expr, scope: str) -> str | None:
+        """The full name of the collection that an expression names; None where it names none."""
+        match expression:
+            case Name(text=text):
+                return self._known(scope + text)
+            case Send(receiver=Name(text=alias), method=name, arguments=(), block=None):
+                return self._known(f"{scope}{alias}.{name}")
+        return None
+
+    def _known(self, name: str) -> str | None:
+        if name in self.collections:
+            return name
+        return name.rpartition(".")[2] if name.rpartition(".")[2] in BUILT_IN else None
+
+    def read_by(self, rule: ModuleRule) -> Mapping[str, bool]:
+        """The collections that a rule reads, and whether more of their facts can take back what
+        the rule gave.
+        """
+        found: dict[str, bool] = {}
+        for expression, refutable in _reads(rule.source, refutable=False):
+            name = self.named(expression, rule.scope)
+            if name is not None:
+                found[name] = found.get(name, False) or refutable
+        return found
+
+    @property
+    def read(self) -> frozenset[str]:
+        """The collections that some rule reads."""
+        return frozenset(name for rule in self.rules for name in self.read_by(rule))
+
+    @property
+    def filled(self) -> frozenset[str]:
+        """The collections that some rule fills."""
+        return frozenset(rule.target for rule in self.rules if rule.operator != "<-")
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """What comes from outside: channels that are read, inputs that no rule of its own fills."""
+        return tuple(
+            name
+            for name, each in self.collections.items()
+            if (each.kind in SENT and name in self.read)
+            or (each.kind == "input" and name not in self.filled)
+        )
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """What leaves: channels and outputs that are filled."""
+        return tuple(
+            name
+            for name, each in self.collections.items()
+            if name in self.filled and (each.kind in SENT or each.kind == "output")
+        )
+
+
+REFUTABLE: Final = frozenset({"group", "reduce", "inject", "argmax", "argmin", "argagg", "reveal"})
+"""Methods whose result may be taken back when their receiver gets more facts."""
+
+
+def _reads(expression: Expr, *, refutable: bool) -> Iterator[tuple[Expr, bool]]:
+    """The parts of a source that may name collections."""
+    yield expression, refutable
+    match expression:
+        case Send(receiver=receiver, method=method, arguments=arguments, block=block):
+            if receiver is not None:
+                yield from _reads(receiver, refutable=refutable or method in REFUTABLE)
+            for argument in arguments:
+                if not isinstance(argument, Pair):
+                    yield from _reads(argument, refutable=refutable or method == "notin")
+            if block is not None:
+                yield from _in_block(block)
+        case Operation(operands=items) | Array(items=items):
+            for each in items:
+                yield from _reads(each, refutable=refutable)
+
+
+def _in_block(block: Block) -> Iterator[tuple[Expr, bool]]:
+    """Collections that a block looks into, which are not the rows that it is given."""
+    own = {
+        name for each in block.parameters for name in ([each] if isinstance(each, str) else each)
+    }
+    own |= {each.name for each in block.body if isinstance(each, Assign)}
+    for statement in block.body:
+        for part in parts(statement):
+            match part:
+                case Name(text=name) | Send(receiver=Name(text=name)) if name in own:
+                    continue
+            yield part, True
+
+
+# ---- reading files
+
+
+@dataclass(frozen=True, slots=True)
+class _Text:
+    module: ModuleText
+    place: Callable[[int], Position]
+
+
+class Library:
+    """The modules of a file and of the files that it requires."""
+
+    def __init__(
+        self,
+        text: str,
+        *,
+        file: str,
+        out: Findings,
+        folder: Path | None = None,
+        place: Callable[[int], Position] | None = None,
+    ) -> None:
+        self.out = out
+        self.own: list[str] = []
+        """The names of the modules of the file itself."""
+        self.incomplete = False
+        """True where something that is not there or not understood may declare collections."""
+        self._texts: dict[str, _Text] = {}
+        self._files: set[Path] = set()
+        self._modules: dict[str, Module] = {}
+        self._read(text, file, folder, place)
+
+    def _read(
+        self,
+        text: str,
+        file: str,
+        folder: Path | None,
+        place: Callable[[int], Position] | None,
+        *,
+        own: bool = True,
+    ) -> None:
+        def here(at: int) -> Position:
+            mark = place_at(text, at)
+            return Position(file, mark.line + 1, mark.column + 1)
+
+        placed = place or here
+        errors = self.out.errors
+        found, required = parse(text, self.out, placed)
+        self.incomplete = self.incomplete or self.out.errors > errors
+        for each in found:
+            if each.name in self._texts:
+                message = f"a second module {each.name}"
+                self.out.add("BLZ006", message, placed(each.at))
+                continue
+            self._texts[each.name] = _Text(each, placed)
+            if own:
+                self.own.append(each.name)
+        for name in required:
+            self._require(name, folder)
+
+    def _require(self, name: str, folder: Path | None) -> None:
+        if folder is None or len(self._files) >= FILES_MAX:
+            return
+        for above in (folder, *folder.parents[:3]):
+            for path in (above / f"{name}.bloom", above / f"{name}.rb", above / name):
+                if not path.is_file():
+                    continue
+                if path.resolve() not in self._files:
+                    self._files.add(path.resolve())
+                    try:
+                        text = path.read_text(encoding="utf-8")
+                    except (OSError, UnicodeDecodeError):
+                        return
+                    self._read(text, str(path), path.parent, None, own=False)
+                return
+
+    def module(self, name: str) -> Module | None:
+        """The module of that name, with what it includes; None where there is none."""
+        if name not in self._texts:
+            return None
+        if name not in self._modules:
+            builder = _Builder(self, name)
+            self._modules[name] = builder.built(self._texts[name])
+        return self._modules[name]
+
+    def text_of(self, name: str, at: Position) -> _Text | None:
+        """The text of a module that another one uses."""
+        if name not in self._texts and name not in KNOWN_MODULES:
+            self.incomplete = True
+            near = self.out.suggest(name, self._texts)
+            message = f"there is no module {name}{near}"
+            remedy = "Correct the name, or put the module into this file or `require` its file."
+            self.out.add("BLZ091", message, at, remedy)
+        return self._texts.get(name)
+
+
+class _Builder:
+    """One module on its way from texts to full names."""
+
+    def __init__(self, library: Library, name: str) -> None:
+        self.library, self.name = library, name
+        self.out = library.out
+        self.collections: dict[str, Collection] = {}
+        self.rules: list[ModuleRule] = []
+        self.done: set[tuple[str, str]] = set()
+
+    def built(self, text: _Text) -> Module:
+        """The module with everything in it."""
+        position = text.place(text.module.at)
+        self._add(text, "")
+        for name, columns in BUILT_IN.items():
+            kind = "stdio" if name == "stdio" else "halt"
+            made = Collection(name, kind, columns, columns, None, position)
+            self.collections.setdefault(name, made)
+        found = Module(self.name, MappingProxyType(self.collections), tuple(self.rules), position)
+        for rule in found.rules:
+            self._check(found, rule)
+        known = tuple(rule for rule in found.rules if rule.target in found.collections)
+        return replace(found, rules=known)
+
+    def _add(self, text: _Text, scope: str) -> None:
+        if (text.module.name, scope) in self.done or len(self.done) > FILES_MAX * 4:
+            return
+        self.done.add((text.module.name, scope))
+        for name, at in text.module.includes:
+            other = self.library.text_of(name, text.place(at))
+            if other is not None:
+                self._add(other, scope)
+        for name, alias, at in text.module.imports:
+            other = self.library.text_of(name, text.place(at))
+            if other is not None and scope.count(".") < 8:
+                self._add(other, f"{scope}{alias}.")
+        for declaration in text.module.declarations:
+            self._declare(declaration, text, scope)
+        for rule in text.module.rules:
+            self._rule(rule, text, scope)
+
+    def _declare(self, declaration: Declaration, text: _Text, scope: str) -> None:
+        position, kind = text.place(declaration.at), declaration.kind
+        if kind not in KINDS:
+            self.library.incomplete = True
+            near = self.out.suggest(kind, KINDS)
+            self.out.add("BLZ091", f"`{kind}` is no kind of collection{near}", position)
+            return
+        if kind == "interface":
+            kind = declaration.direction or ""
+            if kind not in ("input", "output"):
+                self.out.add("BLZ091", "an interface is `input` or `output`", position)
+                return
+        name = scope + declaration.name
+        columns, keys, address = self._schema(declaration, kind, scope)
+        twice = next((c for at, c in enumerate(columns) if c in columns[:at]), None)
+        if twice is not None:
+            self.out.add("BLZ006", f"the column `{twice}` is there twice", position)
+        made = Collection(name, kind, columns, keys, address, position)
+        before = self.collections.get(name)
+        if before is None or (before.columns == columns and before.kind == kind):
+            self.collections.setdefault(name, made)
+        else:
+            message = f"`{declaration.name}` is declared in {before.position} already"
+            self.out.add("BLZ006", message, position)
+
+    def _schema(
+        self, declaration: Declaration, kind: str, scope: str
+    ) -> tuple[tuple[str, ...], tuple[str, ...], str | None]:
+        """Columns, keys, and the column with the address of a channel."""
+        for argument in declaration.arguments:
+            match argument:
+                case Pair(left=Array(items=keys), right=Array(items=values)):
+                    return _columns(keys, values)
+                case Array(items=keys):
+                    return _columns(keys, ())
+                case Send(receiver=Name(text=other), method="schema") if (
+                    scope + other in self.collections
+                ):
+                    like = self.collections[scope + other]
+                    return like.columns, like.keys, None
+        if kind == "channel":
+            return ("address", "val"), ("val",), "address"
+        if kind in LATTICES:
+            return ("value",), (), None
+        return ("key", "val"), ("key",), None
+
+    def _rule(self, rule: Rule, text: _Text, scope: str) -> None:
+        target = scope + rule.target
+        if rule.temporary and target not in self.collections:
+            position = text.place(rule.at)
+            self.collections[target] = Collection(target, "temp", (), (), None, position)
+        elif target not in self.collections and rule.target in BUILT_IN:
+            target = rule.target
+        self.rules.append(
+            ModuleRule(target, rule.operator, rule.source, scope, text.place, rule.at)
+        )
+
+    def _check(self, module: Module, rule: ModuleRule) -> None:
+        target = module.collections.get(rule.target)
+        if target is None:
+            near = self.out.suggest(rule.target, self.collections)
+            message = f"`{rule.target}` is not declared{near}"
+            self.out.add("BLZ091", message, rule.position)
+            return
+        kind = "table" if target.persistent else "lattice" if target.lattice else target.kind
+        if (
+            kind not in OPERATORS[rule.operator].split()
+            and target.kind not in OPERATORS[rule.operator].split()
+        ):
+            allowed = [each for each, kinds in OPERATORS.items() if kind in kinds.split()]
+            remedy = f"Write {' or '.join(f'`{each}`' for each in allowed)}."
+            if not allowed:
+                remedy = "Nothing can be put into it."
+            shown = "an" if target.kind[0] in "aio" else "a"
+            message = (
+                f"`{rule.target}` is {shown} {target.kind}, which `{rule.operator}` cannot fill"
+            )
+            self.out.add("BLZ092", message, rule.position, remedy)
+
+
+def _columns(
+    keys: tuple[Expr, ...], values: tuple[Expr, ...]
+) -> tuple[tuple[str, ...], tuple[str, ...], str | None]:
+    named = [each for each in (*keys, *values) if isinstance(each, Symbol)]
+    address = next((each.text for each in named if each.address), None)
+    key = tuple(e.text for e in keys if isinstance(e, Symbol) and not e.address)
+    return tuple(each.text for each in named), key, address

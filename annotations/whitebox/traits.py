@@ -1,0 +1,30 @@
+"""What a plan's sources are to its rows: asked for once, or kept."""
+
+from __future__ import annotations
+
+from annotations.whitebox.derive import inputs_of
+from annotations.whitebox.ir import Relation, Role, Source, Store
+
+
+def asks(relation: Relation) -> frozenset[str]:
+    """The requests that take part in the rows, by name."""
+    return _sources(relation, kept=False)
+
+
+def keeps(relation: Relation) -> frozenset[str]:
+    """The sources whose records are kept in a table below."""
+    return _sources(relation, kept=True)
+
+
+def _sources(relation: Relation, *, kept: bool) -> frozenset[str]:
+    found: set[str] = set()
+    todo = [(relation, False)]
+    while todo:
+        node, inside = todo.pop()
+        inside = inside or isinstance(node, Store)
+        if isinstance(node, Source) and node.role in (Role.REQUEST, Role.STREAM):
+            if inside == kept:
+                found.add(node.name)
+            continue
+        todo += [(each, inside) for each in inputs_of(node)]
+    return frozenset(found)
