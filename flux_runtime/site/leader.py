@@ -90,6 +90,7 @@ class Leader(Shell):
         self.losses_told = 0
         self.whole_since: float | None = None
         self.leaving: set[int] = set()
+        self.stopping = False
         self.failing: dict[int, float] = {}
         self.run_folder = RunFolder.at(config.run_folder) if config.run_folder else None
         self._reports_file = (
@@ -338,7 +339,7 @@ class Leader(Shell):
     def site_gone(self, number: int, why: str) -> None:
         """Remove a site from the view."""
         record = self.ledger.sites.get(number)
-        if record is None or number in self.leaving:
+        if record is None or number in self.leaving or self.stopping:
             return
         self.leaving.add(number)
         self.failing.setdefault(number, time.monotonic())
@@ -462,6 +463,7 @@ class Leader(Shell):
                 if site in self.attached:
                     self.tell(self.attached[site], {"c": "cut", "site": other})
             case {"c": "stop"}:
+                self.stopping = True
                 self._broadcast({"c": "stop"})
                 self.loop.call_later(0.2, self.finish)
             case _:
@@ -529,7 +531,7 @@ class Leader(Shell):
             return
         self.reports[site] = report
         if self._reports_file is not None:
-            line = {"t": round(time.time(), 3), "stage": self.config.app, "number": site}
+            line = {"t": round(time.time(), 3), "stage": self.config.called, "number": site}
             line |= {"site": self.ledger.sites[site].id, **report}
             line.pop("c", None)
             self._reports_file.write(json.dumps(line) + "\n")
@@ -542,4 +544,4 @@ class Leader(Shell):
 
     def _event(self, kind: str, **details: Any) -> None:
         if self.run_folder is not None:
-            self.run_folder.event(kind, self.config.app, **details)
+            self.run_folder.event(kind, self.config.called, **details)
