@@ -151,6 +151,7 @@ class ControllerConfig(Config):
         sites: how many sites the first layout waits for.
         folder: where the ingress keeps its journal; every candidate has to reach it.
         run_folder: where metrics and events go.
+        stage: what they call the stage; `app` if left out.
         window: batches that are fed and not yet everywhere, per source.
         balance: whether, and how, partitions move to even out load; the same for all candidates.
         durable: what batches in the journal survive: the end of the process, or also that of the
@@ -160,9 +161,15 @@ class ControllerConfig(Config):
     sites: int
     folder: Path
     run_folder: Path | None = None
+    stage: str = ""
     window: int = 64
     balance: Balance | bool = False
     durable: Literal["process", "machine"] = "process"
+
+    @property
+    def called(self) -> str:
+        """What metrics and events call the stage."""
+        return self.stage or self.app
 
     @property
     def balancing(self) -> Balance | None:

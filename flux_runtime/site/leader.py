@@ -563,7 +563,7 @@ class Leader(Shell):
             return
         self.reports[site] = report
         if self._reports_file is not None:
-            line = {"t": round(time.time(), 3), "stage": self.config.app, "number": site}
+            line = {"t": round(time.time(), 3), "stage": self.config.called, "number": site}
             line |= {"site": self.ledger.sites[site].id, **report}
             line.pop("c", None)
             self._reports_file.write(json.dumps(line) + "\n")
@@ -576,4 +576,4 @@ class Leader(Shell):
 
     def _event(self, kind: str, **details: Any) -> None:
         if self.run_folder is not None:
-            self.run_folder.event(kind, self.config.app, **details)
+            self.run_folder.event(kind, self.config.called, **details)

@@ -54,7 +54,7 @@ class StageLog:
         if self._out is None or (now - self.at < PERIOD_S and not anyway):
             return
         took, self.at = max(now - self.at, 1e-6), now
-        line = {"t": round(time.time(), 3), "stage": self.leader.config.app, **self._line(took)}
+        line = {"t": round(time.time(), 3), "stage": self.leader.config.called, **self._line(took)}
         self._out.write(json.dumps(line, separators=(",", ":")) + "\n")
         self._out.flush()
 

@@ -36,6 +36,8 @@ class Context:
     """Name of the application in ZooKeeper."""
     zookeeper: str | None = None
     """Addresses of the ensemble; None where no unit needs one."""
+    sites: int = 0
+    """Task slots that the sites of all units hold."""
 
     def unit_state(self, unit: Unit) -> Storage:
         """A unit's own part of the state folder."""

@@ -237,6 +237,8 @@ class Hosting:
         feeder = Feeder(sites.config, READER, patience_s=PATIENCE_S)
         at = 0
         try:
+            feeder.leader()
+            sites.ran()
             while not self._stopping.is_set():
                 at, found, _ = self._order.read(at, timeout_s=LOOK_S)
                 for place, rows in found:
@@ -259,10 +261,11 @@ class Hosting:
             name=self.name,
             components=self.components,
             count=self.unit.sites,
+            of_job=self.context.sites,
             app=membership(self.context.app, f"{file_name(self.name)} {run}"),
             zookeeper=zookeeper,
             folder=self._local(f"sites/{run}"),
-            run_folder=self.context.run.path / "flux" / file_name(self.name),
+            run_folder=self.context.run.path,
             on_event=self._event,
         )
 

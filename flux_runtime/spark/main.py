@@ -24,7 +24,7 @@ from flux_runtime.spark.context import LookUp
 from flux_runtime.spark.footing import differences, footing
 from flux_runtime.spark.hosting import forget_memberships
 from flux_runtime.spark.job import Job
-from flux_runtime.spark.runner import run_job
+from flux_runtime.spark.runner import run_job, site_count
 from flux_runtime.spark.session import start_session
 from flux_runtime.spark.units import FluxUnit, SealUnit
 from flux_runtime.zookeeper.client import connect
@@ -151,7 +151,7 @@ def _run(job: Job, settings: Settings, folder: RunFolder) -> Mapping[str, Any]:
             master=settings.master,
             conf=settings.conf,
             log=folder.log_path,
-            sites=sum(unit.sites for unit in job.units.values() if isinstance(unit, FluxUnit)),
+            sites=site_count(job),
         )
         stack.callback(session.stop)
         stack.enter_context(_signals(stop))

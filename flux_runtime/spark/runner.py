@@ -129,8 +129,14 @@ def run_job(
         outputs=outputs(job, session),
         app=app,
         zookeeper=zookeeper,
+        sites=site_count(job),
     )
     return Runner(job, context, trigger=trigger).run(stop, available_now=available_now)
+
+
+def site_count(job: Job) -> int:
+    """Task slots that the sites of a job hold for as long as it runs."""
+    return sum(unit.sites for unit in job.units.values() if isinstance(unit, FluxUnit))
 
 
 def groups_in_order(job: Job) -> list[list[Unit]]:

@@ -88,14 +88,14 @@ def executor_identity() -> str:
 def seated(seats: Path, executor: str, number: int, room: int) -> bool:
     """Take a seat in this executor, unless so many sites were there before.
 
-    A site that was restarted leaves its old seat.
+    A site that was restarted leaves its old seat. The seat says the worker's process id.
     """
     for old in seats.glob(f"*/{number}"):
         old.unlink(missing_ok=True)
     here = seats / executor
     here.mkdir(parents=True, exist_ok=True)
     mine = here / str(number)
-    mine.touch()
+    mine.write_text(str(os.getpid()))
     taken = sorted((seat.stat().st_mtime_ns, seat.name) for seat in here.iterdir())
     if [name for _, name in taken].index(str(number)) < room:
         return True

@@ -11,7 +11,6 @@ order of the input, from which the sites' state follows.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import pickle
 import subprocess
@@ -27,11 +26,11 @@ from typing import Any, Final
 from pyspark import InheritableThread, SparkContext
 
 import flux_runtime
-from flux_runtime.observe.run_folder import EVENTS_FILE
 from flux_runtime.operators.components import Components
 from flux_runtime.site.client import Client
 from flux_runtime.site.config import Config, ControllerConfig
 from flux_runtime.site.key import JobKey
+from flux_runtime.spark.context import file_name
 from flux_runtime.spark.site_task import (
     CROWDED,
     STOPPED,
@@ -54,11 +53,6 @@ WHY_S: Final = 3.0
 RESTARTS_MAX: Final = 5
 WITHIN_S: Final = 60.0
 
-EVENTS: Final = frozenset(
-    {"site_joined", "laid_out", "leading", "site_failed", "recovered", "data_loss"}
-)
-"""Events of the controllers that the job notes as its own; all are in the stage's folder."""
-
 OnEvent = Callable[..., None]
 
 
@@ -74,10 +68,11 @@ class Sites:
         name: of the unit.
         components: what they compute.
         count: how many there are.
+        of_job: how many the job has in all.
         app: name of this run's application in ZooKeeper.
         zookeeper: addresses of the ensemble.
         folder: for the key, the seats and the ingress' journal: new, and shared with executors.
-        run_folder: for events, reports and logs of the controllers.
+        run_folder: where the controllers write events, reports, and beside them their logs.
         on_event: takes note of an event: kind and fields.
     """
 
@@ -88,6 +83,7 @@ class Sites:
         name: str,
         components: Components,
         count: int,
+        of_job: int,
         app: str,
         zookeeper: str,
         folder: Path,
@@ -98,17 +94,18 @@ class Sites:
         self.error: BaseException | None = None
         self._spark = spark
         self._count = count
+        self._of_job = of_job
         self._folder = folder
         self._run_folder = run_folder
         self._on_event = on_event
         self._group = f"flux-{app}"
+        self._log = file_name(name)
         self._stopping = threading.Event()
         self._ran = False
         self._threads: list[threading.Thread] = []
         self._controllers: list[subprocess.Popen[bytes]] = []
         self._restarts: list[float] = []
         self._started = 0
-        self._events_at = 0
         self._whys: Queue[str] = Queue()
         self._task = SiteTask(
             components=components,
@@ -127,17 +124,18 @@ class Sites:
         }
         self.config = Config(**common)
         self._controller = ControllerConfig(
-            **common, sites=count, folder=folder, run_folder=run_folder
+            **common, sites=count, folder=folder, run_folder=run_folder, stage=name
         )
 
     def start(self) -> None:
         """Start controllers and sites; they are there some seconds later."""
         self._folder.mkdir(parents=True)
-        self._run_folder.mkdir(parents=True, exist_ok=True)
         key = Path(self._task.key)
         key.touch(mode=0o600)
         key.write_text(self.config.key.to_hex())
         self._check_room()
+        if self._stopping.is_set():
+            return
         for _ in range(CONTROLLERS):
             self._start_controller()
         for number in range(self._count):
@@ -152,7 +150,6 @@ class Sites:
 
     def stop(self) -> None:
         """End sites and controllers; cancel what does not end."""
-        self._pass_events_on()
         self._stopping.set()
         if self._ran:
             with contextlib.suppress(Exception), Client(self.config, patience_s=5.0) as client:
@@ -171,6 +168,10 @@ class Sites:
             controller.wait()
         Path(self._task.key).unlink(missing_ok=True)
 
+    def ran(self) -> None:
+        """Take note that all sites have been there."""
+        self._ran = True
+
     def why_a_site_ended(self) -> str:
         """What the first site to end said, if it has said it yet or does so soon."""
         with contextlib.suppress(Empty):
@@ -182,14 +183,14 @@ class Sites:
     def _check_room(self) -> None:
         """Wait for slots, and refuse to start where the sites would leave none to the job."""
         end = time.monotonic() + PATIENCE_S / 3
-        while (slots := task_slots(self._spark)) <= self._count and time.monotonic() < end:
+        while (slots := task_slots(self._spark)) <= self._of_job and time.monotonic() < end:
             if self._stopping.wait(AGAIN_S):
                 return
-        if slots <= self._count:
+        if slots <= self._of_job:
             raise SitesFailed(
-                f"{self.name} has {self._count} sites, each of which takes a task slot for as long "
-                f"as the job runs, and the cluster has {slots} in all: give the application at "
-                f"least {self._count + 1} cores (spark.executor.instances, spark.executor.cores, "
+                f"{self.name}: each of the job's {self._of_job} sites takes a task slot for as "
+                f"long as the job runs, and there are {slots} in all: give the application at "
+                f"least {self._of_job + 1} cores (spark.executor.instances, spark.executor.cores, "
                 "spark.cores.max), or set fewer `sites` in the deployment section"
             )
         numbers = self._spark.parallelize(range(self._count), self._count)
@@ -234,7 +235,7 @@ class Sites:
         number = self._started
         self._started += 1
         path = [str(Path(flux_runtime.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
-        with (self._run_folder / f"controller-{number}.log").open("ab") as log:
+        with (self._run_folder / f"{self._log}-controller-{number}.log").open("ab") as log:
             process = subprocess.Popen(
                 [sys.executable, "-m", "flux_runtime.site.process"],
                 stdin=subprocess.PIPE,
@@ -249,10 +250,9 @@ class Sites:
         self._controllers.append(process)
 
     def _watch(self) -> None:
-        """Start controllers that died again; pass their events on; wait for the sites."""
+        """Start controllers that died again, and wait for the sites."""
         began = time.monotonic()
         while not self._stopping.wait(AGAIN_S):
-            self._pass_events_on()
             for controller in list(self._controllers):
                 if controller.poll() is not None and not self._stopping.is_set():
                     self._controllers.remove(controller)
@@ -276,23 +276,6 @@ class Sites:
             return
         self._restarts.append(now)
         self._start_controller()
-
-    def _pass_events_on(self) -> None:
-        file = self._run_folder / EVENTS_FILE
-        if not file.exists():
-            return
-        with file.open("rb") as events:
-            events.seek(self._events_at)
-            for line in events:
-                if not line.endswith(b"\n"):
-                    break
-                self._events_at += len(line)
-                event = json.loads(line)
-                event.pop("t", None)
-                kind = event.pop("kind")
-                self._ran = self._ran or kind == "laid_out"
-                if kind in EVENTS:
-                    self._on_event(kind, **event)
 
 
 def task_slots(spark: SparkContext) -> int:

@@ -1,0 +1,267 @@
+"""A Flux stage on Spark gives Spark's own answer, once, whatever is killed meanwhile."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+pytestmark = pytest.mark.spark
+
+COUNTS = """
+from pathlib import Path
+from pyspark.sql import DataFrame
+from flux_runtime.spark import Job, Step, main, sql
+
+COUNT = "SELECT campaign, count(*) AS n, sum(v) AS s FROM click GROUP BY campaign"
+
+def counts(click: DataFrame) -> DataFrame:
+    return sql(COUNT, click=click)
+
+def build(job: Job) -> None:
+    clicks = job.source(
+        "clicks", format="json", path="data/clicks", options={"maxFilesPerTrigger": "1"},
+        schema="campaign STRING, v INT")
+    count = Step("Count.counts", counts, query=COUNT, gives="changes", gate=["campaign"])
+    job.sink("counts", [job.flux("Count.counts", [count], writes={"click": [clicks]})])
+
+if __name__ == "__main__":
+    main(build, name="counts", folder=Path(__file__).parent, master="local[2]")
+"""
+
+ANSWERS = """
+from pathlib import Path
+from pyspark.sql import DataFrame
+from flux_runtime.spark import Job, Step, main, sql
+
+CLEAN = "SELECT campaign, v FROM raw WHERE v >= 0"
+LARGE = "SELECT campaign, max(v) AS most FROM clean GROUP BY campaign"
+ANSWER = '''
+    SELECT r.id, r.campaign, count(c.v) AS n, sum(c.v) AS s, max(c."at") AS newest
+    FROM request r LEFT JOIN click c ON r.campaign = c.campaign GROUP BY r.id, r.campaign'''
+
+def clean(raw: DataFrame) -> DataFrame:
+    return sql(CLEAN, raw=raw)
+
+def large(clean: DataFrame) -> DataFrame:
+    return sql(LARGE, clean=clean)
+
+def answer(click: DataFrame, request: DataFrame) -> DataFrame:
+    return sql(ANSWER.replace('"', "`"), click=click, request=request)
+
+def build(job: Job) -> None:
+    clicks = job.source(
+        "clicks", format="json", path="data/clicks", schema="campaign STRING, v INT, at TIMESTAMP")
+    requests = job.source(
+        "requests", format="json", path="data/requests", schema="id BIGINT, campaign STRING")
+    steps = [Step("Clean.clean", clean, query=CLEAN, gives="records"),
+             Step("Large.large", large, query=LARGE, gives="changes", gate=["campaign"])]
+    job.sink("large", [job.flux("Large.large", steps, writes={"raw": [clicks]}, sites=2)])
+    step = Step("Report.answer", answer, query=ANSWER, gives="answers", gate=["campaign"])
+    answers = job.flux("Report.answer", [step], writes={"click": [clicks]},
+                       reads={"request": [requests]}, replicas=3, sites=2, partitions=2)
+    job.sink("answers", [answers])
+
+if __name__ == "__main__":
+    main(build, name="answers", folder=Path(__file__).parent, master="local[2]")
+"""
+
+
+class FluxJob:
+    """A job in a process of its own, its input, and what it has put out."""
+
+    def __init__(self, folder: Path, text: str) -> None:
+        self.folder = folder
+        self.files = 0
+        self.clicks: list[list[dict[str, Any]]] = []
+        self.process: subprocess.Popen[bytes] | None = None
+        (folder / "job.py").write_text(text)
+
+    def file(self, stream: str, rows: list[dict[str, Any]]) -> None:
+        self.files += 1
+        folder = self.folder / "data" / stream
+        folder.mkdir(parents=True, exist_ok=True)
+        hidden = folder / f".{self.files:04d}.json"
+        hidden.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+        os.utime(hidden, (1_700_000_000 + self.files,) * 2)
+        hidden.rename(folder / hidden.name[1:])
+
+    def more(self) -> None:
+        """One more file of clicks: some campaigns of ten."""
+        n = len(self.clicks)
+        rows = [{"campaign": f"c{(i * i + n) % 10}", "v": i % 7} for i in range(30 + n)]
+        self.clicks.append(rows)
+        self.file("clicks", rows)
+
+    def start(self, *arguments: str, **environment: str) -> None:
+        with (self.folder / "said.txt").open("ab") as said:
+            self.process = subprocess.Popen(
+                [sys.executable, "job.py", *arguments],
+                cwd=self.folder,
+                env={**os.environ, "PYSPARK_PYTHON": sys.executable, **environment},
+                stdout=said,
+                stderr=said,
+            )
+
+    def ended(self, *, timeout_s: float = 300) -> int:
+        assert self.process is not None
+        return self.process.wait(timeout_s)
+
+    def run(self, **environment: str) -> int:
+        self.start("--available-now", **environment)
+        return self.ended()
+
+    def stop(self) -> None:
+        assert self.process is not None
+        self.process.send_signal(signal.SIGTERM)
+        assert self.ended() == 0, self.said()
+
+    def said(self) -> str:
+        logs = [self.folder / "said.txt", self.folder / "runs" / "latest" / "log.txt"]
+        return "\n".join(log.read_text()[-4000:] for log in logs if log.exists())
+
+    def rows(self, sink: str) -> list[dict[str, Any]]:
+        files = sorted((self.folder / "results" / sink).glob("*/*.parquet"))
+        return [row for file in files for row in pq.read_table(file).to_pylist()]
+
+    def events(self, kind: str) -> list[dict[str, Any]]:
+        file = self.folder / "runs" / "latest" / "events.jsonl"
+        lines = file.read_text().splitlines() if file.exists() else []
+        return [event for event in map(json.loads, lines) if event["kind"] == kind]
+
+    def expected(self) -> list[tuple[str, int, int]]:
+        """What each file has changed: one micro-batch, one place, one batch of the sites."""
+        n: Counter[str] = Counter()
+        s: Counter[str] = Counter()
+        found = []
+        for rows in self.clicks:
+            for row in rows:
+                n[row["campaign"]] += 1
+                s[row["campaign"]] += row["v"]
+            found += [(c, n[c], s[c]) for c in {row["campaign"] for row in rows}]
+        return sorted(found)
+
+    def counted(self) -> list[tuple[str, int, int]]:
+        return sorted((r["campaign"], r["n"], r["s"]) for r in self.rows("counts"))
+
+    def until(self, condition: Callable[[], object], seconds: float = 240) -> None:
+        end = time.monotonic() + seconds
+        while not condition():
+            assert self.process is not None
+            assert self.process.poll() is None, self.said()
+            assert time.monotonic() < end, self.said()
+            time.sleep(0.2)
+
+    def until_counted(self) -> None:
+        self.until(lambda: len(self.counted()) >= len(self.expected()))
+        assert self.counted() == self.expected()
+
+    def seats(self) -> dict[int, tuple[int, Path]]:
+        """Site -> process id of its worker, its executor."""
+        seats = self.folder.glob("state/units/*/sites/*/seats/*/*")
+        return {int(s.name): (int(s.read_text()), s.parent) for s in seats if s.read_text()}
+
+    def kill(self) -> None:
+        if self.process is not None and self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+
+
+@pytest.fixture
+def counts(tmp_path: Path) -> Iterator[FluxJob]:
+    job = FluxJob(tmp_path, COUNTS)
+    yield job
+    job.kill()
+
+
+def test_a_site_dies_the_driver_dies_and_the_output_is_exact(counts: FluxJob) -> None:
+    counts.more()
+    counts.start()
+    counts.until_counted()
+    site, (worker, _) = next(iter(counts.seats().items()))
+    os.kill(worker, signal.SIGKILL)
+    counts.more()
+    counts.until_counted()
+    counts.until(lambda: counts.events("recovered"))
+    assert any(event["site"] == site for event in counts.events("site_ended"))
+    counts.more()
+    counts.kill()
+    counts.start()
+    counts.more()
+    counts.until_counted()
+    counts.stop()
+    assert counts.counted() == counts.expected()
+
+
+def test_the_driver_dies_between_any_two_steps(counts: FluxJob) -> None:
+    for point in ("input-logged", "input-offered", "results-logged", "results-committed"):
+        counts.more()
+        assert counts.run(BLAZES_CRASH_AT=point) == -signal.SIGKILL, counts.said()
+    assert counts.run() == 0, counts.said()
+    assert counts.counted() == counts.expected()
+    assert counts.run() == 0, counts.said()
+    assert counts.counted() == counts.expected()
+    assert not counts.events("site_joined")  # nothing new, nothing to compute
+
+
+@pytest.mark.cluster
+def test_an_executor_dies(tmp_path: Path) -> None:
+    job = FluxJob(tmp_path, COUNTS)
+    try:
+        job.more()
+        job.start(
+            BLAZES_MASTER="local-cluster[2,3,1024]",
+            SPARK_LOCAL_IP="127.0.0.1",
+        )
+        job.until_counted()
+        executors = {executor for _, executor in job.seats().values()}
+        assert len(executors) == 2
+        os.kill(int(executors.pop().name.rpartition("-")[2]), signal.SIGKILL)
+        job.more()
+        job.until_counted()
+        job.until(lambda: job.events("recovered"))
+        job.more()
+        job.until_counted()
+        job.stop()
+    finally:
+        job.kill()
+
+
+def test_replicas_and_steps_give_sparks_answer(tmp_path: Path) -> None:
+    job = FluxJob(tmp_path, ANSWERS)
+    clicks = [
+        {"campaign": f"c{i % 7}", "v": i % 11 - 2, "at": f"2024-01-{i % 28 + 1:02d}T01:02:03Z"}
+        for i in range(300)
+    ]
+    job.file("clicks", clicks)
+    job.file("requests", [{"id": i, "campaign": f"c{i % 9}"} for i in range(20)])
+    for _ in range(2):
+        assert job.run() == 0, job.said()
+        by_replica: dict[int, list[tuple[Any, ...]]] = {}
+        for row in job.rows("answers"):
+            answer = (row["id"], row["campaign"], row["n"], row["s"], str(row["newest"]))
+            by_replica.setdefault(row["replica"], []).append(answer)
+        of = {f"c{i}": [c for c in clicks if c["campaign"] == f"c{i}"] for i in range(9)}
+        expected = []
+        for i in range(20):
+            mine = of[f"c{i % 9}"]
+            newest = max((c["at"] for c in mine), default=None)
+            shown = newest and newest.replace("T", " ").replace("Z", "+00:00")
+            total = sum(c["v"] for c in mine) if mine else None
+            expected.append((i, f"c{i % 9}", len(mine), total, str(shown)))
+        assert {r: sorted(rows) for r, rows in by_replica.items()} == dict.fromkeys(
+            (1, 2, 3), expected
+        )
+        assert sorted((r["campaign"], r["most"]) for r in job.rows("large")) == sorted(
+            (name, max(c["v"] for c in mine)) for name, mine in of.items() if mine
+        )
