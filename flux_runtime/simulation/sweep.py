@@ -4,190 +4,76 @@ A schedule is skewed: each run draws a weight for every node and kind of step, s
 logs and moves are far slower than others; uniform choice would hardly ever let a marker overtake a
 view change.
 
-    python -m flux_runtime.simulation.sweep 0 1000        seeds 0 to 999
+    python -m flux_runtime.simulation.sweep 0 10000        seeds 0 to 9999, on all processors
     python -m flux_runtime.simulation.sweep 17 --story     one seed, with the story of every node
+    python -m flux_runtime.simulation.sweep --replay tests/flux_runtime/simulation/kept
 """
 
 from __future__ import annotations
 
 import argparse
-import json
+import multiprocessing
+import os
 import random
 import sys
 import time
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
-from flux_runtime.protocol.vocabulary import Node, ProtocolError, Shape, Status
-from flux_runtime.simulation.checks import Checks
-from flux_runtime.simulation.workload import digest_dataflow, digest_input
-from flux_runtime.simulation.world import FAULTS, Step, World
+from flux_runtime.protocol.vocabulary import Node, ProtocolError
+from flux_runtime.simulation.faults import PHASES, ROLES, Deaths, Troubles, phase, role
+from flux_runtime.simulation.faults import victims as victims
+from flux_runtime.simulation.kept import keep, replay
+from flux_runtime.simulation.plans import Plan, plan_of
+from flux_runtime.simulation.world import Step, World
 
-STEPS_MAX = 50_000
+STEPS_MAX: Final = 50_000
 """A run that takes more steps than this is taken for a livelock."""
 
-
-@dataclass(frozen=True, kw_only=True)
-class Plan:
-    """One run: the dataflow, its limits, and how many faults of which kind."""
-
-    shape: Shape
-    batches: int
-    rows: int
-    keys: int
-    every: int
-    sites: int
-    spares: int
-    link_capacity: int
-    kills: int
-    reckless: bool
-
-    @property
-    def parallel_max(self) -> int:
-        """Catch-ups at once (CT-7)."""
-        return 1 + (self.batches + self.keys + self.sites) % 3
-
-    def world(self, *, stories: bool = False) -> World:
-        """The world in its initial state."""
-        dataflow = digest_dataflow(self.shape, every=self.every)
-        batches = digest_input(self.batches, rows=self.rows, keys=self.keys)
-        return World(
-            dataflow,
-            batches,
-            checks=Checks(dataflow, batches, states=True),
-            sites=self.sites,
-            spares=self.spares,
-            link_capacity=self.link_capacity,
-            stories=stories,
-            parallel_max=self.parallel_max,
-        )
+VALIDATE_EVERY: Final = 16
+"""Steps between two examinations of the invariants of all nodes."""
 
 
 @dataclass
 class Run:
-    """What became of one run."""
+    """What became of one run.
+
+    Attributes:
+        struck: kind of fault -> how many.
+        catch_up: (step of a catch-up, role in it) -> copies that died then.
+        recoveries: standbys.
+        losses: reported losses of data.
+    """
 
     seed: int
     plan: Plan
     steps: list[Step] = field(default_factory=list)
-    kills: int = 0
+    struck: Counter[str] = field(default_factory=Counter)
+    catch_up: Counter[tuple[str, str]] = field(default_factory=Counter)
     recoveries: int = 0
     losses: int = 0
+
+    @property
+    def kills(self) -> int:
+        """Faults that took a copy or made others believe that it is gone."""
+        return sum(n for kind, n in self.struck.items() if kind not in Troubles.KINDS)
 
 
 class RunError(ProtocolError):
     """A run violated something; carries the run, so that it can be kept."""
 
-    def __init__(self, run: Run, world: World, cause: ProtocolError) -> None:
+    def __init__(self, run: Run, world: World, cause: Exception) -> None:
+        what = cause if isinstance(cause, ProtocolError) else repr(cause)
         super().__init__(
-            f"seed {run.seed}, step {len(run.steps)}: {cause}\n{run.plan}\n"
+            f"seed {run.seed}, step {len(run.steps)}: {what}\n{run.plan}\n"
             f"run it again: python -m flux_runtime.simulation.sweep {run.seed} --story"
         )
         self.run = run
         self.world = world
         self.cause = cause
-
-
-WIDTHS = ((1,), (2,), (3,), (1, 1), (2, 2), (1, 2), (2, 1), (3, 2), (1, 1, 1), (1, 2, 1), (2, 2, 2))
-
-
-def plan_of(rng: random.Random) -> Plan:
-    """Draw a dataflow, its limits and its faults."""
-    widths = rng.choice(WIDTHS)
-    ack_every = rng.choice((1, 1, 1, 2, 3))
-    shape = Shape(
-        widths=widths,
-        ordered_egress=rng.random() < 0.7,
-        pool=rng.choice((4, 6, 16, 64)) + max(widths) * (ack_every - 1),
-        reserve=1,
-        ack_every=ack_every,
-        in_hand=rng.choice((1, 1, 2, 4)),
-    )
-    return Plan(
-        shape=shape,
-        batches=rng.choice((4, 8, 12)),
-        rows=rng.choice((1, 2, 4)),
-        keys=rng.choice((2, 5, 12)),
-        every=rng.choice((1, 2, 3)),
-        sites=rng.choice((2, 3, 4)),
-        spares=rng.choice((0, 1, 1, 2)),
-        link_capacity=rng.choice((1, 2, 4, 16)),
-        kills=rng.choice((0, 1, 2, 3, 4, 6)),
-        reckless=rng.random() < 0.1,
-    )
-
-
-def victims(world: World, *, reckless: bool) -> list[Node]:
-    """Copies whose death the protocol must mask: the other copy is whole and known to be."""
-    found = []
-    for node in world.site:
-        if node in world.doomed:
-            continue
-        mate = world.controller.pairs[node.pair].copies[1 - node.copy]
-        assert mate is not None
-        other = Node(*node.pair, 1 - node.copy, mate.life)
-        well = other in world.nodes and other not in world.doomed
-        if reckless or (mate.status is Status.ACTIVE and well):
-            found.append(node)
-    return found
-
-
-def _near_catch_up(world: World, nodes: Sequence[Node]) -> list[Node]:
-    """Those whose death disturbs the catch-up in hand most: its standby, its neighbours."""
-    now = world.controller.current
-    if now is None:
-        return []
-    return [n for n in nodes if n.pair == now.pair or abs(n.stage - now.pair.stage) == 1]
-
-
-def _fault(rng: random.Random, world: World, plan: Plan) -> Step | None:
-    """A process or a whole site, preferably one that takes part in a catch-up."""
-    may_die = victims(world, reckless=plan.reckless)
-    near = _near_catch_up(world, may_die)
-    if near and rng.random() < 0.7:
-        may_die = near
-    if not may_die:
-        return None
-    node = rng.choice(may_die)
-    if world.controller.whole and rng.random() < 0.15:
-        return Step("move", node)
-    on_site = [n for n, site in world.site.items() if site == world.site[node]]
-    whole_site = plan.reckless or set(on_site) <= set(victims(world, reckless=False))
-    few = len(set(world.site.values())) > 2
-    if whole_site and few and rng.random() < 0.3:
-        return Step("crash", world.site[node])
-    return Step("kill", node)
-
-
-def _otherwise(rng: random.Random, world: World, fault: Step) -> Step:
-    """Now and then not the death that was drawn, but what is only taken for one.
-
-    A site stands still, is declared dead, and comes back; a process is declared dead and lives on;
-    the link between two nodes breaks, so that one of them has to go.
-    """
-    if rng.random() > 0.35:
-        return fault
-    if fault.kind == "crash" and isinstance(fault.at, int):
-        return Step("suspect", fault.at)
-    if fault.kind != "kill":
-        return fault
-    peers = sorted({p for link in world.links for p in link if fault.at in link} - {fault.at})
-    if peers and rng.random() < 0.5:
-        return Step("close", fault.at, rng.choice(peers))
-    return Step("suspect", fault.at)
-
-
-def _moments(rng: random.Random, plan: Plan) -> list[int]:
-    """When faults strike: anywhere, or soon after one another, while a catch-up is under way."""
-    expected_steps = 12 * plan.batches * sum(plan.shape.widths) + 40
-    moments: list[int] = []
-    for _ in range(plan.kills):
-        if moments and rng.random() < 0.6:
-            moments.append(moments[-1] + rng.randrange(120))
-        else:
-            moments.append(rng.randrange(expected_steps))
-    return sorted(moments)
 
 
 def run(seed: int, *, plan: Plan | None = None, stories: bool = False) -> Run:
@@ -200,127 +86,194 @@ def run(seed: int, *, plan: Plan | None = None, stories: bool = False) -> Run:
     drawn = plan_of(rng)
     done = Run(seed, plan or drawn)
     world = done.plan.world(stories=stories)
-    weights: dict[tuple[str, object], float] = {}
-    moments = _moments(rng, done.plan)
-    mild = random.Random(seed + 0.5)
-    memory = random.Random(~seed) if seed % 3 == 0 else None
     try:
-        while True:
-            steps = world.steps()
-            if not steps and not moments:
-                break
-            step = None
-            if moments and (len(done.steps) >= moments[0] or not steps):
-                moments.pop(0)
-                step = _fault(rng, world, done.plan)
-                step = step and _otherwise(mild, world, step)
-                done.kills += step is not None
-            if step is None:
-                if not steps:
-                    continue
-                step = _short_of_memory(memory, world) if memory else None
-            if step is None:
-                step = _draw(rng, steps, weights)
-            done.steps.append(step)
-            world.perform(step)
-            if len(done.steps) > STEPS_MAX:
-                raise ProtocolError("livelock")
-            if len(done.steps) % 16 == 0:
-                world.validate()
+        _drive(rng, world, done)
         world.validate()
         world.finished()
-    except ProtocolError as cause:
+    except Exception as cause:  # whatever a machine raises is a violation
         raise RunError(done, world, cause) from cause
     done.losses = len(world.controller.losses)
     done.recoveries = sum(view.attempts for view in world.controller.pairs.values())
     return done
 
 
-def _short_of_memory(rng: random.Random, world: World) -> Step | None:
-    """Now and then a site writes the state of one of its partitions to disk (SP-2)."""
-    if rng.random() > 0.03 or not world.site:
-        return None
-    return Step("evict", rng.choice(list(world.site)))
+def _drive(rng: random.Random, world: World, done: Run) -> None:
+    """Steps and faults until nothing can happen any more."""
+    deaths, troubles = Deaths(rng, done.plan), Troubles(rng, done.plan)
+    weights: dict[tuple[str, object], float] = {}
+    while True:
+        steps, taken = world.steps(), len(done.steps)
+        step = deaths.next(world, taken, idle=not steps)
+        if step is not None:
+            _count(done, world, step)
+        elif steps:
+            step = troubles.next(world, taken) or _draw(rng, world, steps, weights, troubles, taken)
+        elif not deaths.due:
+            break
+        else:
+            continue
+        done.steps.append(step)
+        world.perform(step)
+        if taken > STEPS_MAX:
+            raise ProtocolError("livelock")
+        if taken % VALIDATE_EVERY == 0:
+            world.validate()
+    done.struck.update(troubles.counts)
+
+
+def _count(done: Run, world: World, fault: Step) -> None:
+    what = {"suspect": "suspect site", "close": "close connection"}
+    if isinstance(fault.at, Node):
+        what = {"suspect": "suspect process", "close": "close link"}
+    done.struck[what.get(fault.kind, fault.kind)] += 1
+    now = phase(world)
+    if now is not None and fault.kind in ("kill", "crash"):
+        dead = [fault.at] if isinstance(fault.at, Node) else world.nodes_on(fault.at)
+        done.catch_up.update((now, role(world, node)) for node in dead)
 
 
 def _draw(
-    rng: random.Random, steps: Sequence[Step], weights: dict[tuple[str, object], float]
+    rng: random.Random,
+    world: World,
+    steps: Sequence[Step],
+    weights: dict[tuple[str, object], float],
+    troubles: Troubles,
+    taken: int,
 ) -> Step:
+    chances = []
     for step in steps:
-        if (step.kind, step.at) not in weights:
-            weights[step.kind, step.at] = 10.0 ** rng.uniform(-1.5, 1.0)
-    chances = [weights[step.kind, step.at] for step in steps]
+        key = (step.kind, step.at)
+        weight = weights.get(key)
+        if weight is None:
+            weight = weights[key] = 10.0 ** rng.uniform(-1.5, 1.0)
+        chances.append(weight * troubles.weight(world, step, taken))
     return rng.choices(steps, chances)[0]
 
 
-def keep(failed: Run, folder: Path) -> Path:
-    """Write a run as a file that `replay` reads; gives its path."""
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"seed-{failed.seed}.json"
-    steps = [[s.kind, s.at, s.peer] for s in failed.steps]
-    path.write_text(json.dumps({"plan": asdict(failed.plan), "steps": steps}) + "\n")
-    return path
+@dataclass
+class Totals:
+    """What became of many runs."""
+
+    runs: int = 0
+    steps: int = 0
+    recoveries: int = 0
+    losses: int = 0
+    multiplexed: int = 0
+    struck: Counter[str] = field(default_factory=Counter)
+    catch_up: Counter[tuple[str, str]] = field(default_factory=Counter)
+    failed: list[int] = field(default_factory=list)
+
+    def add(self, done: Run) -> None:
+        """One more run, without a violation."""
+        self.runs += 1
+        self.steps += len(done.steps)
+        self.recoveries += done.recoveries
+        self.losses += done.losses
+        self.multiplexed += done.plan.multiplexed
+        self.struck += done.struck
+        self.catch_up += done.catch_up
+
+    def merge(self, other: Totals) -> None:
+        """The runs of another process."""
+        self.runs += other.runs
+        self.steps += other.steps
+        self.recoveries += other.recoveries
+        self.losses += other.losses
+        self.multiplexed += other.multiplexed
+        self.struck += other.struck
+        self.catch_up += other.catch_up
+        self.failed += other.failed
+
+    def text(self, seconds: float) -> str:
+        """For people: totals, faults by kind, and deaths by step of the catch-up."""
+        lines = [
+            f"{self.runs} runs in {seconds:.1f} s, {self.runs / seconds:.0f} runs/s: "
+            f"{self.steps} steps, {sum(self.struck.values())} faults, {self.recoveries} standbys, "
+            f"{self.losses} losses reported, {len(self.failed)} violations; "
+            f"{self.multiplexed} with one connection per pair of sites",
+            "faults: " + ", ".join(f"{kind} {n}" for kind, n in sorted(self.struck.items())),
+            f"{'deaths during catch-up':24}" + "".join(f"{whom:>10}" for whom in ROLES),
+        ]
+        for now in PHASES:
+            numbers = "".join(f"{self.catch_up[now, whom]:>10}" for whom in ROLES)
+            lines.append(f"  {now:22}{numbers}")
+        return "\n".join(lines)
 
 
-def replay(path: Path, *, stories: bool = False) -> World:
-    """Perform the steps of a kept run as far as they are possible, then go on to the end.
-
-    The protocol may have changed since: a step that is not possible any more is left out.
-
-    Raises:
-        ProtocolError: what the run violates.
-    """
-    kept = json.loads(path.read_text())
-    shape = Shape(**kept["plan"].pop("shape"))
-    shape = replace(shape, widths=tuple(shape.widths))
-    world = Plan(shape=shape, **kept["plan"]).world(stories=stories)
-    for kind, at, peer in kept["steps"]:
-        step = Step(kind, _place(at), None if peer is None else _place(peer))
-        there = step.at in world.site or step.at in world.site.values()
-        if step in world.steps() or (kind in FAULTS and there):
-            world.perform(step)
-    while steps := world.steps():
-        world.perform(steps[0])
-    world.validate()
-    world.finished()
-    return world
+def sweep(seeds: Iterable[int], *, folder: Path | None = None, stories: bool = False) -> Totals:
+    """Run seeds one after another; violations are printed, and kept in a folder if there is one."""
+    totals = Totals()
+    for seed in seeds:
+        try:
+            totals.add(run(seed, stories=stories))
+        except RunError as failure:
+            totals.runs += 1
+            totals.failed.append(seed)
+            print(str(failure).partition("\n")[0], flush=True)
+            if folder is not None:
+                print(f"kept: {keep_with_story(failure, folder)}", flush=True)
+            if stories:
+                print(failure.world.tale())
+                print("\n".join(map(str, failure.run.steps[-60:])))
+    return totals
 
 
-def _place(at: int | list[int]) -> Node | int:
-    return at if isinstance(at, int) else Node(*at)
+def keep_with_story(failure: RunError, folder: Path) -> Path:
+    """Keep a failing run with the story of the nodes that its last step concerns."""
+    story = ""
+    try:
+        run(failure.run.seed, plan=failure.run.plan, stories=True)
+    except RunError as again:
+        story = f"{again}\n{again.world.tale(again.run.steps[-1])}\n"
+    failed = failure.run
+    return keep(failed.plan, failed.steps, folder, name=f"seed-{failed.seed}", story=story)
+
+
+def sweep_in_parallel(seeds: range, *, processes: int, folder: Path | None = None) -> Totals:
+    """The same on several processors; each takes the next hundred seeds when it is done."""
+    totals = Totals()
+    pieces = [(seeds[i : i + 100], folder) for i in range(0, len(seeds), 100)]
+    with multiprocessing.Pool(processes) as pool:
+        for part in pool.imap_unordered(_piece, pieces):
+            totals.merge(part)
+    return totals
+
+
+def _piece(piece: tuple[range, Path | None]) -> Totals:
+    return sweep(piece[0], folder=piece[1])
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run seeds and print what became of them."""
+    """Run seeds, or kept runs, and print what became of them."""
     parser = argparse.ArgumentParser(prog="python -m flux_runtime.simulation.sweep")
-    parser.add_argument("first", type=int)
-    parser.add_argument("last", type=int, nargs="?")
-    parser.add_argument("--story", action="store_true")
+    parser.add_argument("first", type=int, nargs="?", default=0, help="the first seed")
+    parser.add_argument("last", type=int, nargs="?", help="the seed after the last")
+    parser.add_argument("--story", action="store_true", help="tell what every node did")
     parser.add_argument("--keep", type=Path, help="folder that failing runs are written to")
+    parser.add_argument("--replay", type=Path, help="a kept run, or a folder of them")
+    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     args = parser.parse_args(argv)
+    if args.replay is not None:
+        return _replay(args.replay)
     started = time.perf_counter()
     seeds = range(args.first, args.last if args.last is not None else args.first + 1)
-    totals = [0, 0, 0, 0]
-    failed: list[int] = []
-    for seed in seeds:
+    if args.story or args.processes < 2 or len(seeds) < 200:
+        totals = sweep(seeds, folder=args.keep, stories=args.story)
+    else:
+        totals = sweep_in_parallel(seeds, processes=args.processes, folder=args.keep)
+    print(totals.text(time.perf_counter() - started))
+    return 1 if totals.failed else 0
+
+
+def _replay(path: Path) -> int:
+    failed = 0
+    for kept in sorted(path.glob("*.json")) if path.is_dir() else [path]:
         try:
-            done = run(seed, stories=args.story)
-        except RunError as failure:
-            failed.append(seed)
-            print(str(failure).partition("\n")[0])
-            if args.keep:
-                print(f"kept: {keep(failure.run, args.keep)}")
-            if args.story:
-                print(failure.world.tale())
-                print("\n".join(map(str, failure.run.steps[-60:])))
-            continue
-        for i, n in enumerate((len(done.steps), done.kills, done.recoveries, done.losses)):
-            totals[i] += n
-    took = time.perf_counter() - started
-    print(
-        f"{len(seeds)} runs in {took:.1f} s: {totals[0]} steps, {totals[1]} faults, "
-        f"{totals[2]} standbys, {totals[3]} losses reported, {len(failed)} violations"
-    )
+            replay(kept, stories=True)
+            print(f"{kept.name}: no violation any more")
+        except ProtocolError as violation:
+            failed += 1
+            print(f"{kept.name}: {violation}")
     return 1 if failed else 0
 
 

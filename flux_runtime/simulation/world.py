@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
+from flux_runtime.protocol.channels import Envelope
 from flux_runtime.protocol.controller import (
     Controller,
     DataLoss,
@@ -29,8 +30,10 @@ from flux_runtime.protocol.dataflow import Dataflow
 from flux_runtime.protocol.ends import Egress, Ingress
 from flux_runtime.protocol.messages import (
     AckSource,
+    Avail,
     Data,
     Emit,
+    Fail,
     Instruction,
     Message,
     Move,
@@ -41,9 +44,10 @@ from flux_runtime.protocol.messages import (
     Tell,
 )
 from flux_runtime.protocol.segment import Segment, SegmentState
-from flux_runtime.protocol.storage import MemoryStorage
 from flux_runtime.protocol.vocabulary import THE_INGRESS, Node
-from flux_runtime.simulation.checks import Checks
+from flux_runtime.simulation.checks import Checks, ViolationError
+from flux_runtime.simulation.connections import Connections
+from flux_runtime.simulation.full_disk import DiskFullError, SimulatedDisk
 from flux_runtime.simulation.local import (
     NO_MORE_INPUT,
     Machine,
@@ -70,7 +74,18 @@ class Step(NamedTuple):
         return f"{self.kind} {where}{source}"
 
 
-FAULTS = ("crash", "kill", "move", "pause", "suspect", "close", "squeeze", "evict", "join")
+FAULTS = (
+    "crash",
+    "kill",
+    "move",
+    "pause",
+    "suspect",
+    "close",
+    "squeeze",
+    "evict",
+    "fill disk",
+    "join",
+)
 """Kinds of steps that `steps` never lists: whoever drives the world decides on them."""
 
 
@@ -96,6 +111,7 @@ class World:
         sites: machines that host copies; ingress, egress and controller never fail.
         spares: further machines that host nothing at first.
         link_capacity: rows and progress messages that a link holds; control always fits.
+        multiplexed: one connection per pair of sites, with so many credits per channel.
         stories: keep a story per node, for reports.
 
     Attributes:
@@ -104,6 +120,9 @@ class World:
         paused: sites on which nothing happens for now.
         doomed: nodes that live, though they are taken for dead (or will be).
         closed: pairs of nodes whose link has broken; nothing passes any more.
+        links: (from, to) -> messages to be read; with connections, those that have arrived.
+        squeezed: sites whose memory holds one partition's state, so that partitions take turns.
+        disks: site -> where its partitions spill to.
         output: what has left: numbers of batches, or whole units where they leave first come.
         acknowledged: batches that the source knows to be taken.
     """
@@ -116,6 +135,7 @@ class World:
         sites: int,
         spares: int = 0,
         link_capacity: int = 2,
+        multiplexed: bool = False,
         stories: bool = False,
         checks: Checks | None = None,
         parallel_max: int = 1,
@@ -126,6 +146,9 @@ class World:
         self.stories = stories
         self.checks = checks or Checks(dataflow, self.batches)
         placement = chained(dataflow.shape, sites)
+        self.connections = Connections(link_capacity) if multiplexed else None
+        self.disks: dict[int, SimulatedDisk] = {}
+        self.squeezed: frozenset[int] = frozenset()
         self.controller = Controller(
             dataflow.shape, placement, frozenset(range(sites + spares)), parallel_max=parallel_max
         )
@@ -136,9 +159,7 @@ class World:
         }
         self.site: dict[Node, int] = {}
         for (pair, copy), site in placement.items():
-            node = Node(*pair, copy, 0)
-            self.nodes[node] = self._segment(node)
-            self.site[node] = site
+            self._host(Node(*pair, copy, 0), site, standby=False)
         self.links: dict[tuple[Node, Node], tuple[Message, ...]] = {}
         self.notices: dict[Node, tuple[Notice, ...]] = {}
         self.moves: dict[Node, tuple[Node, SegmentState]] = {}
@@ -156,10 +177,14 @@ class World:
     def _story(self) -> list[str] | None:
         return [] if self.stories else None
 
-    def _segment(self, node: Node, *, standby: bool = False) -> Segment:
-        return Segment(
-            self.dataflow, node, standby=standby, story=self._story(), storage=MemoryStorage()
+    def _host(self, node: Node, site: int, *, standby: bool) -> None:
+        disk = self.disks.setdefault(site, SimulatedDisk())
+        self.nodes[node] = Segment(
+            self.dataflow, node, standby=standby, story=self._story(), storage=disk
         )
+        self.site[node] = site
+        if self.connections is not None:
+            self.connections.where[node] = site
 
     # ---- what may happen next
 
@@ -182,15 +207,20 @@ class World:
         egress = self.nodes[self.dataflow.shape.egress]
         if isinstance(egress, Egress) and egress.unacked:
             found.append(Step("acknowledge", self.dataflow.shape.egress))
+        if self.connections is not None:
+            found += [Step("frame", to, come_from) for to, come_from in self.connections.frames()]
         found += [Step("install", standby) for standby in self.moves]
         found += [Step("moved", node) for node in self.moved]
         found += [
             Step("fence", node) for node in sorted(self.doomed) if idle_standby(self.nodes[node])
         ]
         if self.paused:
-            stopped = {node for node, site in self.site.items() if site in self.paused}
+            stopped: set[Node | int] = {n for n, site in self.site.items() if site in self.paused}
+            stopped |= self.paused
             found = [step for step in found if step.at not in stopped]
             found += [Step("resume", site) for site in sorted(self.paused)]
+        found += [Step("relieve", site) for site in sorted(self.squeezed)]
+        found += [Step("free disk", site) for site, disk in self.disks.items() if disk.full]
         found += [Step("notice", node) for node, queue in self.notices.items() if queue]
         found += [Step("detect", site) for site in self.undetected]
         found += [Step("detect process", node) for node in self.dead_processes]
@@ -206,7 +236,7 @@ class World:
         if isinstance(at, Node):
             self._perform_at(step.kind, at, peer)
         else:
-            self._perform_on(step.kind, at)
+            self._perform_on(step.kind, at, peer)
 
     def _perform_at(self, kind: str, at: Node, peer: Node | int | None) -> None:
         """A step of one node."""
@@ -221,6 +251,10 @@ class World:
                 self._deliver(peer, at)
             case "log":
                 entry = self.controller.log[machine_position(self.nodes[at])]
+                if self.connections is not None and isinstance(entry, Fail):
+                    self._bury(at, entry)
+                if at not in self.nodes:
+                    return  # it was among the buried
                 if at in self.doomed and declares_dead(entry, at):
                     self._remove(at)
                 else:
@@ -237,8 +271,10 @@ class World:
                 egress = self.nodes[at]
                 assert isinstance(egress, Egress)
                 self._let(at, "acknowledge", None, egress.unacked[0])
-            case "evict" | "activate":
+            case "evict":
                 self._let(at, kind, None, None)
+            case "activate":
+                self._activate(at)
             case "detect process":
                 self.dead_processes = tuple(n for n in self.dead_processes if n != at)
                 self.obey(self.controller.copy_failed(at))
@@ -257,9 +293,16 @@ class World:
             case _:
                 raise ValueError(f"no such step of a node: {kind}")
 
-    def _perform_on(self, kind: str, site: int) -> None:
+    def _perform_on(self, kind: str, site: int, peer: Node | int | None) -> None:
         """A step of a site as a whole."""
         match kind:
+            case "frame":
+                assert isinstance(peer, int)
+                assert self.connections is not None
+                self._arrive(*self.connections.carry(site, peer))
+            case "close":
+                assert isinstance(peer, int)
+                self.close_connection(site, peer)
             case "detect":
                 self.undetected = tuple(s for s in self.undetected if s != site)
                 self.obey(self.controller.site_failed(site))
@@ -273,6 +316,12 @@ class World:
                 self.paused -= {site}
             case "squeeze":
                 self.squeeze(site)
+            case "relieve":
+                self.squeezed -= {site}
+            case "fill disk":
+                self.disks.setdefault(site, SimulatedDisk()).full = True
+            case "free disk":
+                self.disks[site].full = False
             case "join":
                 self.obey(self.controller.site_joined(site))
             case _:
@@ -282,6 +331,8 @@ class World:
 
     def crash(self, site: int) -> None:
         """A site dies with all its copies; the controller notices later (step `detect`)."""
+        if self.connections is not None:
+            self.connections.crash(site)
         for node in self.nodes_on(site):
             self._remove(node)
         self.paused -= {site}
@@ -306,10 +357,26 @@ class World:
         self.doomed.add(victim)
         self.dead_processes += (victim,)
 
+    def close_connection(self, victim: int, peer: int) -> None:
+        """The connection of two sites breaks: one of them must go, and is declared dead."""
+        assert self.connections is not None
+        self.connections.close(victim, peer)
+        self.doomed.update(self.nodes_on(victim))
+        self.undetected += (victim,)
+
     def squeeze(self, site: int) -> None:
         """A site's memory is taken away: all its partitions go to disk and take turns (SP-1..4)."""
+        self.squeezed |= {site}
         for node in self.nodes_on(site):
             self._let(node, "evict", None, None)
+
+    def _activate(self, node: Node) -> None:
+        """SP-4: a partition's turn; where memory is short, whoever is in it goes first."""
+        site = self.site[node]
+        for on_site in self.nodes_on(site) if site in self.squeezed else ():
+            if on_site != node:
+                self._let(on_site, "evict", None, None)
+        self._let(node, "activate", None, None)
 
     def nodes_on(self, site: int) -> list[Node]:
         """The nodes of a site that live."""
@@ -322,7 +389,32 @@ class World:
                 self.obey(self.controller.move(node.pair, node.copy, site))
                 return
 
+    def _bury(self, reader: Node, entry: Fail) -> None:
+        """The first node of a site that reads of a failure makes the site forget the dead."""
+        assert self.connections is not None
+        life = 0
+        for earlier in self.controller.log[: machine_position(self.nodes[reader])]:
+            if isinstance(earlier, Avail) and (earlier.pair, earlier.copy) == (
+                entry.pair,
+                entry.copy,
+            ):
+                life = earlier.attempt
+        dead, site = Node(*entry.pair, entry.copy, life), self.connections.site(reader)
+        self._forget(site, dead)
+        if dead in self.doomed and self.site[dead] == site:
+            self._remove(dead)
+
+    def _forget(self, site: int, dead: Node) -> None:
+        """A site drops what it has to and from a node that is dead."""
+        assert self.connections is not None
+        self.connections.bury(site, dead)
+        for src, dst in [link for link in self.links if link[0] == dead]:
+            if self.connections.site(dst) == site:
+                del self.links[src, dst]
+
     def _remove(self, node: Node) -> None:
+        if self.connections is not None:
+            self._forget(self.site[node], node)
         del self.nodes[node]
         del self.site[node]
         self.doomed.discard(node)
@@ -342,6 +434,8 @@ class World:
             self.links[src, dst] = tuple(rest)
         else:
             del self.links[src, dst]
+        if self.connections is not None and self.connections.take(src, dst) != first:
+            raise ViolationError(f"the channel from {src} to {dst} is out of order")
         machine = self.nodes[dst]
         if isinstance(first, Data) and self.checks.listens(machine, src):
             self.checks.received(machine, src, first)
@@ -349,21 +443,47 @@ class World:
         if src in self.nodes:
             self._settle(src)
 
+    def _arrive(self, arrived: Sequence[Envelope], touched: Sequence[Node]) -> None:
+        """What has come over a connection can be read; who got credits back can send."""
+        for src, dst, message in ((e.src, e.dst, e.message) for e in arrived):
+            if dst in self.nodes:
+                self.links[src, dst] = (*self.links.get((src, dst), ()), message)
+        for node in touched:
+            if node in self.nodes:
+                self._settle(node)
+
     def _let(self, node: Node, kind: str, peer: Node | None, what: Any) -> None:
         """Let a node handle an event, and do what that enables."""
-        for instruction in handle(self.nodes[node], kind, peer, what):
-            self._act(node, instruction)
+        try:
+            for instruction in handle(self.nodes[node], kind, peer, what):
+                self._act(node, instruction)
+        except DiskFullError:
+            pass  # it stays in memory
         self._settle(node)
 
     def _settle(self, node: Node) -> None:
-        settle(self.nodes[node], lambda i: self._act(node, i), lambda to: self._room(node, to))
+        while True:
+            try:
+                settle(
+                    self.nodes[node], lambda i: self._act(node, i), lambda to: self._room(node, to)
+                )
+                break
+            except DiskFullError:
+                continue  # what waits stays in memory
+        if self.connections is not None:
+            arrived, touched = self.connections.carry_locally(self.connections.site(node))
+            self._arrive(arrived, touched)
 
     def _room(self, src: Node, dst: Node) -> bool:
+        if self.connections is not None:
+            return self.connections.room(src, dst)
         held = self.links.get((src, dst), ())
         return sum(1 for m in held if isinstance(m, Data | Progress)) < self.capacity
 
     def _append(self, src: Node, dst: Node, message: Message) -> None:
-        if dst in self.nodes and (src, dst) not in self.closed:
+        if self.connections is not None:
+            self.connections.send(src, dst, message)
+        elif dst in self.nodes and (src, dst) not in self.closed:
             self.links[src, dst] = (*self.links.get((src, dst), ()), message)
             if self.watcher is not None:
                 self.watcher.appended(src, dst, message)
@@ -398,8 +518,7 @@ class World:
                 case Instantiate(node, site):
                     if site in self.undetected:
                         continue  # created on a site that is dead already: nothing comes of it
-                    self.nodes[node] = self._segment(node, standby=True)
-                    self.site[node] = site
+                    self._host(node, site, standby=True)
                 case Destroy(node):
                     if node in self.nodes:
                         self._remove(node)
@@ -422,6 +541,8 @@ class World:
     def finished(self) -> None:
         """Check what must hold once nothing can happen any more."""
         self.checks.finished(self)
+        if self.connections is not None:
+            self.connections.balanced()
 
     def freeze(self) -> tuple[object, ...]:
         """The state as one hashable value."""

@@ -9,7 +9,7 @@ import pytest
 
 from flux_runtime.protocol.vocabulary import Shape
 from flux_runtime.simulation.example import events, running_example
-from flux_runtime.simulation.sweep import victims
+from flux_runtime.simulation.faults import victims
 from flux_runtime.simulation.world import Step, World
 
 

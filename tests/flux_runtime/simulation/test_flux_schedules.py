@@ -6,7 +6,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from flux_runtime.protocol.vocabulary import Shape
-from flux_runtime.simulation.sweep import victims
+from flux_runtime.simulation.faults import victims
 from flux_runtime.simulation.workload import digest_dataflow, digest_input
 from flux_runtime.simulation.world import Step, World
 

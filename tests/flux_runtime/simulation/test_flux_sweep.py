@@ -12,7 +12,10 @@ import pytest
 from flux_runtime.protocol.outlet import Outlet
 from flux_runtime.protocol.vocabulary import ProtocolError, Shape
 from flux_runtime.simulation import sweep
-from flux_runtime.simulation.sweep import Plan, RunError
+from flux_runtime.simulation.faults import PHASES, ROLES, Troubles
+from flux_runtime.simulation.kept import replay
+from flux_runtime.simulation.plans import Plan
+from flux_runtime.simulation.sweep import RunError
 
 KEPT = sorted((Path(__file__).parent / "kept").glob("*.json"))
 """Runs that once found a mistake; they are run again for ever."""
@@ -43,24 +46,34 @@ def test_the_trace_is_the_same_in_every_process() -> None:
     assert trace("1") == trace("2") != b""
 
 
-def test_what_is_only_taken_for_dead_is_among_the_faults() -> None:
-    kinds = {step.kind for seed in range(60) for step in sweep.run(seed).steps}
-    assert kinds >= {"kill", "crash", "suspect", "resume", "close", "move", "evict"}
+def test_every_kind_of_fault_strikes_and_every_step_of_catch_up_is_disturbed() -> None:
+    totals = sweep.sweep(range(160))
+    assert totals.failed == []
+    assert set(totals.struck) == {
+        "kill",
+        "crash",
+        "move",
+        "suspect process",
+        "suspect site",
+        "close link",
+        "close connection",
+        *Troubles.KINDS,
+    }
+    assert {now for now, _ in totals.catch_up} == set(PHASES)
+    assert {whom for _, whom in totals.catch_up} == set(ROLES)
+    assert totals.runs > totals.multiplexed > 80
+    assert totals.recoveries > 300
 
 
-def test_two_hundred_seeds_with_mixed_faults() -> None:
-    kills = recoveries = 0
-    for seed in range(200):
+def test_what_is_not_reckless_loses_nothing() -> None:
+    for seed in range(1000, 1040):
         done = sweep.run(seed)
-        kills, recoveries = kills + done.kills, recoveries + done.recoveries
         assert done.plan.reckless or not done.losses
-    assert kills > 350
-    assert recoveries > 350
 
 
 @pytest.mark.parametrize("path", KEPT, ids=lambda path: path.stem)
 def test_runs_that_once_found_a_mistake(path: Path) -> None:
-    sweep.replay(path)
+    replay(path)
 
 
 def test_a_failing_run_can_be_kept_and_run_again(
@@ -70,16 +83,19 @@ def test_a_failing_run_can_be_kept_and_run_again(
         broken.setattr(Outlet, "reverse", lambda self, d: False)
         with pytest.raises(RunError) as failure:
             some_seeds()
-        path = sweep.keep(failure.value.run, tmp_path)
+        path = sweep.keep_with_story(failure.value, tmp_path)
+        assert "log position" in path.with_suffix(".txt").read_text()
         with pytest.raises(ProtocolError):
-            sweep.replay(path)
-    sweep.replay(path)
+            replay(path)
+        assert sweep.main(["--replay", str(tmp_path)]) == 1
+    assert sweep.main(["--replay", str(tmp_path)]) == 0
 
 
 @pytest.mark.slow
-def test_two_thousand_seeds() -> None:
-    for seed in range(2_000):
-        sweep.run(seed)
+def test_two_thousand_seeds_on_all_processors() -> None:
+    totals = sweep.sweep_in_parallel(range(2_000), processes=2)
+    assert totals.failed == []
+    assert totals.runs == 2_000
 
 
 def test_fs_26_the_loss_of_both_copies_is_reported() -> None:
@@ -99,6 +115,7 @@ def reckless() -> Plan:
         link_capacity=2,
         kills=6,
         reckless=True,
+        multiplexed=True,
     )
 
 
