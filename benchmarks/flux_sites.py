@@ -4,17 +4,20 @@
     python benchmarks/flux_sites.py gap [RUNS]
     python benchmarks/flux_sites.py balance [RUNS]
     python benchmarks/flux_sites.py durable [RUNS]
+    python benchmarks/flux_sites.py together [RUNS]
 
 `throughput`: rows per second and CPU per row without replication, in cluster pairs and in partition
 pairs, one after another in every run; medians and ratios. `gap`: one site is killed while batches
 come at a steady pace; the longest time between two results, and the time until all pairs are whole.
 `balance`: one site shares its processor with two busy loops, the others have the other processor;
 rows per second where copies stay and where they are balanced. `durable`: throughput and CPU with a
-journal that survives the process, and with one that survives the machine.
+journal that survives the process, and with one that survives the machine. `together`: CPU per row
+where the operators of a site run partition by partition, and once over all that is there.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import os
 import statistics
@@ -244,11 +247,45 @@ def durable(runs: int) -> None:
         print(f"{name:22} {rate:10,.0f} rows/s, {took:.2f} s")
 
 
+class Alone:
+    """An operator that sites cannot see through, so it is not shared."""
+
+    def __init__(self, operator: Any) -> None:
+        self.process = operator.process
+        self.get_state = operator.get_state
+        self.install_state = operator.install_state
+        self.state_size = operator.state_size
+
+
+def many_alone() -> Dataflow:
+    flow = many()
+    return dataclasses.replace(flow, operator=lambda pair: Alone(flow.operator(pair)))
+
+
+def together(runs: int) -> None:
+    for rows, count in ((1024, 150), (4096, 60)):
+        whole = [b.drop_columns(list(SN)) for b in events(count, rows, keys=10_000)]
+        found: dict[str, list[float]] = {}
+        for _ in range(runs):
+            for made in (many_alone, many):
+                with tempfile.TemporaryDirectory() as folder, job(made, folder) as running:
+                    before = cpu_s(running)
+                    thread = threading.Thread(target=feed, args=(running, whole, 0.0, {}))
+                    thread.start()
+                    read_all(running, lambda: None)
+                    thread.join()
+                    used = (cpu_s(running) - before) / (rows * count) * 1e6
+                    found.setdefault(made.__name__, []).append(used)
+        for name, costs in found.items():
+            print(f"{rows} rows, {name:10} {statistics.median(costs):.2f} CPU us/row {costs}")
+
+
 MEASUREMENTS: dict[str, Callable[[int], None]] = {
     "throughput": throughput,
     "gap": gap,
     "balance": balance,
     "durable": durable,
+    "together": together,
 }
 
 

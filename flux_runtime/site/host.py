@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Final
 
+from flux_runtime.protocol.back import Unit
 from flux_runtime.protocol.channels import Channel, Frame, Multiplexer, takes_credit
 from flux_runtime.protocol.dataflow import Dataflow
 from flux_runtime.protocol.ends import Egress, Ingress
@@ -39,6 +40,7 @@ from flux_runtime.protocol.vocabulary import (
     ProtocolError,
     Status,
 )
+from flux_runtime.site.together import Part, Shared
 from flux_runtime.site.wire import Malformed
 
 LEADER: Final = -1
@@ -138,6 +140,7 @@ class Host:
         self.loads: dict[Node, Load] = {}
         self.early: dict[Node, SegmentState] = {}
         self.ready: dict[Node, None] = {}
+        self.due: dict[Node, Segment] = {}
 
     # ---- membership and layout
 
@@ -225,8 +228,13 @@ class Host:
         self._host(node, machine)
 
     def _bury(self, node: Node) -> None:
-        if isinstance(self.nodes.pop(node, None), Segment) and self.forget is not None:
-            self.forget(node)
+        machine = self.nodes.pop(node, None)
+        if isinstance(machine, Segment):
+            if self.forget is not None:
+                self.forget(node)
+            if isinstance(machine.operator, Part):
+                machine.operator.leave()
+        self.due.pop(node, None)
         self.loads.pop(node, None)
         self.where.pop(node, None)
         self.ready.pop(node, None)
@@ -322,7 +330,9 @@ class Host:
     def turn(self, budget_s: float = 0.005) -> bool:
         """Let nodes that something happened to go on; gives whether there is more to do."""
         end = self.clock() + budget_s
-        while self.ready:
+        while self.ready or self.due:
+            if not self.ready:
+                self._work_together()
             node = next(iter(self.ready))
             del self.ready[node]
             if node in self.nodes:
@@ -333,7 +343,7 @@ class Host:
             self._pass_on()
             if self.clock() > end:
                 break
-        return bool(self.ready)
+        return bool(self.ready or self.due)
 
     def _pass_on(self) -> None:
         """Messages between nodes of this site arrive at once."""
@@ -390,10 +400,35 @@ class Host:
     def _work(self, node: Node, machine: Machine) -> bool:
         if not machine.can_work() or self._full(machine):
             return False
+        if isinstance(machine, Segment) and isinstance(machine.operator, Part):
+            self.due[node] = machine
+            return False
         began = self.cpu()
         self._carry_out(node, machine.work())
         self.loads[node].operator_s += self.cpu() - began
         return True
+
+    def _work_together(self) -> None:
+        """Nothing more can be read: operators that copies share run once over what has come."""
+        due, self.due = self.due, {}
+        self.ready.update(dict.fromkeys(due))
+        began = self.cpu()
+        units: dict[Shared, list[tuple[Node, Segment, Unit]]] = {}
+        for node, segment in due.items():
+            unit = segment.next_input()
+            if unit is None:
+                self._carry_out(node, segment.work())
+            else:
+                assert isinstance(segment.operator, Part)
+                units.setdefault(segment.operator.shared, []).append((node, segment, unit))
+        for shared, its in units.items():
+            made = shared.run([(node.part, unit.rows) for node, _, unit in its])
+            for (_, segment, unit), rows in zip(its, made, strict=True):
+                segment.produced(unit.batch, rows)
+        took = self.cpu() - began
+        for node in due:
+            self.loads[node].operator_s += took / len(due)
+            self.loads[node].cpu_s += took / len(due)
 
     def _full(self, machine: Machine) -> bool:
         """Whether the operator asks not to be given more for now."""

@@ -31,6 +31,7 @@ from flux_runtime.site.shell import Link, Shell
 from flux_runtime.site.spilling import LOOK_S as MEMORY_LOOK_S
 from flux_runtime.site.spilling import UNLIMITED, SiteStorage, Spilling
 from flux_runtime.site.statistics import SiteReport
+from flux_runtime.site.together import together
 from flux_runtime.site.wire import Malformed
 
 log = logging.getLogger(__name__)
@@ -84,7 +85,8 @@ class Worker(Shell):
         if spill is not None:
             limit = UNLIMITED if spill.disk_bytes is None else spill.disk_bytes
             storage = SiteStorage(spill.folder, max_bytes=limit)
-        host = Host(config.made(), LEADER - 1, credits=config.credits, storage=storage)
+        dataflow = config.made() if storage is not None else together(config.made())
+        host = Host(dataflow, LEADER - 1, credits=config.credits, storage=storage)
         super().__init__(config, host)
         self.config: SiteConfig = config
         self.found = found

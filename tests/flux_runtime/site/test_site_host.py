@@ -15,6 +15,7 @@ from flux_runtime.site.collector import Collector, collected, next_offset
 from flux_runtime.site.host import LEADER, Host
 from flux_runtime.site.ledger import Layout, Ledger
 from flux_runtime.site.snapshot import restore, snapshot
+from flux_runtime.site.together import together
 
 BATCHES, ROWS = 60, 16
 
@@ -44,7 +45,8 @@ class Cluster:
 
     def join(self) -> None:
         number = self.ledger.joined
-        self.hosts[number] = Host(self.dataflow, number)
+        shares = number % 2 == 0  # as sites without a disk do
+        self.hosts[number] = Host(together(self.dataflow) if shares else self.dataflow, number)
         for other in self.hosts:
             self.hosts[other].connect(number)
             self.hosts[number].connect(other)
