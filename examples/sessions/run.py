@@ -12,6 +12,7 @@ import argparse
 import contextlib
 import json
 import os
+import signal
 import sys
 import threading
 import time
@@ -181,6 +182,8 @@ def main() -> int:
     run = RunFolder.create(args.target / "runs")
     results = Results(run.path / "results")
     stop, over = threading.Event(), threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stop.set())  # the packets on their way are still read
     with run, serving(run.path, args.metrics_port), sites(args, run) as job:
         run.event("job_started", pid=os.getpid(), sites=args.sites)
         print(f"running; run folder {run.path}", flush=True)
@@ -189,12 +192,7 @@ def main() -> int:
         threading.Thread(target=restart_the_dead, args=(job, over), daemon=True).start()
         reading = threading.Thread(target=read, args=(job, feed, run, results), daemon=True)
         reading.start()
-        try:
-            reading.join()
-        except KeyboardInterrupt:
-            print("stopping", flush=True)
-            stop.set()
-            reading.join()
+        reading.join()
         feed.join()
         over.set()
         job.clients[0].stop()
