@@ -1,6 +1,6 @@
 """Kill, pause and cut a running Flux job many times, and check every record.
 
-    python benchmarks/flux_soak.py --kills 100 --seed 1 [--double] [--pace 0.03] [--balance]
+    python benchmarks/flux_soak.py --kills 100 --seed 1 [--double] [--balance] [--minutes 30]
 
 Four sites, three controllers and an ensemble of three ZooKeeper servers, all on this machine.
 Faults come in an order that the seed decides: sites are killed, paused for longer than their
@@ -8,7 +8,8 @@ session, or paused briefly; the leading controller is killed or paused; a ZooKee
 killed; a link between two sites is closed; and copies are moved meanwhile. Controllers and
 ZooKeeper fail while sites recover. A site fails only while every pair that it has a copy of has
 another whole copy, since no more is promised; with `--double` this is not waited for, and a run
-that ends with a reported loss counts as passed if everything before it is right.
+that ends with a reported loss counts as passed if everything before it is right. With `--balance`
+the policy moves copies too, several at once.
 
 Every result is compared with that of a sequential run without failures. The last line sums up; the
 status is 0 if all records came exactly once.
@@ -40,6 +41,7 @@ from flux_runtime.protocol.dataflow import Dataflow
 from flux_runtime.protocol.vocabulary import Pair, Shape
 from flux_runtime.simulation.example import running_example
 from flux_runtime.site.client import Client, DataLost
+from flux_runtime.site.config import Balance
 from flux_runtime.site.local import LocalSites
 from flux_runtime.zookeeper.ensemble import LoopbackEnsemble
 
@@ -47,6 +49,7 @@ SITES, CONTROLLERS, SERVERS = 4, 3, 3
 ROWS, KEYS = 24, 300
 SESSION_S = 10.0
 DEADLINE_S = 180.0
+BALANCE = Balance(policy="load", quiet=0.0, delta_min_s=0.5, moves_max=3)
 FAULTS = {
     "site killed": 8,
     "site paused": 1,
@@ -341,10 +344,11 @@ class Soak:
 
     # ---- the run
 
-    def run(self, kills: int) -> None:
-        """So many faults, then the end of the input."""
+    def run(self, kills: int, minutes: float) -> None:
+        """So many faults, or so many minutes of them, then the end of the input."""
+        end = time.monotonic() + 60 * minutes
         self.until(lambda: self.ends.results > 5, "results come")
-        while sum(self.counts[kind] for kind in FAULTS) < kills:
+        while sum(self.counts[kind] for kind in FAULTS) < kills and time.monotonic() < end:
             self.one()
         self.until(lambda: self.client.status()["whole"], "all pairs are whole again")
         self.ends.enough.set()
@@ -359,10 +363,10 @@ class Soak:
         each = ", ".join(f"{kind} {self.counts[kind]}" for kind in FAULTS if self.counts[kind])
         at, longest = max(ends.gaps, key=lambda gap: gap[1], default=(0.0, 0.0))
         before = [what for when, what in self.log if when < at]
-        moved = sum(e["kind"] == "view_change" for e in self.job.events())
+        moved = Counter(e["kind"] for e in self.job.events())
         return (
-            f"{kills} faults ({each}), {self.counts['moves asked for']} moves asked for, "
-            f"{moved} view changes, {self.incarnations} incarnations of {SITES} sites "
+            f"{kills} faults ({each}), {moved['move']} moves, {moved['view_change']} view changes, "
+            f"{self.incarnations} incarnations of {SITES} sites "
             f"({self.unplanned} processes ended unplanned); {ends.fed} batches, {ends.results} "
             f"results, {ends.records} records, each exactly once; longest gap {longest:.2f} s "
             f"(after {before[-1] if before else 'the start'}), median "
@@ -378,6 +382,10 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--double", action="store_true", help="a pair may lose both copies")
     parser.add_argument("--pace", type=float, default=0.03, help="seconds between batches")
+    parser.add_argument(
+        "--minutes", type=float, default=1e6, help="end after so many at the latest"
+    )
+    parser.add_argument("--balance", action="store_true", help="the policy moves copies too")
     parser.add_argument("--keep", type=Path, help="folder for logs; a temporary one if left out")
     options = parser.parse_args()
     here = Path(__file__).resolve().parent
@@ -394,11 +402,12 @@ def main() -> int:
             zookeeper=ensemble.hosts,
             controllers=CONTROLLERS,
             settings={"session_timeout_s": SESSION_S},
+            controller_settings={"balance": BALANCE if options.balance else False},
         )
         stack.enter_context(job)
         soak = Soak(job, ensemble, options)
         try:
-            soak.run(options.kills)
+            soak.run(options.kills, options.minutes)
         except DataLost as loss:
             print(f"{'reported' if options.double else 'LOST'}: {loss}")
             if not options.double:
