@@ -196,8 +196,8 @@ class Buffer:
     def resync(self, d: int) -> None:
         """BUF-7, fold-in: d has what the survivor has, no more and no less.
 
-        After it every entry with rows is marked {PROD} alone. Dangling entries of the survivor
-        stay, with both marks: the new copy's state holds what they stand for.
+        After it every entry with rows is marked {PROD} alone (BI-6). Dangling entries of the
+        survivor stay, with both marks: the new copy's state holds what they stand for.
         """
         mine, theirs = MARK_OF[d], MARK_OF[other(d)]
         for sn, entry in list(self.entries.items()):
@@ -222,8 +222,12 @@ class Buffer:
 
     # ---- self-examination
 
-    def validate(self, evict: int) -> None:
-        """Invariants BI-1, BI-2 and BI-4 of section 3.3.
+    def validate(self, evict: int, *, sent_for_good: Sequence[int] = ()) -> None:
+        """Invariants BI-1 to BI-4.
+
+        Args:
+            evict: marks that together let an entry go.
+            sent_for_good: destinations that acknowledge nothing here: what has been sent is marked.
 
         Raises:
             ProtocolError: one of them does not hold.
@@ -235,6 +239,9 @@ class Buffer:
                 raise ProtocolError(
                     f"BI-2: unit {sn} has {marks_text(entry.marks)} and should be gone"
                 )
+            for d in sent_for_good:
+                if entry.place < self.cursor[d] and not entry.marks & MARK_OF[d]:
+                    raise ProtocolError(f"BI-3: unit {sn} is passed over and not under way to {d}")
             if self.order.get(entry.place) != sn:
                 raise ProtocolError(f"unit {sn} has lost its place")
         if len(self.order) != len(self.entries):

@@ -57,7 +57,9 @@ ACTIVE, DEAD, STANDBY = Status.ACTIVE, Status.DEAD, Status.STANDBY
 
 
 def chained(shape: Shape, sites: int) -> dict[tuple[Pair, int], int]:
-    """Chained declustering: copy P of partition k on site k, copy S on site k + 1, modulo `sites`.
+    """UF-4, chained declustering: copy P of partition k on site k, copy S on site k + 1.
+
+    Site numbers are modulo `sites`: a multiple of `sites` partitions puts equally many on each.
 
     Raises:
         ValueError: fewer sites than copies, so that two copies would share one.

@@ -28,7 +28,7 @@ class Operator(Protocol):
         ...
 
     def get_state(self) -> Any:
-        """The state as a value that can be pickled, with any order that output depends on."""
+        """The state as a value that can be pickled, with any order output depends on (DET-3)."""
         ...
 
     def install_state(self, state: Any) -> None:

@@ -315,7 +315,8 @@ class Outlet:
 
     def validate(self) -> None:
         """Invariants of the buffer, and that a link to a dead peer is ignored."""
-        self.buffer.validate(self.evict)
+        for_good = [d for d in LABELS if self.conn[d] & SEND and not self.conn[d] & ACK]
+        self.buffer.validate(self.evict, sent_for_good=for_good)
         for d in LABELS:
             if self.status[d] is DEAD and (self.conn[d] or self.evict & MARK_OF[d]):
                 raise ProtocolError(f"a dead peer is waited for: {self}")

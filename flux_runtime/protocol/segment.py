@@ -292,8 +292,9 @@ class Segment:
     def _then(self, out: list[Instruction]) -> list[Instruction]:
         """What any event may have enabled: the window (CU-10), the snapshot, `cu-ready` (CU-9).
 
-        A fold-in downstream may have finished since `cu-ready`, and its consumer's reverse may
-        still be on the way; so the window waits until take-over is complete (again).
+        So standby, start and take-over may come in any order (CU-1). A fold-in downstream may have
+        finished since `cu-ready`, and its consumer's reverse may still be on the way: the window
+        waits until take-over is complete (again).
         """
         if self.to_start and self.tk_done():
             attempt, self.to_start = self.to_start, 0

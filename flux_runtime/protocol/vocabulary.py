@@ -110,7 +110,7 @@ class Shape:
         cluster_pairs: both copies exist, but only ingress and egress coordinate them; inside, each
             copy of the dataflow is plain exchange (the baseline of section 3.3 of the thesis).
         ordered_egress: the egress emits in the order of sequence numbers; else first come.
-        pool: tuples' room of a producer's buffers, in units, shared by its outlets (UF-1).
+        pool: room of a producer's buffers, in units, shared by its outlets (UF-1, UF-3).
         reserve: units of the pool kept for each outgoing connection (UF-2).
         ack_every: acknowledge every n-th unit; above 1 acknowledgements are cumulative (BUF-C).
         in_hand: units that a consumer takes off a link before the merge has use for them.
@@ -177,7 +177,7 @@ class Shape:
         return waits or self.cumulative
 
     def pairs(self) -> tuple[Pair, ...]:
-        """All pairs, from source to destination (CT-2)."""
+        """All pairs, from source to destination (CT-2): what stages are stamped out as (UF-4)."""
         return tuple(Pair(s, p) for s, width in enumerate(self.widths) for p in range(width))
 
     def outside(self, stage: int) -> bool:

@@ -96,7 +96,7 @@ def panes(rows: Sequence[Row], history: int, slide: int) -> list[tuple[int, int,
 
 @given(rows_of, cuts_of, st.integers(1, 3), st.integers(1, 7))
 @settings(deadline=None)
-def test_time_window(rows: list[Row], cuts: list[int], panes_: int, slide: int) -> None:
+def test_det_2_time_window(rows: list[Row], cuts: list[int], panes_: int, slide: int) -> None:
     history = panes_ * slide
     operator = TimeWindow(["key"], "time", "value", history=history, slide=slide)
     made = in_pieces(operator, rows, cuts)
@@ -209,7 +209,7 @@ def alike(a: Any, b: Any) -> bool:
 @pytest.mark.parametrize("make", MAKERS)
 @given(rows=rows_of, cut=st.integers(0, 60))
 @settings(deadline=None, max_examples=30)
-def test_a_state_moved_in_the_middle_changes_nothing(
+def test_det_3_a_state_moved_in_the_middle_changes_nothing(
     make: Callable[[], Operator], rows: list[Row], cut: int
 ) -> None:
     stays, leaves, arrives = make(), make(), make()

@@ -74,7 +74,7 @@ def test_buf_3_a_dangling_number_is_a_duplicate_filter() -> None:
     assert buffer.peek(PRIM) is None
 
 
-def test_buf_3_a_unit_is_produced_once() -> None:
+def test_buf_3_and_bi_5_a_unit_is_produced_once() -> None:
     buffer = filled(3)
     with pytest.raises(ProtocolError, match="twice"):
         buffer.put("again", 3, ALL)
@@ -119,7 +119,7 @@ def test_buf_6_take_over_resends_what_is_not_acknowledged_and_changes_no_mark() 
     assert {sn: e.marks for sn, e in buffer.entries.items()} == marks
 
 
-def test_buf_7_fold_in_gives_the_new_copy_what_the_survivor_has_not() -> None:
+def test_buf_7_and_bi_6_fold_in_gives_the_new_copy_what_the_survivor_has_not() -> None:
     buffer = filled(1, 2, 3, evict=PROD | MARK_PRIM)
     buffer.ack_all(SEC, ALL)
     buffer.ack(1, PRIM, PROD | MARK_PRIM)
@@ -171,6 +171,34 @@ def test_buf_c_resync_and_swap_take_the_high_marks_along() -> None:
     buffer.ack(3, PRIM, ALL)
     buffer.swap()
     assert buffer.hi == [2, 3]
+
+
+def test_bi_1_is_checked() -> None:
+    buffer = filled(1)
+    buffer.entries[1] = buffer.entries[1]._replace(marks=0)
+    with pytest.raises(ProtocolError, match="BI-1"):
+        buffer.validate(ALL)
+
+
+def test_bi_3_is_checked() -> None:
+    buffer = filled(1)
+    buffer.cursor[PRIM] = 1
+    buffer.validate(ALL)  # it may be under way
+    with pytest.raises(ProtocolError, match="BI-3"):
+        buffer.validate(ALL, sent_for_good=(PRIM,))
+    buffer.ack(1, PRIM, ALL)
+    buffer.validate(ALL, sent_for_good=(PRIM,))
+
+
+def test_bi_4_a_dangling_number_is_never_sent_and_is_checked() -> None:
+    buffer = filled(1)
+    buffer.ack(2, SEC, ALL)
+    assert buffer.peek(PRIM) == (1, "rows 1")
+    buffer.advance(PRIM)
+    assert buffer.peek(PRIM) is None
+    buffer.dangling[1] = MARK_SEC
+    with pytest.raises(ProtocolError, match="BI-4"):
+        buffer.validate(ALL)
 
 
 def test_bi_2_is_checked() -> None:

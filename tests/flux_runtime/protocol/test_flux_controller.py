@@ -37,6 +37,29 @@ def test_ct_1_view_changes_are_one_log_with_numbered_failures() -> None:
     assert view.log[:2] == (Fail(A, 1, 1), Fail(B, 1, 2))
 
 
+def test_ct_2_what_is_not_whole_is_listed_from_source_to_destination() -> None:
+    view = controller()
+    view.sites = frozenset()
+    view.copy_failed(B_S)
+    view.copy_failed(A_S)
+    assert view.incomplete() == [(A, 1), (B, 1)]
+    assert [copy and copy.status for copy in view.pairs[A].copies] == [
+        Status.ACTIVE,
+        Status.DEAD,
+    ]
+
+
+def test_uf_4_a_stage_is_as_many_partitions_with_two_copies_spread_evenly() -> None:
+    shape = Shape(widths=(8, 4))
+    placement = chained(shape, 4)
+    assert len(placement) == 2 * 12
+    for stage in (0, 1):
+        for copy in (0, 1):
+            sites = [site for (p, c), site in placement.items() if (p.stage, c) == (stage, copy)]
+            assert {sites.count(site) for site in range(4)} == {shape.widths[stage] // 4}
+    assert all(placement[pair, 0] != placement[pair, 1] for pair in shape.pairs())
+
+
 def test_ct_3_source_before_destination_one_at_a_time() -> None:
     view = controller()
     view.site_failed(1)

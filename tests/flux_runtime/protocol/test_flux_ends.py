@@ -7,8 +7,8 @@ import random
 import pytest
 
 from flux_runtime.protocol.ends import Egress, Ingress
-from flux_runtime.protocol.messages import AckSource, Data, Emit
-from flux_runtime.protocol.vocabulary import Node, ProtocolError, Shape
+from flux_runtime.protocol.messages import AckSource, Data, Emit, Progress
+from flux_runtime.protocol.vocabulary import END, Node, ProtocolError, Shape
 from flux_runtime.simulation.checks import Checks
 from flux_runtime.simulation.sweep import victims
 from flux_runtime.simulation.workload import digest_dataflow, digest_input
@@ -33,6 +33,18 @@ def test_nc_1_and_nc_6_a_batch_is_acknowledged_once_it_is_in_the_buffer() -> Non
         outlet.buffer.ack(0, d, outlet.evict)
     assert ingress.work() == [AckSource(2)]
     assert ingress.wants_input
+
+
+def test_xm_3_the_end_of_the_input_is_known_when_all_of_it_has_been_sent() -> None:
+    ingress = Ingress(digest_dataflow(Shape(widths=(2,))))
+    ingress.feed((((0, 0), 1, 5), ((0, 1), 2, 5)))
+    ingress.finish()
+    assert not ingress.wants_input
+    assert [ingress.next_message(AP) for _ in range(3)] == [
+        Data(0, (((0, 1), 2, 5),)),
+        Progress(END),
+        None,
+    ]
 
 
 def egress(results_max: int) -> Egress:

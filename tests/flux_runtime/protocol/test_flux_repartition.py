@@ -156,6 +156,37 @@ def test_lb_moves_lose_repeat_and_reorder_nothing(seed: int) -> None:
         assert [value for value in operator.seen.get(part, []) if value[0] == n] == values
 
 
+def test_lb_1_lb_2_and_lb_3_only_the_origin_of_a_move_has_something_to_do_first() -> None:
+    order = MoveOrder("a", 0, 1)
+    origin = LoadConsumer(0, Log(), ["a"], producers=1)
+    assert LoadConsumer(1, Log(), ["b"], producers=1).order(order) is None
+    assert origin.order(order) == PausePart("a")
+    assert LoadConsumer(2, Log(), ["c"], producers=1).order(order) is None
+    origin.item(Item("a", 1))  # it goes on meanwhile
+    with pytest.raises(ProtocolError, match="not its own"):
+        origin.order(MoveOrder("b", 0, 1))
+
+
+def test_lb_6_lb_7_and_lb_8_the_state_arrives_and_producers_send_there() -> None:
+    origin = LoadConsumer(0, Log(), ["a"], producers=1)
+    destination = LoadConsumer(1, Log(), [], producers=1)
+    producer = LoadProducer(0, {"a": 0}, capacity=4)
+    origin.order(MoveOrder("a", 0, 1))
+    site, paused = producer.pause(PausePart("a"))
+    assert site == 0, "behind the data"
+    producer.insert(Item("a", 1))
+    assert producer.next_item([0, 1]) is None, "it gathers"
+    leaving = origin.paused(paused)
+    assert leaving == (1, PartState("a", []))
+    assert leaving is not None
+    restart = destination.state(leaving[1])
+    assert restart == Restart("a", 1)
+    producer.restart(restart)
+    assert producer.next_item([0]) is None
+    assert producer.next_item([0, 1]) == (1, Item("a", 1))
+    destination.item(Item("a", 1))
+
+
 def test_lb_5_the_state_leaves_only_when_every_producer_has_paused() -> None:
     consumer = LoadConsumer(0, Log(), ["a"], producers=2)
     assert consumer.order(MoveOrder("a", 0, 1)) == PausePart("a")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from flux_runtime.protocol.ends import Ingress
 from flux_runtime.protocol.messages import (
     Ack,
     Avail,
@@ -12,6 +13,7 @@ from flux_runtime.protocol.messages import (
     Csync,
     Data,
     Fail,
+    FoldInDone,
     Instruction,
     Message,
     Move,
@@ -24,6 +26,11 @@ from flux_runtime.protocol.messages import (
 )
 from flux_runtime.protocol.segment import Segment
 from flux_runtime.protocol.vocabulary import (
+    ACK,
+    PAUSED,
+    PRIM,
+    RECV,
+    SEND,
     THE_INGRESS,
     Node,
     Pair,
@@ -36,6 +43,7 @@ from flux_runtime.simulation.workload import digest_dataflow
 ME, MATE, NEW = Node(1, 0, 0, 0), Node(1, 0, 1, 0), Node(1, 0, 1, 3)
 P0, P1, S0, S1 = Node(0, 0, 0, 0), Node(0, 1, 0, 0), Node(0, 0, 1, 0), Node(0, 1, 1, 0)
 EGRESS = Node(2, 0, 0, 0)
+LONE = Node(0, 0, 0, 0)
 DATAFLOW = digest_dataflow(Shape(widths=(2, 1)))
 ROW = ((0, 0), 1, 5)
 
@@ -92,7 +100,7 @@ def paused() -> tuple[Segment, Move]:
     return segment, move
 
 
-def test_cu_16_in_pause_nothing_but_the_log_is_read() -> None:
+def test_cu_3_and_cu_16_in_pause_nothing_but_the_log_is_read() -> None:
     segment, move = paused()
     assert move.to == NEW
     assert segment.status is Status.PAUSE
@@ -109,7 +117,7 @@ def test_cu_18_markers_go_to_all_neighbours() -> None:
     assert not segment.p_fail
 
 
-def test_cu_17_the_standby_goes_on_in_the_log_where_the_snapshot_was_taken() -> None:
+def test_cu_17_and_ab_9_the_standby_goes_on_in_the_log_where_the_snapshot_was_taken() -> None:
     _, move = paused()
     standby = Segment(DATAFLOW, NEW, standby=True)
     assert not standby.reads_log  # AB-9
@@ -171,3 +179,63 @@ def test_nc_1_what_waits_is_admitted_before_the_next_batch_is_processed() -> Non
     segment.work()
     assert list(producer.outlets[0].buffer.entries) == [1]
     assert [batch for _, batch, _ in producer.pending] == [2]
+
+
+def test_to_4_only_the_failure_of_the_partner_leaves_a_copy_alone() -> None:
+    segment = Segment(DATAFLOW, ME)
+    segment.log(Fail(P0.pair, 1, 1))
+    assert not segment.p_fail
+    segment.log(Fail(ME.pair, 1, 2))
+    assert segment.p_fail
+
+
+def test_cu_1_and_cu_10_a_start_before_the_take_over_is_remembered() -> None:
+    segment = Segment(DATAFLOW, MATE)
+    segment.log(Fail(ME.pair, 0, 1))
+    segment.log(Avail(ME.pair, 0, 3))
+    assert segment.log(CatchUpStart(ME.pair, 3)) == []
+    assert not segment.consumer.window
+    assert sent(segment.receive(EGRESS, Reverse()), Pause) == [S0, S1]
+    assert segment.consumer.window == 3
+
+
+def alone() -> tuple[Segment, Move]:
+    """The survivor of a dataflow pair, whose state moves."""
+    segment = Segment(digest_dataflow(Shape(widths=(1,))), LONE)
+    segment.receive(THE_INGRESS, Data(0, (ROW,)))
+    segment.work()
+    segment.log(Fail(LONE.pair, 1, 1))
+    segment.log(Avail(LONE.pair, 1, 3))
+    (move,) = segment.log(CatchUpStart(LONE.pair, 3))
+    assert isinstance(move, Move)
+    return segment, move
+
+
+def test_cu_2_a_consumer_of_the_ingress_pauses_its_link_by_itself() -> None:
+    segment, _ = alone()
+    assert segment.consumer.inlets[0].conn[PRIM] == PAUSED
+    assert segment.consumer.window == 3
+
+
+def test_cu_4_cu_5_and_cu_7_the_state_moves_and_both_copies_say_so() -> None:
+    segment, move = alone()
+    standby = Segment(segment.dataflow, Node(0, 0, 1, 3), standby=True)
+    for copy, out in ((standby, standby.install(move.state)), (segment, segment.moved(3))):
+        assert [i for i in out if isinstance(i, Send)] == [
+            Send(Node(1, 0, 0, 0), Psync(3)),
+            Send(THE_INGRESS, Csync(3)),
+        ]
+        assert (copy.status, copy.version, copy.p_fail) == (Status.ACTIVE, 3, False)
+        assert copy.consumer.inlets[0].conn[PRIM] == RECV | ACK
+    assert standby.operator.get_state() == segment.operator.get_state()
+    assert standby.producer.outlets[0].conn[PRIM] == ACK
+    assert segment.producer.outlets[0].conn[PRIM] == SEND
+
+
+def test_cu_22_the_second_marker_is_told_to_the_controller() -> None:
+    ingress = Ingress(digest_dataflow(Shape(widths=(1,))))
+    ingress.log(Fail(LONE.pair, 1, 1))
+    ingress.log(Avail(LONE.pair, 1, 3))
+    assert ingress.receive(LONE, Csync(3)) == []
+    done = FoldInDone(LONE.pair, 3, THE_INGRESS)
+    assert ingress.receive(Node(0, 0, 1, 3), Csync(3)) == [Tell(done)]

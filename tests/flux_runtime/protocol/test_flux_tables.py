@@ -177,7 +177,19 @@ def test_to_1_a_dead_copy_is_not_waited_for() -> None:
     assert not out.fail(SEC)
 
 
-def test_to_2_the_egress_turns_to_the_other_copy_behind_its_acknowledgements() -> None:
+def test_to_6_a_producer_whose_consumer_died_goes_on_taking_acknowledgements() -> None:
+    out = outlet(Producer.F)
+    put(out, 1, 2)
+    out.receive(SEC, Ack(1))
+    assert out.fail(PRIM)
+    assert (out.status[PRIM], out.conn) == (Status.DEAD, [0, ACK])
+    assert sent(out, PRIM) == []
+    assert list(out.buffer.entries) == [2]
+    out.receive(SEC, Ack(2))
+    assert len(out.buffer) == 0
+
+
+def test_to_2_and_to_2a_the_egress_turns_to_the_other_copy_behind_its_acknowledgements() -> None:
     into = inlet(Consumer.EGRESS)
     assert into.fail(PRIM, window=False) == [Send(S, Reverse())]
     assert into.conn == [0, RECV]
@@ -200,7 +212,7 @@ def test_to_3_an_s_prod_resends_what_is_not_acknowledged_and_filters_what_is() -
     assert out.r_done
 
 
-def test_to_5a_a_consumer_whose_primary_died_turns_to_the_secondary() -> None:
+def test_to_5_and_to_5a_a_consumer_whose_primary_died_turns_to_the_secondary() -> None:
     into = inlet(Consumer.F)
     assert into.fail(PRIM, window=False) == [Send(S, Reverse())]
     assert into.conn == [0, RECV]
@@ -275,7 +287,7 @@ def test_cu_0_a_link_to_a_standby_is_ignored_whatever_it_was_used_for() -> None:
     assert (into.status[PRIM], into.conn[PRIM], into.exp) == (Status.STANDBY, 0, NEW_S.life)
 
 
-def test_to_9_take_over_is_complete_where_no_reverse_is_due() -> None:
+def test_to_9_and_to_9f_take_over_is_complete_where_no_reverse_is_due() -> None:
     assert outlet(Producer.S, copy=0).taken_over()
     assert not outlet(Producer.S, copy=1).taken_over()
     waiting = outlet(Producer.F)
@@ -296,7 +308,7 @@ def ready_for(kind: Producer, standby: int) -> Outlet:
 
 @pytest.mark.parametrize("standby", [PRIM, SEC])
 @pytest.mark.parametrize("active_first", [True, False])
-def test_cu_6_the_ingress_starts_the_standby_at_the_second_marker(
+def test_cu_6_cu_6a_and_cu_6b_the_ingress_starts_the_standby_at_the_second_marker(
     standby: int, active_first: bool
 ) -> None:
     out = ready_for(Producer.INGRESS, standby)
@@ -369,7 +381,7 @@ def test_ab_3_a_marker_of_an_abandoned_attempt_only_lifts_the_pause() -> None:
     assert out.evict == PROD | MARK_PRIM
 
 
-def test_ab_4_a_marker_whose_standby_died_does_not_extend_the_eviction_set() -> None:
+def test_ab_4_and_ab_8_a_marker_whose_standby_died_does_not_extend_the_eviction_set() -> None:
     out = ready_for(Producer.F, SEC)
     out.receive(PRIM, Pause(4))
     out.fail(SEC)
@@ -441,7 +453,7 @@ def test_cu_7_the_new_s_prod_waits_for_acknowledgements() -> None:
 
 @pytest.mark.parametrize("standby", [PRIM, SEC])
 @pytest.mark.parametrize("active_first", [True, False])
-def test_cu_8_the_egress_hears_the_survivor_and_acknowledges_to_the_new_copy(
+def test_cu_8_and_cu_8b_the_egress_hears_the_survivor_and_acknowledges_to_the_new_copy(
     standby: int, active_first: bool
 ) -> None:
     into = inlet(Consumer.EGRESS)

@@ -78,7 +78,7 @@ FOUND: dict[Callable[[World], Any], str] = {
 
 
 @pytest.mark.parametrize("fault", FOUND, ids=lambda fault: fault.__name__)
-def test_a_planted_fault_is_found(fault: Callable[[World], Any]) -> None:
+def test_bi_7_bi_8_and_bi_9_a_planted_fault_is_found(fault: Callable[[World], Any]) -> None:
     w = begun()
     w.validate()
     with pytest.raises(ViolationError, match=FOUND[fault]):
