@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final
@@ -96,7 +97,7 @@ class ModuleRule:
         return self.place(self.at)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Module:
     """A module with everything that it includes and imports."""
 
@@ -134,33 +135,34 @@ class Module:
                 found[name] = found.get(name, False) or refutable
         return found
 
-    @property
+    @cached_property
     def read(self) -> frozenset[str]:
         """The collections that some rule reads."""
         return frozenset(name for rule in self.rules for name in self.read_by(rule))
 
-    @property
+    @cached_property
     def filled(self) -> frozenset[str]:
         """The collections that some rule fills."""
         return frozenset(rule.target for rule in self.rules if rule.operator != "<-")
 
-    @property
+    @cached_property
     def inputs(self) -> tuple[str, ...]:
         """What comes from outside: channels that are read, inputs that no rule of its own fills."""
         return tuple(
             name
             for name, each in self.collections.items()
             if (each.kind in SENT and name in self.read)
-            or (each.kind == "input" and name not in self.filled)
+            or (each.kind == "input" and "." not in name and name not in self.filled)
         )
 
-    @property
+    @cached_property
     def outputs(self) -> tuple[str, ...]:
         """What leaves: channels and outputs that are filled."""
         return tuple(
             name
             for name, each in self.collections.items()
-            if name in self.filled and (each.kind in SENT or each.kind == "output")
+            if name in self.filled
+            and (each.kind in SENT or (each.kind == "output" and "." not in name))
         )
 
 

@@ -132,19 +132,50 @@ class _Source:
         self.translator, self.rule, self.width = translator, rule, width
         self.module, self.out = translator.module, translator.out
         self.reader = Reader(self.out, rule.place, self._is_collection)
+        self._seen: set[str] = set()
+        """The collections that the relation is made of."""
+
+    def _lattices(self, expression: Expr) -> set[str]:
+        """The lattice that a value is computed from, outside of blocks."""
+        name = self.module.named(expression, self.rule.scope)
+        match expression:
+            case _ if name is not None:
+                return {name}
+            case Send(receiver=receiver) if receiver is not None:
+                return self._lattices(receiver)
+            case Operation(operands=(first, *_)):
+                return self._lattices(first)
+        return set()
 
     def _is_collection(self, expression: Expr) -> bool:
         return self.module.named(expression, self.rule.scope) is not None
 
     def relation(self) -> tuple[Relation, tuple[int, ...]]:
         """What the rule puts into its target, and how many columns each row of it has."""
-        found = self.rows(self.rule.source)
+        found = self._with_all(self.rows(self.rule.source))
         if any(isinstance(row, Clock) for row in found.rows):
             return self._timer(found), ()
         widths = tuple([len(row) for row in found.rows if isinstance(row, tuple)])
         if found.relation.columns == found.columns:
             return found.relation, widths
         return _projected(found.relation, found.columns, self.rule.position), widths
+
+    def _with_all(self, found: Rows) -> Rows:
+        """The relation with everything that the rule reads: nothing that it names is left out."""
+        left_out = [
+            name
+            for name in self.module.read_by(self.rule)
+            if name not in self._seen and self.module.collections[name].kind != "periodic"
+        ]
+        if not left_out:
+            return found
+        position = self.rule.position
+        others = [self.translator.collection(name, position).relation for name in left_out]
+        columns = tuple([Column(c.name, c.type) for c in found.columns])
+        shown = ", ".join(f"`{name}`" for name in left_out)
+        reason = f"a block looks into {shown}, which only a join or `notin` may do"
+        node = Opaque((found.relation, *others), columns, reason, position=position)
+        return Rows(node, (columns,))
 
     def _timer(self, found: Rows) -> Relation:
         reason = "all facts of a timer are used, which depend on the clock"
@@ -162,11 +193,13 @@ class _Source:
     def rows(self, expression: Expr) -> Rows:
         """The relation of an expression."""
         position = self.rule.place(expression.at)
+        name = self.module.named(expression, self.rule.scope)
         lattice = self.translator.lattice(expression, self.rule)
         if lattice is not None:
+            self._seen |= self._lattices(expression)
             return lattice
-        name = self.module.named(expression, self.rule.scope)
         if name is not None:
+            self._seen.add(name)
             return self.translator.collection(name, position)
         match expression:
             case Array(items=items):

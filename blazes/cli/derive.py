@@ -2,7 +2,8 @@
 
 Beside each derived annotation stands the written one where the two differ. SQL is read as it
 stands; Python functions are run to be read, in a process of their own, without Spark and Java.
-Components without `sql` and `python` are left out.
+Components without `sql`, `python` and `bloom` are left out. Of a file of Bloom modules
+(.bloom, .bud, .rb), the annotations of each module are printed as YAML.
 
 exit status: 0; 1 with --strict where a written annotation claims more than the code shows (a path
 that says `why:` is accepted); 2 for a bad file or bad usage.
@@ -14,14 +15,21 @@ import argparse
 import json
 import sys
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
 from annotations.dataflow import Component, Dataflow
+from annotations.dataflow import Path as PathThrough
 from annotations.diagnostics import did_you_mean
 from blazes.cli import CommandError, options
 
 if TYPE_CHECKING:
     from annotations.whitebox.code import Code
+    from annotations.whitebox.components import Output
+
+
+BLOOM: Final = (".bloom", ".bud", ".rb")
+"""What files of Bloom text are called."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -41,6 +49,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Derive and print."""
+    if arguments.file.endswith(BLOOM):
+        return _bloom(arguments)
     dataflow, _ = options.dataflow_of(arguments)
     wanted = arguments.component
     if wanted is not None and wanted not in dataflow.components:
@@ -54,12 +64,54 @@ def run(arguments: argparse.Namespace) -> int:
     code = Code(dataflow)
     found = [each for name in chosen for each in _derived(code, dataflow.components[name])]
     if not found:
-        print("blazes: no component has `sql` or `python` to derive from", file=sys.stderr)
+        print("blazes: no component has `sql`, `python` or `bloom` to derive from", file=sys.stderr)
     if options.format_of(arguments) == "json":
         options.write(arguments, json.dumps(found, indent=2) + "\n")
     else:
         options.write(arguments, "\n".join(line for each in found for line in _lines(each)) + "\n")
     return int(arguments.strict and any(each["claims_more"] for each in found))
+
+
+def _bloom(arguments: argparse.Namespace) -> int:
+    """Derive the annotations of the modules of a Bloom file, and print them as YAML."""
+    from annotations.whitebox.bloom import read_file
+    from annotations.whitebox.bloom_text import as_yaml
+
+    if arguments.write:
+        raise CommandError("--write is for dataflow files")
+    program = read_file(Path(arguments.file))
+    wanted = arguments.component
+    if wanted is not None and wanted not in program.modules:
+        raise CommandError(f"there is no module {wanted}{did_you_mean(wanted, program.modules)}")
+    names = [wanted] if wanted else list(program.modules)
+    if options.format_of(arguments) == "text":
+        options.write(arguments, as_yaml(program, names))
+        return 0
+    found = [
+        _data(name, output, path)
+        for name in names
+        for output in program.outputs(name)
+        for path in output.paths()
+    ]
+    options.write(arguments, json.dumps(found, indent=2) + "\n")
+    return 0
+
+
+def _data(component: str, output: Output, path: PathThrough) -> dict[str, Any]:
+    """What was derived of a path, as JSON data."""
+    return {
+        "component": component,
+        "path": {"from": path.source, "to": path.target},
+        "annotation": str(path.annotation),
+        "within": path.within.value,
+        "nondeterministic": path.nondeterministic,
+        "lineage": None if path.lineage is None else dict(path.lineage),
+        "evidence": [str(each) for each in output.derivation.paths[path.source].evidence],
+        "assumptions": [each.text for each in output.derivation.assumptions],
+        "written": None,
+        "why": None,
+        "claims_more": False,
+    }
 
 
 def _write(arguments: argparse.Namespace, dataflow: Dataflow, chosen: Sequence[str]) -> int:
@@ -99,15 +151,7 @@ def _derived(code: Code, component: Component) -> Iterator[dict[str, Any]]:
             claim = written.get(path.source)
             differs = claim is not None and said(claim) != said(path)
             more = claim is not None and more_than_shown(claim, path, code.dataflow.fds)
-            yield {
-                "component": component.name,
-                "path": {"from": path.source, "to": path.target},
-                "annotation": str(path.annotation),
-                "within": path.within.value,
-                "nondeterministic": path.nondeterministic,
-                "lineage": None if path.lineage is None else dict(path.lineage),
-                "evidence": [str(each) for each in output.derivation.paths[path.source].evidence],
-                "assumptions": [each.text for each in output.derivation.assumptions],
+            yield _data(component.name, output, path) | {
                 "written": str(claim.annotation) if claim is not None and differs else None,
                 "why": claim.why if claim is not None else None,
                 "claims_more": more and claim is not None and claim.why is None,
