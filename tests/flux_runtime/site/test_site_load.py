@@ -138,6 +138,8 @@ def test_lb_partitions_leave_a_site_that_gets_little_processor_time(tmp_path: Pa
         moves = [event for event in job.events() if event["kind"] == "move"]
         assert {event["by"] for event in moves} == {"balancer"}
         load = status["loads"][next(iter(status["loads"]))]
+        page = (Path(__file__).parents[3] / "docs/reference/flux-statistics.md").read_text("utf-8")
+        assert all(f"`{key}`" in page for key in (*load, *load["parts"][0]) if key != "c")
         assert len(load["parts"]) > 0
         assert 0.0 <= load["utilisation"] <= 1.0
         assert sum(status["latency"]["counts"]) > 0
