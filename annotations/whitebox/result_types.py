@@ -24,7 +24,7 @@ from annotations.whitebox.datatypes import (
     DataType,
     Family,
 )
-from annotations.whitebox.ir import Expression, Literal, Ref
+from annotations.whitebox.ir import Expression, Lambda, Literal, Ref
 from annotations.whitebox.monotone import type_of
 
 Rule = Callable[[Sequence[DataType]], DataType]
@@ -125,7 +125,8 @@ def _rules() -> Mapping[str, Rule]:
         "unix_date": _constant(BIGINT),
         "row_number rank dense_rank ntile length char_length year month day hour minute second "
         "dayofweek dayofmonth dayofyear weekofyear weekday quarter datediff date_diff size "
-        "cardinality hash instr locate position ascii levenshtein int bit_count": _constant(INT),
+        "cardinality hash "
+        "extract date_part instr locate position ascii levenshtein int bit_count": _constant(INT),
         "stddev std stddev_samp stddev_pop variance var_samp var_pop skewness kurtosis corr "
         "covar_pop covar_samp percent_rank cume_dist rand randn sqrt exp ln log log10 log2 pow "
         "power median percentile double sign": _constant(DOUBLE),
@@ -161,6 +162,7 @@ def _rules() -> Mapping[str, Rule]:
         "map_values": _values,
         "element element_at get try_element_at explode explode_outer array_max array_min "
         "flatten": _element,
+        "aggregate reduce": lambda types: types[1] if len(types) > 1 else UNKNOWN,
         "sequence": lambda types: _array(types[:1]),
         "case": lambda types: common((*types[1:-1:2], types[-1])),
     }
@@ -193,6 +195,8 @@ def result_type(function: str, arguments: Sequence[Expression]) -> DataType:
         pairs = zip(arguments[::2], arguments[1::2], strict=False)
         named = [(str(n.value), type_of(v), True) for n, v in pairs if isinstance(n, Literal)]
         return DataType(Family.STRUCT, fields=tuple(named))
+    if function == "transform" and len(arguments) == 2 and isinstance(arguments[1], Lambda):
+        return DataType(Family.ARRAY, element=type_of(arguments[1].body))
     rule = _RULES.get(function)
     return UNKNOWN if rule is None else rule([type_of(argument) for argument in arguments])
 

@@ -16,7 +16,7 @@ from typing import Any, Final
 from sqlglot import exp
 
 from annotations.dataflow import Position
-from annotations.whitebox.datatypes import BIGINT, UNKNOWN, Family
+from annotations.whitebox.datatypes import BIGINT, INT, UNKNOWN, Family
 from annotations.whitebox.functions import AGGREGATES, GENERATORS
 from annotations.whitebox.inputs import Input
 from annotations.whitebox.ir import (
@@ -390,6 +390,8 @@ class _Select:
         """What is selected: names and trees, stars aside."""
         self.express = Expressions(self._resolve, builder.own)
         self.aliases: dict[str, Expression] = {}
+        self.keys: tuple[Expression, ...] = ()
+        """What is grouped by."""
         self.having = False
         """True while HAVING is read."""
 
@@ -401,9 +403,21 @@ class _Select:
         try:
             return self.scope.resolve(node, self.builder.at(node))
         except NotUnderstood:
+            named = named or self._time_window(node)
             if named is None:
                 raise
             return named
+
+    def _time_window(self, node: Any) -> Expression | None:
+        """What `window`, `window.start` and the like mean where rows are grouped by a window."""
+        name, *parts = [each.name for each in (node.args.get("table"), node.this) if each]
+        for key in self.keys:
+            if isinstance(key, Call) and key.function == name.lower() and name.lower() in WINDOWS:
+                found: Expression = key
+                for part in parts:
+                    found = field_of(found, part, self.builder.at(node))
+                return found
+        return None
 
     def build(self) -> Relation:
         """The plan of the SELECT."""
@@ -721,6 +735,7 @@ class _Select:
             if isinstance(item, exp.Expression) and item.find(exp.Window) is not None:
                 raise NotUnderstood("a window function over groups", item)
         keys, sets = self._keys(items, group)
+        self.keys = keys
         outputs: list[Output] = []
         for name, item in items:
             value = self._value(item)
@@ -806,6 +821,8 @@ class _Select:
             return self._value(named[0])
 
 
+WINDOWS: Final = ("window", "session_window")
+"""Functions that group by time, whose result can be named like them."""
 STANDS: Final = "__window_"
 """What a window function's column is called while the expression around it is read."""
 
@@ -887,7 +904,7 @@ def _generated(generator: Call, names: list[str]) -> tuple[Column, ...]:
     elif kind.family is Family.MAP:
         own, types = ["key", "value"], [kind.key or UNKNOWN, kind.element or UNKNOWN]
     if by_place:
-        own, types = ["pos", *own], [BIGINT, *types]
+        own, types = ["pos", *own], [INT, *types]
     if names and len(names) == len(types):
         own = names
     elif names:

@@ -83,7 +83,10 @@ NAMED: Final[Mapping[type, str]] = {
     exp.Bracket: "element",
 }
 """Functions with a syntax of their own. What is not in here or above is unknown."""
-QUALIFIERS: Final = frozenset({"this", "expression", "expressions", "_type", "sql_names"})
+QUALIFIERS: Final = frozenset(
+    {"this", "expression", "expressions", "_type", "sql_names", "typed", "safe"}
+)
+"""Arguments of an operator's node that do not change what it means in Spark."""
 
 
 class Expressions:

@@ -68,10 +68,9 @@ def _operators(node: ir.Relation) -> Iterator[Operator]:
         case ir.SetOperation():
             yield (node.kind.value, "all" if node.all else "distinct")
         case ir.Window():
-            names = sorted(
-                _spelled(call.function) for _, call in node.outputs if isinstance(call, ir.Call)
-            )
-            yield ("window", str(len(node.partition)), *names)
+            for _, call in node.outputs:
+                assert isinstance(call, ir.Call)
+                yield ("window", str(len(node.partition)), _spelled(call.function))
         case ir.Limit():
             yield ("limit", "sorted" if node.order else "as they come")
         case ir.Generate():
@@ -144,10 +143,11 @@ class _Analyzed:
             if _class(plan[at]) == "CTERelationDef":
                 at += len(_subtree(plan, at))
                 continue
-            yield from self._node(plan[at], _below(plan, at))
+            above = _class(plan[at - 1]) if at else ""
+            yield from self._node(plan[at], _below(plan, at), above)
             at += 1
 
-    def _node(self, node: Mapping[str, Any], below: str) -> Iterator[Operator]:
+    def _node(self, node: Mapping[str, Any], below: str, above: str) -> Iterator[Operator]:
         yield from self._subqueries(node)
         match _class(node):
             case "CTERelationRef":
@@ -168,8 +168,8 @@ class _Analyzed:
                 expressions = _expressions(node["windowExpressions"])
                 names = [_class(each).lower() for each in expressions if _class(each) in RANKS]
                 names += [each.removeprefix("distinct ") for each in _functions(node)]
-                yield ("window", str(len(node["partitionSpec"])), *sorted(names))
-            case "GlobalLimit" | "Offset":
+                yield from (("window", str(len(node["partitionSpec"])), name) for name in names)
+            case "GlobalLimit" | "Offset" if above != "LocalLimit":  # LIMIT with an OFFSET is one
                 yield ("limit", "sorted" if below == "Sort" else "as they come")
             case "Generate":
                 yield ("generate",)

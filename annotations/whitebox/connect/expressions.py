@@ -9,7 +9,6 @@ from typing import Any, Final
 
 from annotations.dataflow import Position
 from annotations.whitebox.connect.datatypes import ddl_type, from_proto
-from annotations.whitebox.result_types import never_null, result_type
 from annotations.whitebox.connect.scope import Built, Names, part, type_of
 from annotations.whitebox.datatypes import (
     BOOLEAN,
@@ -20,6 +19,7 @@ from annotations.whitebox.datatypes import (
     Family,
 )
 from annotations.whitebox.ir import Call, Column, Expression, Lambda, Literal, Ref, SortKey, Unknown
+from annotations.whitebox.result_types import never_null, result_type
 
 RENAMED: Final = {
     "==": "=",

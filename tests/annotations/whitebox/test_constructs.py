@@ -45,6 +45,11 @@ def labels(sql: str, **options: object) -> str:
         ("SELECT id, t FROM clicks LATERAL VIEW explode(tags) x AS t", "clicks CR"),
         ("SELECT id FROM clicks UNION ALL SELECT id FROM reqs", "clicks CR; reqs CR"),
         ("SELECT id FROM STREAM clicks", "clicks CR"),
+        ("SELECT v / 2 AS half, tags || tags AS twice FROM clicks", "clicks CR"),
+        (
+            "SELECT window.start, count(*) FROM clicks GROUP BY window(ts, '1 hour')",
+            "clicks OW[*]",
+        ),
         ("SELECT DISTINCT id FROM clicks", "clicks CW"),
         ("SELECT c.id FROM clicks c JOIN reqs r ON c.id = r.id", "clicks CW; reqs CW"),
         ("SELECT id FROM clicks WHERE id IN (SELECT id FROM reqs)", "clicks CW; reqs CW"),
