@@ -3,8 +3,11 @@
 - `workload`: small dataflows whose operators notice every loss, repetition and reorder.
 - `reference`: what a failure-free sequential run delivers to every partition and emits.
 - `world`: nodes, links, controller and faults; it lists the possible next steps and performs one.
+  Links lie in a `network`, over multiplexed `connections` if wanted; disks may be full.
 - `checks`: one checker per concern, always on.
-- `sweep`: random schedules and faults from a seed.
-- `explore`: all schedules of a small configuration.
+- `sweep`: random schedules (`plans`) and `faults` from a seed; what failed is `kept`.
+- `explore`: all schedules of a small one of the `configurations`, over `product` states, which are
+  made of `components` and `reactions`; the `reduction` says what need not be tried.
 - `timed`: the same machines under a virtual clock, with the cost of work, links and moves.
+- `pooled`: copies that work when their site's pooler calls them.
 """

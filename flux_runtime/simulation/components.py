@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from flux_runtime.protocol.segment import SegmentState
 from flux_runtime.protocol.vocabulary import Node
-from flux_runtime.simulation.world import Step
+from flux_runtime.simulation.steps import Step
 
 Values = dict[int, int]
 """Component -> number of its value; components that hold nothing are left out."""

@@ -147,7 +147,7 @@ class Deaths:
         draw = self.rng.random()
         if draw < 0.2:
             return Step("suspect", site)
-        if draw < 0.4 and world.connections is not None:
+        if draw < 0.4 and world.network.connections is not None:
             others = sorted({LEADER, *world.site.values()} - {site})
             return Step("close", site, self.rng.choice(others))
         return Step("crash", site)
@@ -158,7 +158,7 @@ class Deaths:
         if draw < 0.2:
             return Step("suspect", node)
         peers = sorted({p for link in world.links for p in link if node in link} - {node})
-        if draw < 0.4 and peers and world.connections is None:
+        if draw < 0.4 and peers and world.network.connections is None:
             return Step("close", node, self.rng.choice(peers))
         return Step("kill", node)
 

@@ -13,7 +13,8 @@ from pathlib import Path
 
 from flux_runtime.protocol.vocabulary import Node, Shape
 from flux_runtime.simulation.plans import Plan
-from flux_runtime.simulation.world import FAULTS, Step, World
+from flux_runtime.simulation.steps import FAULTS, Step
+from flux_runtime.simulation.world import World
 
 
 def keep(plan: Plan, steps: Sequence[Step], folder: Path, *, name: str, story: str = "") -> Path:

@@ -32,8 +32,8 @@ class PooledWorld(World):
             super()._settle(node)
             return
         for to in list(machine.boundary.destinations()):
-            while self._room(node, to) and (message := machine.next_message(to)) is not None:
-                self._append(node, to, message)
+            while self.network.room(node, to) and (message := machine.next_message(to)) is not None:
+                self._send(node, to, message)
 
     def called(self, turn: Turn) -> None:
         """A pooler has let a copy work."""

@@ -15,7 +15,7 @@ will of everybody, until they find their own failure in the controller's log and
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from flux_runtime.protocol.channels import Envelope
 from flux_runtime.protocol.controller import (
@@ -38,15 +38,14 @@ from flux_runtime.protocol.messages import (
     Message,
     Move,
     Notice,
-    Progress,
     Rows,
     Send,
     Tell,
 )
 from flux_runtime.protocol.segment import Segment, SegmentState
 from flux_runtime.protocol.vocabulary import THE_INGRESS, Node
-from flux_runtime.simulation.checks import Checks, ViolationError
-from flux_runtime.simulation.connections import Connections
+from flux_runtime.simulation.checks import Checks
+from flux_runtime.simulation.connections import LEADER
 from flux_runtime.simulation.full_disk import DiskFullError, SimulatedDisk
 from flux_runtime.simulation.local import (
     NO_MORE_INPUT,
@@ -59,34 +58,8 @@ from flux_runtime.simulation.local import (
 from flux_runtime.simulation.local import (
     machine_position as machine_position,
 )
-
-
-class Step(NamedTuple):
-    """One possible next step: what, where, and from where."""
-
-    kind: str
-    at: Node | int
-    peer: Node | int | None = None
-
-    def __str__(self) -> str:
-        source = f" from {self.peer}" if self.peer is not None else ""
-        where = f"site {self.at}" if isinstance(self.at, int) else self.at
-        return f"{self.kind} {where}{source}"
-
-
-FAULTS = (
-    "crash",
-    "kill",
-    "move",
-    "pause",
-    "suspect",
-    "close",
-    "squeeze",
-    "evict",
-    "fill disk",
-    "join",
-)
-"""Kinds of steps that `steps` never lists: whoever drives the world decides on them."""
+from flux_runtime.simulation.network import Network
+from flux_runtime.simulation.steps import Step as Step
 
 
 class Watcher(Protocol):
@@ -119,8 +92,7 @@ class World:
         dead_processes: nodes that the controller will be told are dead.
         paused: sites on which nothing happens for now.
         doomed: nodes that live, though they are taken for dead (or will be).
-        closed: pairs of nodes whose link has broken; nothing passes any more.
-        links: (from, to) -> messages to be read; with connections, those that have arrived.
+        network: what has been sent.
         squeezed: sites whose memory holds one partition's state, so that partitions take turns.
         disks: site -> where its partitions spill to.
         output: what has left: numbers of batches, or whole units where they leave first come.
@@ -142,11 +114,10 @@ class World:
     ) -> None:
         self.dataflow = dataflow
         self.batches = tuple(batches)
-        self.capacity = link_capacity
         self.stories = stories
         self.checks = checks or Checks(dataflow, self.batches)
         placement = chained(dataflow.shape, sites)
-        self.connections = Connections(link_capacity) if multiplexed else None
+        self.network = Network(link_capacity, multiplexed=multiplexed)
         self.disks: dict[int, SimulatedDisk] = {}
         self.squeezed: frozenset[int] = frozenset()
         self.controller = Controller(
@@ -160,7 +131,6 @@ class World:
         self.site: dict[Node, int] = {}
         for (pair, copy), site in placement.items():
             self._host(Node(*pair, copy, 0), site, standby=False)
-        self.links: dict[tuple[Node, Node], tuple[Message, ...]] = {}
         self.notices: dict[Node, tuple[Notice, ...]] = {}
         self.moves: dict[Node, tuple[Node, SegmentState]] = {}
         self.moved: dict[Node, int] = {}
@@ -168,7 +138,6 @@ class World:
         self.dead_processes: tuple[Node, ...] = ()
         self.paused: frozenset[int] = frozenset()
         self.doomed: set[Node] = set()
-        self.closed: set[tuple[Node, Node]] = set()
         self.position = 0
         self.output: dict[Emit | int, None] = {}
         self.acknowledged = 0
@@ -183,8 +152,13 @@ class World:
             self.dataflow, node, standby=standby, story=self._story(), storage=disk
         )
         self.site[node] = site
-        if self.connections is not None:
-            self.connections.where[node] = site
+        if self.network.connections is not None:
+            self.network.connections.where[node] = site
+
+    @property
+    def links(self) -> dict[tuple[Node, Node], tuple[Message, ...]]:
+        """(from, to) -> messages to be read; with connections, those that have arrived."""
+        return self.network.lines
 
     # ---- what may happen next
 
@@ -207,8 +181,7 @@ class World:
         egress = self.nodes[self.dataflow.shape.egress]
         if isinstance(egress, Egress) and egress.unacked:
             found.append(Step("acknowledge", self.dataflow.shape.egress))
-        if self.connections is not None:
-            found += [Step("frame", to, come_from) for to, come_from in self.connections.frames()]
+        found += [Step("frame", there, here) for there, here in self.network.frames()]
         found += [Step("install", standby) for standby in self.moves]
         found += [Step("moved", node) for node in self.moved]
         found += [
@@ -251,7 +224,7 @@ class World:
                 self._deliver(peer, at)
             case "log":
                 entry = self.controller.log[machine_position(self.nodes[at])]
-                if self.connections is not None and isinstance(entry, Fail):
+                if self.network.connections is not None and isinstance(entry, Fail):
                     self._bury(at, entry)
                 if at not in self.nodes:
                     return  # it was among the buried
@@ -298,8 +271,7 @@ class World:
         match kind:
             case "frame":
                 assert isinstance(peer, int)
-                assert self.connections is not None
-                self._arrive(*self.connections.carry(site, peer))
+                self._arrive(*self.network.carry(site, peer))
             case "close":
                 assert isinstance(peer, int)
                 self.close_connection(site, peer)
@@ -331,8 +303,8 @@ class World:
 
     def crash(self, site: int) -> None:
         """A site dies with all its copies; the controller notices later (step `detect`)."""
-        if self.connections is not None:
-            self.connections.crash(site)
+        if self.network.connections is not None:
+            self.network.connections.crash(site)
         for node in self.nodes_on(site):
             self._remove(node)
         self.paused -= {site}
@@ -351,16 +323,14 @@ class World:
 
     def close(self, victim: Node, peer: Node) -> None:
         """The link between two nodes breaks with all that is on it: one of its ends must go."""
-        for link in ((victim, peer), (peer, victim)):
-            self.links.pop(link, None)
-            self.closed.add(link)
+        self.network.close(victim, peer)
         self.doomed.add(victim)
         self.dead_processes += (victim,)
 
     def close_connection(self, victim: int, peer: int) -> None:
         """The connection of two sites breaks: one of them must go, and is declared dead."""
-        assert self.connections is not None
-        self.connections.close(victim, peer)
+        assert self.network.connections is not None
+        self.network.connections.close(victim, peer)
         self.doomed.update(self.nodes_on(victim))
         self.undetected += (victim,)
 
@@ -391,30 +361,19 @@ class World:
 
     def _bury(self, reader: Node, entry: Fail) -> None:
         """The first node of a site that reads of a failure makes the site forget the dead."""
-        assert self.connections is not None
-        life = 0
-        for earlier in self.controller.log[: machine_position(self.nodes[reader])]:
-            if isinstance(earlier, Avail) and (earlier.pair, earlier.copy) == (
-                entry.pair,
-                entry.copy,
-            ):
-                life = earlier.attempt
-        dead, site = Node(*entry.pair, entry.copy, life), self.connections.site(reader)
-        self._forget(site, dead)
+        read = self.controller.log[: machine_position(self.nodes[reader])]
+        of = (entry.pair, entry.copy)
+        lives = [e.attempt for e in read if isinstance(e, Avail) and (e.pair, e.copy) == of]
+        dead, site = (
+            Node(*entry.pair, entry.copy, max(lives, default=0)),
+            self.site.get(reader, LEADER),
+        )
+        self.network.forget(site, dead)
         if dead in self.doomed and self.site[dead] == site:
             self._remove(dead)
 
-    def _forget(self, site: int, dead: Node) -> None:
-        """A site drops what it has to and from a node that is dead."""
-        assert self.connections is not None
-        self.connections.bury(site, dead)
-        for src, dst in [link for link in self.links if link[0] == dead]:
-            if self.connections.site(dst) == site:
-                del self.links[src, dst]
-
     def _remove(self, node: Node) -> None:
-        if self.connections is not None:
-            self._forget(self.site[node], node)
+        self.network.remove(node, self.site[node])
         del self.nodes[node]
         del self.site[node]
         self.doomed.discard(node)
@@ -423,20 +382,11 @@ class World:
         self.moves.pop(node, None)
         for standby in [x for x, (active, _) in self.moves.items() if active == node]:
             del self.moves[standby]
-        for link in [link for link in self.links if link[1] == node]:
-            del self.links[link]
 
     # ---- effects
 
     def _deliver(self, src: Node, dst: Node) -> None:
-        first, *rest = self.links[src, dst]
-        if rest:
-            self.links[src, dst] = tuple(rest)
-        else:
-            del self.links[src, dst]
-        if self.connections is not None and self.connections.take(src, dst) != first:
-            raise ViolationError(f"the channel from {src} to {dst} is out of order")
-        machine = self.nodes[dst]
+        first, machine = self.network.take(src, dst), self.nodes[dst]
         if isinstance(first, Data) and self.checks.listens(machine, src):
             self.checks.received(machine, src, first)
         self._let(dst, "deliver", src, first)
@@ -445,9 +395,9 @@ class World:
 
     def _arrive(self, arrived: Sequence[Envelope], touched: Sequence[Node]) -> None:
         """What has come over a connection can be read; who got credits back can send."""
-        for src, dst, message in ((e.src, e.dst, e.message) for e in arrived):
-            if dst in self.nodes:
-                self.links[src, dst] = (*self.links.get((src, dst), ()), message)
+        for envelope in arrived:
+            if envelope.dst in self.nodes:
+                self.network.append(envelope.src, envelope.dst, envelope.message)
         for node in touched:
             if node in self.nodes:
                 self._settle(node)
@@ -462,37 +412,20 @@ class World:
         self._settle(node)
 
     def _settle(self, node: Node) -> None:
+        room = self.network.room
         while True:
             try:
-                settle(
-                    self.nodes[node], lambda i: self._act(node, i), lambda to: self._room(node, to)
-                )
+                settle(self.nodes[node], lambda i: self._act(node, i), lambda to: room(node, to))
                 break
             except DiskFullError:
                 continue  # what waits stays in memory
-        if self.connections is not None:
-            arrived, touched = self.connections.carry_locally(self.connections.site(node))
-            self._arrive(arrived, touched)
-
-    def _room(self, src: Node, dst: Node) -> bool:
-        if self.connections is not None:
-            return self.connections.room(src, dst)
-        held = self.links.get((src, dst), ())
-        return sum(1 for m in held if isinstance(m, Data | Progress)) < self.capacity
-
-    def _append(self, src: Node, dst: Node, message: Message) -> None:
-        if self.connections is not None:
-            self.connections.send(src, dst, message)
-        elif dst in self.nodes and (src, dst) not in self.closed:
-            self.links[src, dst] = (*self.links.get((src, dst), ()), message)
-            if self.watcher is not None:
-                self.watcher.appended(src, dst, message)
+        self._arrive(*self.network.carry_locally(node))
 
     def _act(self, node: Node, instruction: Instruction) -> None:
         """Carry out what a node asks for."""
         match instruction:
             case Send(to, message):
-                self._append(node, to, message)
+                self._send(node, to, message)
             case Tell(notice):
                 self.notices[node] = (*self.notices.get(node, ()), notice)
             case Move(to, state, size):
@@ -510,6 +443,13 @@ class World:
             case AckSource(batch):
                 self.checks.acknowledged(self.acknowledged, batch)
                 self.acknowledged += 1
+
+    def _send(self, src: Node, dst: Node, message: Message) -> None:
+        if self.network.connections is None and dst not in self.nodes:
+            return
+        self.network.send(src, dst, message)
+        if self.watcher is not None:
+            self.watcher.appended(src, dst, message)
 
     def obey(self, orders: Sequence[Order]) -> None:
         """Carry out what the controller orders."""
@@ -541,8 +481,8 @@ class World:
     def finished(self) -> None:
         """Check what must hold once nothing can happen any more."""
         self.checks.finished(self)
-        if self.connections is not None:
-            self.connections.balanced()
+        if self.network.connections is not None:
+            self.network.connections.balanced()
 
     def freeze(self) -> tuple[object, ...]:
         """The state as one hashable value."""
