@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
-from urllib.parse import unquote
 
 from flux_runtime.observe.metrics import METRICS, Value
 from flux_runtime.observe.run_folder import (
     EVENTS_FILE,
-    FLUX_FOLDER,
     LATEST,
     METRICS_FILE,
     PLAN_FILE,
@@ -77,7 +74,7 @@ class Follower:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._metrics = Tail(folder / METRICS_FILE)
-        self._events_tails = Tails(folder, EVENTS_FILE)
+        self._events_tail = Tail(folder / EVENTS_FILE)
         self._units: dict[str, Sample] = {}
         self._events: list[Event] = []
 
@@ -87,11 +84,7 @@ class Follower:
             sample = _sample(record)
             if sample is not None:
                 self._units[sample.unit] = sample
-        for stage, record in self._events_tails.records():
-            event = _event(record)
-            if event is not None:
-                self._events.append(event if stage is None else replace(event, unit=stage))
-        self._events.sort(key=lambda event: event.t)
+        self._events += filter(None, map(_event, self._events_tail.records()))
         return Run(
             self.folder,
             dict(self._units),
@@ -147,24 +140,6 @@ class Tail:
                 continue
             if isinstance(record, dict):
                 yield record
-
-
-class Tails:
-    """The files of one name of a run: its own, and those of its Flux stages."""
-
-    def __init__(self, folder: Path, name: str) -> None:
-        self._folder = folder
-        self._name = name
-        self._tails: dict[str | None, Tail] = {None: Tail(folder / name)}
-
-    def records(self) -> Iterator[tuple[str | None, Mapping[str, Any]]]:
-        """(stage, or None for the run's own; object) completed since the last call."""
-        with contextlib.suppress(OSError):
-            for stage in (self._folder / FLUX_FOLDER).iterdir():
-                self._tails.setdefault(unquote(stage.name), Tail(stage / self._name))
-        for stage_name, tail in self._tails.items():
-            for record in tail.records():
-                yield stage_name, record
 
 
 def _sample(record: Mapping[str, Any]) -> Sample | None:

@@ -1,8 +1,7 @@
 """Reads back what a run tells of its Flux stages: sites, copies of partitions, throughput, latency.
 
-Three files are the source: `stages.jsonl` (controller), `sites.jsonl` (sites) and `events.jsonl`,
-in the run folder itself or, for the stages of a Spark job, in `flux/STAGE` below it.
-`StagesFollower` reads them while the run goes on, `read_stages` once.
+Three files of the run folder are the source: `stages.jsonl` (controllers), `sites.jsonl` (sites)
+and `events.jsonl`. `StagesFollower` reads them while the run goes on, `read_stages` once.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
-from flux_runtime.observe.reader import Event, Tails
+from flux_runtime.observe.reader import Event, Tail
 from flux_runtime.observe.run_folder import SITES_FILE, STAGES_FILE
 
 _EMPTY: Final[Mapping[str, Any]] = MappingProxyType({})
@@ -109,8 +108,8 @@ class StagesFollower:
     """Follows the Flux stages of a run: every `poll` reads what is new."""
 
     def __init__(self, folder: Path) -> None:
-        self._stages = Tails(folder, STAGES_FILE)
-        self._sites = Tails(folder, SITES_FILE)
+        self._stages = Tail(folder / STAGES_FILE)
+        self._sites = Tail(folder / SITES_FILE)
         self._line: dict[str, Line] = {}
         self._placed: dict[str, tuple[list[Any], list[Any]]] = {}
         self._reports: dict[tuple[str, int], Line] = {}
@@ -165,16 +164,16 @@ def read_stages(folder: Path, events: Sequence[Event] = ()) -> Mapping[str, Stag
 
 def stage_history(folder: Path) -> tuple[Line, ...]:
     """Every line that the controllers wrote, in the order of time."""
-    return tuple(_lines(Tails(folder, STAGES_FILE)))
+    return tuple(_lines(Tail(folder / STAGES_FILE)))
 
 
 def site_history(folder: Path) -> tuple[Line, ...]:
     """Every report of a site, in the order of time; `number` says of which."""
-    return tuple(_lines(Tails(folder, SITES_FILE)))
+    return tuple(_lines(Tail(folder / SITES_FILE)))
 
 
-def _lines(tails: Tails) -> Iterable[Line]:
-    for name, record in tails.records():
-        stage, t = record.get("stage") if name is None else name, record.get("t")
+def _lines(tail: Tail) -> Iterable[Line]:
+    for record in tail.records():
+        stage, t = record.get("stage"), record.get("t")
         if isinstance(stage, str) and isinstance(t, int | float):
             yield Line(float(t), stage, record)

@@ -47,15 +47,6 @@ def test_a_follower_keeps_the_copies_until_they_change(tmp_path: Path) -> None:
     assert stage.sites[0].value("cpu") == 0.75
 
 
-def test_the_stages_of_a_spark_job_have_folders_of_their_own(tmp_path: Path) -> None:
-    append(tmp_path / "events.jsonl", {"t": STARTED + 9, "kind": "job_stopped"})
-    write_run(tmp_path / "flux" / "Count.by%20day")
-    run = read_run(tmp_path)
-    assert run.events[-1].kind == "job_stopped"
-    (stage,) = read_stages(tmp_path, run.events).values()
-    assert (stage.name, stage.failures, len(stage.sites)) == ("Count.by day", 1, 2)
-
-
 def test_lines_that_make_no_sense_are_skipped(tmp_path: Path) -> None:
     folder = write_run(tmp_path)
     for name in (STAGES_FILE, SITES_FILE):
