@@ -153,7 +153,11 @@ COMPONENT: Final = _record(
     "a component",
     "A unit of computation and storage.",
     {
-        "annotation": Entry(PATHS, "The paths through the component: one, or a list."),
+        "annotation": Entry(
+            PATHS,
+            "The paths through the component: one, or a list. Without it, and with `streams`, the "
+            "paths are derived from the code.",
+        ),
         "Rep": Entry(
             Flag(),
             "Whether several instances run on the same input. Without it, a component is "

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import random
 import re
 import subprocess
 import sys
@@ -9,6 +11,8 @@ import textwrap
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from annotations.dataflow import Dataflow
 from annotations.diagnostics import BadInput
@@ -16,6 +20,8 @@ from annotations.vocabulary import Within
 from annotations.whitebox.claims import unshown_claims
 from annotations.whitebox.writing import CannotWrite, with_annotations
 from annotations.yaml_file import load, loads
+from tests.constructs.catalogue import SCHEMAS
+from tests.constructs.queries import QUERIES
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 HEAD = """\
@@ -175,6 +181,35 @@ def test_a_file_that_needs_no_derivation_imports_nothing_for_it() -> None:
     command = [sys.executable, "-c", script]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout.strip() == "[]"
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.sampled_from(QUERIES), st.randoms(use_true_random=False))
+def test_no_query_is_a_crash_however_it_is_mangled(query: str, draw: random.Random) -> None:
+    """What is not understood is `OW[*]`, and what is not read is told; nothing else happens."""
+    words = query.split()
+    match draw.randrange(3):
+        case 0:
+            words.pop(draw.randrange(len(words)))
+        case 1:
+            words[draw.randrange(len(words))] = draw.choice(draw.choice(QUERIES).split())
+        case _:
+            words.insert(draw.randrange(len(words)), draw.choice("()*,.;'`-+\\%"))
+    clicks = ", ".join(f'{name}: "{type_}"' for name, type_ in SCHEMAS["clicks"].items())
+    text = (
+        f"components: {{C: {{sql: {json.dumps(' '.join(words) or '-')}}}}}\n"
+        f"streams: {{clicks: {{to: C.clicks, schema: {{{clicks}}}}}, out: {{from: C.out}}}}\n"
+    )
+    labels: list[str] = []
+    try:
+        dataflow, found = loads(text)
+        labels = list(paths(dataflow, "C").values())
+    except BadInput as refused:
+        found = refused.diagnostics
+    codes = {each.code.id for each in found}
+    assert labels or codes <= {"BLZ041", "BLZ082"}
+    if labels and "BLZ082" in codes:
+        assert any("[*]" in label for label in labels)
 
 
 # ---- BLZ084
