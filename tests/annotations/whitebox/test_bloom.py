@@ -1,0 +1,68 @@
+"""What Bloom modules give: case by case, and never against what happens when they are run."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from annotations.whitebox.bloom import read
+from tests.annotations.whitebox.bloom_cases import Case, cases, lines_of, outputs_of
+from tests.annotations.whitebox.bloom_truth import Claim, facts_of, sealed, unsealed
+
+CASES = cases()
+NOT_RUN = {
+    "reduce",
+    "a block that looks into a collection",
+    "an unknown method of a value",
+    "an unknown method of a collection",
+    "lmap",
+}
+"""Cases of which nothing is known, and which the test's machine does not run either."""
+NEVER_SEEN = {
+    # The same facts come in the end; what is derived is more careful than need be.
+    "a request meets itself a step later",
+    "a value that moves, kept and tested",
+    "upsert that is shown",
+    "counting steps",
+}
+"""Order-sensitive by their label, of which no run shows a difference."""
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.title)
+def test_a_module_gives_what_stands_beside_it(case: Case) -> None:
+    assert lines_of(case) == case.expected
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.title)
+def test_no_run_contradicts_a_label(case: Case) -> None:
+    contradict(case, range(4))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.title)
+def test_no_run_of_many_contradicts_a_label_and_most_labels_are_seen(case: Case) -> None:
+    differed, sensitive = contradict(case, range(40))
+    if sensitive:
+        assert differed == (case.title not in NEVER_SEEN)
+
+
+def contradict(case: Case, seeds: range) -> tuple[bool, bool]:
+    """Fails where a run contradicts a label; whether runs differed, and may."""
+    module = read(case.text).modules["Case"]
+    differed = sensitive = False
+    for output in outputs_of(case):
+        claim = Claim(output.paths())
+        if claim.chance or case.title in NOT_RUN:
+            continue
+        sensitive = sensitive or not claim.confluent
+        for seed in seeds:
+            choose = random.Random(seed)
+            facts = facts_of(module, choose)
+            found = unsealed(module, output.name, facts, claim, choose, 5)
+            differed = differed or len(found) > 1
+            assert not claim.confluent or len(found) == 1, (facts, found)
+            if claim.gate is not None:
+                found = sealed(module, output.name, facts, claim, choose, 4)
+                assert len(found) == 1, (facts, found)
+    return differed, sensitive
