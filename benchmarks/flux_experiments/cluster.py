@@ -30,8 +30,8 @@ START = 4.0
 """When load begins or a machine fails, in seconds."""
 TUPLE = 51e-6
 """Processor seconds per tuple and copy: four machines then give 19.4 K/s of output."""
-MARSHAL = 6.7 / 72e6
-"""Processor seconds per byte of state at either end: 72 MB took 6.7 s on machines that stood."""
+TURN = 2 * 1460
+"""Bytes of state per round of a site's scheduler: two packets. Then 145 MB take 68 s in EX-14."""
 QUANTUM = 0.06
 """Seconds that Linux 2.4 lets a process run before the next has its turn."""
 BYTES = 29.7e6
@@ -162,7 +162,7 @@ def run(setup: Setup) -> Found:
     timed = Timed(
         world,
         Costs(
-            row=lambda stage: TUPLE if stage == 0 else 0.0, bandwidth=LINK, move=MARSHAL,
+            row=lambda stage: TUPLE if stage == 0 else 0.0, bandwidth=LINK, turn=TURN,
             quantum=QUANTUM, rows=lambda bulk: bulk.rows,
         ),
         load=share,
@@ -211,8 +211,7 @@ def ex12(quick: bool) -> Result:
             Row(what="moves, in order", paper=7, ours=order.moves, differs="the same"),
             Row(what="state moved, first come, MB", paper=6.5, ours=fcfs.megabytes),
             Row(what="transfer, first come, s per MB", paper=0.25,
-                ours=ratio(fcfs.transfer, fcfs.megabytes),
-                differs="marshalling was priced from transfers on machines that stood still"),
+                ours=ratio(fcfs.transfer, fcfs.megabytes), within=(0.1, 0.5)),
             Row(what="time to balance, first come, s", paper=9.2, ours=fcfs.settled,
                 within=(3.0, 20.0)),
             Row(what="time to balance, in order, s", paper=27.1, ours=order.settled,
@@ -281,7 +280,13 @@ def _failure(
         recovery = sorted(found.trace.moves)[:count]
         took[name] = max(t + s for t, *_, s in recovery) - START
         rows.append(
-            Row(what=f"{name}: recovery, s", paper=paper[f"{name} recovery"], ours=took[name])
+            Row(
+                what=f"{name}: recovery, s",
+                paper=paper[f"{name} recovery"],
+                ours=took[name],
+                within=(paper[f"{name} recovery"] * 0.5, paper[f"{name} recovery"] * 1.4),
+                quick=False,
+            )
         )
         rates = [
             r for t, r in found.trace.rates(found.end, 1.0) if START + 1 < t < START + took[name]
@@ -307,7 +312,7 @@ def _failure(
         ]  # fmt: skip
     rows.append(
         Row(what="recovery of many / of few partitions", paper=paper["slower"],
-            ours=took["many, unbalanced"] / took["few, unbalanced"], within=(1.0, 12.0),
+            ours=took["many, unbalanced"] / took["few, unbalanced"], within=(2.5, 12.0),
             quick=False)
     )  # fmt: skip
     width = "EX-14  ten times the state:" if scale > 1 else "EX-13 "
@@ -356,9 +361,14 @@ def ex14(quick: bool) -> Result:
     )  # fmt: skip
 
 
-def overload(processes: int, mover: bool) -> float:
-    """Share of a processor that is left to transport of state beside as many processes."""
-    return 1 / (processes + 1 + mover)
+def without_replication(processes: int) -> float:
+    """Seconds per MB that leaves an overloaded machine itself, as its eight copies go one by one.
+
+    A round of the scheduler is a row for every copy still there and a turn of transport, and the
+    process gets its turn among the external ones.
+    """
+    copies = sum(range(1, 9)) / 8
+    return (copies + 1) * TUPLE * (processes + 1) / TURN * 1e6
 
 
 def _overload(
@@ -375,10 +385,12 @@ def _overload(
     tuned = run(make(seconds=end, tuned=True))
     several = run(make(seconds=short, tuned=True, at_once=4))
     per_site = pairs // 2
-    left = max(1, one.copies[0])
-    bound = per_site / max(*(n for s, n in one.copies.items() if s), left * (processes + 1))
-    megabyte = MARSHAL * 1e6
-    loaded = megabyte / overload(processes, mover=True)
+    bound, bound_several = (
+        per_site / max(*(n for s, n in found.copies.items() if s),
+                       max(1, found.copies[0]) * (processes + 1))
+        for found in (one, several)
+    )  # fmt: skip
+    loaded = without_replication(processes)
     seen = ratio(one.transfer, one.megabytes)
     return Result(
         rows=(
@@ -389,12 +401,15 @@ def _overload(
                 within=(numbers["moves"] - 1, numbers["moves"] + 1), quick=False),
             Row(what="moves in all", paper=numbers["moves"], ours=one.moves),
             Row(what="balanced / no load", paper=numbers["ratio"], ours=one.final,
-                within=(bound * 0.93, bound * 1.08), quick=False,
+                within=(bound * 0.93, bound * 1.2), quick=False,
                 differs="thrashing of the operating system is not modelled"
-                if numbers["ratio"] < 0.6 else ""),
+                if numbers["ratio"] < 0.6 else
+                "the pool still takes up what the copies on the loaded machine lag behind"),
+            Row(what="the same, by the share model, with the copies where they ended", ours=bound),
             Row(what="time to balance, s", paper=numbers["settled"], ours=one.settled,
                 within=(numbers["settled"] * 0.5, numbers["settled"] * 1.6), quick=False),
             Row(what="movement phases, s", paper=numbers["phases"], ours=one.phases,
+                within=(numbers["phases"] * 0.4, numbers["phases"] * 1.5), quick=False,
                 differs="fold-in with a first-come egress takes next to nothing here"),
             Row(what="transfer, s per MB", paper=numbers["per_mb"], ours=seen,
                 within=(0.09, 0.45)),
@@ -412,7 +427,10 @@ def _overload(
                 within=(0.0, 0.7)),
             Row(what="several moves at once: moves", ours=several.moves),
             Row(what="several moves at once: balanced / no load", ours=several.final,
-                within=(0.45 if quick else 0.6, 0.8)),
+                within=(bound_several * 0.9, bound_several * 1.2),
+                differs="" if several.final > 0.6 else
+                "a local minimum: what is left on the loaded machine is more than one copy, and "
+                "moving one leaves the ratio of utilisations where it was"),
         ),
         charts=(
             Chart(
@@ -463,8 +481,9 @@ SETUP = (
 )
 DERIVED = (
     "51 us per tuple and copy gives the 19.4 K/s without load",
-    "marshalling: 93 ns per byte and end, from EX-14 (72 MB in 6.7 s with the flow standing)",
-    "processors are shared evenly among flow, transport of state and external processes",
+    "transport of state is one task among the copies of a site: two packets per round of the "
+    "scheduler, in which every busy copy takes one row. Fitted to EX-14 (145 MB in 68 s); that few "
+    "partitions move at the speed of the network and many do not follows from it",
     "a site's scheduler has its turn after 60 ms of every external process (Linux 2.4)",
     "one pool for all buffers, 16K entries, also in S-Prod (4K in the paper)",
     "time runs from 4 s before the load instead of 18 to 23 s",

@@ -34,6 +34,11 @@ def by_memory(sites: Sequence[SiteStatistics], thresholds: Thresholds) -> list[P
     return plan_memory_round(sites)
 
 
+def until_it_fits(sites: Sequence[SiteStatistics], thresholds: Thresholds) -> list[PlannedMove]:
+    """The memory policy, content as soon as nothing is on disk."""
+    return plan_memory_round(sites) if any(site.on_disk for site in sites) else []
+
+
 POLICIES: dict[str, Policy | None] = {
     "static": None,
     "memory-based": by_memory,
@@ -73,6 +78,12 @@ def latencies(name: str, found: Observed) -> Series:
     return Series(name, tuple((t, s.latency / s.tuples * 1e3) for t, s in held))
 
 
+REGIMES = (
+    "a round waits for an access of 0.3 s at every answer of the machine that spills; once moves "
+    "make room as fast as partitions rotate (every 0.6 s), nothing has to be swapped out any more"
+)
+
+
 def ex7(quick: bool) -> Result:
     """Reaction to memory taken away from one machine."""
     platform = Platform(machines=8 if quick else 32)
@@ -83,23 +94,22 @@ def ex7(quick: bool) -> Result:
     peak = platform.peak
     low = [i for i, s in enumerate(moved.seconds) if s.tuples < 0.1 * peak]
     dead = [i for i, s in enumerate(static.seconds) if s.tuples < 0.1 * peak]
-    whole = max((t for t, _ in moved.moves), default=float("inf"))
+    short = [i for i, s in enumerate(moved.seconds) if i and s.latency > 2 * IN_MEMORY * s.tuples]
+    whole = max(short) + 1.0
     gone = HALF - PER_SITE * STATE
     minimum = -gone / platform.point_to_point
     return Result(
         rows=(
             Row(what="throughput near zero until, s", paper=15, ours=max(dead) + 1.0,
                 within=(12.0, 18.0)),
-            Row(what="throughput in that phase with the policy / static", paper="minute, > 1",
-                ours=sum(moved.seconds[i].tuples for i in low)
-                / max(sum(static.seconds[i].tuples for i in low), 1.0),
-                within=(1.0, 20.0), quick=False),
+            Row(what="throughput in that phase / unloaded", paper="minute",
+                ours=sum(moved.seconds[i].tuples for i in low) / len(low) / peak,
+                within=(0.0, 0.08)),
             Row(what="static afterwards / unloaded", paper="much reduced",
                 ours=static.rate(30, end) / peak, within=(0.05, 0.6)),
             Row(what="partitions on disk, static", paper=42, ours=float((~_static_stage(platform, memory).resident).sum()), within=(41, 44)),
-            Row(what="all partitions in memory at, s", paper=37, ours=whole, within=(25.0, 85.0),
-                differs="each round waits three times for a disk access of 0.3 s on the machine "
-                "that spills: for its statistics, for the order, and for the pause-acks"),
+            Row(what="all partitions in memory at, s", paper=37, ours=whole, within=(25.0, 50.0),
+                differs=REGIMES if whole > 50 else ""),
             Row(what="dilation: time to balance / minimum transfer", paper="4.6",
                 ours=(whole - 1) / minimum, within=(3.0, 10.0)),
             Row(what="final throughput / unloaded", paper=1.0, ours=moved.rate(end - 5, end) / peak,
@@ -221,8 +231,11 @@ def ex9(quick: bool) -> Result:
     """Medium load: a quarter of the machines loses half its memory and most of its processor."""
     machines = 8 if quick else 32
     chosen = np.random.default_rng(1).choice(machines, machines // 4, replace=False).tolist()
-    end = 160 if quick else 220
+    end = 100 if quick else 140
     found = compare(quick, end, cut(chosen), chosen)
+    found["memory-based until it fits"] = run(
+        Platform(machines=machines), until_it_fits, cut(chosen), end, loaded(chosen)
+    )
     rates = {name: observed.rate(end - 10, end) for name, (_, observed) in found.items()}
     peak = Platform(machines=machines).peak
     when = {name: settled(observed, end) for name, (_, observed) in found.items()}
@@ -233,20 +246,24 @@ def ex9(quick: bool) -> Result:
               for name, rate in rates.items()),
             Row(what="hybrid / load-balancing", paper="~1", ours=rates["hybrid"] / lb,
                 within=(0.93, 1.1)),
+            Row(what="memory-based until it fits / load-balancing", paper="< 1",
+                ours=rates["memory-based until it fits"] / lb, within=(0.5, 0.95)),
             Row(what="memory-based / load-balancing", paper="< 1",
                 ours=rates["memory-based"] / lb, within=(0.3, 0.95),
-                differs="not reproduced: with memory evened out, 64 partitions stay on a loaded "
-                "machine, and by the share model that is no worse than the thresholds of the load "
-                "policy leave it"),
+                differs="the policy as written goes on until memory is even: 64 partitions stay on "
+                "a loaded machine and 149 on the others, which at 43 % of a processor is the ideal "
+                "(64 / 0.43 = 149), while the load policy stops at th_imb = 1.2. The paper's order "
+                "needs a memory policy that stops when everything fits (the row above)"),
+            Row(what="static / memory-based until it fits", paper="< 1",
+                ours=rates["static"] / rates["memory-based until it fits"], within=(0.0, 0.9)),
             Row(what="static / memory-based", paper="< 1",
                 ours=rates["static"] / rates["memory-based"], within=(0.0, 0.9)),
             Row(what="hybrid is steady at, s", paper=55, ours=when["hybrid"],
-                differs="rounds wait for disk accesses, as in EX-7, here on machines at 43 %"),
+                within=(20.0, 80.0), quick=False),
             Row(what="load-balancing is steady at, s", paper=63, ours=when["load-balancing"],
-                differs="the same"),
+                within=(20.0, 80.0), quick=False),
             Row(what="hybrid / load-balancing, time to settle", paper=0.87,
-                ours=when["hybrid"] / when["load-balancing"], within=(0.5, 1.1), quick=False,
-                differs="not at every seed and size"),
+                ours=when["hybrid"] / when["load-balancing"], within=(0.5, 1.1), quick=False),
         ),
         charts=(
             Chart(
@@ -257,7 +274,10 @@ def ex9(quick: bool) -> Result:
                 marks=(published("unloaded", peak), published("hybrid", 55, True), published("", 63, True)),
             ),
         ),
-        remarks=(f"run for {end} s: after the paper's 100 s our moves are not over",),
+        remarks=(
+            "The hybrid is in memory mode only while something is on disk; both policies then choose "
+            "from the same pairs of machines, so it settles when load balancing does.",
+        ),
     )  # fmt: skip
 
 
@@ -304,6 +324,8 @@ DERIVED = (
     "1 GB is 1,024 MB of 10^6 bytes, as 768 MB = 128 x 6 MB",
     "input of partitions on disk is written in pages of 8 KB (the size is not given)",
     "a machine looks at the controller's messages between two accesses",
+    "a movement phase is timed from the first pause: timed from the order, which the busy disk "
+    "holds up, phases feed on themselves, and the rounds of EX-7 take twice as long",
     "rotation is the product's own `Spill`; the policies are the product's own",
 )
 

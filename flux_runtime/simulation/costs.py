@@ -19,7 +19,9 @@ class Costs:
         step: processor seconds to handle any message.
         row: stage -> processor seconds to process one row.
         ack: processor seconds to take or send one acknowledgement, per row it stands for.
-        move: processor seconds at either end per byte of a state that moves.
+        turn: bytes of a state that a site's scheduler lets its transport move per round. In a
+            round every copy on the site that has work takes one row, so transport is the slower
+            the more copies there are; 0 leaves it to the network.
         latency: seconds from one site to another.
         bandwidth: bytes per second of a site's network interface.
         detection: seconds from a crash to the controller's knowing.
@@ -31,7 +33,7 @@ class Costs:
     step: float = 20e-6
     row: Callable[[int], float]
     ack: float = 0.0
-    move: float = 0.0
+    turn: int = 0
     latency: float = 100e-6
     bandwidth: float = 12.5e6
     detection: float = 0.01

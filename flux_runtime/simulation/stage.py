@@ -372,6 +372,8 @@ class Stage:
         match moving.phase:
             case "ordered" if self.free_at[origin] <= self.now:
                 self.stalled[part] = True  # LB-3, LB-4
+                if all(other.phase == "ordered" for other in self.moving if other is not moving):
+                    self.round_at = self.now  # the phase begins with the first pause
                 moving.mark = self.consumed[origin] + self.inbox[self.home == origin].sum()
                 moving.phase = "draining"
                 if self.spills:  # in-flight tuples go into the spill's output buffers

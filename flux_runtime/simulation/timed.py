@@ -168,16 +168,29 @@ class Timed:
 
     # ---- the processors
 
-    def share(self, site: int, *, transport: bool = False) -> float:
-        """Share of its processor that the dataflow, or the transport of a state, gets now."""
+    def share(self, site: int) -> float:
+        """Share of its processor that the dataflow gets now."""
         left = self.load(site, self.now)
-        if left <= 0:
-            return 0.0
-        moving = self.transfers.get(site, 0)
-        others = 1 / left - 1
-        if transport:
-            return 1 / (others + moving + (site in self.working))
-        return 1 / (1 + others + moving)
+        moving = self.transfers.get(site, 0) if self.costs.turn else 0
+        busy = max(self._busy(site), 1) if moving else 1
+        return left * busy / (busy + moving)
+
+    def _busy(self, site: int) -> int:
+        """Copies on a site that have work."""
+        found = 0
+        for node in self.hosted.get(site, ()):
+            if node not in self.best:
+                self.best[node] = self._candidate(node)
+            found += self.best[node] is not None
+        return found
+
+    def _round(self, site: int) -> float:
+        """Seconds of a round of a site's scheduler: a row for every busy copy, turns of transport.
+
+        A turn of transport takes about as long as a row.
+        """
+        left = max(self.load(site, self.now), 1e-3)
+        return (self._busy(site) + self.transfers[site]) * self.costs.row(0) / left
 
     def _arrived(self, node: Node) -> None:
         if node in self.world.nodes:
@@ -421,11 +434,10 @@ class Timed:
                 self.perform(Step("moved", transfer.src))
             return
         piece = min(CHUNK_BYTES, transfer.left)
-        work = piece * self.costs.move
-        shares = [self.share(site, transport=True) for site in transfer.sites]
-        if min(shares) <= 0:
-            self.at(self.now + 0.01, self._carry, transfer)
-            return
+        took = 0.0
+        if self.costs.turn:
+            rounds = piece / self.costs.turn
+            took = rounds * max(self._round(site) for site in transfer.sites)
         sent = self._transmit(transfer.sites[0], piece)
         transfer.left -= piece
-        self.at(max(sent, self.now + work / min(shares)), self._carry, transfer)
+        self.at(max(sent, self.now + took), self._carry, transfer)
