@@ -175,15 +175,30 @@ class Code:
         return None
 
     def _lateness(self, component: Component) -> Mapping[str, float]:
+        """Input -> how many seconds its records may be late, where that is promised."""
         found: dict[str, float] = {}
-        for end, streams in self._into.items():
-            if end.component != component.name:
-                continue
-            promised = [seconds_of(each.lateness) for each in streams if each.lateness is not None]
-            known = [each for each in promised if each is not None]
-            if known and len(known) == len(streams):
-                found[end.interface] = max(known)
+        for end in self._into:
+            if end.component == component.name:
+                promise = self._promise(end)
+                if promise is not None:
+                    found[end.interface] = promise
         return found
+
+    def _promise(self, end: Endpoint) -> float | None:
+        """What is promised at an input: of several streams one may run ahead of the others."""
+        streams = self._into.get(end, [])
+        if len(streams) != 1:
+            return None
+        (stream,) = streams
+        if stream.lateness is not None:
+            return seconds_of(stream.lateness)
+        if stream.producer is None or stream.producer in self._unfinished:
+            return None
+        found = self._output(stream.producer)
+        before = None if found is None else found.read_record_by_record()
+        return (
+            None if before is None else self._promise(Endpoint(stream.producer.component, before))
+        )
 
     # ---- reading
 

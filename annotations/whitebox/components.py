@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import Final
 
 from annotations.dataflow import EMPTY, Path, Position, Reason
 from annotations.vocabulary import FunctionalDependency, Within
+from annotations.whitebox.datatypes import Family
 from annotations.whitebox.derivation import Derivation, DerivedPath
 from annotations.whitebox.derive import annotate
 from annotations.whitebox.ir import Role
 from annotations.whitebox.sql import Query
 from annotations.whitebox.type_text import schema_text
+
+_MAY_BE_TIMES: Final = frozenset({Family.TIMESTAMP, Family.UNKNOWN})
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +46,20 @@ class Output:
             each.name: schema_text(each.type) + ("" if each.nullable else " NOT NULL")
             for each in columns
         }
+
+    def read_record_by_record(self) -> str | None:
+        """The only input, where each of its records is treated by itself and keeps its times.
+
+        What was promised of the lateness of such an input's records holds of the output's.
+        """
+        paths = list(self.derivation.paths.values())
+        if len(paths) != 1 or self.query.open or self.query.problem is not None:
+            return None
+        (path,) = paths
+        columns = self.derivation.columns
+        times = [each.name for each in columns if each.type.family in _MAY_BE_TIMES]
+        by_itself = not path.writes and not path.gates and path.nondeterministic is None
+        return path.source if by_itself and path.lineage.keys() >= set(times) else None
 
     def paths(self) -> tuple[Path, ...]:
         """The paths, as an author would have written them."""

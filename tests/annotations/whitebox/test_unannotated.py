@@ -91,6 +91,42 @@ def test_types_flow_along_inner_streams() -> None:
     assert [each.code.id for each in found] == ["BLZ087"]
 
 
+HOURLY = """\
+components:
+  Parse: {sql: "SELECT id, TIME AS ts FROM raw WHERE id > 0"}
+  Hourly:
+    sql: >-
+      SELECT window(ts, '1 hour') AS hour, count(*) AS n
+      FROM parsed WATERMARK ts DELAY OF INTERVAL 10 MINUTES GROUP BY window(ts, '1 hour')
+streams:
+  raw: {to: Parse.raw, schema: {id: INT, at: TIMESTAMP}, lateness: 10 minutes}
+  parsed: {from: Parse.parsed, to: Hourly.parsed}
+  hours: {from: Hourly.hours}
+"""
+
+
+@pytest.mark.parametrize(
+    ("time", "more", "label", "code"),
+    [
+        ("at", "", "CW", "BLZ088"),
+        ("at + INTERVAL 1 HOUR * id", "", "OW[*]", "BLZ086"),
+        (
+            "at",
+            "  more: {to: Hourly.parsed, schema: {id: INT, ts: TIMESTAMP}}\n",
+            "OW[*]",
+            "BLZ086",
+        ),
+    ],
+)
+def test_a_promise_of_lateness_goes_with_the_records_and_their_times(
+    time: str, more: str, label: str, code: str
+) -> None:
+    """Not where the time is computed, and not where one of two streams may run ahead."""
+    dataflow, found = loads(HOURLY.replace("TIME", time) + more)
+    assert paths(dataflow, "Hourly") == {"parsed->hours": label}
+    assert [each.code.id for each in found] == [code]
+
+
 def test_records_that_may_come_twice_are_followed_along_a_cycle() -> None:
     """Inside of a cycle nobody can say yet that a record comes once: its count is of no gate."""
     dataflow, _ = loads(
