@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
-from flux_runtime.protocol.vocabulary import Node, Shape
+from flux_runtime.protocol.vocabulary import Node, ProtocolError, Shape
 from flux_runtime.simulation.plans import Plan
 from flux_runtime.simulation.steps import FAULTS, Step
 from flux_runtime.simulation.world import World
@@ -34,20 +34,27 @@ def replay(path: Path, *, stories: bool = False) -> World:
     The protocol may have changed since: a step that is not possible any more is left out.
 
     Raises:
-        ProtocolError: what the run violates, with the story if there are `stories`.
+        ProtocolError: what the run violates; with `stories`, also what the nodes concerned did.
     """
     kept = json.loads(path.read_text())
     shape = Shape(**kept["plan"].pop("shape"))
     shape = replace(shape, widths=tuple(shape.widths))
     world = Plan(shape=shape, **kept["plan"]).world(stories=stories)
-    for kind, at, peer in kept["steps"]:
-        step = Step(kind, _place(at), None if peer is None else _place(peer))
-        if step in world.steps() or _may_strike(world, step):
+    step: Step | None = None
+    try:
+        for kind, at, peer in kept["steps"]:
+            step = Step(kind, _place(at), None if peer is None else _place(peer))
+            if step in world.steps() or _may_strike(world, step):
+                world.perform(step)
+        while steps := world.steps():
+            step = next((s for s in steps if s.kind in ENDING), steps[0])
             world.perform(step)
-    while steps := world.steps():
-        world.perform(next((s for s in steps if s.kind in ENDING), steps[0]))
-    world.validate()
-    world.finished()
+        world.validate()
+        world.finished()
+    except ProtocolError as violation:
+        if not stories:
+            raise
+        raise ProtocolError(f"{violation}\n{world.tale(step)}") from violation
     return world
 
 

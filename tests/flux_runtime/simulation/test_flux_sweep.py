@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from flux_runtime.protocol.messages import Instruction
 from flux_runtime.protocol.outlet import Outlet
+from flux_runtime.protocol.segment import Segment
 from flux_runtime.protocol.vocabulary import ProtocolError, Shape
 from flux_runtime.simulation import sweep
 from flux_runtime.simulation.faults import PHASES, ROLES, Troubles
@@ -19,6 +21,8 @@ from flux_runtime.simulation.sweep import RunError
 
 KEPT = sorted((Path(__file__).parent / "kept").glob("*.json"))
 """Runs that once found a mistake; they are run again for ever."""
+
+KEPT_START = Path(__file__).parent / "kept" / "seed-2953.json"
 
 
 def test_the_same_seed_gives_the_same_trace() -> None:
@@ -74,6 +78,23 @@ def test_what_is_not_reckless_loses_nothing() -> None:
 @pytest.mark.parametrize("path", KEPT, ids=lambda path: path.stem)
 def test_runs_that_once_found_a_mistake(path: Path) -> None:
     replay(path)
+
+
+def test_the_kept_run_of_an_outdated_start_finds_that_mistake_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The window opens at once, though a reverse is on its way (CU-10): no other seed finds it."""
+    right = Segment._then
+
+    def wrong(self: Segment, out: list[Instruction]) -> list[Instruction]:
+        if self.to_start:
+            attempt, self.to_start = self.to_start, 0
+            out += self._open_window(attempt)
+        return right(self, out)
+
+    monkeypatch.setattr(Segment, "_then", wrong)
+    with pytest.raises(ProtocolError, match=r"(?s)repeated: B0p'1 got 4 of A1s.*log position"):
+        replay(KEPT_START, stories=True)
 
 
 def test_a_failing_run_can_be_kept_and_run_again(
