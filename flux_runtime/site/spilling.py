@@ -31,6 +31,8 @@ log.addHandler(logging.NullHandler())
 
 PAGE_BYTES: Final = 4096
 LOOK_S: Final = 0.05
+TURNS_LOOK_S: Final = 0.002
+"""While partitions take turns."""
 UNLIMITED: Final = 1 << 50
 """Bytes; more than any site has."""
 
@@ -176,10 +178,15 @@ class Spilling:
             self.spill.pool.post_relinquish(before - pages)
         self.looked_at = 0.0
 
+    @property
+    def every_s(self) -> float:
+        """How often to call `due`."""
+        return TURNS_LOOK_S if self.spill.inactive else LOOK_S
+
     def due(self) -> bool:
         """If it is time, compare memory with need and do one access; gives whether more is due."""
         now = self.clock()
-        if not self.waiting and now - self.looked_at >= LOOK_S:
+        if not self.waiting and now - self.looked_at >= self.every_s:
             self.looked_at = now
             self._look(now)
         if self.waiting:
@@ -206,9 +213,20 @@ class Spilling:
                     spill.pool.resize(node, size)
         if len(spill.active) > 1:  # one that is larger than all of memory has its turn, alone
             actions += spill.check()
-        if not actions and not self._behind(here):
+        if not actions and not self._behind(here) and self._worth_a_turn(here):
             actions += spill.tick(now)
         self.waiting.extend(actions)
+
+    def _worth_a_turn(self, here: dict[Node, Segment]) -> bool:
+        """Whether input waits for a partition on disk, which is then the next, or there is room."""
+        inactive, pool = self.spill.inactive, self.spill.pool
+        for _ in range(len(inactive)):
+            node = inactive[0]
+            assert isinstance(node, Node)
+            if here[node].back.waiting:
+                return True
+            inactive.rotate(-1)
+        return bool(inactive) and pool.free >= pool.pages_for(self.spill.sizes[inactive[0]])
 
     def _takes_part(self, node: Node, segment: Segment) -> bool:
         return node.stage != self.excluded and segment.status is Status.ACTIVE

@@ -28,7 +28,6 @@ from flux_runtime.site.host import LEADER, Host
 from flux_runtime.site.idle import IdleSelector, run
 from flux_runtime.site.results import send_results
 from flux_runtime.site.shell import Link, Shell
-from flux_runtime.site.spilling import LOOK_S as MEMORY_LOOK_S
 from flux_runtime.site.spilling import UNLIMITED, SiteStorage, Spilling
 from flux_runtime.site.statistics import SiteReport
 from flux_runtime.site.together import together
@@ -163,7 +162,7 @@ class Worker(Shell):
     async def _look_at_memory(self, spilling: Spilling) -> None:
         """Between two accesses the others have their turn."""
         while True:
-            await asyncio.sleep(0.0 if spilling.due() else MEMORY_LOOK_S)
+            await asyncio.sleep(0.0 if spilling.due() else spilling.every_s)
             if self.host.ready:
                 self.schedule()
 

@@ -79,6 +79,7 @@ def test_sp_2_partitions_take_turns_and_the_collector_stays(
     to = SpillTo(folder=tmp_path, memory_bytes=0, gap_s=1.0)
     spilling = Spilling(host, to, excluded=1, clock=lambda: now)
     monkeypatch.setattr(Back, "state_size", lambda _: 5000)
+    monkeypatch.setattr(Back, "waiting", property(lambda self: not self.resident))
 
     def resident() -> list[Node]:
         return [node for node, segment in host.segments() if segment.back.resident]
