@@ -66,7 +66,7 @@ class Connections:
     def frames(self) -> Iterator[tuple[int, int]]:
         """(reader, writer) of every connection that has a frame to be read."""
         for (here, there), mux in self.ends.items():
-            if here != there and self._open(here, there) and mux.due():
+            if (mux.outbox or mux.owed) and here != there and self._open(here, there) and mux.due():
                 yield there, here
         for (here, there), frames in self.written.items():
             if frames and self._open(there, there):

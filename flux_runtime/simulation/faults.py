@@ -211,9 +211,7 @@ class Troubles:
 
     def weight(self, world: World, step: Step, taken: int) -> float:
         """How often a step is drawn because of what is slow now."""
-        if not self.slow or not isinstance(step.at, Node):
-            return 1.0
-        site = world.site.get(step.at)
+        site = world.site.get(step.at) if isinstance(step.at, Node) else None
         if site is None:
             return 1.0
         kinds = ["slow site"]

@@ -146,7 +146,10 @@ def _draw(
         weight = weights.get(key)
         if weight is None:
             weight = weights[key] = 10.0 ** rng.uniform(-1.5, 1.0)
-        chances.append(weight * troubles.weight(world, step, taken))
+        chances.append(weight)
+    if troubles.slow:
+        slowed = (troubles.weight(world, step, taken) for step in steps)
+        chances = [weight * slow for weight, slow in zip(chances, slowed, strict=True)]
     return rng.choices(steps, chances)[0]
 
 
@@ -184,10 +187,16 @@ class Totals:
         self.catch_up += other.catch_up
         self.failed += other.failed
 
-    def text(self, seconds: float) -> str:
-        """For people: totals, faults by kind, and deaths by step of the catch-up."""
+    def text(self, seconds: float, busy: float) -> str:
+        """For people: totals, faults by kind, and deaths by step of the catch-up.
+
+        Args:
+            seconds: that passed.
+            busy: that processors worked.
+        """
         lines = [
-            f"{self.runs} runs in {seconds:.1f} s, {self.runs / seconds:.0f} runs/s: "
+            f"{self.runs} runs in {seconds:.1f} s, {self.runs / seconds:.0f} runs/s "
+            f"({busy:.1f} s of processors): "
             f"{self.steps} steps, {sum(self.struck.values())} faults, {self.recoveries} standbys, "
             f"{self.losses} losses reported, {len(self.failed)} violations; "
             f"{self.multiplexed} with one connection per pair of sites",
@@ -261,7 +270,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         totals = sweep(seeds, folder=args.keep, stories=args.story)
     else:
         totals = sweep_in_parallel(seeds, processes=args.processes, folder=args.keep)
-    print(totals.text(time.perf_counter() - started))
+    used = os.times()
+    busy = used.user + used.system + used.children_user + used.children_system
+    print(totals.text(time.perf_counter() - started, busy))
     return 1 if totals.failed else 0
 
 

@@ -169,11 +169,13 @@ class World:
         assert isinstance(ingress, Ingress)
         if ingress.wants_input and self.position <= len(self.batches):
             found.append(Step("source", THE_INGRESS))
+        nodes = self.nodes
         for (src, dst), messages in self.links.items():
-            if messages and dst in self.nodes and self.nodes[dst].accepts(src, messages[0]):
+            reader = nodes.get(dst)
+            if reader is not None and messages and reader.accepts(src, messages[0]):
                 found.append(Step("deliver", dst, src))
         end = len(self.controller.log)
-        for node, machine in self.nodes.items():
+        for node, machine in nodes.items():
             if machine.reads_log and machine_position(machine) < end:
                 found.append(Step("log", node))
             if isinstance(machine, Segment) and not machine.back.resident:
