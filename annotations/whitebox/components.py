@@ -83,7 +83,7 @@ def reasons(path: DerivedPath) -> tuple[Reason, ...]:
     """Why the path has its annotation, a reason for each construct that decides."""
     if not path.evidence:
         return (Reason("each record is treated by itself, and nothing is kept"),)
-    return tuple([Reason(each.text, each.position) for each in path.evidence])
+    return tuple(dict.fromkeys(Reason(each.text, each.position) for each in path.evidence))
 
 
 def derive_output(

@@ -8,8 +8,9 @@ number, and referred to by it.
 from __future__ import annotations
 
 import enum
+import os
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from decimal import Decimal
 from typing import Any, Final
 
@@ -48,6 +49,12 @@ def from_json(value: Mapping[str, Any]) -> ir.Relation:
     except (KeyError, TypeError, IndexError, ValueError) as wrong:
         raise ValueError(f"not a plan: {wrong!r}") from None
     return plan
+
+
+def near(position: Position) -> Position:
+    """The place, whose file is named from here where it lies below."""
+    relative = os.path.relpath(position.file)
+    return position if relative.startswith("..") else replace(position, file=relative)
 
 
 class _Writer:
@@ -94,7 +101,8 @@ def _read(value: Any, made: list[Any]) -> Any:
         case {"at": number}:
             return made[number]
         case {"node": name, "has": parts}:
-            return _TYPES[name](**{key: _read(each, made) for key, each in parts.items()})
+            node = _TYPES[name](**{key: _read(each, made) for key, each in parts.items()})
+            return near(node) if isinstance(node, Position) else node
         case {"enum": name, "is": member}:
             return _ENUMS[name][member]
         case {"float": text}:

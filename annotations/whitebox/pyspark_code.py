@@ -272,7 +272,5 @@ def _position(found: Sequence[Any] | None) -> Position | None:
 
 
 def _placed(found: Sequence[Any]) -> Position:
-    """A place, whose file is named from here where it lies below."""
     file, line, column = found
-    near = os.path.relpath(file)
-    return Position(file if near.startswith("..") else near, line, column)
+    return plan_json.near(Position(file, line, column))
