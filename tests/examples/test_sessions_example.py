@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -115,3 +116,28 @@ def test_a_site_killed_by_the_command_changes_no_record(tmp_path: Path) -> None:
     kinds = [event["kind"] for event in events(latest)]
     assert kinds.count("site_failed") == 1
     assert "disturbed" in kinds
+
+
+@pytest.mark.spark
+def test_on_spark_the_results_are_the_same(tmp_path: Path) -> None:
+    folder = tmp_path / "sessions"
+    ignored = shutil.ignore_patterns("data", "target", "__pycache__")
+    shutil.copytree(SESSIONS, folder, ignore=ignored)
+    path = {**os.environ, "PYTHONPATH": str(ROOT)}
+
+    def done(*arguments: object) -> str:
+        what = subprocess.run(
+            command(*arguments), cwd=folder, env=path, capture_output=True, text=True, timeout=500
+        )
+        assert what.returncode == 0, (what.stdout + what.stderr)[-4000:]
+        return what.stdout
+
+    done("generate.py", "--files", 6, "--rows", 500, "--pairs", 200)
+    options = ("--available-now", "--fresh", "--master", "local[5,100]")
+    done("-m", "blazes", "run", "sessions.yaml", *options)
+    results = folder / "target" / "sessions" / "results" / "statistics"
+    size = ("--batches", 6, "--rows", 500, "--pairs", 200)
+    done("expected.py", *size, "--any-order", "--check", results)
+    known = json.loads(done("-m", "blazes", "top", "sessions.yaml", "--json"))
+    (stage,) = known["stages"].values()
+    assert stage["rows"] == 3000
