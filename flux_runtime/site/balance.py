@@ -12,7 +12,13 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from flux_runtime.protocol.balancer import Answer, Balancer, RequestStatistics, ResetStatistics
+from flux_runtime.protocol.balancer import (
+    Answer,
+    Balancer,
+    Mode,
+    RequestStatistics,
+    ResetStatistics,
+)
 from flux_runtime.protocol.balancing import (
     Allowed,
     PlannedMove,
@@ -28,6 +34,7 @@ from flux_runtime.protocol.controller import Order
 from flux_runtime.protocol.orders import DataLoss
 from flux_runtime.protocol.vocabulary import Pair
 from flux_runtime.site.config import Balance
+from flux_runtime.site.connection import Connection
 from flux_runtime.site.ledger import Event, Ledger
 from flux_runtime.site.statistics import answered
 
@@ -124,6 +131,14 @@ class Rounds:
         self.seen[site] = statistics
         now = time.monotonic()
         self._tell(self.balancer.statistics(int(message["round"]), statistics, now))
+
+    def joined(self, site: int, connection: Connection) -> None:
+        """A site has come in the middle of a round: it counts from now on."""
+        number = self.balancer.round
+        self.leader.tell(connection, {"c": "statistics", "do": "reset", "round": number})
+        if self.balancer.mode is Mode.GATHERING:
+            nothing = SiteStatistics(site=site, utilisation=0.0, processed={})
+            self._tell(self.balancer.statistics(number, nothing, time.monotonic()))
 
     def _tell(self, answers: Sequence[Answer]) -> None:
         for answer in answers:

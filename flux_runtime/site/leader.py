@@ -362,6 +362,8 @@ class Leader(Shell):
             self.tell(connection, self._layout(self.ledger.layout))
             self.tell(connection, self._log_from(max(position, self.ledger.base)))
         self.tell(connection, {"c": "commit", "offset": self.committed})
+        if self.rounds is not None:
+            self.rounds.joined(number, connection)
 
     def site_gone(self, number: int, why: str) -> None:
         """Remove a site from the view."""

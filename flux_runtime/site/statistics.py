@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from flux_runtime.protocol.balancing import SiteStatistics
+from flux_runtime.protocol.balancing import Part, SiteStatistics
 from flux_runtime.protocol.segment import Segment
 from flux_runtime.protocol.vocabulary import Node, Pair
 from flux_runtime.site.connection import Connection
@@ -162,15 +162,18 @@ class SiteReport:
 def answered(site: int, message: dict[str, Any]) -> SiteStatistics:
     """The statistics in a site's answer.
 
+    Where nothing has been processed, no copy is known to be larger than another.
+
     Raises:
         KeyError, TypeError, ValueError: they make no sense.
     """
     parts = {(Pair(s, p), c): its for s, p, c, *its in message["parts"]}
     memory = message["memory"]
+    processed: dict[Part, float] = {part: float(its[0]) for part, its in parts.items()}
     return SiteStatistics(
         site=site,
         utilisation=float(message["utilisation"]),
-        processed={part: float(rows) for part, (rows, _, _, _) in parts.items()},
+        processed=processed if any(processed.values()) else dict.fromkeys(parts, 1.0),
         state={part: float(state) for part, (_, state, _, _) in parts.items()},
         memory=float("inf") if memory is None else float(memory),
         on_disk=frozenset(part for part, (_, _, _, out) in parts.items() if out),
