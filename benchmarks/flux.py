@@ -1,8 +1,10 @@
 """The experiments of the Flux papers: the paper's number beside ours, and the figures.
 
-    python benchmarks/flux.py [EX-1 ...|all] [--quick] [--json FILE] [--figures DIR]
+    python benchmarks/flux.py [EX-1 ...|all] [--quick] [--results DIR] [--figures DIR]
 
-The exit code is 1 if a shape check fails that is not known to differ from the paper.
+With `--results`, a JSON file per experiment is written as soon as it is done; `flux_page.py` makes
+docs/reference/experiments.md of them. The exit code is 1 if a shape check fails that is not known
+to differ from the paper.
 """
 
 from __future__ import annotations
@@ -14,21 +16,12 @@ import time
 from pathlib import Path
 
 from flux_experiments import CATALOGUE
-from flux_experiments.experiment import Experiment, Result, Row, failed, to_json
+from flux_experiments.experiment import Experiment, Result, failed, shown, to_json
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from flux_runtime.observe.charts import draw
-
-
-def shape(row: Row, *, quick: bool) -> str:
-    """What the shape check of a row says."""
-    if row.holds is None:
-        return ""
-    if quick and not row.quick:
-        return "(full size only)"
-    return "ok" if row.holds else "differs" if row.differs else "FAILS"
 
 
 def table(experiment: Experiment, result: Result, *, quick: bool) -> Table:
@@ -38,10 +31,10 @@ def table(experiment: Experiment, result: Result, *, quick: bool) -> Table:
     for column in ("", "paper", "ours", "shape", "remark"):
         made.add_column(column, justify="right" if column in ("paper", "ours") else "left")
     for row in result.rows:
-        paper = "" if row.paper is None else f"{row.paper}"
         made.add_row(
-            escape(row.what), paper, f"{row.ours:.4g}", shape(row, quick=quick), escape(row.differs)
-        )
+            escape(row.what), shown(row.paper), shown(row.ours), row.shape(quick=quick),
+            escape(row.differs),
+        )  # fmt: skip
     return made
 
 
@@ -50,7 +43,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("ids", nargs="*", default=["all"], help="EX-1 ... EX-16, MTTF, SCALE, all")
     parser.add_argument("--quick", action="store_true", help="small sizes")
-    parser.add_argument("--json", type=Path, help="write all numbers to this file")
+    parser.add_argument("--results", type=Path, help="write a JSON file per experiment here")
     parser.add_argument("--figures", type=Path, help="draw an SVG per experiment into this folder")
     args = parser.parse_args()
     known = {experiment.id: experiment for experiment in CATALOGUE}
@@ -58,21 +51,22 @@ def main() -> int:
     if unknown := [name for name in names if name not in known]:
         parser.error(f"no such experiment: {', '.join(unknown)}; there are {', '.join(known)}")
     console = Console(width=None if sys.stdout.isatty() else 150)
-    made, wrong = [], 0
+    wrong = 0
     for name in names:
-        started = time.perf_counter()
+        started = time.process_time()
         result = known[name].run(args.quick)
         console.print(table(known[name], result, quick=args.quick))
         for remark in (*result.remarks, *(f"derived: {text}" for text in known[name].derived)):
             console.print(escape(f"  {remark}"))
         wrong += len(failed(result, quick=args.quick))
-        made.append(to_json(known[name], result, time.perf_counter() - started))
+        if args.results:
+            args.results.mkdir(parents=True, exist_ok=True)
+            kept = to_json(known[name], result, time.process_time() - started, quick=args.quick)
+            (args.results / f"{name}.json").write_text(json.dumps(kept, indent=1) + "\n")
         if args.figures and result.charts:
             args.figures.mkdir(parents=True, exist_ok=True)
             drawing = draw(result.charts, title=f"{name} {known[name].title}")
             (args.figures / f"{name}.svg").write_text(drawing, encoding="utf-8")
-    if args.json:
-        args.json.write_text(json.dumps(made, indent=1), encoding="utf-8")
     return 1 if wrong else 0
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from math import isfinite
 from typing import Any
 
 from flux_runtime.observe.charts import Chart, Mark
@@ -36,6 +37,14 @@ class Row:
     def holds(self) -> bool | None:
         """Whether the shape check holds; None if there is none."""
         return None if self.within is None else self.within[0] <= self.ours <= self.within[1]
+
+    def shape(self, *, quick: bool) -> str:
+        """What the shape check says, in a word; empty if there is none."""
+        if self.holds is None:
+            return ""
+        if quick and not self.quick:
+            return "(full size only)"
+        return "ok" if self.holds else "differs" if self.differs else "FAILS"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,19 +86,45 @@ def failed(result: Result, *, quick: bool) -> list[Row]:
     ]
 
 
-def to_json(experiment: Experiment, result: Result, seconds: float) -> Mapping[str, Any]:
-    """All that the table and the figures show."""
+def to_json(
+    experiment: Experiment, result: Result, seconds: float, *, quick: bool
+) -> Mapping[str, Any]:
+    """All that the table and the figures show; `seconds` is processor time."""
+    rows = [{**asdict(row), "shape": row.shape(quick=quick)} for row in result.rows]
     return {
         "id": experiment.id,
         "title": experiment.title,
         "source": experiment.source,
         "setup": experiment.setup,
         "derived": list(experiment.derived),
-        "seconds": round(seconds, 2),
-        "rows": [{**asdict(row), "holds": row.holds} for row in result.rows],
+        "quick": quick,
+        "seconds": round(seconds, 1),
+        "rows": rows,
         "remarks": list(result.remarks),
-        "charts": [asdict(chart) for chart in result.charts],
+        "charts": [_rounded(asdict(chart)) for chart in result.charts],
     }
+
+
+def _rounded(held: Any) -> Any:
+    """The same with numbers of five digits, which is more than a picture shows."""
+    if isinstance(held, float):
+        return float(f"{held:.5g}") if isfinite(held) else None
+    if isinstance(held, dict):
+        return {key: _rounded(value) for key, value in held.items()}
+    return [_rounded(value) for value in held] if isinstance(held, list | tuple) else held
+
+
+def shown(value: float | str | None) -> str:
+    """A number as people write it, with three or four digits; words as they are."""
+    if value is None:
+        return ""
+    if isinstance(value, str):
+        return value
+    if not isfinite(value):
+        return "never" if value > 0 else "-"
+    if abs(value) >= 1000:
+        return f"{float(f'{value:.4g}'):,.0f}"
+    return f"{value:.3g}" if abs(value) < 1 else f"{value:.4g}"
 
 
 def published(name: str, at: float, vertical: bool = False) -> Mark:
