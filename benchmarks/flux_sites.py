@@ -9,7 +9,7 @@
 `throughput`: rows per second and CPU per row without replication, in cluster pairs and in partition
 pairs, one after another in every run; medians and ratios. `gap`: one site is killed while batches
 come at a steady pace; the longest time between two results, and the time until all pairs are whole.
-`balance`: one site shares its processor with two busy loops, the others have the other processor;
+`balance`: one site shares its processor with eight busy loops, the others have the other processor;
 rows per second where copies stay and where they are balanced. `durable`: throughput and CPU with a
 journal that survives the process, and with one that survives the machine. `together`: CPU per row
 where the operators of a site run partition by partition, and once over all that is there.
@@ -39,6 +39,8 @@ from flux_runtime.site.config import Balance
 from flux_runtime.site.local import LocalSites
 
 SITES = 4
+HOGS = 8
+"""Busy loops beside one site; it gets a ninth of a processor, each other site a third of one."""
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -184,7 +186,7 @@ def loaded(balance: Balance | None, seconds: float = 20.0) -> tuple[float, int]:
         with running:
             for site, process in running.sites.items():
                 os.sched_setaffinity(process.pid, {0 if site == 0 else 1})
-            hogs = [loop_for_ever() for _ in range(2)]
+            hogs = [loop_for_ever() for _ in range(HOGS)]
             over = threading.Event()
             try:
                 for hog in hogs:

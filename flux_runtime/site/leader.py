@@ -41,6 +41,8 @@ ROSTER_S: Final = 0.3
 """After this a new leader has seen the members."""
 SNAPSHOT_EVENTS: Final = 1000
 """Events between two snapshots; every failure makes some ten per partition."""
+PARTS_S: Final = 5.0
+"""How often what every copy does goes into the run folder; it is long."""
 OFFERS_MAX: Final = 256
 """Offers that wait to be fed; above it clients are not read."""
 
@@ -86,6 +88,7 @@ class Leader(Shell):
         self.joining: set[str] = set()
         self.clients: dict[Connection, str] = {}
         self.reports: dict[int, dict[str, Any]] = {}
+        self.parts_at: dict[int, float] = {}
         self.latency = Latency()
         self.rounds: Rounds | None = None
         self.committed = 0
@@ -200,6 +203,7 @@ class Leader(Shell):
                 connection = self.attached.pop(number, None)
                 self.links.pop(number, None)
                 self.reports.pop(number, None)
+                self.parts_at.pop(number, None)
                 if connection is not None:
                     connection.close("removed from the view")
             for number in sites - self.view:
@@ -568,7 +572,11 @@ class Leader(Shell):
             line = {"t": round(time.time(), 3), "stage": self.config.called, "number": site}
             line |= {"site": self.ledger.sites[site].id, **report}
             line.pop("c", None)
-            self._reports_file.write(json.dumps(line) + "\n")
+            if time.monotonic() - self.parts_at.get(site, 0.0) < PARTS_S:
+                line.pop("parts", None)
+            else:
+                self.parts_at[site] = time.monotonic()
+            self._reports_file.write(json.dumps(line, separators=(",", ":")) + "\n")
             self._reports_file.flush()
 
     def moving(self, event: Event, *, by: str) -> None:
