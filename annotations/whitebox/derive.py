@@ -92,9 +92,19 @@ def annotate(
     for name, position in facts.mutable:
         text = f"{name} may be changed while the job reads it"
         facts = opaque(facts, "mutable-table", text, position)
+    facts = sensitive(facts, *_also_kept(facts, names))
     exposed = [column for column in plan.columns if column in facts.moving]
     facts = sensitive(facts, *facts.raised(exposed))
     return _derivation(plan, facts, names)
+
+
+def _also_kept(facts: Facts, names: Mapping[int, Source]) -> Iterator[Effect]:
+    """Of what may be too early, that which is no mere request: it is kept as well."""
+    kept = {names[occurrence].name for store, _ in facts.stores for occurrence in store}
+    for each in facts.awaiting:
+        if any(names[occurrence].name in kept for occurrence in each.targets):
+            text = each.text.replace(" is kept", " decides, and they come only once")
+            yield replace(each, text=text)
 
 
 def inputs_of(node: Relation) -> tuple[Relation, ...]:
@@ -199,8 +209,11 @@ def _store(context: Context, node: Store, facts: Facts) -> Facts:
         asked=frozenset(),
         mixed=False,
         linked=None,
+        awaiting=(),
         moving={},
-        effects=tuple(replace(effect, state=True) for effect in facts.effects),
+        effects=unique(
+            tuple(replace(each, state=True) for each in (*facts.effects, *facts.awaiting))
+        ),
         repeats=None,
         again=None,
         stores=unique((*facts.stores, (facts.live, evidence))),

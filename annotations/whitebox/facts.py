@@ -75,6 +75,9 @@ class Facts:
     """Columns of which at least one is there (a full join), and what their COALESCE copies."""
     mixed: bool = False
     """True where some rows answer requests and others come by themselves."""
+    awaiting: tuple[Effect, ...] = ()
+    """Requests that may be too early for what they ask for. One that gets no answer asks again;
+    where the answers are kept, which of them found something is kept too."""
     linked: tuple[Copies, ...] | None = None
     """Where requests only choose which kept rows are there, and whole groups of them: what they
     choose by. None: a request's own attributes may be among the columns."""
@@ -117,6 +120,7 @@ def both(several: Iterable[Facts]) -> Facts:
         found.moving |= facts.moving
         found.pinned = unique((*found.pinned, *facts.pinned))
         found.effects = unique((*found.effects, *facts.effects))
+        found.awaiting = unique((*found.awaiting, *facts.awaiting))
         found.stores = unique((*found.stores, *facts.stores))
         found.chances = unique((*found.chances, *facts.chances))
         found.watermarks = unique((*found.watermarks, *facts.watermarks))

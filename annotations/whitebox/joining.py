@@ -47,6 +47,11 @@ def join(context: Context, node: Join, left: Facts, right: Facts) -> Facts:
         facts = late(context, facts, theta)
     facts = _absence(node, facts, left, right, theta)
     facts.linked = _linked(node, left, right, equal)
+    if stateful and bool(left.asked) != bool(right.asked):
+        text = "which requests find a partner in time is kept"
+        within = Within.SEQUENCE
+        early = effect(facts, "requests", text, node.position, gate=theta, within=within)
+        facts.awaiting = unique((*facts.awaiting, *([early] if early else [])))
     return _columns(node, facts, left, right, equal)
 
 
@@ -345,7 +350,7 @@ def union(context: Context, node: Union, several: list[Facts]) -> Facts:
 
 def delete(context: Context, node: Delete, table: Facts, deleted: Facts) -> Facts:
     """Rows taken out of a table: what is left depends on which came first."""
-    facts = both((table, replace(deleted, asked=frozenset())))
+    facts = both((table, replace(deleted, asked=frozenset(), awaiting=())))
     facts = use(facts, *(Ref(column) for column in deleted.moving))
     facts = keep(facts, "deletion", "what is to be deleted is applied to the table", node.position)
     equal = merged(facts, node.keys)

@@ -441,10 +441,14 @@ def _value(expression: ast.Expr, bound: Mapping[str, Any]) -> Any:
             return _value(right, bound) if found is None or found is False else found
         case ast.Operation(operator="!", operands=(inner,)):
             return not _value(inner, bound)
+        case ast.Operation(operator="negative", operands=(inner,)):
+            return -_value(inner, bound)
         case ast.Operation(operator="&&", operands=(left, right)):
             return _value(left, bound) and _value(right, bound)
         case ast.Operation(operator="if", operands=(test, then, otherwise)):
             return _value(then if _value(test, bound) else otherwise, bound)
+        case ast.Index(receiver=receiver, arguments=(ast.Value(value=int() as at),)):
+            return _value(receiver, bound)["*"][at]
         case ast.Operation(operator=operator, operands=(left, right)):
             return NUMBERS[operator](_value(left, bound), _value(right, bound))
         case ast.Send(receiver=receiver, method=method) if receiver is not None:

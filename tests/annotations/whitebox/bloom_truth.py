@@ -45,6 +45,14 @@ class Claim:
             found = gate.attributes if found is None else found & gate.attributes
         return found or None
 
+    def sealable(self, module: Module) -> bool:
+        """True where every input that writes has the attributes of the gate."""
+        return self.gate is not None and all(
+            self.gate <= set(module.collections[path.source].columns)
+            for path in self.paths
+            if path.annotation.kind.writes
+        )
+
     @property
     def chance(self) -> bool:
         """True where the output is left to chance."""

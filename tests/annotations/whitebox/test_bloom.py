@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import random
+from contextlib import suppress
 
 import pytest
 
+from annotations.diagnostics import BadInput
 from annotations.whitebox.bloom import read
 from tests.annotations.whitebox.bloom_cases import Case, cases, lines_of, outputs_of
+from tests.annotations.whitebox.bloom_programs import program
 from tests.annotations.whitebox.bloom_truth import Claim, facts_of, sealed, unsealed
 
 CASES = cases()
@@ -47,6 +50,26 @@ def test_no_run_of_many_contradicts_a_label_and_most_labels_are_seen(case: Case)
         assert differed == (case.title not in NEVER_SEEN)
 
 
+@pytest.mark.parametrize("seed", range(60))
+def test_no_run_contradicts_a_label_of_a_random_module(seed: int) -> None:
+    contradict_random(seed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("hundred", range(10))
+def test_no_run_contradicts_a_label_of_a_thousand_random_modules(hundred: int) -> None:
+    for seed in range(100 * hundred, 100 * hundred + 100):
+        contradict_random(seed)
+
+
+def contradict_random(seed: int) -> None:
+    """Fails where a run of a random module contradicts a label of it."""
+    text = program(random.Random(seed))
+    # Some go in a circle through what they negate, and some have a column twice.
+    with suppress(BadInput):
+        contradict(Case(text, text, ()), range(3))
+
+
 def contradict(case: Case, seeds: range) -> tuple[bool, bool]:
     """Fails where a run contradicts a label; whether runs differed, and may."""
     module = read(case.text).modules["Case"]
@@ -62,7 +85,7 @@ def contradict(case: Case, seeds: range) -> tuple[bool, bool]:
             found = unsealed(module, output.name, facts, claim, choose, 5)
             differed = differed or len(found) > 1
             assert not claim.confluent or len(found) == 1, (facts, found)
-            if claim.gate is not None:
+            if claim.sealable(module):
                 found = sealed(module, output.name, facts, claim, choose, 4)
                 assert len(found) == 1, (facts, found)
     return differed, sensitive
