@@ -1,12 +1,14 @@
 """Written annotations held against those that the code of the components gives.
 
 A claim that is weaker than what the code shows is fine: it costs coordination, not correctness. One
-that lets pass more than the code shows is told with both (BLZ084), unless `why:` accepts it.
+that lets pass more than the code shows is told with both (BLZ084), unless `why:` accepts it; so is
+what is left to chance on a path that does not say so (BLZ083).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from annotations.dataflow import Dataflow, Path
 from annotations.dependencies import closure
@@ -35,6 +37,10 @@ def _of_output(
         claim = written.get(shown.source)
         if claim is None or claim.derived is not None or claim.why is not None:
             continue
+        if claim.nondeterministic is None and shown.nondeterministic is not None:
+            message = f"{name} {claim} does not say `nondeterministic`: {shown.nondeterministic}"
+            yield Diagnostic(CODES["BLZ083"], message, claim.position)
+            shown = replace(shown, nondeterministic=None)
         if more_than_shown(claim, shown, fds):
             message = f"{name} {claim} is written {said(claim)}, and its code gives {said(shown)}"
             why = "; ".join(

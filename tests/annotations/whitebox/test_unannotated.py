@@ -278,11 +278,14 @@ def test_blz084_tells_claims_that_are_stronger_than_the_code(label: str, told: b
         assert each.position.line == 5
 
 
-def test_blz084_tells_chance_that_is_not_declared() -> None:
+def test_blz083_tells_chance_that_is_not_declared() -> None:
     text = COUNTS.replace("explode(split(text, ' ')) AS word", "uuid() AS word")
     text = text.replace("Split:\n", "Split:\n    annotation: {from: lines, to: words, label: CR}\n")
     (found,) = unshown_claims(loads(text)[0])
-    assert "is written CR, and its code gives CR nondeterministic: uuid()" in found.message
+    assert found.code.id == "BLZ083"
+    assert "Split lines->words does not say `nondeterministic`: uuid()" in found.message
+    declared, _ = loads(text.replace("label: CR}", "label: CR, nondeterministic: made up}"))
+    assert unshown_claims(declared) == ()
 
 
 # ---- derive --write
