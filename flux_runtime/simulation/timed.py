@@ -125,6 +125,8 @@ class Timed:
 
     def appended(self, src: Node, dst: Node, message: Message) -> None:
         """A message has been written to a link: it arrives behind what was written before."""
+        if (src, dst) in self.world.network.closed:
+            return
         here, there = self._site(src), self._site(dst)
         size = CONTROL_BYTES
         if isinstance(message, Data):

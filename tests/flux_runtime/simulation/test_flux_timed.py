@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from flux_runtime.protocol.vocabulary import Shape
+from flux_runtime.protocol.vocabulary import Node, Shape
 from flux_runtime.simulation.bulk import Bulk, bulk_dataflow
 from flux_runtime.simulation.costs import Costs, Trace
 from flux_runtime.simulation.timed import Timed
@@ -14,7 +14,12 @@ from flux_runtime.simulation.world import Step, World
 
 
 def small(
-    *, crash_at: float | None = None, load: float = 1.0, interval: float = 0.01, until: float = 9.0
+    *,
+    crash_at: float | None = None,
+    load: float = 1.0,
+    interval: float = 0.01,
+    until: float = 9.0,
+    turn: int = 0,
 ) -> Trace:
     shape = Shape(widths=(2, 2), pool=256, in_hand=2)
     dataflow = bulk_dataflow(shape, selectivity=(1, 1), row_bytes=(50, 50), state=(200_000,) * 2)
@@ -26,7 +31,10 @@ def small(
         link_capacity=8,
     )
     costs = Costs(
-        row=lambda stage: 10e-6 if stage < 2 else 0, bandwidth=10e6, rows=lambda b: b.rows
+        row=lambda stage: 10e-6 if stage < 2 else 0,
+        bandwidth=10e6,
+        turn=turn,
+        rows=lambda b: b.rows,
     )
     faults = ((crash_at, Step("crash", 1)),) if crash_at is not None else ()
     timed = Timed(
@@ -73,3 +81,30 @@ def test_a_slow_site_slows_what_runs_on_it() -> None:
 def test_moves_take_their_size_over_the_bandwidth() -> None:
     for _, _, _, size, took in small(crash_at=0.4).moves:
         assert took >= size / 10e6
+
+
+def test_transport_of_state_gets_its_turn_among_the_copies_that_work() -> None:
+    """A round takes at least one row's time per turn of transport, longer on a loaded site."""
+    took = {
+        (turn, load): sum(move[-1] for move in small(crash_at=0.4, turn=turn, load=load).moves)
+        for turn in (0, 100)
+        for load in (1.0, 0.25)
+    }
+    assert took[100, 1.0] >= 4 * 200_000 / 100 * 10e-6
+    assert took[100, 1.0] > 1.1 * took[0, 1.0]
+    assert took[100, 0.25] > 1.5 * took[100, 1.0]
+
+
+def test_a_link_that_breaks_under_the_clock_ends_one_copy_which_is_replaced() -> None:
+    shape = Shape(widths=(1, 1), pool=64, in_hand=2)
+    dataflow = bulk_dataflow(shape, selectivity=(1, 1), row_bytes=(50, 50), state=(1000, 1000))
+    world = World(dataflow, [Bulk(10, 100, i * 0.01) for i in range(60)], sites=2, spares=1)
+    costs = Costs(row=lambda stage: 1e-4, bandwidth=1e6, rows=lambda b: b.rows)
+    victim, peer = Node(1, 0, 0, 0), Node(0, 0, 0, 0)
+    faults = ((0.2041, Step("close", victim, peer)),)
+    timed = Timed(world, costs, interval=0.01, faults=faults, history=True)
+    trace = timed.run(9.0)
+    world.finished()
+    assert [node.pair for _, node in trace.whole] == [victim.pair]
+    assert timed.history is not None
+    assert all(m.taken is None or m.taken >= m.sent for m in timed.history.messages)
