@@ -232,8 +232,9 @@ class Client:
         return self.ask({"c": "status"}, "status")
 
     def move(self, stage: int, part: int, copy: int, site: int) -> None:
-        """Have a copy move, if that is possible now."""
-        self.tell({"c": "move", "stage": stage, "part": part, "copy": copy, "site": site})
+        """Have a copy move, if that is possible now; returns when that has been decided."""
+        move = {"c": "move", "stage": stage, "part": part, "copy": copy, "site": site}
+        self.ask(move, "moved")
 
     def limit_memory(self, site: int, size: int | None) -> None:
         """From now on a site may use so many bytes for operators' states, if it has a disk."""

@@ -493,7 +493,7 @@ class Leader(Shell):
             case {"c": "move", "stage": int(s), "part": int(p), "copy": int(c), "site": int(to)}:
                 event = {"e": "move", "stage": s, "part": p, "copy": c, "site": to}
                 self.moving(event, by="client")
-                self.happened(event)
+                self.happened(event, lambda: self.tell(connection, {"c": "moved"}))
             case {"c": "memory", "site": int(site), "bytes": None | int() as size}:
                 if site in self.attached:
                     self.tell(self.attached[site], {"c": "memory", "bytes": size})
