@@ -352,7 +352,9 @@ def delete(context: Context, node: Delete, table: Facts, deleted: Facts) -> Fact
     """Rows taken out of a table: what is left depends on which came first."""
     facts = both((table, replace(deleted, asked=frozenset(), awaiting=())))
     facts = use(facts, *(Ref(column) for column in deleted.moving))
-    facts = keep(facts, "deletion", "what is to be deleted is applied to the table", node.position)
+    if not node.upsert:
+        text = "what is to be deleted is applied to the table"
+        facts = keep(facts, "deletion", text, node.position)
     equal = merged(facts, node.keys)
     # What only some of the inputs have does not say which of the others' rows it is about.
     classes = unique(
