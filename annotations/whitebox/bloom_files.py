@@ -10,7 +10,8 @@ from annotations.diagnostics import CODES, BadInput, Diagnostic, Findings, did_y
 from annotations.whitebox.bloom import Program, query, read, read_file
 from annotations.whitebox.bloom_plans import Plans
 from annotations.whitebox.inputs import Input
-from annotations.whitebox.sql import Place, Query
+from annotations.whitebox.places import Place
+from annotations.whitebox.sql import Query
 
 
 class Named:

@@ -24,8 +24,8 @@ from annotations.whitebox.components import Output, claimed_requests, derive_out
 from annotations.whitebox.existing import leaves, with_sources
 from annotations.whitebox.inputs import Input
 from annotations.whitebox.ir import Opaque, Relation, Source
-from annotations.whitebox.places import placer
-from annotations.whitebox.sql import Place, Query, mentioned
+from annotations.whitebox.places import Place, placer
+from annotations.whitebox.sql import Query, mentioned
 from annotations.whitebox.sql import read as read_sql
 from annotations.whitebox.sql_dialect import seconds_of
 from annotations.whitebox.type_text import sql_text

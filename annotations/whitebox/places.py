@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from annotations.dataflow import Position
 from annotations.positions import place_at
-from annotations.whitebox.sql import Place
+
+Place = Callable[[int], Position | None]
+"""Turns an offset in the query's text into a position in the file."""
 
 
 def placer(query: str, text: str, start: Position) -> Place:

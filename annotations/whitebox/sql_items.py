@@ -1,0 +1,136 @@
+"""What the parts of a SELECT are: conditions, generators, names, window functions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from sqlglot import exp
+
+from annotations.dataflow import Position
+from annotations.whitebox.datatypes import INT, UNKNOWN, Family
+from annotations.whitebox.functions import AGGREGATES
+from annotations.whitebox.ir import Call, Column, Expression, JoinKind, Ref
+from annotations.whitebox.monotone import may_be_null, type_of
+from annotations.whitebox.sql_expressions import NotUnderstood
+
+STANDS: Final = "__window_"
+"""What a window function's column is called while the expression around it is read."""
+
+
+def start_of(node: Any) -> int | None:
+    """The offset of the first character that the tree knows of a node."""
+    starts = [each.meta["start"] for each in node.walk() if "start" in each.meta]
+    return min(starts, default=None)
+
+
+def replaced(item: Any, windows: list[Any]) -> Any:
+    """A copy of the item where names stand for its window functions."""
+    if item is windows[0]:
+        return exp.column(f"{STANDS}0")
+    for at, node in enumerate(windows):
+        node.meta["stands"] = at
+    found = item.copy()
+    for node in list(found.find_all(exp.Window)):
+        node.replace(exp.column(f"{STANDS}{node.meta['stands']}"))
+    return found
+
+
+def join_kind(node: Any) -> tuple[JoinKind, bool]:
+    """The kind of a join, and whether its sides are swapped (a right join)."""
+    side = (node.args.get("side") or "").upper()
+    kind = (node.args.get("kind") or "").upper()
+    method = (node.args.get("method") or "").upper()
+    if method not in ("", "NATURAL"):
+        raise NotUnderstood(f"{method} JOIN is not understood", node)
+    if kind in ("SEMI", "ANTI") and side in ("", "LEFT"):
+        return (JoinKind.SEMI if kind == "SEMI" else JoinKind.ANTI), False
+    if kind in ("", "OUTER", "INNER", "CROSS"):
+        sides = {
+            "": (JoinKind.INNER, False),
+            "LEFT": (JoinKind.LEFT, False),
+            "RIGHT": (JoinKind.LEFT, True),
+            "FULL": (JoinKind.FULL, False),
+        }
+        if side in sides:
+            return sides[side]
+    raise NotUnderstood(f"{side} {kind} JOIN is not understood".replace("  ", " "), node)
+
+
+def conjuncts(node: Any) -> Iterator[Any]:
+    """The parts of a condition that AND joins."""
+    while isinstance(node, exp.Paren):
+        node = node.this
+    if isinstance(node, exp.And):
+        yield from conjuncts(node.left)
+        yield from conjuncts(node.right)
+    else:
+        yield node
+
+
+def refuse_subqueries(node: Any) -> None:
+    """Raise `NotUnderstood` where a subquery stands for a value."""
+    found = node.find(exp.Query)
+    if found is not None:
+        raise NotUnderstood("a subquery is used as a value", found)
+
+
+def has_aggregate(node: Any) -> bool:
+    """True where an aggregate function takes part that is not one over a window."""
+    if not isinstance(node, exp.Expression):
+        return False
+    return any(
+        each.name.lower() in AGGREGATES
+        and not isinstance(each.find_ancestor(exp.Window, exp.Query), exp.Window)
+        for each in node.find_all(exp.Anonymous)
+    )
+
+
+def in_aggregate(node: Any) -> bool:
+    """True for a name that an aggregate function is applied to."""
+    function = node.find_ancestor(exp.Anonymous)
+    return function is not None and function.name.lower() in AGGREGATES
+
+
+def generated(generator: Call, names: list[str]) -> tuple[Column, ...]:
+    """The columns that a generator makes, under the given names or Spark's own."""
+    kind = type_of(generator.arguments[0]) if generator.arguments else UNKNOWN
+    by_place = generator.function.startswith("pos")
+    types = [kind.element or UNKNOWN]
+    own = ["col"]
+    if generator.function.startswith("inline"):
+        fields = kind.element.fields if kind.element is not None else ()
+        own, types = [name for name, *_ in fields], [each for _, each, _ in fields]
+    elif kind.family is Family.MAP:
+        own, types = ["key", "value"], [kind.key or UNKNOWN, kind.element or UNKNOWN]
+    if by_place:
+        own, types = ["pos", *own], [INT, *types]
+    if names and len(names) == len(types):
+        own = names
+    elif names:
+        own, types = names, [UNKNOWN] * len(names)
+    return tuple([Column(name, each) for name, each in zip(own, types, strict=True)])
+
+
+def column_of(name: str, value: Expression, position: Position | None) -> Column:
+    """The column that holds the value."""
+    return Column(name, type_of(value), may_be_null(value), position)
+
+
+def name_of(node: Any) -> str:
+    """What Spark calls an item: its alias, its column or field, else its text."""
+    if isinstance(node, exp.Alias | exp.Column | exp.Dot):
+        return str(node.output_name)
+    return " ".join(str(node.sql(dialect="spark")).split()).lower()
+
+
+def exchanged(expression: Expression, exchange: Mapping[Column, Column]) -> Expression:
+    """The expression over renewed columns."""
+    match expression:
+        case Ref(column=column, position=position):
+            return Ref(exchange.get(column, column), position)
+        case Call(arguments=arguments):
+            inner = tuple([exchanged(each, exchange) for each in arguments])
+            return replace(expression, arguments=inner)
+    return expression

@@ -1,0 +1,501 @@
+"""One SELECT: joins and conditions, generators, window functions, groups."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from sqlglot import exp
+
+from annotations.dataflow import Position
+from annotations.whitebox.functions import GENERATORS
+from annotations.whitebox.ir import (
+    Aggregate,
+    Call,
+    Column,
+    Deduplicate,
+    Expression,
+    Filter,
+    Generate,
+    Join,
+    JoinKind,
+    Output,
+    Project,
+    Ref,
+    Relation,
+    Role,
+    Source,
+    Window,
+)
+from annotations.whitebox.monotone import may_be_null, type_of
+from annotations.whitebox.sql_expressions import Expressions, NotUnderstood, aggregates, field_of
+from annotations.whitebox.sql_items import (
+    STANDS,
+    column_of,
+    conjuncts,
+    exchanged,
+    generated,
+    has_aggregate,
+    in_aggregate,
+    join_kind,
+    name_of,
+    refuse_subqueries,
+    replaced,
+)
+from annotations.whitebox.sql_scope import Named, Scope, join_using
+from annotations.whitebox.sql_tables import Builder, Ctes, lower
+from annotations.whitebox.words import text_of
+
+SELECT_PARTS: Final = frozenset(
+    {"expressions", "from_", "joins", "laterals", "where", "group", "having", "distinct", "with_"}
+    | {"order", "limit", "offset", "sort", "cluster", "distribute", "hint", "from", "with"}
+)
+"""Clauses of a SELECT that are understood; any other makes the query unknown."""
+WINDOWS: Final = ("window", "session_window")
+"""Functions that group by time, whose result can be named like them."""
+
+
+def select(builder: Builder, tree: Any, ctes: Ctes, outer: Scope | None) -> Relation:
+    """The plan of one SELECT; `outer` has the names of the query around it."""
+    return Select(builder, tree, ctes, outer).build()
+
+
+class Select:
+    """One SELECT on its way into a plan."""
+
+    def __init__(self, builder: Builder, tree: Any, ctes: Ctes, outer: Scope | None) -> None:
+        self.builder, self.tree, self.ctes = builder, tree, ctes
+        self.scope = Scope(outer=outer)
+        self.items: list[tuple[str, Any]] = []
+        """What is selected: names and trees, stars aside."""
+        self.express = Expressions(self._resolve, builder.own)
+        self.aliases: dict[str, Expression] = {}
+        self.keys: tuple[Expression, ...] = ()
+        """What is grouped by."""
+        self.having = False
+        """True while HAVING is read."""
+
+    def _resolve(self, node: Any) -> Expression:
+        """A column of the tables, else what an item further left is called; in HAVING first."""
+        named = self.aliases.get(node.name.lower()) if not node.table else None
+        if self.having and named is not None and not in_aggregate(node):
+            return named
+        try:
+            return self.scope.resolve(node, self.builder.at(node))
+        except NotUnderstood:
+            named = named or self._time_window(node)
+            if named is None:
+                raise
+            return named
+
+    def _time_window(self, node: Any) -> Expression | None:
+        """What `window`, `window.start` and the like mean where rows are grouped by a window."""
+        name, *parts = [each.name for each in (node.args.get("table"), node.this) if each]
+        for key in self.keys:
+            if isinstance(key, Call) and key.function == name.lower() and name.lower() in WINDOWS:
+                found: Expression = key
+                for part in parts:
+                    found = field_of(found, part, self.builder.at(node))
+                return found
+        return None
+
+    def build(self) -> Relation:
+        """The plan of the SELECT."""
+        tree, builder = self.tree, self.builder
+        builder.only(tree, SELECT_PARTS)
+        found = self.body()
+        found, items = self._generators(found)
+        group, having = tree.args.get("group"), tree.args.get("having")
+        if group or having or any(has_aggregate(each) for _, each in items):
+            found = self._grouped(found, items, group, having)
+        else:
+            found = self._projected(found, items)
+        if tree.args.get("distinct"):
+            if tree.args["distinct"].args.get("on"):
+                raise NotUnderstood("DISTINCT ON is not understood", tree)
+            found = Deduplicate(found, found.columns, position=builder.at(tree))
+        names = dict(zip(lower(found), found.columns, strict=True))
+        return builder.limited(tree, found, names)
+
+    # ---- FROM, joins, WHERE
+
+    def body(self) -> Relation:
+        """FROM, joins, LATERAL VIEW and WHERE."""
+        tree = self.tree
+        clause = tree.args.get("from_") or tree.args.get("from")
+        if clause is None:
+            found: Relation = Source("nothing", (), Role.TABLE)
+        else:
+            found = self._first(clause.this)
+            for join in clause.this.args.get("joins") or ():
+                found = self._join(found, join)
+        for join in tree.args.get("joins") or ():
+            found = self._join(found, join)
+        for lateral in tree.args.get("laterals") or ():
+            found = self._lateral(found, lateral)
+        where = tree.args.get("where")
+        return found if where is None else self._where(found, where.this)
+
+    def _first(self, node: Any) -> Relation:
+        named, found = self.builder.table(node, self.ctes, self.scope, self.scope.outer)
+        self.scope.tables.append(named)
+        return found
+
+    def _join(self, left: Relation, node: Any) -> Relation:
+        if isinstance(node.this, exp.Lateral):
+            return self._lateral(left, node.this)
+        self.builder.only(node, {"this", "on", "using", "kind", "side", "method", "global"})
+        named, right = self.builder.table(node.this, self.ctes, self.scope, self.scope.outer)
+        kind, swapped = join_kind(node)
+        only_left = kind in (JoinKind.SEMI, JoinKind.ANTI)
+        condition: Expression | None = None
+        names = [each.name for each in node.args.get("using") or ()]
+        if (node.args.get("method") or "").upper() == "NATURAL":
+            known = {name.lower() for name, _ in self.scope.star()}
+            names = [column.name for column in named.columns if column.name.lower() in known]
+            if named.open or self.scope.open:
+                raise NotUnderstood("NATURAL JOIN needs the schemas of both sides", node)
+        if names:
+            target = (
+                Scope([*self.scope.tables], dict(self.scope.merged)) if only_left else self.scope
+            )
+            condition = join_using(
+                target, named, names, full=kind is JoinKind.FULL, swapped=swapped
+            )
+        self.scope.tables.append(named)
+        if node.args.get("on") is not None:
+            refuse_subqueries(node.args["on"])
+            condition = self.express(node.args["on"])
+        if only_left:
+            self.scope.tables.remove(named)
+        one, other = (right, left) if swapped else (left, right)
+        return Join(one, other, kind, condition, position=self.builder.at(node))
+
+    def _lateral(self, found: Relation, node: Any) -> Relation:
+        """LATERAL VIEW: for each row those that a generator makes of it."""
+        call = node.this
+        if not isinstance(call, exp.Anonymous | exp.Explode) or not node.args.get("view"):
+            raise NotUnderstood("LATERAL is not understood", node)
+        alias = node.args.get("alias")
+        names = [each.name for each in alias.columns] if alias is not None else []
+        generator = self.express(call)
+        if not isinstance(generator, Call) or generator.function not in GENERATORS:
+            raise NotUnderstood(f"`{text_of(generator)}` is not a known generator", node)
+        columns = generated(generator, names)
+        name = alias.name if alias is not None else ""
+        self.scope.tables.append(Named(name, columns))
+        return Generate(found, generator, columns, self.builder.at(node))
+
+    def _where(self, found: Relation, condition: Any) -> Relation:
+        for each in conjuncts(condition):
+            found = self._condition(found, each)
+        return found
+
+    def _condition(self, found: Relation, node: Any) -> Relation:
+        """A condition of WHERE: a subquery is a join, everything else a filter."""
+        inner, negated = node, False
+        while isinstance(inner, exp.Not | exp.Paren):
+            negated ^= isinstance(inner, exp.Not)
+            inner = inner.this
+        if isinstance(inner, exp.In) and inner.args.get("query") is not None:
+            return self._subquery(found, inner.args["query"], inner.this, negated, node)
+        if isinstance(inner, exp.Exists):
+            return self._subquery(found, inner.this, None, negated, node)
+        refuse_subqueries(node)
+        return Filter(found, self.express(node), self.builder.at(node))
+
+    def _subquery(
+        self, found: Relation, tree: Any, value: Any, negated: bool, node: Any
+    ) -> Relation:
+        """IN and EXISTS as joins that keep the columns of the left side."""
+        while isinstance(tree, exp.Subquery):
+            tree = tree.this
+        conditions: list[Expression] = []
+        if isinstance(tree, exp.Select) and not tree.args.get("group"):
+            inner = Select(self.builder, tree, self.builder.named(tree, self.ctes), self.scope)
+            right, conditions, members = inner.correlated()
+        else:
+            right = self.builder.query(tree, self.ctes, None)
+            members = tuple(map(Ref, right.columns))
+        if value is not None:
+            values = value.expressions if isinstance(value, exp.Tuple) else [value]
+            if len(values) != len(members):
+                raise NotUnderstood("IN compares another number of columns", node)
+            pairs = zip(map(self.express, values), members, strict=True)
+            conditions = [*(Call("=", pair) for pair in pairs), *conditions]
+        condition: Expression | None = None
+        for each in conditions:
+            condition = each if condition is None else Call("and", (condition, each))
+        kind = JoinKind.ANTI if negated else JoinKind.SEMI
+        null_aware = negated and value is not None
+        return Join(found, right, kind, condition, null_aware, self.builder.at(node))
+
+    def correlated(self) -> tuple[Relation, list[Expression], tuple[Ref, ...]]:
+        """A subquery: its plan, the conditions that tie it to the outer query, what it selects."""
+        tree, conditions = self.tree, list[Expression]()
+        where = tree.args.get("where")
+        plain = not (tree.args.get("having") or any(map(has_aggregate, tree.expressions)))
+        if not plain or where is None or not self._reaches_out(where):
+            scope, self.scope.outer = self.scope.outer, None
+            found = self.build()
+            self.scope.outer = scope
+            return found, [], tuple(map(Ref, found.columns))
+        self.builder.only(tree, SELECT_PARTS - {"order", "limit", "offset"})
+        tree = tree.copy()
+        tree.set("where", None)
+        self.tree = tree
+        found = self.body()
+        for each in conjuncts(where.this):
+            self.scope.reached = False
+            if each.find(exp.Query) is not None:
+                found = self._condition(found, each)
+                if self.scope.reached:
+                    raise NotUnderstood("a subquery in a correlated subquery", each)
+                continue
+            condition = self.express(each)
+            if self.scope.reached:
+                conditions.append(condition)
+            else:
+                found = Filter(found, condition, self.builder.at(each))
+        self.scope.reached = False
+        members = self._members()
+        if self.scope.reached:
+            raise NotUnderstood("a subquery selects a column of the outer query", tree)
+        # What is selected joins the columns that the conditions need.
+        outputs = [(column, Ref(column)) for column in found.columns]
+        added: list[Output] = [
+            (Column(f"value{at}", type_of(each), may_be_null(each)), each)
+            for at, each in enumerate(members)
+            if not isinstance(each, Ref)
+        ]
+        if added:
+            renewed = [(Column(c.name, c.type, c.nullable), ref) for c, ref in outputs]
+            exchange = {ref.column: column for column, ref in renewed}
+            found = Project(found, (*renewed, *added))
+            conditions = [exchanged(each, exchange) for each in conditions]
+            fresh = iter(column for column, _ in added)
+            members = tuple(
+                Ref(exchange[each.column]) if isinstance(each, Ref) else Ref(next(fresh))
+                for each in members
+            )
+        return found, conditions, tuple(each for each in members if isinstance(each, Ref))
+
+    def _members(self) -> tuple[Expression, ...]:
+        found: list[Expression] = []
+        for each in self.tree.expressions:
+            if isinstance(each, exp.Star):
+                found += [inner for _, inner in self.scope.star()]
+            else:
+                found.append(self.express(each))
+        return tuple(found)
+
+    def _reaches_out(self, where: Any) -> bool:
+        """True where a condition names a column that only the outer query has."""
+        trial = Select(self.builder, self.tree, self.ctes, self.scope.outer)
+        delays, opened = list(self.builder.delays), self.builder.open
+        copy = self.tree.copy()
+        copy.set("where", None)
+        trial.tree = copy
+        trial.body()
+        self.builder.delays, self.builder.open = delays, opened
+        for column in where.find_all(exp.Column):
+            if column.find_ancestor(exp.Query) is not self.tree:
+                continue
+            trial.scope.reached = False
+            trial._resolve(column)
+            if trial.scope.reached:
+                return True
+        return False
+
+    # ---- what is selected
+
+    def _generators(self, found: Relation) -> tuple[Relation, list[tuple[str, Any]]]:
+        """The items by name; EXPLODE among them makes rows before anything else is computed."""
+        items: list[tuple[str, Any]] = []
+        for node in self.tree.expressions:
+            if isinstance(node, exp.Star) or (
+                isinstance(node, exp.Column) and isinstance(node.this, exp.Star)
+            ):
+                items += self._star(node)
+                continue
+            bare = node.unalias() if isinstance(node, exp.Alias) else node
+            names = [node.alias] if isinstance(node, exp.Alias) else []
+            if isinstance(node, exp.Aliases):
+                bare, names = node.this, [each.name for each in node.expressions]
+            if isinstance(bare, exp.Anonymous) and bare.name.lower() in GENERATORS:
+                generator = self.express(bare)
+                assert isinstance(generator, Call)
+                columns = generated(generator, names)
+                found = Generate(found, generator, columns, self.builder.at(bare))
+                items += [(column.name, Ref(column)) for column in columns]
+            else:
+                items.append((name_of(node), bare))
+        return found, items
+
+    def _star(self, node: Any) -> Iterator[tuple[str, Any]]:
+        star = node if isinstance(node, exp.Star) else node.this
+        alias = None if isinstance(node, exp.Star) else node.table
+        self.builder.only(star, {"except_", "except"})
+        excluded = star.args.get("except_") or star.args.get("except") or ()
+        without = {each.name.lower() for each in excluded}
+        tables = [t for t in self.scope.tables if alias is None or t.alias.lower() == alias.lower()]
+        self.builder.open |= any(table.open for table in tables)
+        if not tables and alias is not None:
+            yield from self._fields(alias, node)
+            return
+        for name, each in self.scope.star(alias):
+            if name.lower() not in without:
+                yield name, each
+
+    def _fields(self, name: str, node: Any) -> Iterator[tuple[str, Any]]:
+        """`column.*`: the fields of a struct."""
+        column = exp.column(name)
+        inner = self._resolve(column)
+        fields = type_of(inner).fields
+        if not fields:
+            raise NotUnderstood(f"the fields of `{name}` are not known", node)
+        for field_name, *_ in fields:
+            yield field_name, field_of(inner, field_name, self.builder.at(node))
+
+    def _value(self, item: Any) -> Expression:
+        """An item; those of stars and generators are expressions already."""
+        return item if not isinstance(item, exp.Expression) else self.express(item)
+
+    def _projected(self, found: Relation, items: list[tuple[str, Any]]) -> Relation:
+        outputs: list[Output] = []
+        for name, item in items:
+            windows = list(item.find_all(exp.Window)) if isinstance(item, exp.Expression) else []
+            if windows:
+                found, value = self._windowed(found, item, windows)
+            else:
+                value = self._value(item)
+            outputs.append((column_of(name, value, self._item_place(item)), value))
+            self.aliases.setdefault(name.lower(), value)
+        return Project(found, tuple(outputs), self.builder.at(self.tree))
+
+    def _item_place(self, item: Any) -> Position | None:
+        return self.builder.at(item) if isinstance(item, exp.Expression) else None
+
+    def _windowed(
+        self, found: Relation, item: Any, windows: list[Any]
+    ) -> tuple[Relation, Expression]:
+        """An item with window functions: each becomes a column below, the rest is computed."""
+        columns: list[Column] = []
+        for node in windows:
+            if node.find_ancestor(exp.Window) is not None:
+                raise NotUnderstood("a window function in a window function", node)
+            self.builder.only(node, {"this", "partition_by", "order", "spec", "over"})
+            call = self.express(node.this)
+            position = self.builder.at(node.this)
+            partition = tuple(self.express(each) for each in node.args.get("partition_by") or ())
+            order = node.args.get("order")
+            keys = self.express.order(order) if order is not None else ()
+            spec = node.args.get("spec")
+            rows = spec is not None and str(spec.args.get("kind") or "").upper() == "ROWS"
+            rows = rows and bool(keys)
+            column = Column(text_of(call), type_of(call), True)
+            columns.append(column)
+            found = Window(found, ((column, call),), partition, keys, rows, position)
+        copied = replaced(item, windows)
+        inner = Expressions(
+            lambda node: (
+                Ref(columns[int(node.name[len(STANDS) :])], self.builder.at(item))
+                if node.name.startswith(STANDS)
+                else self._resolve(node)
+            ),
+            self.builder.own,
+        )
+        return found, inner(copied)
+
+    def _grouped(
+        self, found: Relation, items: list[tuple[str, Any]], group: Any, having: Any
+    ) -> Relation:
+        """GROUP BY, aggregates and HAVING."""
+        for _, item in items:
+            if isinstance(item, exp.Expression) and item.find(exp.Window) is not None:
+                raise NotUnderstood("a window function over groups", item)
+        keys, sets = self._keys(items, group)
+        self.keys = keys
+        outputs: list[Output] = []
+        for name, item in items:
+            value = self._value(item)
+            outputs.append((column_of(name, value, self._item_place(item)), value))
+            self.aliases.setdefault(name.lower(), value)
+        visible = [column for column, _ in outputs]
+        conditions: list[Column] = []
+        self.having = True
+        for each in conjuncts(having.this) if having is not None else ():
+            refuse_subqueries(each)
+            value = self.express(each)
+            column = Column(text_of(value), type_of(value), True, self.builder.at(each))
+            conditions.append(column)
+            outputs.append((column, value))
+        position = self.builder.at(group) if group is not None else self.builder.at(self.tree)
+        found = Aggregate(found, keys, tuple(outputs), sets, position)
+        if not conditions:
+            return found
+        for column in conditions:
+            found = Filter(found, Ref(column, column.position), column.position)
+        renewed = [(Column(c.name, c.type, c.nullable, c.position), Ref(c)) for c in visible]
+        return Project(found, tuple(renewed), position)
+
+    def _keys(
+        self, items: list[tuple[str, Any]], group: Any
+    ) -> tuple[tuple[Expression, ...], tuple[frozenset[int], ...] | None]:
+        """What is grouped by, and the grouping sets if there are any."""
+        if group is None:
+            return (), None
+        self.builder.only(
+            group, {"expressions", "all", "rollup", "cube", "grouping_sets", "totals"}
+        )
+        if group.args.get("totals"):
+            raise NotUnderstood("WITH TOTALS is not understood", group)
+        keys: list[Expression] = []
+        optional: set[int] = set()
+        if group.args.get("all"):
+            keys = [v for v in (self._value(item) for _, item in items) if not aggregates(v)]
+            return tuple(keys), None
+        for node in group.expressions:
+            if isinstance(node, exp.Rollup | exp.Cube | exp.GroupingSets):
+                self._add_sets(node, items, keys, optional)
+            else:
+                keys.append(self._key(node, items))
+        for name in ("rollup", "cube", "grouping_sets"):
+            for node in group.args.get(name) or ():
+                if node.expressions:
+                    self._add_sets(node, items, keys, optional)
+                else:  # GROUP BY a, b WITH ROLLUP
+                    optional |= set(range(len(keys)))
+        if not optional:
+            return tuple(keys), None
+        # Which sets there are does not matter, only which keys are in all of them.
+        whole = frozenset(range(len(keys)))
+        return tuple(keys), (whole, whole - optional)
+
+    def _add_sets(
+        self, node: Any, items: list[tuple[str, Any]], keys: list[Expression], optional: set[int]
+    ) -> None:
+        for each in node.expressions:
+            inner = each.this if isinstance(each, exp.Paren) else each
+            parts = inner.expressions if isinstance(inner, exp.Tuple) else [inner]
+            for part in parts:
+                key = self._key(part, items)
+                if key not in keys:
+                    keys.append(key)
+                optional.add(keys.index(key))
+
+    def _key(self, node: Any, items: list[tuple[str, Any]]) -> Expression:
+        """A grouping key: an expression, the place of an item, or its name."""
+        if isinstance(node, exp.Literal) and not node.is_string and node.this.isdigit():
+            at = int(node.this) - 1
+            if at >= len(items):
+                raise NotUnderstood(f"there is no item {node.this} to group by", node)
+            return self._value(items[at][1])
+        refuse_subqueries(node)
+        try:
+            return self.express(node)
+        except NotUnderstood:
+            named = [item for name, item in items if name.lower() == node.name.lower()]
+            if not isinstance(node, exp.Column) or node.table or not named:
+                raise
+            return self._value(named[0])

@@ -1,0 +1,296 @@
+"""Queries and the tables that they read: set operations, CTEs, FROM clauses, watermarks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from sqlglot import exp
+
+from annotations.dataflow import Position
+from annotations.whitebox.datatypes import BIGINT, UNKNOWN
+from annotations.whitebox.inputs import Input
+from annotations.whitebox.ir import (
+    Column,
+    Deduplicate,
+    Limit,
+    Literal,
+    Project,
+    Ref,
+    Relation,
+    Role,
+    Sample,
+    SetKind,
+    SetOperation,
+    SortKey,
+    Source,
+    Union,
+    Watermark,
+)
+from annotations.whitebox.places import Place
+from annotations.whitebox.sql_dialect import Delay, Parsed
+from annotations.whitebox.sql_expressions import NotUnderstood
+from annotations.whitebox.sql_items import start_of
+from annotations.whitebox.sql_scope import Named, Scope
+
+SET_PARTS: Final = frozenset(
+    {"this", "expression", "distinct", "by_name", "with_", "order", "limit", "offset", "with"}
+    | {"side", "kind"}
+)
+
+
+@dataclass(slots=True)
+class Ctes:
+    """Named queries, built anew wherever they are used."""
+
+    known: dict[str, tuple[Any, Ctes]] = field(default_factory=dict)
+
+
+ReadSelect = Callable[["Builder", Any, Ctes, Scope | None], Relation]
+"""Reads one SELECT (`sql_select.select`)."""
+
+
+class Builder:
+    """One statement on its way into a plan."""
+
+    def __init__(
+        self, parsed: Parsed, inputs: Mapping[str, Input], place: Place, select: ReadSelect
+    ) -> None:
+        self._select = select
+        self.inputs = {name.lower(): (name, each) for name, each in inputs.items()}
+        self.place = place
+        self.delays = list(parsed.delays)
+        self.open = False
+        self.wanted = _wanted(parsed.tree)
+
+    def at(self, node: Any) -> Position | None:
+        """Where a node stands, if the tree knows."""
+        start = start_of(node) if node is not None else None
+        return None if start is None else self.place(start)
+
+    def own(self, node: Any) -> Position | None:
+        """Where a node itself stands: not what is inside of it."""
+        start = node.meta.get("start") if node is not None else None
+        return None if start is None else self.place(start)
+
+    def statement(self, tree: Any) -> Relation:
+        """The plan of a query, or of what CREATE ... AS and INSERT ... SELECT compute."""
+        if isinstance(tree, exp.Create | exp.Insert) and isinstance(tree.expression, exp.Query):
+            tree = tree.expression
+        if not isinstance(tree, exp.Query):
+            raise NotUnderstood(f"{type(tree).__name__.upper()} is not a query", tree)
+        return self.query(tree, Ctes(), None)
+
+    # ---- queries
+
+    def query(self, tree: Any, ctes: Ctes, outer: Scope | None) -> Relation:
+        """A query; `outer` has the names of the query around it."""
+        ctes = self.named(tree, ctes)
+        match tree:
+            case exp.Subquery():
+                self.only(tree, {"this", "alias", "with_", "order", "limit", "offset"})
+                inner = self.query(tree.this, ctes, outer)
+                return self.limited(
+                    tree, inner, dict(zip(lower(inner), inner.columns, strict=False))
+                )
+            case exp.SetOperation():
+                return self._set_operation(tree, ctes, outer)
+            case exp.Select():
+                return self._select(self, tree, ctes, outer)
+            case exp.Values():
+                return self._values(tree)[1]
+        raise NotUnderstood(f"{type(tree).__name__} is not understood", tree)
+
+    def only(self, tree: Any, parts: Iterable[str]) -> None:
+        """Refuse a clause that is not one of `parts`."""
+        for key, value in tree.args.items():
+            if value and key not in parts:
+                name = key.rstrip("_").upper()
+                node = value if isinstance(value, exp.Expression) else tree
+                raise NotUnderstood(f"the clause {name} is not understood", node)
+
+    def named(self, tree: Any, ctes: Ctes) -> Ctes:
+        """The named queries that a query sees: those around it, and those of its own WITH."""
+        clause = tree.args.get("with_") or tree.args.get("with")
+        if clause is None:
+            return ctes
+        if clause.args.get("recursive"):
+            raise NotUnderstood("a recursive query is not understood", clause)
+        found = Ctes(dict(ctes.known))
+        for cte in clause.expressions:
+            found.known[cte.alias.lower()] = (cte, Ctes(dict(found.known)))
+        return found
+
+    def _set_operation(self, tree: Any, ctes: Ctes, outer: Scope | None) -> Relation:
+        self.only(tree, SET_PARTS)
+        left = self.query(tree.left, ctes, outer)
+        right = self.query(tree.right, ctes, outer)
+        if tree.args.get("by_name"):
+            right = _reordered(left, right, tree)
+        if len(left.columns) != len(right.columns):
+            raise NotUnderstood("both sides must have the same number of columns", tree)
+        columns = tuple(
+            [
+                Column(a.name, a.type if a.type == b.type else UNKNOWN, a.nullable or b.nullable)
+                for a, b in zip(left.columns, right.columns, strict=True)
+            ]
+        )
+        position = self.at(tree.right)
+        distinct = bool(tree.args.get("distinct"))
+        found: Relation
+        if isinstance(tree, exp.Union):
+            found = Union((left, right), columns, position)
+            if distinct:
+                found = Deduplicate(found, columns, position=position)
+        else:
+            kind = SetKind.EXCEPT if isinstance(tree, exp.Except) else SetKind.INTERSECT
+            found = SetOperation(left, right, kind, columns, not distinct, position)
+        return self.limited(tree, found, dict(zip(lower(found), columns, strict=True)))
+
+    def limited(self, tree: Any, found: Relation, names: Mapping[str, Column]) -> Relation:
+        """ORDER BY matters only where it decides what LIMIT or OFFSET keeps."""
+        limits = [tree.args.get(key) for key in ("limit", "offset")]
+        limit = next((each for each in limits if each is not None), None)
+        if limit is None:
+            return found
+        keys = self._order(tree.args.get("order"), found, names)
+        return Limit(found, keys, self.at(limit))
+
+    def _order(
+        self, order: Any, found: Relation, names: Mapping[str, Column]
+    ) -> tuple[SortKey, ...]:
+        """The sort keys that are columns of the result; none where another comes first."""
+        keys: list[SortKey] = []
+        for each in order.expressions if order is not None else ():
+            node = each.this if isinstance(each, exp.Ordered) else each
+            if isinstance(node, exp.Column) and node.name.lower() in names:
+                keys.append(SortKey(Ref(names[node.name.lower()]), bool(each.args.get("desc"))))
+            elif isinstance(node, exp.Literal) and node.this.isdigit():
+                at = int(node.this) - 1
+                if at < len(found.columns):
+                    keys.append(SortKey(Ref(found.columns[at]), bool(each.args.get("desc"))))
+        if order is not None and not keys:
+            keys.append(SortKey(Literal(None)))
+        return tuple(keys)
+
+    # ---- tables
+
+    def table(
+        self, node: Any, ctes: Ctes, scope: Scope, outer: Scope | None
+    ) -> tuple[Named, Relation]:
+        """What stands in a FROM clause, under its name."""
+        match node:
+            case exp.Subquery():
+                found = self.query(node, ctes, outer)
+                named = Named(node.alias, found.columns)
+            case exp.Values():
+                named, found = self._values(node)
+            case exp.Table():
+                named, found = self._table(node, ctes)
+            case exp.Lateral() | exp.Unnest():
+                raise NotUnderstood("LATERAL is not understood here", node)
+            case _:
+                raise NotUnderstood(f"{type(node).__name__} is not understood here", node)
+        alias = node.args.get("alias")
+        if alias is not None and alias.args.get("columns"):
+            named, found = _renamed(named, found, [each.name for each in alias.columns], node)
+        if node.args.get("sample"):
+            found = Sample(found, self.at(node))
+        return named, self._delayed(node, named, found)
+
+    def _table(self, node: Any, ctes: Ctes) -> tuple[Named, Relation]:
+        self.only(node, {"this", "alias", "db", "catalog", "sample", "joins", "hints"})
+        alias = node.alias_or_name
+        if not isinstance(node.this, exp.Identifier):
+            if isinstance(node.this, exp.Anonymous) and node.this.name.lower() == "range":
+                column = Column("id", BIGINT, False)
+                return Named(alias, (column,)), Source("range", (column,), Role.TABLE)
+            raise NotUnderstood("a table function is not understood", node)
+        if not node.db and node.name.lower() in ctes.known:
+            cte, inner = ctes.known[node.name.lower()]
+            found = self.query(cte.this, inner, None)
+            named = Named(alias, found.columns)
+            columns = cte.args["alias"].columns
+            if columns:
+                named, found = _renamed(named, found, [each.name for each in columns], node)
+            return named, found
+        name, declared = self.inputs.get(node.name.lower(), (node.name, None))
+        if declared is None or node.db:
+            full = ".".join(filter(None, [node.catalog, node.db, node.name]))
+            declared = Input(role=Role.MUTABLE)
+            name = full
+        wanted = () if declared.schema is not None else self.wanted(alias)
+        source = declared.source(name, self.at(node), wanted)
+        return Named(alias, source.columns, not source.complete), source
+
+    def _values(self, node: Any) -> tuple[Named, Relation]:
+        """Constants, as a table that never changes."""
+        first = node.expressions[0]
+        width = len(first.expressions) if isinstance(first, exp.Tuple) else 1
+        columns = tuple([Column(f"col{at + 1}") for at in range(width)])
+        return Named(node.alias, columns), Source("values", columns, Role.TABLE)
+
+    def _delayed(self, node: Any, named: Named, found: Relation) -> Relation:
+        """The WATERMARK clause that stands right after the table."""
+        ends = [each.meta["end"] for each in node.walk() if "end" in each.meta]
+        if not ends or not self.delays:
+            return found
+        following = [each for each in self.delays if each.start >= min(ends)]
+        if not following:
+            return found
+        delay = min(following, key=lambda each: each.start)
+        columns = named.find(delay.column)
+        if not columns or self._nearer(node, delay):
+            return found
+        self.delays.remove(delay)
+        return Watermark(found, columns[0], delay.delay_s, self.place(delay.start))
+
+    def _nearer(self, node: Any, delay: Delay) -> bool:
+        """True where another table stands between this one and the clause."""
+        own = start_of(node) or 0
+        root = node.root()
+        starts = [start_of(each) for each in root.find_all(exp.Table)]
+        return any(start is not None and own < start < delay.start for start in starts)
+
+
+def lower(relation: Relation) -> list[str]:
+    """The names of the columns in lower case."""
+    return [column.name.lower() for column in relation.columns]
+
+
+def _wanted(tree: Any) -> Callable[[str], tuple[str, ...]]:
+    """Columns that a table without a schema must have: those that the text asks it for."""
+    names: dict[str, dict[str, None]] = {}
+    for column in tree.find_all(exp.Column):
+        if not isinstance(column.this, exp.Star):
+            names.setdefault(column.table.lower(), {})[column.name] = None
+
+    def wanted(alias: str) -> tuple[str, ...]:
+        found = {**names.get(alias.lower(), {}), **names.get("", {})}
+        return tuple({name.lower(): name for name in found}.values())
+
+    return wanted
+
+
+def _renamed(named: Named, found: Relation, names: list[str], node: Any) -> tuple[Named, Relation]:
+    if len(names) != len(found.columns):
+        raise NotUnderstood("the list of columns does not fit the table", node)
+    outputs = tuple(
+        (Column(name, old.type, old.nullable), Ref(old))
+        for name, old in zip(names, found.columns, strict=True)
+    )
+    project = Project(found, outputs, getattr(found, "position", None))
+    return Named(named.alias, project.columns), project
+
+
+def _reordered(left: Relation, right: Relation, node: Any) -> Relation:
+    """The right side of UNION BY NAME in the order of the left one's columns."""
+    by_name = {column.name.lower(): column for column in right.columns}
+    if set(by_name) != set(lower(left)):
+        raise NotUnderstood("UNION BY NAME of other columns is not understood", node)
+    outputs = tuple(
+        (Column(old.name, old.type, old.nullable), Ref(old))
+        for old in (by_name[name] for name in lower(left))
+    )
+    return Project(right, outputs)
