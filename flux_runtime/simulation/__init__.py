@@ -7,7 +7,7 @@
 - `checks`: one checker per concern, always on.
 - `sweep`: random schedules (`plans`) and `faults` from a seed; what failed is `kept`.
 - `explore`: all schedules of a small one of the `configurations`, over `product` states, which are
-  made of `components` and `reactions`; the `reduction` says what need not be tried.
+  made of `components` and `reactions`; `reduction` and `persistent` say what need not be tried.
 - `timed`: the same machines under a virtual clock, with the cost of work, links and moves.
 - `scenario`, `report`: one run under the clock from a seed or a file, on one screen and in pictures.
 - `pooled`: copies that work when their site's pooler calls them.

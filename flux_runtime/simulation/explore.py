@@ -33,6 +33,7 @@ from typing import NamedTuple
 from flux_runtime.protocol.vocabulary import Node, ProtocolError
 from flux_runtime.simulation.components import State, Values
 from flux_runtime.simulation.configurations import CONFIGURATIONS, Configuration, Due
+from flux_runtime.simulation.persistent import Persistent
 from flux_runtime.simulation.product import Product
 from flux_runtime.simulation.reduction import Reduction, evictable, maskable
 from flux_runtime.simulation.world import Step
@@ -198,6 +199,8 @@ class _Search:
         failing = frozenset(configuration.shape.pairs() if anywhere else named)
         fences = any(fault.kind == "suspect" for fault in due)
         self.reduction = Reduction(self.product, failing=failing, fences=fences)
+        usual = not fences and not sets
+        self.persistent = Persistent(self.product, failing=failing) if usual else None
         self.full, self.prove = full, prove
         self.seen: set[int] = set()
         self.stack: list[Frame] = []
@@ -321,6 +324,8 @@ class _Search:
             self.product.finished(state.values)
         faults = faults_of(self.product, state.values, left)
         self.found.faults += len(faults)
+        if not self.full and not left and self.persistent is not None:
+            return self.persistent.steps(state.values, steps)
         if self.prove:
             check_claims(self.product, self.reduction, state, steps, faults, left)
         return steps + faults
