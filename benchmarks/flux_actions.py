@@ -78,6 +78,8 @@ def missed_by(action: str) -> list[tuple[str, str]]:
 
 
 def _noticed(said: str) -> str:
+    if said.endswith("that do not end"):
+        return said.removeprefix("killed by ")
     if said.startswith("killed by "):
         return f"`{said.removeprefix('killed by ').partition('[')[0]}`"
     if seed := re.match(r"killed at seed (\d+)", said):

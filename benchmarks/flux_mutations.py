@@ -27,21 +27,16 @@ ROOT: Final = Path(__file__).resolve().parent.parent
 FOUND: Final = Path(__file__).with_suffix(".json")
 """What became of every mutation when it was last tried."""
 
-QUICK: Final = (
-    "tables",
-    "segment",
-    "buffer",
-    "sides",
-    "ends",
-    "controller",
-    "back",
-    "channels",
-    "collection",
-    "repartition",
-    "spill",
-)
+NEAR: Final = {
+    "outlet": "tables",
+    "inlet": "tables",
+    "boundary": "segment",
+    "consumer": "sides",
+    "merge": "sides",
+    "producer": "sides",
+}
+"""Which tests of the machines are tried first, where they are not called like the module."""
 TESTS: Final = (
-    *(f"tests/protocol/test_flux_{part}.py" for part in QUICK),
     "tests/protocol",
     "tests/simulation/test_flux_scenarios.py",
     "tests/simulation/test_flux_sweep.py::test_runs_that_once_found_a_mistake",
@@ -246,6 +241,9 @@ MUTATIONS = (
     Mutation("SP-6", "spill", "gap = self.gap if self.gap is not None else self.activation_took", "gap = self.gap or 0.0"),
 )  # fmt: skip
 
+PYTEST: Final = ("-m", "pytest", "-q", "-x", "--no-header", "-p", "no:cacheprovider")
+TESTS_S: Final = 300.0
+"""Tests, or seeds, that take longer do not end."""
 SEEDS: Final = """\
 import sys
 from flux_runtime.simulation import sweep
@@ -268,7 +266,16 @@ def run(folder: str, *arguments: str) -> subprocess.CompletedProcess[str]:
         capture_output=True,
         text=True,
         check=False,
+        timeout=TESTS_S,
     )
+
+
+def _paths(mutation: Mutation, folder: Path) -> list[tuple[str, ...]]:
+    """Tests to run, those of the module itself first."""
+    if mutation.file.startswith("operators"):
+        return [("tests/operators/test_flux_operators.py",)]
+    near = f"tests/protocol/test_flux_{NEAR.get(mutation.file, mutation.file)}.py"
+    return [(near,), TESTS] if (folder / near).exists() else [TESTS]
 
 
 def try_out(mutation: Mutation, seeds: int) -> str:
@@ -282,14 +289,16 @@ def try_out(mutation: Mutation, seeds: int) -> str:
         if text.count(mutation.old) != 1:
             return f"cannot be applied: {text.count(mutation.old)} places"
         target.write_text(text.replace(mutation.old, mutation.new), encoding="utf-8")
-        paths = ("tests/operators",) if mutation.file.startswith("operators") else TESTS
-        options = ("-m", "pytest", "-q", "-x", "--no-header", "-p", "no:cacheprovider")
-        tested = run(folder, *options, *paths)
-        if tested.returncode == 1:
-            failed = [line for line in tested.stdout.splitlines() if line.startswith("FAILED")]
-            return "killed by " + failed[0].split("::")[1].split(" ")[0]
-        if tested.returncode:
-            return "killed at the import of the tests"
+        for paths in _paths(mutation, Path(folder)):
+            try:
+                tested = run(folder, *PYTEST, *paths)
+            except subprocess.TimeoutExpired:
+                return f"killed by tests of {Path(paths[0]).name} that do not end"
+            if tested.returncode == 1:
+                failed = [line for line in tested.stdout.splitlines() if line.startswith("FAILED")]
+                return "killed by " + failed[0].split("::")[1].split(" ")[0]
+            if tested.returncode:
+                return "killed at the import of the tests"
         done = run(folder, "-c", SEEDS.format(seeds=seeds))
         return (done.stdout or done.stderr[-300:]).strip()
 
