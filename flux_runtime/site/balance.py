@@ -8,6 +8,7 @@ the event has been applied.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -40,6 +41,9 @@ from flux_runtime.site.statistics import answered
 
 if TYPE_CHECKING:
     from flux_runtime.site.leader import Leader
+
+log = logging.getLogger(__name__)
+log.addHandler(logging.NullHandler())
 
 Happened = Callable[[Event, Callable[[], None]], None]
 
@@ -167,7 +171,11 @@ class Rounds:
         if not pressed and max(site.utilisation for site in sites) < self.balance.quiet:
             return []
         plan = plan_hybrid_round if self.balance.policy == "hybrid" else plan_round
-        return plan(sites, thresholds, allowed=allowed, unit=unit)
+        try:
+            return plan(sites, thresholds, allowed=allowed, unit=unit)
+        except ArithmeticError:  # UF-8: statistics affect performance only
+            log.exception("nothing moves in this round")
+            return []
 
     def _happened(self, event: Event, then: Callable[[], None]) -> None:
         self.made += 1

@@ -27,7 +27,7 @@ from flux_runtime.site.wire import Kind
 from flux_runtime.zookeeper.client import Client, connect
 from flux_runtime.zookeeper.control import ControlLog, Versioned
 from flux_runtime.zookeeper.election import Candidate, Deposed, Elected, Leadership
-from flux_runtime.zookeeper.membership import Left, Roster
+from flux_runtime.zookeeper.membership import Joined, Left, Roster
 from flux_runtime.zookeeper.tail import Trimmed
 
 log = logging.getLogger(__name__)
@@ -175,6 +175,7 @@ class Term:
         self.elected: asyncio.Future[Leadership] = self.loop.create_future()
         self.leader: Leader | None = None
         self.deposed = False
+        self.seen = False
 
     async def run(self) -> bool:
         """Gives whether the job has ended."""
@@ -235,7 +236,10 @@ class Term:
                     roster.remove(member)
 
         def is_member(identity: str) -> bool:
-            return any(member.name == identity for member in roster.members.values())
+            """While nobody has been seen, the roster has not been read yet."""
+            return not self.seen or any(
+                member.name == identity for member in roster.members.values()
+            )
 
         record = ZooKeeperRecord(log_, kept, leadership)
         self.leader = Leader(self.config, self.ledger, record, remove=remove, is_member=is_member)
@@ -256,6 +260,7 @@ class Term:
 
     def _roster(self) -> Roster:
         def on_event(event: object) -> None:
+            self.seen |= isinstance(event, Joined | Left)
             if isinstance(event, Left):
                 self._from_thread(self._left, event.member.name)
 
