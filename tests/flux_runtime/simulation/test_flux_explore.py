@@ -15,12 +15,22 @@ from flux_runtime.protocol.inlet import Inlet
 from flux_runtime.protocol.outlet import CSYNC, OnCsync, Outlet, Producer
 from flux_runtime.protocol.vocabulary import ACK, SEC, SEND, Shape, Status
 from flux_runtime.simulation.configurations import CONFIGURATIONS, Configuration, small
-from flux_runtime.simulation.explore import ExplorationError, explore, faults_of, walk
+from flux_runtime.simulation.explore import (
+    ExplorationError,
+    explore,
+    explore_in_parallel,
+    faults_of,
+    walk,
+)
 
 TINY = Configuration(shape=Shape(widths=(1,)), batches=1, rows=1, keys=1)
 
 
-@pytest.mark.parametrize("name", ["dataflow-pair", "two-partitions", "partition-pairs", "suspect"])
+QUICKEST = ("dataflow-pair", "two-partitions", "partition-pairs", "disk")
+LARGE = ("flux-2x2", "parallel-recovery", "standby-dies-in-flux", "two-crashes-in-flux")
+
+
+@pytest.mark.parametrize("name", QUICKEST)
 def test_one_fault_anywhere_in_every_interleaving(name: str) -> None:
     found = explore(CONFIGURATIONS[name])
     assert found.complete
@@ -29,9 +39,21 @@ def test_one_fault_anywhere_in_every_interleaving(name: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", sorted(CONFIGURATIONS))
-def test_every_configuration_for_twenty_seconds(name: str) -> None:
-    explore(CONFIGURATIONS[name], seconds_max=20)
+@pytest.mark.parametrize("name", sorted(CONFIGURATIONS.keys() - {*QUICKEST, *LARGE}))
+def test_every_interleaving_of_a_larger_configuration(name: str) -> None:
+    assert explore(CONFIGURATIONS[name]).complete
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", LARGE)
+def test_fifteen_seconds_of_the_largest_configurations(name: str) -> None:
+    explore(CONFIGURATIONS[name], seconds_max=15)
+
+
+def test_searches_in_parallel_find_the_same() -> None:
+    one = CONFIGURATIONS["two-partitions"]
+    alone, together = explore(one), explore_in_parallel(one, processes=2)
+    assert (alone.states, alone.ends) == (together.states, together.ends)
 
 
 def test_the_same_exploration_finds_the_same_states() -> None:
@@ -72,7 +94,7 @@ REDUCED = {
 }
 
 
-QUICK = ("pair", "suspect")
+QUICK = ("pair",)
 
 
 @pytest.mark.parametrize(
