@@ -10,6 +10,7 @@ import json
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from math import nan
 from pathlib import Path
 from typing import Any, Final
 
@@ -51,10 +52,11 @@ def chart_of(held: Mapping[str, Any]) -> Chart:
     """A chart from its JSON."""
     parts: dict[str, Any] = dict(held)
     parts["series"] = tuple(
-        Series(**{**s, "points": tuple((x, y) for x, y in s["points"] if None not in (x, y))})
+        Series(**{**s, "points": tuple((x, nan if y is None else y) for x, y in s["points"])})
         for s in held["series"]
     )
     parts["marks"] = tuple(Mark(**mark) for mark in held["marks"])
+    parts["names"] = tuple((at, words) for at, words in held.get("names", ()))
     parts["events"] = tuple(Event(**event) for event in held["events"])
     return Chart(**parts)
 

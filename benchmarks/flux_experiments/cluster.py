@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from flux_runtime.observe.charts import Chart, Series
+from flux_runtime.observe.charts import Chart, Event, Series
 from flux_runtime.protocol.balancer import Balancer
 from flux_runtime.protocol.balancing import CLUSTER, Thresholds
 from flux_runtime.protocol.collection import CollectionTime
@@ -235,6 +235,7 @@ def ex12(quick: bool) -> Result:
                     fewer.series(f"{pairs}, in order"),
                     static.series("static"),
                 ),
+                events=(Event(at=START, kind="external load begins"),),
                 marks=(published("no load 19.4 K/s", 19_430), published("balanced 16.5 K/s", 16_520),
                        published("static 9.8 K/s", 9_750)),
             ),
@@ -285,6 +286,10 @@ def _failure(
                 paper=paper[f"{name} recovery"],
                 ours=took[name],
                 within=(paper[f"{name} recovery"] * 0.5, paper[f"{name} recovery"] * 1.4),
+                differs="fold-in, 0.3 s per partition in the paper, takes next to nothing here behind "
+                "a first-come egress"
+                if name.startswith("many")
+                else "",
                 quick=False,
             )
         )
@@ -324,6 +329,7 @@ def _failure(
                 x="time, s",
                 y="output, rows/s",
                 series=tuple(found.series(name) for name, found in runs.items()),
+                events=(Event(at=START, kind="a machine fails", bad=True),),
                 marks=(published("before 19.3 K/s", 19_330), published("Flux 13.9 K/s", 13_910),
                        published("Flux-HA unbalanced 9.9 K/s", 9_850)),
             ),
@@ -413,7 +419,7 @@ def _overload(
                 differs="fold-in with a first-come egress takes next to nothing here"),
             Row(what="transfer, s per MB", paper=numbers["per_mb"], ours=seen,
                 within=(0.09, 0.45)),
-            Row(what="Flux-LB, by the share of the processor: transfer, s per MB",
+            Row(what="Flux-LB, calculated: transfer, s per MB",
                 paper=numbers["lb_per_mb"], ours=loaded,
                 within=(numbers["lb_per_mb"] * 0.6, numbers["lb_per_mb"] * 1.4)),
             Row(what="Flux-LB / Flux, transfer per MB", paper=numbers["lb_per_mb"] / numbers["per_mb"],
@@ -443,6 +449,7 @@ def _overload(
                     several.series("up to four at once", 2.0),
                     off.series("policy off", 2.0),
                 ),
+                events=(Event(at=START, kind="external load begins"),),
                 marks=(
                     published("no load 19.4 K/s", 19_410),
                     published(f"balanced {numbers['rate']} K/s", numbers["rate"] * 1e3),
@@ -452,7 +459,7 @@ def _overload(
         ),
         remarks=(
             "Flux-LB (one copy, state moves from the overloaded machine) is not run: its transfer "
-            "follows from the share of the processor that is left beside the load.",
+            "follows from the turns of a scheduler beside the load.",
         ),
     )  # fmt: skip
 

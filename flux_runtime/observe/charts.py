@@ -28,7 +28,7 @@ DOTS_MAX: Final = 40
 
 @dataclass(frozen=True)
 class Series:
-    """Points joined by a line, or marked one by one where there are few.
+    """Points joined by a line; marked one by one (`dots`), joined by steps, or drawn as bars.
 
     A value that is not finite leaves a gap.
     """
@@ -37,6 +37,7 @@ class Series:
     points: tuple[tuple[float, float], ...]
     dots: bool = False
     steps: bool = False
+    bars: bool = False
 
 
 @dataclass(frozen=True)
@@ -78,6 +79,7 @@ class Chart:
         series: the values.
         marks: values to compare with.
         events: what happened.
+        names: (place, words) in place of numbers on the x axis.
         log_x: logarithmic x axis (only positive x).
         log_y: logarithmic y axis (only positive y).
     """
@@ -88,6 +90,7 @@ class Chart:
     series: tuple[Series, ...]
     marks: tuple[Mark, ...] = ()
     events: tuple[Event, ...] = ()
+    names: tuple[tuple[float, str], ...] = ()
     log_x: bool = False
     log_y: bool = False
 
@@ -108,9 +111,9 @@ def panel(chart: Chart) -> tuple[list[str], float]:
     parts = [text(LEFT, 20, chart.title, bold=True, size=13)]
     parts += frame.bands()
     parts += frame.axes()
-    parts += [frame.mark(mark, place) for mark, place in frame.marks()]
     for index, series in enumerate(chart.series):
-        parts += frame.line(series, role(index))
+        parts += frame.bars(series, index) if series.bars else frame.line(series, role(index))
+    parts += [frame.mark(mark, place) for mark, place in frame.marks()]
     parts += frame.flags()
     legend, height = frame.legend()
     return [*parts, *legend], height
@@ -136,10 +139,10 @@ class _Frame:
             at = self.y.pixel(value)
             parts.append(line(LEFT, at, self.right, at, colour="grid"))
             parts.append(text(LEFT - 7, at + 4, number(value), anchor="end", colour="soft"))
-        for value in self.x.ticks(8):
+        names = self.chart.names or [(value, number(value)) for value in self.x.ticks(8)]
+        for value, words in names:
             at = self.x.pixel(value)
             parts.append(line(at, self.bottom, at, self.bottom + 4, colour="axis"))
-            words = number(value)
             parts.append(text(at, self.bottom + 17, words, anchor="middle", colour="soft"))
         parts.append(line(LEFT, self.bottom, self.right, self.bottom, colour="axis"))
         middle = (LEFT + self.right) / 2
@@ -166,6 +169,21 @@ class _Frame:
             run = []
         return parts
 
+    def bars(self, series: Series, index: int) -> list[str]:
+        """A bar per point, beside those of the other series."""
+        count = sum(other.bars for other in self.chart.series)
+        wide = 0.7 / count
+        parts = []
+        for x, y in series.points:
+            left = self.x.pixel(x + (index - count / 2) * wide)
+            right = self.x.pixel(x + (index + 1 - count / 2) * wide)
+            top = self.y.pixel(y)
+            parts.append(box(left + 1, top, right - left - 2, self.bottom - top,
+                             colour=role(index), tip=f"{series.name}: {number(y)}"))  # fmt: skip
+            shown = number(float(f"{y:.3g}"))
+            parts.append(text((left + right) / 2, top - 4, shown, anchor="middle", size=11))
+        return parts
+
     # ---- marks
 
     def marks(self) -> list[tuple[Mark, float]]:
@@ -174,7 +192,7 @@ class _Frame:
         flat = sorted((m for m in self.chart.marks if not m.vertical), key=lambda m: -m.at)
         below = -math.inf
         for mark in flat:
-            below = max(self.y.pixel(mark.at) - 4, below + 13, self.top + 10)
+            below = max(self.y.pixel(mark.at) - 4, below + 13, self.top - 5)
             found.append((mark, below))
         taken: list[tuple[float, float, float]] = []
         for mark in sorted((m for m in self.chart.marks if m.vertical), key=lambda m: m.at):
@@ -196,7 +214,7 @@ class _Frame:
             at = self.y.pixel(mark.at)
             drawn = line(LEFT, at, self.right, at, colour="axis", dash="5 4")
             x, anchor = self.right - 4, "end"
-        return drawn + text(x, place, mark.name, anchor=anchor, size=11, colour="soft")
+        return drawn + text(x, place, mark.name, anchor=anchor, size=11, colour="soft", halo=True)
 
     # ---- events
 
@@ -260,6 +278,8 @@ class _Frame:
 
 def _across(chart: Chart) -> list[float]:
     across = [x for series in chart.series for x, _ in series.points]
+    if any(series.bars for series in chart.series):
+        across += [min(across) - 0.5, max(across) + 0.5]
     return across + [m.at for m in chart.marks if m.vertical]
 
 

@@ -58,13 +58,17 @@ def document(width: float, height: float, *, title: str, body: Iterable[str]) ->
 
 
 def _style() -> str:
-    light = "".join(_rules(name, colours[0]) for name, colours in THEME.items())
+    halo = ".picture .halo{stroke-width:3.5px;paint-order:stroke;stroke-linejoin:round}"
+    light = halo + "".join(_rules(name, colours[0]) for name, colours in THEME.items())
     dark = "".join(_rules(name, colours[1]) for name, colours in THEME.items())
     return f"{light}@media (prefers-color-scheme: dark){{{dark}}}"
 
 
 def _rules(name: str, colour: str) -> str:
-    return f".picture .f-{name}{{fill:{colour}}}.picture .s-{name}{{stroke:{colour};fill:none}}"
+    around = f".picture .halo{{stroke:{colour}}}" if name == "paper" else ""
+    return around + (
+        f".picture .f-{name}{{fill:{colour}}}.picture .s-{name}{{stroke:{colour};fill:none}}"
+    )
 
 
 def text(
@@ -77,13 +81,18 @@ def text(
     size: float = 12,
     bold: bool = False,
     turn: float = 0,
+    halo: bool = False,
 ) -> str:
-    """Words with their baseline at a place, turned by so many degrees."""
+    """Words with their baseline at a place, turned by so many degrees.
+
+    With a halo they stay readable on top of lines.
+    """
     more = f' font-size="{size:g}"' if size != 12 else ""
     more += ' font-weight="600"' if bold else ""
     more += f' text-anchor="{anchor}"' if anchor != "start" else ""
     more += f' transform="rotate({turn:g} {x:.1f} {y:.1f})"' if turn else ""
-    return f'<text x="{x:.1f}" y="{y:.1f}" class="f-{colour}"{more}>{escape(what)}</text>'
+    around = " halo" if halo else ""
+    return f'<text x="{x:.1f}" y="{y:.1f}" class="f-{colour}{around}"{more}>{escape(what)}</text>'
 
 
 def line(
