@@ -7,9 +7,6 @@ neighbours (CU-18, CU-20). It may be given up at any point and tried again (AB-1
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
-
 from flux_runtime.protocol.back import Back, Unit
 from flux_runtime.protocol.boundary import Boundary
 from flux_runtime.protocol.consumer import ConsumerSide
@@ -36,6 +33,7 @@ from flux_runtime.protocol.messages import (
 )
 from flux_runtime.protocol.outlet import Producer
 from flux_runtime.protocol.producer import ProducerSide
+from flux_runtime.protocol.segment_state import SegmentState, take_the_place_of_the_dead
 from flux_runtime.protocol.storage import Storage
 from flux_runtime.protocol.vocabulary import (
     ACK,
@@ -49,32 +47,9 @@ from flux_runtime.protocol.vocabulary import (
     Status,
 )
 
+__all__ = ["Segment", "SegmentState"]
+
 ACTIVE, STANDBY, PAUSE = Status.ACTIVE, Status.STANDBY, Status.PAUSE
-
-
-@dataclass(frozen=True, slots=True)
-class SegmentState:
-    """All that must travel (AMB-6): operator, every queue, buffers, versions, place in the log."""
-
-    consumer: ConsumerSide
-    producer: ProducerSide
-    operator: Any
-    waiting: tuple[Unit, ...]
-    version: int
-    log_position: int
-    failures: int
-
-    def freeze(self) -> tuple[object, ...]:
-        """The state as one hashable value."""
-        return (
-            self.consumer.freeze(),
-            self.producer.freeze(),
-            self.operator,
-            self.waiting,
-            self.version,
-            self.log_position,
-            self.failures,
-        )
 
 
 class Segment:
@@ -447,32 +422,17 @@ class Segment:
         self.producer.copy = self.node.copy
         for inlet in self.consumer.inlets:
             inlet.owed = 0  # the copy that moved acknowledges what it received before its csync
-        self._take_the_place_of_the_dead()
+        cluster = self.dataflow.shape.cluster_pairs
+        take_the_place_of_the_dead(self.node, self.consumer, self.producer, cluster=cluster)
         self.back.install(state.operator, state.waiting)
         self.version = state.version
         self.boundary.log_position = state.log_position
         self.boundary.failures = state.failures
         self.boundary.did("CU-17", f"installed version {self.version}")
-        if self.dataflow.shape.cluster_pairs:
+        if cluster:
             self.status = PAUSE  # until the whole replica set has moved
             return []
         return self._then(self._go_on(standby=True))
-
-    def _take_the_place_of_the_dead(self) -> None:
-        """CU-17: what the survivor calls PRIM is SEC here; in cluster pairs, one of the new set."""
-        cluster, node = self.dataflow.shape.cluster_pairs, self.node
-        if self.consumer.kind is Consumer.F:
-            for j, inlet in enumerate(self.consumer.inlets):
-                if cluster:
-                    inlet.peers[PRIM] = Node(node.stage - 1, j, node.copy, node.life)
-                else:
-                    inlet.swap()
-        if self.producer.kind is Producer.F:
-            for i, outlet in enumerate(self.producer.outlets):
-                if cluster:
-                    outlet.peers[PRIM] = Node(node.stage + 1, i, node.copy, node.life)
-                else:
-                    outlet.swap()
 
     def validate(self) -> None:
         """Check the invariants of the segment's parts."""
