@@ -9,7 +9,7 @@ from typing import Final
 from flux_runtime.observe.charts import GAP, LEFT, LEGEND, RIGHT, WIDTH, Event
 from flux_runtime.observe.svg import Axis, box, document, extent, line, number, role, text
 
-TOP: Final = 34.0
+TOP: Final = 50.0
 LANES_HIGH: Final = 420.0
 """Lanes share about this height; with few of them they are thicker."""
 THICKEST: Final = 18.0
@@ -116,7 +116,7 @@ def _stay(chart: Placement, lane: Lane, stay: Stay, x: Axis, top: float, thick: 
 
 
 def _names(chart: Placement, x: Axis) -> list[str]:
-    parts, taken = [], extent(chart.title, 13) + LEFT
+    parts, taken = [], 0.0
     for event in sorted(chart.events, key=lambda e: e.at):
         wide = extent(event.name, 11)
         at = min(x.pixel(event.at) - 3, WIDTH - wide - 4)

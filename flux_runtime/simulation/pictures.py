@@ -151,7 +151,7 @@ def failure(timed: Timed, *, title: str) -> SpaceTime | None:
         return None
     crash, failed, whole_at, standby = next((x for x in losses if x[1] > x[0]), losses[0])
     pair = standby.pair
-    nodes = _cast(timed, pair, standby)
+    nodes = _cast(timed, pair, standby, crash)
     names = _Names(nodes, timed.world.dataflow.shape.egress)
     margin = max((whole_at - crash) * 0.04, 2e-3)
     start, end = crash - margin, whole_at + margin
@@ -197,9 +197,16 @@ class _Names:
         return "egress" if node == self.egress else str(node)
 
 
-def _cast(timed: Timed, pair: Pair, standby: Node) -> list[Node]:
+def _cast(timed: Timed, pair: Pair, standby: Node, crash: float) -> list[Node]:
     """The pair with the copy that is lost, and one pair before and behind it."""
     shape = timed.world.dataflow.shape
+    created = {node: at for at, node, _ in timed.trace.placed}
+    ended = {node: at for at, node in reversed(timed.trace.ended)}
+    there = [
+        node
+        for node in _everybody(timed)
+        if created.get(node, 0.0) < crash <= ended.get(node, crash)
+    ]
     found: list[Node] = []
     for stage in (pair.stage - 1, pair.stage, pair.stage + 1):
         if stage < 0:
@@ -207,16 +214,10 @@ def _cast(timed: Timed, pair: Pair, standby: Node) -> list[Node]:
         elif stage == len(shape.widths):
             found.append(shape.egress)
         elif stage == pair.stage:
-            found += sorted(
-                n
-                for n in (*_everybody(timed),)
-                if n.pair == pair and n.life <= standby.life
-            )  # fmt: skip
+            found += sorted([standby, *(node for node in there if node.pair == pair)])
         else:
-            alive = {n for at, n, _ in timed.trace.placed}
-            near = [n for n in _everybody(timed) if n.stage == stage and n not in alive]
             part = min(pair.part, shape.widths[stage] - 1)
-            found += sorted(n for n in near if n.part == part)
+            found += sorted(node for node in there if node.pair == (stage, part))
     return found
 
 
