@@ -28,8 +28,8 @@ import pyarrow as pa
 from pyspark import InheritableThread
 from pyspark.sql import DataFrame
 
-from flux_runtime.operators.components import Components, tagged_as
-from flux_runtime.operators.query import INTERFACE
+from flux_runtime.operators.components import Components
+from flux_runtime.operators.query import INTERFACE, tagged
 from flux_runtime.site.client import DataLost, Feeder, Reader
 from flux_runtime.spark import faults
 from flux_runtime.spark.context import Context, file_name
@@ -282,8 +282,7 @@ class Hosting:
         keys = [(name, "ascending") for name in self.unit.order_by if name in names]
         if keys:
             table = table.sort_by(keys)
-        (batch,) = table.combine_chunks().to_batches()
-        return tagged_as(batch, number)
+        return tagged(table, number)
 
     # ---- results
 
