@@ -27,7 +27,7 @@ from pyspark import InheritableThread, SparkContext
 
 import flux_runtime
 from flux_runtime.operators.components import Components
-from flux_runtime.site.client import Client
+from flux_runtime.site.client import Client, Unreachable
 from flux_runtime.site.config import Config, ControllerConfig
 from flux_runtime.site.key import JobKey
 from flux_runtime.spark.context import file_name
@@ -74,6 +74,7 @@ class Sites:
         folder: for the key, the seats and the ingress' journal: new, and shared with executors.
         run_folder: where the controllers write events, reports, and beside them their logs.
         on_event: takes note of an event: kind and fields.
+        stopping: set when the job ends; from then on nothing is started any more.
     """
 
     def __init__(
@@ -89,6 +90,7 @@ class Sites:
         folder: Path,
         run_folder: Path,
         on_event: OnEvent,
+        stopping: threading.Event,
     ) -> None:
         self.name = name
         self.error: BaseException | None = None
@@ -100,7 +102,7 @@ class Sites:
         self._on_event = on_event
         self._group = f"flux-{app}"
         self._log = file_name(name)
-        self._stopping = threading.Event()
+        self._stopping = stopping
         self._ran = False
         self._threads: list[threading.Thread] = []
         self._controllers: list[subprocess.Popen[bytes]] = []
@@ -168,9 +170,13 @@ class Sites:
             controller.wait()
         Path(self._task.key).unlink(missing_ok=True)
 
-    def ran(self) -> None:
-        """Take note that all sites have been there."""
-        self._ran = True
+    def there(self) -> bool:
+        """Wait until all sites are there; False if the stage ends before that."""
+        while self.error is None and not self._stopping.is_set() and not self._ran:
+            with contextlib.suppress(Unreachable), Client(self.config, patience_s=1.0) as client:
+                client.leader()
+                self._ran = True
+        return self._ran
 
     def why_a_site_ended(self) -> str:
         """What the first site to end said, if it has said it yet or does so soon."""
