@@ -109,3 +109,10 @@ def test_of_a_failed_task_the_last_python_error_is_told() -> None:
     )
     assert brief(error) == "_duckdb.ParserException: Parser Error: syntax error at or near"
     assert brief(KeyError()) == "KeyError"
+    crashed = RuntimeError(
+        "An error occurred while calling z:org.apache.spark.api.python.PythonRDD.collectAndServe.\n"
+        ": org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 4.0 "
+        "failed 1 times, most recent failure: Lost task 0.0 in stage 4.0 (TID 6): "
+        "org.apache.spark.SparkException: Python worker exited unexpectedly (crashed). Consider\n"
+    )
+    assert brief(crashed) == "Python worker exited unexpectedly (crashed)"
