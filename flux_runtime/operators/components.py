@@ -15,7 +15,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from flux_runtime.operators.query import INTERFACE, REPLICA, Query, QueryPlan, rehearse
+from flux_runtime.operators.query import INTERFACE, REPLICA, Query, QueryPlan, rehearse, tagged_as
 from flux_runtime.operators.rows import SN, Batch, KeySplit, ints, merge, rows_size
 from flux_runtime.protocol.dataflow import Dataflow, Operator
 from flux_runtime.protocol.vocabulary import Pair, Shape
@@ -202,10 +202,3 @@ class Declared:
         fields += [made.schema.field(name) for name in SN]
         columns += [made.column(name) for name in SN]
         return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))
-
-
-def tagged_as(batch: Batch, interface: int) -> Batch:
-    """The batch with the number of its interface in front."""
-    number = pa.array(np.full(batch.num_rows, interface, np.int8))
-    schema = pa.schema([pa.field(INTERFACE, pa.int8(), nullable=False), *batch.schema])
-    return pa.RecordBatch.from_arrays([number, *batch.columns], schema=schema)

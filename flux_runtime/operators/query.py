@@ -227,8 +227,11 @@ def tagged(rows: Any, interface: int) -> Batch:
     if not batches:
         raise ValueError("a batch without rows is nothing to send")
     (batch,) = batches
+    return tagged_as(batch, interface)
+
+
+def tagged_as(batch: Batch, interface: int) -> Batch:
+    """The batch with the number of its interface in front."""
     number = pa.array(np.full(batch.num_rows, interface, np.int8))
-    return pa.RecordBatch.from_arrays(
-        [number, *batch.columns],
-        schema=pa.schema([pa.field(INTERFACE, pa.int8(), nullable=False), *batch.schema]),
-    )
+    schema = pa.schema([pa.field(INTERFACE, pa.int8(), nullable=False), *batch.schema])
+    return pa.RecordBatch.from_arrays([number, *batch.columns], schema=schema)

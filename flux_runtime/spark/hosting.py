@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 import uuid
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
@@ -28,8 +29,8 @@ import pyarrow as pa
 from pyspark import InheritableThread
 from pyspark.sql import DataFrame
 
-from flux_runtime.operators.components import Components, tagged_as
-from flux_runtime.operators.query import INTERFACE
+from flux_runtime.operators.components import Components
+from flux_runtime.operators.query import INTERFACE, tagged
 from flux_runtime.site.client import DataLost, Feeder, Reader
 from flux_runtime.spark import faults
 from flux_runtime.spark.context import Context, file_name
@@ -49,7 +50,10 @@ COMMIT_BYTES: Final = 32 << 20
 ONE_FILE_BYTES: Final = 8 << 20
 """Smaller commits are one file."""
 GATHER_S: Final = 0.2
-"""A commit waits so long for more results, once there are some."""
+"""A commit waits so long for more results, once there are some ..."""
+GATHER_MAX_S: Final = 1.0
+"""... and no longer than this in all."""
+STOP_S: Final = 60.0
 LOOK_S: Final = 0.2
 _DONE: Final = "done.json"
 
@@ -86,7 +90,7 @@ class Hosting:
         }
         read = self._state.read(_DONE)
         self._commit = Commit() if read is None else Commit(**json.loads(read))
-        self._rows_out = 0
+        self._rows_out = self._places = 0
         self._available_now = False
         self._finished = False
         self._error: BaseException | None = None
@@ -143,10 +147,11 @@ class Hosting:
         for each in self._all():
             each.close()
         self._stopping.set()
+        end = time.monotonic() + STOP_S
+        for thread in self._threads:  # a commit that is being written is finished
+            thread.join(max(0.0, end - time.monotonic()))
         if self._sites is not None:
             self._sites.stop()
-        for thread in self._threads:
-            thread.join(PATIENCE_S)
         if self._order is not None:
             self._order.close()
         self._report()
@@ -209,12 +214,12 @@ class Hosting:
             while any(tuple(each.query.active for each in inputs)):
                 if self._stopping.wait(LOOK_S):
                     return
-        end = self._places()
+        end = self._ordered()
         while self.done < end and not self._stopping.wait(LOOK_S):
             pass
         self._finished = True
 
-    def _places(self) -> int:
+    def _ordered(self) -> int:
         """Batches that have their place by now."""
         channel = self._channel.egress(READER)
         try:
@@ -233,22 +238,18 @@ class Hosting:
             return
         sites = self._sites = self._made_sites()
         sites.start()
+        if not sites.there():
+            return
         self._thread(self._read_results)
-        feeder = Feeder(sites.config, READER, patience_s=PATIENCE_S)
-        at = 0
-        try:
-            feeder.leader()
-            sites.ran()
+        with Feeder(sites.config, READER, patience_s=PATIENCE_S) as feeder:
+            at = 0
             while not self._stopping.is_set():
                 at, found, _ = self._order.read(at, timeout_s=LOOK_S)
+                self._places += len(found)
                 for place, rows in found:
                     if self._stopping.is_set():
                         return
                     feeder.offer(place, 0, self._entered(rows))
-                if not found:
-                    feeder.flush()
-        finally:
-            feeder.close()
 
     def _made_sites(self) -> Sites:
         zookeeper = self.context.zookeeper
@@ -267,6 +268,7 @@ class Hosting:
             folder=self._local(f"sites/{run}"),
             run_folder=self.context.run.path,
             on_event=self._event,
+            stopping=self._stopping,
         )
 
     def _local(self, name: str) -> Path:
@@ -282,8 +284,7 @@ class Hosting:
         keys = [(name, "ascending") for name in self.unit.order_by if name in names]
         if keys:
             table = table.sort_by(keys)
-        (batch,) = table.combine_chunks().to_batches()
-        return tagged_as(batch, number)
+        return tagged(table, number)
 
     # ---- results
 
@@ -313,13 +314,14 @@ class Hosting:
         """The results from a batch on: up to an end, or what there is; (the next batch, rows)."""
         found: list[Any] = []
         at, size = first, 0
+        latest = time.monotonic() + GATHER_MAX_S
         while not self._stopping.is_set() and (end is None or at < end):
             before = at
             wait = LOOK_S if end is not None or at == first else GATHER_S
             at, parts, _ = reader.read(at, timeout_s=wait)
             found += [rows for batch, rows in parts if end is None or batch < end]
             size += sum(rows.nbytes for _, rows in parts)
-            if end is None and (at == before or size >= COMMIT_BYTES):
+            if end is None and (at == before or size >= COMMIT_BYTES or time.monotonic() > latest):
                 break
             if end is not None and at == before:
                 reader.commit(first)
@@ -364,6 +366,8 @@ class Hosting:
             batches=sum(query.batches for query in queries),
             rows_in=self.rows,
             rows_out=self._rows_out,
+            order_places=self._places,
+            order_lag=max(0, self._places - self.done),
             rows_per_s=round(sum(query.rows_per_s for query in queries), 1),
             dead_letters=sum(each.dead_letters for each in self._all()),
         )

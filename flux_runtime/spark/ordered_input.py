@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 from pyspark.sql.types import StructType
 
-from flux_runtime.operators.components import tagged_as
+from flux_runtime.operators.query import tagged_as
 from flux_runtime.sealing.storage import Storage, storage_at
 from flux_runtime.spark import faults, ingress_staging
 from flux_runtime.spark.far_side import IngressEnd

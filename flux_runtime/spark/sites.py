@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import os
 import pickle
+import re
 import subprocess
 import sys
 import threading
@@ -27,7 +28,7 @@ from pyspark import InheritableThread, SparkContext
 
 import flux_runtime
 from flux_runtime.operators.components import Components
-from flux_runtime.site.client import Client
+from flux_runtime.site.client import Client, Unreachable
 from flux_runtime.site.config import Config, ControllerConfig
 from flux_runtime.site.key import JobKey
 from flux_runtime.spark.context import file_name
@@ -48,10 +49,14 @@ EARLY_S: Final = 5.0
 EARLY_MAX: Final = 6
 """A site that ends so early so often, before the stage ever ran, has something wrong with it."""
 AGAIN_S: Final = 0.3
-STOP_S: Final = 20.0
+POLL_S: Final = 0.05
+STOP_S: Final = 5.0
+CANCEL_S: Final = 20.0
 WHY_S: Final = 3.0
 RESTARTS_MAX: Final = 5
 WITHIN_S: Final = 60.0
+
+PYTHON_ERROR: Final = re.compile(r"(?!org\.|java\.|Caused)[\w.]*(Error|Exception): ")
 
 OnEvent = Callable[..., None]
 
@@ -74,6 +79,7 @@ class Sites:
         folder: for the key, the seats and the ingress' journal: new, and shared with executors.
         run_folder: where the controllers write events, reports, and beside them their logs.
         on_event: takes note of an event: kind and fields.
+        stopping: set when the job ends; from then on nothing is started any more.
     """
 
     def __init__(
@@ -89,6 +95,7 @@ class Sites:
         folder: Path,
         run_folder: Path,
         on_event: OnEvent,
+        stopping: threading.Event,
     ) -> None:
         self.name = name
         self.error: BaseException | None = None
@@ -100,7 +107,7 @@ class Sites:
         self._on_event = on_event
         self._group = f"flux-{app}"
         self._log = file_name(name)
-        self._stopping = threading.Event()
+        self._stopping = stopping
         self._ran = False
         self._threads: list[threading.Thread] = []
         self._controllers: list[subprocess.Popen[bytes]] = []
@@ -154,23 +161,32 @@ class Sites:
         if self._ran:
             with contextlib.suppress(Exception), Client(self.config, patience_s=5.0) as client:
                 client.stop()
-        else:
-            self._spark.cancelJobGroup(self._group)
-        end = time.monotonic() + STOP_S
-        for thread in self._threads:
-            thread.join(max(0.0, end - time.monotonic()))
-        if any(thread.is_alive() for thread in self._threads):
-            self._spark.cancelJobGroup(self._group)
-            for thread in self._threads:
-                thread.join(STOP_S)
-        for controller in self._controllers:
+            self._leader_ended()
+        for controller in self._controllers:  # or the follower would take over
             controller.kill()
             controller.wait()
+        end = time.monotonic() + (STOP_S if self._ran else 0.0)
+        for thread in self._threads:
+            thread.join(max(0.0, end - time.monotonic()))
+        if any(thread.is_alive() for thread in self._threads):  # a site that was just starting
+            self._spark.cancelJobGroup(self._group)
+            for thread in self._threads:
+                thread.join(CANCEL_S)
         Path(self._task.key).unlink(missing_ok=True)
 
-    def ran(self) -> None:
-        """Take note that all sites have been there."""
-        self._ran = True
+    def _leader_ended(self) -> None:
+        """Wait a moment until the leader has told the sites, and ended."""
+        end = time.monotonic() + STOP_S
+        while time.monotonic() < end and all(c.poll() is None for c in self._controllers):
+            time.sleep(POLL_S)
+
+    def there(self) -> bool:
+        """Wait until all sites are there; False if the stage ends before that."""
+        while self.error is None and not self._stopping.is_set() and not self._ran:
+            with contextlib.suppress(Unreachable), Client(self.config, patience_s=1.0) as client:
+                client.leader()
+                self._ran = True
+        return self._ran
 
     def why_a_site_ended(self) -> str:
         """What the first site to end said, if it has said it yet or does so soon."""
@@ -293,8 +309,11 @@ def executor_count(spark: SparkContext) -> int:
 
 
 def brief(error: BaseException) -> str:
-    """What a Spark job failed of, in a line."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    python = [line for line in lines if ("Error" in line or "Exception" in line) and ": " in line]
-    chosen = [line for line in python if not line.startswith(("at ", "org.apache", "Caused"))]
-    return (chosen or lines or [type(error).__name__])[-1 if chosen else 0][:300]
+    """What a Spark job failed of, in a line: the last error in Python, else Spark's own."""
+    lines = [line.strip(" :\t") for line in str(error).splitlines()]
+    python = [line for line in lines if PYTHON_ERROR.match(line)]
+    if python:
+        return python[-1][:300]
+    spark = [line.rpartition("Exception: ")[2] for line in lines if "Exception: " in line]
+    told = (spark or [line for line in lines if line] or [type(error).__name__])[0]
+    return told.partition(". ")[0][:300]
