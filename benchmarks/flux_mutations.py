@@ -28,12 +28,13 @@ FOUND: Final = Path(__file__).with_suffix(".json")
 """What became of every mutation when it was last tried."""
 
 NEAR: Final = {
-    "outlet": "tables",
-    "inlet": "tables",
-    "boundary": "segment",
-    "consumer": "sides",
-    "merge": "sides",
-    "producer": "sides",
+    "outlet": ("tables",),
+    "inlet": ("tables",),
+    "boundary": ("segment",),
+    "consumer": ("sides",),
+    "merge": ("sides",),
+    "producer": ("sides",),
+    "balancer": ("pooler", "balancer"),
 }
 """Which tests of the machines are tried first, where they are not called like the module."""
 TESTS: Final = (
@@ -274,8 +275,9 @@ def _paths(mutation: Mutation, folder: Path) -> list[tuple[str, ...]]:
     """Tests to run, those of the module itself first."""
     if mutation.file.startswith("operators"):
         return [("tests/operators/test_flux_operators.py",)]
-    near = f"tests/protocol/test_flux_{NEAR.get(mutation.file, mutation.file)}.py"
-    return [(near,), TESTS] if (folder / near).exists() else [TESTS]
+    parts = NEAR.get(mutation.file, (mutation.file,))
+    near = tuple(f"tests/protocol/test_flux_{part}.py" for part in parts)
+    return [near, TESTS] if (folder / near[0]).exists() else [TESTS]
 
 
 def try_out(mutation: Mutation, seeds: int) -> str:

@@ -250,7 +250,10 @@ class Library:
         found, required = parse(text, self.out, placed)
         self.incomplete = self.incomplete or self.out.errors > errors
         for each in found:
-            if each.name in self._texts:
+            before = self._texts.get(each.name)
+            if before is not None and before.module.at == each.at and before.place is placed:
+                continue
+            if before is not None:
                 message = f"a second module {each.name}"
                 self.out.add("BLZ006", message, placed(each.at))
                 continue

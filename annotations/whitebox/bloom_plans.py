@@ -39,7 +39,7 @@ from annotations.whitebox.ir import (
 )
 from annotations.whitebox.monotone import type_of
 
-NODES_MAX: Final = 4_000
+NODES_MAX: Final = 1_000
 """Collections that may be built for one output; a module that needs more is not understood."""
 ROUNDS_MAX: Final = 30
 """Rounds in which the lineage of a cycle has to come to rest."""

@@ -231,7 +231,7 @@ class _Reading:
     def __init__(self, text: str, out: Findings, place: Place) -> None:
         self.text, self.out, self.place = text, out, place
         self.parser: Any = cast("Any", _parser().parse_interactive(""))
-        self.saved = self.parser.copy()
+        self.saved = self.parser.copy(deepcopy_values=False)
         """As the parser was before the statement."""
         self.statement = _Statement()
         self.errors = 0
@@ -284,7 +284,7 @@ class _Reading:
         """Begin a new statement, where the last one began if it was wrong."""
         if again:
             self.parser = self.saved
-        self.saved = self.parser.copy()
+        self.saved = self.parser.copy(deepcopy_values=False)
         self.statement, self.skipping = _Statement(), False
 
     def _begins_line(self, token: Token) -> bool:

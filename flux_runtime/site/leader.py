@@ -18,12 +18,13 @@ from typing import Any, Final
 from flux_runtime.observe.run_folder import SITES_FILE, RunFolder
 from flux_runtime.protocol.vocabulary import END, Node, Pair
 from flux_runtime.site.balance import Rounds
-from flux_runtime.site.codec import ROWS, entry_to_json, notice_from_json, notice_to_json
+from flux_runtime.site.codec import entry_to_json, notice_from_json, notice_to_json
 from flux_runtime.site.config import ControllerConfig
 from flux_runtime.site.connection import Connection
+from flux_runtime.site.desk import Desk
 from flux_runtime.site.host import LEADER, Host
 from flux_runtime.site.intake import Intake, rebuild_egress
-from flux_runtime.site.journal import Journal, Key
+from flux_runtime.site.journal import Journal
 from flux_runtime.site.latency import Latency
 from flux_runtime.site.ledger import Event, Layout, Ledger
 from flux_runtime.site.record import EventRecord
@@ -43,8 +44,6 @@ SNAPSHOT_EVENTS: Final = 1000
 """Events between two snapshots; every failure makes some ten per partition."""
 PARTS_S: Final = 5.0
 """How often what every copy does goes into the run folder; it is long."""
-OFFERS_MAX: Final = 256
-"""Offers that wait to be fed; above it clients are not read."""
 
 
 class Leader(Shell):
@@ -74,8 +73,9 @@ class Leader(Shell):
         self.remove = remove
         self.is_member = is_member
         self.id = uuid.uuid4().hex[:12]
+        self.desk = Desk(self)
         journal = Journal(config.folder / "journal", fsync=config.durable == "machine")
-        self.intake = Intake(self.host, journal, window=config.window, on_taken=self._on_taken)
+        self.intake = Intake(self.host, journal, window=config.window, on_taken=self.desk.taken)
         self.began = False
         self.since = time.monotonic()
         self.resume: dict[Node, int] = {}
@@ -86,7 +86,6 @@ class Leader(Shell):
         self.more = asyncio.Event()
         self.attached: dict[int, Connection] = {}
         self.joining: set[str] = set()
-        self.clients: dict[Connection, str] = {}
         self.reports: dict[int, dict[str, Any]] = {}
         self.parts_at: dict[int, float] = {}
         self.latency = Latency()
@@ -196,7 +195,7 @@ class Leader(Shell):
                     "all sites are of one executor: pairs protect against the loss of worker "
                     "processes, not of the executor"
                 )
-            self._broadcast(self._layout(layout))
+            self.broadcast(self._layout(layout))
         if sites != self.view:
             for number in self.view - sites:
                 self.host.disconnect(number)
@@ -209,17 +208,17 @@ class Leader(Shell):
             for number in sites - self.view:
                 self.host.connect(number)
             self.view = sites
-            self._broadcast(self._sites())
+            self.broadcast(self._sites())
         new = ledger.entries[max(0, self.told - ledger.base) :]
         if new:
-            self._broadcast(self._log_from(self.told))
+            self.broadcast(self._log_from(self.told))
             self.told = ledger.position
             for entry, site in new:
                 self.host.extend(entry, site)
                 self._event("view_change", entry=entry_to_json(entry, site))
         if self.host.base < ledger.base:
             self.host.trim(ledger.base)
-            self._broadcast({"c": "trim", "below": ledger.base})
+            self.broadcast({"c": "trim", "below": ledger.base})
         for loss in ledger.losses[self.losses_told :]:
             self._lose(loss.pair, loss.why)
         self.losses_told = len(ledger.losses)
@@ -252,11 +251,7 @@ class Leader(Shell):
             lost="the state of this partition and what it had received and not passed on",
             batches_not_everywhere=[under_way[0], under_way[-1]] if under_way else [],
         )
-        for connection in self.clients:
-            self.tell(connection, self._loss(pair, why))
-
-    def _loss(self, pair: Pair, why: str) -> dict[str, Any]:
-        return {"c": "data_loss", "stage": pair.stage, "part": pair.part, "why": why}
+        self.desk.lost_pair(pair, why)
 
     def _begin(self) -> None:
         """Rebuild ingress and egress once every live site has said what it has received."""
@@ -291,7 +286,8 @@ class Leader(Shell):
         entries = [entry_to_json(*e) for e in self.ledger.entries[start - self.ledger.base :]]
         return {"c": "log", "from": start, "entries": entries}
 
-    def _broadcast(self, message: dict[str, Any]) -> None:
+    def broadcast(self, message: dict[str, Any]) -> None:
+        """Tell all sites."""
         for connection in self.attached.values():
             self.tell(connection, message)
 
@@ -306,7 +302,7 @@ class Leader(Shell):
             case "site":
                 self._site_greeted(connection, link, said)
             case "client":
-                self._client_greeted(connection, said)
+                self.desk.greeted(connection, said)
             case "follower":
                 connection.peer = "follower"
                 self.greet(connection, {"v": VERSION, "role": "leader"})
@@ -393,15 +389,19 @@ class Leader(Shell):
 
     def lost(self, connection: Connection, link: Link, why: str) -> None:
         """A connection is gone."""
-        self.clients.pop(connection, None)
+        self.desk.clients.pop(connection, None)
         if link.site is not None and self.attached.get(link.site) is connection:
             del self.attached[link.site]
             self.site_gone(link.site, f"its connection was lost: {why}")
 
+    def offered(self, connection: Connection, link: Link, body: memoryview) -> None:
+        """A client's batch."""
+        self.desk.offered(connection, link, body)
+
     def controlled(self, connection: Connection, link: Link, message: dict[str, Any]) -> None:
         """A site or a client says something."""
         if link.site is None:
-            self._asked(connection, message)
+            self.desk.asked(connection, message)
             return
         if self.attached.get(link.site) is not connection:
             return
@@ -434,88 +434,6 @@ class Leader(Shell):
         if by in self.ledger.sites and by not in self.leaving:
             self.site_gone(number, f"site {by} has lost the connection to it: {why}")
 
-    # ---- clients
-
-    def _client_greeted(self, connection: Connection, said: dict[str, Any]) -> None:
-        source = str(said.get("source", ""))
-        connection.peer = "client"
-        self.clients[connection] = source
-        taken = self.intake.taken.get(source)
-        self.greet(
-            connection,
-            {
-                "v": VERSION,
-                "role": "leader",
-                "epoch": self.ledger.leaders,
-                "ready": self.began,
-                "taken": list(taken) if taken else None,
-            },
-        )
-        for loss in self.ledger.losses:
-            self.tell(connection, self._loss(loss.pair, loss.why))
-
-    def offered(self, connection: Connection, link: Link, body: memoryview) -> None:
-        """A client's batch: its key, then rows."""
-        source = self.clients[connection]
-        batch = int.from_bytes(body[:8], "little", signed=True)
-        offset, schema = ROWS.unpack_from(body, 8)
-        rows = link.decoder.rows(body[8 + ROWS.size :], schema)
-        key: Key = (batch, offset)
-        if batch < 0 or offset < 0:
-            raise Malformed("offers count from zero")
-        if key <= self.intake.taken.get(source, (-1, -1)):
-            self.tell(connection, {"c": "taken", "key": list(key)})
-        else:
-            self.intake.offer(source, key, rows)
-            if len(self.intake.waiting) > OFFERS_MAX:
-                connection.reading(False)
-        self.schedule()
-
-    def _on_taken(self, source: str, key: Key) -> None:
-        for connection, of in self.clients.items():
-            if of == source:
-                self.tell(connection, {"c": "taken", "key": list(key)})
-
-    def _asked(self, connection: Connection, message: dict[str, Any]) -> None:
-        if connection not in self.clients:
-            raise Malformed("neither a site nor a client")
-        match message:
-            case {"c": "where"}:
-                self.tell(connection, {"c": "where", "collectors": self._collectors()})
-            case {"c": "commit", "offset": int(offset)}:
-                self.committed = max(self.committed, offset)
-                self.stage_log.committed(offset)
-                self._broadcast({"c": "commit", "offset": self.committed})
-            case {"c": "finish"}:
-                self.intake.finish()
-            case {"c": "status"}:
-                self.tell(connection, {"c": "status", **self.status()})
-            case {"c": "move", "stage": int(s), "part": int(p), "copy": int(c), "site": int(to)}:
-                event = {"e": "move", "stage": s, "part": p, "copy": c, "site": to}
-                self.moving(event, by="client")
-                self.happened(event, lambda: self.tell(connection, {"c": "moved"}))
-            case {"c": "memory", "site": int(site), "bytes": None | int() as size}:
-                if site in self.attached:
-                    self.tell(self.attached[site], {"c": "memory", "bytes": size})
-            case {"c": "cut", "site": int(site), "other": int(other)}:
-                if site in self.attached:
-                    self.tell(self.attached[site], {"c": "cut", "site": other})
-            case {"c": "stop"}:
-                self.stopping = True
-                self._broadcast({"c": "stop"})
-                self.loop.call_later(0.2, self.finish)
-            case _:
-                raise Malformed("not a question for a controller")
-        self.schedule()
-
-    def _collectors(self) -> list[list[Any]]:
-        pair = Pair(len(self.host.dataflow.shape.widths) - 1, 0)
-        found = []
-        for _, site, whole in self.ledger.site_of(pair):
-            if site in self.ledger.sites and whole:
-                found.append(list(self.ledger.sites[site].address))
-        return found
-
     # ---- turns and reports
 
     def after_turn(self) -> None:
@@ -526,9 +444,7 @@ class Leader(Shell):
         if self.began:
             self.intake.pump()
             self._watch_latency()
-            if len(self.intake.waiting) < OFFERS_MAX // 2:
-                for connection in self.clients:
-                    connection.reading(True)
+            self.desk.read_on()
             while self.host.ready and self.host.turn():
                 pass
 

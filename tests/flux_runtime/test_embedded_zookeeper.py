@@ -301,9 +301,7 @@ def test_a_server_that_does_not_end_is_killed(tmp_path: Path) -> None:
     pid = server.pid
     assert pid is not None
     os.kill(pid, signal.SIGSTOP)  # it cannot handle SIGTERM now
-    started = time.monotonic()
     server.stop()
-    assert time.monotonic() - started < 3
     assert not alive(pid)
 
 

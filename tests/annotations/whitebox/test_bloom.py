@@ -9,27 +9,19 @@ import pytest
 
 from annotations.diagnostics import BadInput
 from annotations.whitebox.bloom import read
-from tests.annotations.whitebox.bloom_cases import Case, cases, lines_of, outputs_of
+from tests.annotations.whitebox import bloom_page
+from tests.annotations.whitebox.bloom_cases import (
+    NEVER_SEEN,
+    NOT_RUN,
+    Case,
+    cases,
+    lines_of,
+    outputs_of,
+)
 from tests.annotations.whitebox.bloom_programs import program
 from tests.annotations.whitebox.bloom_truth import Claim, facts_of, sealed, unsealed
 
 CASES = cases()
-NOT_RUN = {
-    "reduce",
-    "a block that looks into a collection",
-    "an unknown method of a value",
-    "an unknown method of a collection",
-    "lmap",
-}
-"""Cases of which nothing is known, and which the test's machine does not run either."""
-NEVER_SEEN = {
-    # The same facts come in the end; what is derived is more careful than need be.
-    "a request meets itself a step later",
-    "a value that moves, kept and tested",
-    "upsert that is shown",
-    "counting steps",
-}
-"""Order-sensitive by their label, of which no run shows a difference."""
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.title)
@@ -89,3 +81,8 @@ def contradict(case: Case, seeds: range) -> tuple[bool, bool]:
                 found = sealed(module, output.name, facts, claim, choose, 4)
                 assert len(found) == 1, (facts, found)
     return differed, sensitive
+
+
+def test_the_committed_table_is_what_the_cases_say() -> None:
+    committed = bloom_page.PAGE.read_text(encoding="utf-8")
+    assert committed == bloom_page.page(), "run: python -m tests.annotations.whitebox.bloom_page"

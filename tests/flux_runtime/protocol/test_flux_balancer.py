@@ -11,7 +11,8 @@ import pytest
 from flux_runtime.protocol.balancer import Balancer, Mode, RequestStatistics, ResetStatistics
 from flux_runtime.protocol.balancing import CLUSTER, SiteStatistics, Thresholds
 from flux_runtime.protocol.controller import Controller, Order, chained
-from flux_runtime.protocol.vocabulary import Node, Pair, ProtocolError, Shape
+from flux_runtime.protocol.messages import CatchUpDone, CatchUpReady, FoldInDone
+from flux_runtime.protocol.vocabulary import THE_INGRESS, Node, Pair, ProtocolError, Shape
 from flux_runtime.simulation.workload import digest_dataflow, digest_input
 from flux_runtime.simulation.world import Step, World
 
@@ -184,3 +185,24 @@ def test_a_round_on_too_little_evidence_only_lengthens_the_phase() -> None:
         said = balancer.statistics(0, answer, 9.1)
     assert balancer.mode is Mode.MOVING
     assert said
+
+
+def test_uf_12_a_round_lasts_until_its_moves_have_folded_in_everywhere() -> None:
+    shape = Shape(widths=(2,))
+    view = Controller(shape, chained(shape, 2), frozenset(range(3)))
+    balancer = Balancer(view, CLUSTER)
+    balancer.tick(0.0)
+    balancer.tick(1.0)
+    parts: list[tuple[Pair, int]] = [(Pair(0, 0), 0), (Pair(0, 1), 1)]
+    for site, used in ((0, 1.0), (1, 0.5), (2, 0.0)):
+        seen = dict.fromkeys(parts, 2000.0) if site == 0 else {}
+        balancer.statistics(0, SiteStatistics(site=site, utilisation=used, processed=seen), 1.1)
+    (catch_up,) = view.in_hand
+    view.notice(CatchUpReady(catch_up.pair, view.failures))
+    view.notice(CatchUpDone(catch_up.pair, 1))
+    view.notice(FoldInDone(catch_up.pair, 1, THE_INGRESS))
+    assert balancer.tick(2.0) == []
+    assert balancer.mode is Mode.MOVING
+    view.notice(FoldInDone(catch_up.pair, 1, shape.egress))
+    assert balancer.tick(2.5) == [ResetStatistics(0)]
+    assert balancer.wakes_at == pytest.approx(2.5 + 1.4), "the next phase is as long as the moves"
