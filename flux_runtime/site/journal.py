@@ -95,6 +95,8 @@ class Journal:
             self._file.close()
         self._now = self.folder / f"{self.epoch:06d}-{first:012d}"
         self._file = self._now.open("ab")
+        if self.fsync:
+            _synchronise(self.folder)
         self._size = 0
         for source, key in self.last.items():
             self._write(Record(first - 1, source, key, None))
@@ -136,6 +138,15 @@ class Journal:
         if self._file is not None:
             self._file.close()
             self._file = None
+
+
+def _synchronise(folder: Path) -> None:
+    """Let the names in a folder survive the machine."""
+    opened = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
 
 
 def _records(path: Path) -> Iterator[Record]:
