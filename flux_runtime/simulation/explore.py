@@ -327,8 +327,18 @@ class _Search:
         if not self.full and not left and self.persistent is not None:
             return self.persistent.steps(state.values, steps)
         if self.prove:
-            check_claims(self.product, self.reduction, state, steps, faults, left)
+            self._check_claims(state, steps, faults, left)
         return steps + faults
+
+    def _check_claims(
+        self, state: State, steps: Sequence[int], faults: Sequence[int], left: Left
+    ) -> None:
+        wrong = self.reduction.broken(state, steps, faults, faults_left=bool(left))
+        first = self.reduction.first(state.values, steps, faults_left=bool(left))
+        if wrong is None and not left and first is None and self.persistent is not None:
+            wrong = self.persistent.broken(state, steps, self.reduction)
+        if wrong is not None:
+            raise ProtocolError(f"the reduction does not hold: {wrong}")
 
 
 def salt(left: Left) -> int:
@@ -357,24 +367,6 @@ def _places(product: Product, values: Values, due: Due) -> list[Node] | list[int
     return [site for site, nodes in sorted(sites.items()) if set(nodes) <= set(copies)]
 
 
-def check_claims(
-    product: Product,
-    reduction: Reduction,
-    state: State,
-    steps: Sequence[int],
-    faults: Sequence[int],
-    left: Left,
-) -> None:
-    """Check in one state what the reduction rests on.
-
-    Raises:
-        ProtocolError: a claim does not hold.
-    """
-    wrong = reduction.broken(state, steps, faults, faults_left=bool(left))
-    if wrong is not None:
-        raise ProtocolError(f"the reduction does not hold: {wrong}")
-
-
 def walk(configuration: Configuration, *, seed: int) -> int:
     """Check the claims of the reduction along one random run; gives the number of its states.
 
@@ -396,6 +388,9 @@ def walk(configuration: Configuration, *, seed: int) -> int:
                 return len(path) + 1
             faults = options[len(steps) :]
             number = rng.choice(faults if faults and rng.random() < 0.05 else steps)
+            first = search.reduction.first(state.values, steps, faults_left=bool(left))
+            if seed % 2 and first is not None:
+                number = first  # as a search would, so that it gets where nothing commutes
             path.append(number)
             left = search._left(number, left)
             state = product.after(state, number)

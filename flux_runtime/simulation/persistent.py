@@ -18,10 +18,10 @@ from flux_runtime.protocol.ends import Egress, Ingress
 from flux_runtime.protocol.messages import Fail
 from flux_runtime.protocol.segment import Segment
 from flux_runtime.protocol.vocabulary import END, THE_INGRESS, Node, Pair, Status
-from flux_runtime.simulation.components import Values
+from flux_runtime.simulation.components import State, Values
 from flux_runtime.simulation.local import Machine, machine_position
 from flux_runtime.simulation.product import Product
-from flux_runtime.simulation.reduction import NOTICED
+from flux_runtime.simulation.reduction import NOTICED, Reduction
 
 
 class Persistent:
@@ -57,6 +57,30 @@ class Persistent:
             if kinds <= {"link", "node"} and self._all_at_hand(values, node, own):
                 return own
         return list(steps)
+
+    def broken(self, state: State, steps: Sequence[int], reduction: Reduction) -> str | None:
+        """What is wrong with the choice in this state, if anything.
+
+        Asked where no faults are left and nothing commutes. Whatever is done elsewhere, the same of
+        the node's steps must be possible afterwards, and still be enough.
+        """
+        own, components = self.steps(state.values, steps), self.product.components
+        node = components[own[0]].at if own else None
+        if len(own) == len(steps) or not isinstance(node, Node):
+            return None
+        for other in set(steps) - set(own):
+            values = state.values.copy()
+            self.product.advance(values, state.code, other)
+            possible = self.product.steps(values)
+            while (first := reduction.first(values, possible, faults_left=False)) is not None:
+                self.product.advance(values, 0, first)
+                possible = self.product.steps(values)
+            here = [number for number in possible if components[number].at == node]
+            if set(here) != set(own):
+                return f"{components[other].step} changes what {node} can do"
+            if not self._all_at_hand(values, node, here):
+                return f"after {components[other].step}, {node} may get other steps"
+        return None
 
     def _all_at_hand(self, values: Values, node: Node, own: Sequence[int]) -> bool:
         product = self.product
