@@ -44,7 +44,8 @@ def test_an_example_gets_the_coordination_that_it_needs(
     assert {name: kind for name, kind in found.items() if kind} == expected
 
 
-def test_every_example_compiles_with_a_variant_or_without() -> None:
+def test_every_example_with_code_compiles_with_a_variant_or_without() -> None:
     for file in EXAMPLES.glob("*/*.yaml"):
-        if file.name not in ("ad_network.yaml", "shop.yaml"):  # what is imported has no code
+        # shop is imported without code, and the rules of the carts are not executed
+        if file.name not in ("ad_network.yaml", "shop.yaml", "carts.yaml", "carts_sealed.yaml"):
             assert compiled(str(file.relative_to(EXAMPLES))).stages
