@@ -44,8 +44,17 @@ def test_an_example_gets_the_coordination_that_it_needs(
     assert {name: kind for name, kind in found.items() if kind} == expected
 
 
-def test_every_example_with_code_compiles_with_a_variant_or_without() -> None:
-    for file in EXAMPLES.glob("*/*.yaml"):
-        # shop is imported without code, and the rules of the carts are not executed
-        if file.name not in ("ad_network.yaml", "shop.yaml", "carts.yaml", "carts_sealed.yaml"):
-            assert compiled(str(file.relative_to(EXAMPLES))).stages
+NOT_COMPILED = {
+    "ad_network.yaml": "has variants, tried above",
+    "shop.yaml": "is imported without code",
+    "ad_network_bloom.yaml": "rules are not executed",
+    "carts.yaml": "rules are not executed",
+    "carts_sealed.yaml": "rules are not executed",
+}
+
+
+def test_every_other_example_compiles() -> None:
+    files = [file for file in EXAMPLES.glob("*/*.yaml") if file.name not in NOT_COMPILED]
+    assert len(files) >= 5
+    for file in files:
+        assert compiled(str(file.relative_to(EXAMPLES))).stages
