@@ -191,6 +191,12 @@ def ex12(quick: bool) -> Result:
     order = run(Setup(pairs=pairs, seconds=end, processes=1, ordered=True, batch=batch))
     fewer = run(Setup(pairs=pairs // 2, seconds=end, processes=1, ordered=True, batch=batch))
     copies = 2 * pairs
+
+    def count(found: Found) -> str:
+        if found.moves > 7:
+            return "a few moves between unloaded machines, on statistics of a quarter second"
+        return f"with {found.copies[0]} copies left, utilisations are within th_imb"
+
     return Result(
         rows=(
             Row(what="no load, K/s", paper=19.43, ours=fcfs.unloaded / 1e3,
@@ -207,8 +213,8 @@ def ex12(quick: bool) -> Result:
             Row(what=f"copies left on the loaded machine, {pairs} copies", paper=5,
                 ours=fewer.copies[0], within=(4, 5), quick=False),
             Row(what="moves, first come", paper=7, ours=fcfs.moves,
-                differs="a few moves between unloaded machines, on statistics of a quarter second"),
-            Row(what="moves, in order", paper=7, ours=order.moves, differs="the same"),
+                differs=count(fcfs)),
+            Row(what="moves, in order", paper=7, ours=order.moves, differs=count(order)),
             Row(what="state moved, first come, MB", paper=6.5, ours=fcfs.megabytes),
             Row(what="transfer, first come, s per MB", paper=0.25,
                 ours=ratio(fcfs.transfer, fcfs.megabytes), within=(0.1, 0.5)),

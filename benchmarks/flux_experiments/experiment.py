@@ -122,6 +122,8 @@ def shown(value: float | str | None) -> str:
         return value
     if not isfinite(value):
         return "never" if value > 0 else "-"
+    if abs(value) < 1e-9:
+        return "0"
     if abs(value) >= 1000:
         return f"{float(f'{value:.4g}'):,.0f}"
     return f"{value:.3g}" if abs(value) < 1 else f"{value:.4g}"

@@ -324,8 +324,9 @@ DERIVED = (
     "1 GB is 1,024 MB of 10^6 bytes, as 768 MB = 128 x 6 MB",
     "input of partitions on disk is written in pages of 8 KB (the size is not given)",
     "a machine looks at the controller's messages between two accesses",
-    "a movement phase is timed from the first pause: timed from the order, which the busy disk "
-    "holds up, phases feed on themselves, and the rounds of EX-7 take twice as long",
+    "the next collection phase is as long as the longest move from its pause to its restart: timed "
+    "from the order, which the busy disk holds up, phases feed on themselves, and rounds take twice "
+    "as long",
     "rotation is the product's own `Spill`; the policies are the product's own",
 )
 

@@ -90,7 +90,7 @@ class Observed:
     Attributes:
         seconds: one entry per second.
         moves: (time, move) of every partition that was installed at its new site.
-        moving: seconds in movement phases.
+        moving: seconds in movement phases: of every round, its longest move from pause to restart.
         rounds: number of rounds with moves.
     """
 
@@ -118,6 +118,8 @@ class _Moving:
     phase: str = "ordered"
     mark: float = 0.0
     left: float = 0.0
+    paused: float = 0.0
+    took: float = 0.0
 
 
 class Stage:
@@ -188,7 +190,6 @@ class Stage:
         self.wakes_at = self.collection.delta
         self.answers: dict[int, SiteStatistics] | None = None
         self.moving: list[_Moving] = []
-        self.round_at = 0.0
         self.observed = Observed()
 
     def run(self, until: float) -> Observed:
@@ -327,7 +328,6 @@ class Stage:
         if moves and not self.collection.enough(sites, moves):
             self._collect(self.collection.lengthen(sites, moves))
             return
-        self.round_at = self.now
         self.moving = [_Moving(move, move.part) for move in moves]  # type: ignore[arg-type]
         if not moves:
             self._collect(self.collection.next((), moved_for=None))
@@ -358,7 +358,7 @@ class Stage:
         for moving in self.moving:
             self._advance(moving, sending)
         if all(moving.phase == "done" for moving in self.moving):
-            took = self.now - self.round_at
+            took = max(moving.took for moving in self.moving)
             self.observed.moving += took
             self.observed.rounds += 1
             made = [moving.move for moving in self.moving]
@@ -372,8 +372,7 @@ class Stage:
         match moving.phase:
             case "ordered" if self.free_at[origin] <= self.now:
                 self.stalled[part] = True  # LB-3, LB-4
-                if all(other.phase == "ordered" for other in self.moving if other is not moving):
-                    self.round_at = self.now  # the phase begins with the first pause
+                moving.paused = self.now
                 moving.mark = self.consumed[origin] + self.inbox[self.home == origin].sum()
                 moving.phase = "draining"
                 if self.spills:  # in-flight tuples go into the spill's output buffers
@@ -416,6 +415,7 @@ class Stage:
         self.stalled[part] = False
         self.resident[part] = True
         moving.phase = "done"
+        moving.took = self.now - moving.paused
         self.observed.moves.append((self.now, moving.move))
         if self.spills:
             self._enlist(receiver, self.spills[receiver].add(part, self.state))
