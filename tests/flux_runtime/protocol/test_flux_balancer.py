@@ -206,3 +206,22 @@ def test_uf_12_a_round_lasts_until_its_moves_have_folded_in_everywhere() -> None
     view.notice(FoldInDone(catch_up.pair, 1, shape.egress))
     assert balancer.tick(2.5) == [ResetStatistics(0)]
     assert balancer.wakes_at == pytest.approx(2.5 + 1.4), "the next phase is as long as the moves"
+
+
+def test_uf_8_an_answer_of_an_aborted_round_does_not_count_in_the_next() -> None:
+    balancer = Balancer(controller(), CLUSTER)
+    balancer.tick(0.0)
+    balancer.tick(1.0)
+    view = balancer.controller
+    assert isinstance(view, Controller)
+    view.copy_failed(Node(0, 0, 0, 0))
+    balancer.tick(1.1)
+    view.notice(CatchUpReady(Pair(0, 0), view.failures))
+    view.notice(CatchUpDone(Pair(0, 0), 1))
+    for end in (THE_INGRESS, view.shape.egress):
+        view.notice(FoldInDone(Pair(0, 0), 1, end))
+    assert balancer.tick(1.2) == [ResetStatistics(1)]
+    assert balancer.tick(3.0) == [RequestStatistics(1)]
+    late = SiteStatistics(site=0, utilisation=1.0, processed={})
+    balancer.statistics(0, late, 3.1)
+    assert balancer.answers == {}
