@@ -9,10 +9,10 @@
 `throughput`: rows per second and CPU per row without replication, in cluster pairs and in partition
 pairs, one after another in every run; medians and ratios. `gap`: one site is killed while batches
 come at a steady pace; the longest time between two results, and the time until all pairs are whole.
-`balance`: one site shares its processor with eight busy loops, the others have the other processor;
-rows per second where copies stay and where they are balanced. `durable`: throughput and CPU with a
-journal that survives the process, and with one that survives the machine. `together`: CPU per row
-where the operators of a site run partition by partition, and once over all that is there.
+`balance`: one site is stopped four fifths of the time; rows per second where copies stay and where
+they are balanced. `durable`: throughput with a journal that survives the process, and with one that
+survives the machine. `together`: CPU per row where the operators of a site run partition by
+partition, and once over all that is there.
 """
 
 from __future__ import annotations
@@ -20,13 +20,15 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import os
+import signal
 import statistics
 import subprocess
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -39,8 +41,6 @@ from flux_runtime.site.config import Balance
 from flux_runtime.site.local import LocalSites
 
 SITES = 4
-HOGS = 8
-"""Busy loops beside one site; it gets a ninth of a processor, each other site a third of one."""
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -165,8 +165,24 @@ def many() -> Dataflow:
     return running_example(shape)
 
 
-def loop_for_ever() -> subprocess.Popen[bytes]:
-    return subprocess.Popen([sys.executable, "-c", "while True: pass"])
+@contextmanager
+def held_up(process: subprocess.Popen[bytes]) -> Iterator[None]:
+    """A process is stopped four fifths of the time, as if others had its processor."""
+    over = threading.Event()
+
+    def cycle() -> None:
+        while not over.wait(0.02):
+            process.send_signal(signal.SIGSTOP)
+            time.sleep(0.08)
+            process.send_signal(signal.SIGCONT)
+
+    thread = threading.Thread(target=cycle)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
 
 
 def flood(running: LocalSites, batches: list[Any], over: threading.Event) -> None:
@@ -183,35 +199,24 @@ def loaded(balance: Balance | None, seconds: float = 20.0) -> tuple[float, int]:
     batches = [b.drop_columns(list(SN)) for b in events(64, 2048, keys=10_000)]
     with tempfile.TemporaryDirectory() as folder:
         running = job(many, folder, balance=balance or False)
-        with running:
-            for site, process in running.sites.items():
-                os.sched_setaffinity(process.pid, {0 if site == 0 else 1})
-            hogs = [loop_for_ever() for _ in range(HOGS)]
+        with running, held_up(running.sites[0]):
             over = threading.Event()
-            try:
-                for hog in hogs:
-                    os.sched_setaffinity(hog.pid, {0})
-                threads = [
-                    threading.Thread(target=flood, args=(running, batches, over)),
-                    threading.Thread(target=read_all, args=(running, lambda: None)),
-                ]
-                for thread in threads:
-                    thread.start()
-                client = running.reader()
-                time.sleep(seconds)
-                before, began = client.status()["rows"], time.monotonic()
-                time.sleep(seconds / 2)
-                status = client.status()
-                rate = (status["rows"] - before) / (time.monotonic() - began)
-            finally:
-                over.set()
-                for hog in hogs:
-                    hog.kill()
-                    hog.wait()
+            threads = [
+                threading.Thread(target=flood, args=(running, batches, over)),
+                threading.Thread(target=read_all, args=(running, lambda: None)),
+            ]
+            for thread in threads:
+                thread.start()
+            client = running.reader()
+            time.sleep(seconds)
+            before, began = client.status()["rows"], time.monotonic()
+            time.sleep(seconds / 2)
+            status = client.status()
+            rate = (status["rows"] - before) / (time.monotonic() - began)
+            over.set()
             for thread in threads:
                 thread.join()
             slow = [s["number"] for s in status["sites"] if s["id"].startswith("0.")]
-            print({n: round(v["utilisation"], 2) for n, v in status["loads"].items()})
             return rate, sum(at in slow for *_, at, _ in status["copies"])
 
 
