@@ -355,11 +355,12 @@ class Host:
     def _go_on(self, node: Node) -> bool:
         """Everything that the node can do now; gives whether it could do more."""
         machine = self.nodes[node]
-        for _ in range(ROUNDS_MAX):
+        for again in range(ROUNDS_MAX):
             moved = self._read_log(node, machine)
             moved |= self._read(node, machine)
             moved |= self._work(node, machine)
-            moved |= self._fill(node, machine)
+            if moved or not again:  # else the last round has filled what could be filled
+                moved |= self._fill(node, machine)
             if not moved:
                 self._acknowledge(node, machine)
                 return False
