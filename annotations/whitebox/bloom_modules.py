@@ -175,6 +175,8 @@ def _reads(expression: Expr, *, refutable: bool) -> Iterator[tuple[Expr, bool]]:
     yield expression, refutable
     match expression:
         case Send(receiver=receiver, method=method, arguments=arguments, block=block):
+            if block is not None:
+                yield replace(expression, block=None), refutable
             if receiver is not None:
                 yield from _reads(receiver, refutable=refutable or method in REFUTABLE)
             for argument in arguments:
@@ -348,7 +350,12 @@ class _Builder:
             self.out.add("BLZ091", f"`{kind}` is no kind of collection{near}", position)
             return
         if kind == "interface":
-            kind = declaration.direction or ""
+            direction, *rest = (declaration.direction, *declaration.arguments)
+            if direction is None and rest and isinstance(rest[0], Symbol):
+                # `interface :input, :name, [...]`
+                direction, name_of = declaration.name, rest[0].text
+                declaration = replace(declaration, name=name_of, arguments=tuple(rest[1:]))
+            kind = direction or ""
             if kind not in ("input", "output"):
                 self.out.add("BLZ091", "an interface is `input` or `output`", position)
                 return

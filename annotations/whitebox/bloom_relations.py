@@ -193,6 +193,11 @@ class _Source:
     def rows(self, expression: Expr) -> Rows:
         """The relation of an expression."""
         position = self.rule.place(expression.at)
+        if isinstance(expression, Send) and expression.block is not None:
+            bare = replace(expression, block=None)
+            if self._is_collection(bare):
+                # `store.got {|t| ...}`: the collection of an imported module, with a block.
+                return self.blocked(self.rows(bare), expression.block, position)
         name = self.module.named(expression, self.rule.scope)
         lattice = self.translator.lattice(expression, self.rule)
         if lattice is not None:
@@ -586,9 +591,7 @@ class _Source:
             near = self.out.suggest(name, AGGREGATES)
             self.out.add("BLZ091", f"`{name}` is no aggregate{near}", where)
             return None
-        columns = [
-            self._find(inner, each.text, each.at) for each in arguments if isinstance(each, Symbol)
-        ]
+        columns = [self._find(inner, *named) for named in map(_column_of, arguments) if named]
         found = [Ref(each, where) for each in columns if each is not None]
         if name != "count" and not found:
             if len(columns) == len(found):
@@ -669,6 +672,14 @@ def _aggregated(
         call = replace(call, function="any_value")
         claim = Call("isnotnull", (Call("rand", position=position),), BOOLEAN)
     return Column(name, kind), call, claim
+
+
+def _column_of(expression: Expr) -> tuple[str, int] | None:
+    """The column that `:a` or `collection.a` names, and where."""
+    match expression:
+        case Symbol(text=text, at=at) | Send(receiver=Name(), method=text, arguments=(), at=at):
+            return text, at
+    return None
 
 
 def _is_product(expression: Expr) -> bool:

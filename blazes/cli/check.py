@@ -55,9 +55,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _claims(dataflow: Dataflow) -> Sequence[Diagnostic]:
-    """Written annotations that the SQL of their components does not show."""
+    """Written annotations that the SQL or rules of their components do not show."""
     implementations = (c.implementations.values() for c in dataflow.components.values())
-    if not any(by.sql is not None for each in implementations for by in each):
+    if not any(by.sql or by.bloom for each in implementations for by in each):
         return ()
     from annotations.whitebox.claims import unshown_claims
 

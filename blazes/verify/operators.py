@@ -163,6 +163,11 @@ def operator_of(dataflow: Dataflow, at: Endpoint, schemas: Mapping[str, Schema])
     """The code of one output, with the schemas of its inputs; Unknown where one is missing."""
     component = dataflow.components[at.component]
     code = component.implementations.get(at.interface)
+    if code is not None and code.sql is None and code.python is None:
+        bloom = code.bloom is not None
+        raise Unknown(
+            "Bloom rules are analysed and not executed" if bloom else "it is no SQL and no function"
+        )
     paths = paths_of(component, at.interface, code)
     inputs: dict[str, Schema] = {}
     unset: dict[str, frozenset[str]] = {}

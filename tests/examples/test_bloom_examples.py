@@ -162,6 +162,32 @@ def test_what_derive_cannot_do_with_a_bloom_file(
     assert message in capsys.readouterr().err
 
 
+def test_a_written_annotation_is_held_against_the_rules(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "carts.bloom").write_bytes((CARTS / "carts.bloom").read_bytes())
+    file = tmp_path / "claims.yaml"
+    file.write_text(
+        "components:\n  Cart:\n    bloom: carts.bloom#DisorderlyCart\n    annotation:\n"
+        "      - {from: action_msg, to: response_msg, label: CW}\n"
+        "      - {from: checkout_msg, to: response_msg, label: CR}\n"
+        "streams:\n  actions: {to: Cart.action_msg}\n  checkouts: {to: Cart.checkout_msg}\n"
+        "  responses: {from: Cart.response_msg}\n",
+        encoding="utf-8",
+    )
+    assert main(["check", str(file), "--strict"]) == 1
+    told = capsys.readouterr().out
+    assert "claims.yaml:6:9: BLZ084 Cart checkout_msg->response_msg is written CR" in told
+    assert "OR[session]" in told
+
+
+def test_rules_cannot_be_put_to_the_test_by_running_them(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["verify", str(CARTS / "carts.yaml"), "--variant", "Cart=DISORDERLY"]) == 0
+    assert "Bloom rules are" in capsys.readouterr().out
+
+
 def test_a_component_of_rules_is_analysed_and_not_compiled() -> None:
     found = planned(CARTS / "carts_sealed.yaml", Cart="DISORDERLY")
     with pytest.raises(BadInput) as refused:

@@ -90,6 +90,24 @@ def test_files_that_a_file_requires_are_read(tmp_path: Path) -> None:
     assert [str(path.annotation) for path in output.paths()] == ["CW"]
 
 
+def test_bud_writes_some_things_in_several_ways() -> None:
+    text = (
+        "class Store < Base\n  state do\n    interface :input, :put, [:k]\n"
+        "    interface output, :got, [:k]\n    table :all, put.schema\n  end\n"
+        "  bloom { all <= put; got <= all }\nend\n"
+        "class Base\n  include Bud\n  LIMIT = 3\n  state { }\nend\n"
+    ).replace("  state { }\n", "")
+    text += (
+        "module M\n  import Store => :store\n  state do\n    interface input, :a, [:k, :v]\n"
+        "    interface output, :out, [:k, :n]\n    scratch :seen, [:k, :v]\n  end\n"
+        "  bloom :first do\n    store.put <= a {|t| [t.k]}\n"
+        "    seen <= store.got {|t| [t.k, 1]}\n"
+        "    out <= seen\n      .group([seen.k],\n         max(seen.v))\n  end\nend\n"
+    )
+    [output] = read(text).outputs("M")
+    assert [str(path.annotation) for path in output.paths()] == ["OW[k]"]
+
+
 @pytest.mark.parametrize("content", [b"\xff\xfe", None])
 def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path, content: bytes | None) -> None:
     file = tmp_path / "m.bloom"
