@@ -148,7 +148,7 @@ def test_a_mistake_that_the_reduction_hides_breaks_its_proof(
 
 @pytest.mark.parametrize("name", sorted(CONFIGURATIONS))
 def test_the_claims_of_the_reduction_hold_along_random_runs(name: str) -> None:
-    assert sum(walk(CONFIGURATIONS[name], seed=seed) for seed in range(6)) > 100
+    assert sum(walk(CONFIGURATIONS[name], seed=seed) for seed in range(6)) > 50
 
 
 @pytest.mark.slow
