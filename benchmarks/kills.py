@@ -21,7 +21,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +36,7 @@ from flux_runtime.site.local import LocalSites  # noqa: E402
 
 SITES = 4
 AFTER_S = 12.0
-"""How long after a kill the longest gap is looked for, and the time from one kill to the next."""
+"""How long after a kill the longest gap is looked for, and at least the time to the next."""
 WARM_S = 8.0
 
 
@@ -49,12 +48,15 @@ class Run:
         times: when results came.
         kills: when a worker was killed.
         rows: the results.
+        recoveries_s: how long each took, until every pair was whole.
+        batches: how many batches of packets went in.
     """
 
     times: list[float] = field(default_factory=list)
     kills: list[float] = field(default_factory=list)
     rows: list[tuple[int, int, float, float]] = field(default_factory=list)
     recoveries_s: list[float] = field(default_factory=list)
+    batches: int = 0
 
     def gaps_s(self) -> list[float]:
         """After each kill, the longest time from one result to the next."""
@@ -77,14 +79,17 @@ class Run:
             self.rows += more
 
 
-def at_each(kills: int, began: float, every_s: float, kill: Callable[[int], None]) -> None:
-    """Kill so often."""
+def at_each(kills: int, kill: Callable[[int], None], whole: Callable[[int], bool]) -> None:
+    """Kill so often, each time after a while in which everything went well again."""
+    time.sleep(WARM_S)
     for number in range(kills):
-        time.sleep(max(0.0, began + WARM_S + number * every_s - time.monotonic()))
         kill(number)
+        time.sleep(AFTER_S)
+        while not whole(number + 1):
+            time.sleep(0.1)
 
 
-def flux(args: argparse.Namespace, batches: int) -> Run:
+def flux(args: argparse.Namespace) -> Run:
     """The job on site processes."""
     seen = Run()
     os.environ["PYTHONPATH"] = os.pathsep.join([str(SESSIONS), str(HERE.parent)])
@@ -98,14 +103,20 @@ def flux(args: argparse.Namespace, batches: int) -> Run:
         ) as job,
     ):
         feeder, reader = job.feeder("packets"), job.reader()
-        began = time.monotonic()
+        enough = threading.Event()
 
         def feed() -> None:
-            stream = islice(packets(args.rows, pairs=args.pairs), batches)
-            for number, batch in enumerate(stream):
-                time.sleep(max(0.0, began + number * args.rows / args.rate - time.monotonic()))
-                feeder.offer(number, 0, batch)
+            began = time.monotonic()
+            for batch in packets(args.rows, pairs=args.pairs):
+                due = began + seen.batches * args.rows / args.rate
+                if enough.wait(max(0.0, due - time.monotonic())):
+                    break
+                feeder.offer(seen.batches, 0, batch)
+                seen.batches += 1
             feeder.finish()
+
+        def recoveries() -> list[float]:
+            return [e["seconds"] for e in job.events() if e["kind"] == "recovered"]
 
         def kill(number: int) -> None:
             site = number % SITES
@@ -114,10 +125,11 @@ def flux(args: argparse.Namespace, batches: int) -> Run:
             job.sites[site].wait()
             job.start_site(site)
 
-        threads = [
-            threading.Thread(target=feed, daemon=True),
-            threading.Thread(target=at_each, args=(args.kills, began, AFTER_S, kill), daemon=True),
-        ]
+        def kills() -> None:
+            at_each(args.kills, kill, lambda number: len(recoveries()) >= number)
+            enough.set()
+
+        threads = [threading.Thread(target=task, daemon=True) for task in (feed, kills)]
         for thread in threads:
             thread.start()
         offset, ended = 0, False
@@ -127,8 +139,7 @@ def flux(args: argparse.Namespace, batches: int) -> Run:
             reader.commit(offset)
         for thread in threads:
             thread.join()
-        events = job.events()
-        seen.recoveries_s = [e["seconds"] for e in events if e["kind"] == "recovered"]
+        seen.recoveries_s = recoveries()
     return seen
 
 
@@ -137,7 +148,7 @@ def as_rows(rows: Any) -> Iterator[tuple[int, int, float, float]]:
     yield from zip(*columns, strict=True)
 
 
-def spark(args: argparse.Namespace, batches: int) -> Run:
+def spark(args: argparse.Namespace) -> Run:
     """The job on Structured Streaming."""
     import sessions_on_spark as on_spark
 
@@ -149,30 +160,40 @@ def spark(args: argparse.Namespace, batches: int) -> Run:
         rows = [tuple(row) for row in frame.select("ended", *expected.COLUMNS).collect()]
         if batch not in done:  # foreachBatch may come again with the same
             done.add(batch)
-            seen.add(tuple(row[1:]) for row in sorted(rows))  # type: ignore[misc]
+            seen.add(row[1:] for row in sorted(rows))  # type: ignore[misc]
 
     session = on_spark.session("local-cluster[2,1,1024]", partitions=2)
     try:
         with tempfile.TemporaryDirectory() as made:
             folder = Path(made)
-            rows = args.rows * every
-            total = -(-batches // every)
-            files = on_spark.Files(folder / "in", total, rows, rows / args.rate, args.pairs)
+            pace_s = args.rows * every / args.rate
+            files = on_spark.Files(folder / "in", args.rows, every, pace_s, args.pairs)
             query = on_spark.query(session, folder, each)
             app = session.sparkContext.applicationId
             files.start()
-            while not seen.times and query.isActive:
+
+            def alive() -> bool:
+                if not query.isActive:
+                    raise SystemExit(f"the query has ended: {query.exception()}")
+                return len(on_spark.executors(app)) == 2
+
+            while len(seen.times) < 2:
+                alive()
                 time.sleep(0.1)
 
             def kill(number: int) -> None:
-                alive = on_spark.executors(app)
                 seen.kills.append(time.monotonic())
-                on_spark.kill(alive[number % len(alive)])
+                on_spark.kill(on_spark.executors(app)[number % 2])
 
-            at_each(args.kills, time.monotonic(), args.spark_every_s, kill)
+            def whole(number: int) -> bool:
+                return alive() and seen.times[-1] > seen.kills[number - 1]
+
+            at_each(args.kills, kill, whole)
+            files.enough.set()
             files.join()
             query.processAllAvailable()
             query.stop()
+            seen.batches = files.batches
     finally:
         session.stop()
     return seen
@@ -187,19 +208,15 @@ def main() -> int:
     add("--rows", type=int, default=50, help="of a batch of Flux")
     add("--file-s", type=float, default=0.5, help="a file for Spark every so often")
     add("--pairs", type=int, default=500)
-    add("--spark-every-s", type=float, default=AFTER_S)
     add("--only", choices=("flux", "spark"))
     args = parser.parse_args()
-    seconds = WARM_S + args.kills * AFTER_S
-    every = max(1, round(args.rate * args.file_s / args.rows))
-    batches = int(seconds * args.rate / args.rows) // every * every
-    want = list(expected.statistics(batches, args.rows, pairs=args.pairs, seed=0))
     wrong = False
     medians: dict[str, float] = {}
     for name, run in (("flux", flux), ("spark", spark)):
         if args.only not in (None, name):
             continue
-        seen = run(args, batches)
+        seen = run(args)
+        want = [*expected.statistics(seen.batches, args.rows, pairs=args.pairs, seed=0)]
         exact = sorted(seen.rows) == sorted(want)
         if name == "flux":
             exact = seen.rows == want

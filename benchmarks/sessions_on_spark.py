@@ -100,28 +100,36 @@ def query(spark: Any, folder: Path, each: Any) -> Any:
 
 
 class Files(threading.Thread):
-    """Lets files of packets arrive at a steady pace."""
+    """Lets files of packets arrive at a steady pace until it is stopped.
 
-    def __init__(self, folder: Path, batches: int, rows: int, pace_s: float, pairs: int) -> None:
+    Args:
+        folder: for the files.
+        rows: packets of a batch.
+        every: batches of a file.
+        pace_s: time from one file to the next.
+        pairs: pairs of hosts.
+    """
+
+    def __init__(self, folder: Path, rows: int, every: int, pace_s: float, pairs: int) -> None:
         super().__init__(daemon=True)
-        self.folder, self.batches, self.rows = folder, batches, rows
+        self.folder, self.rows, self.every = folder, rows, every
         self.pace_s, self.pairs = pace_s, pairs
+        self.batches = 0
+        self.enough = threading.Event()
         folder.mkdir(parents=True, exist_ok=True)
 
     def run(self) -> None:
         """One after the other."""
         began = time.monotonic()
-        stream = islice(packets(self.rows, pairs=self.pairs), self.batches)
-        for number, batch in enumerate(stream):
+        stream = packets(self.rows, pairs=self.pairs)
+        while not self.enough.is_set():
+            number = self.batches // self.every
             time.sleep(max(0.0, began + number * self.pace_s - time.monotonic()))
-            write(self.folder, number, batch)
-
-
-def write(folder: Path, number: int, batch: Any) -> None:
-    """A file that is whole when it appears."""
-    temporary = folder / f".{number:06d}"
-    pq.write_table(pa.Table.from_batches([batch]), temporary)
-    temporary.rename(folder / f"{number:06d}.parquet")
+            table = pa.Table.from_batches(islice(stream, self.every))
+            temporary = self.folder / f".{number:06d}"
+            pq.write_table(table, temporary)
+            temporary.rename(self.folder / f"{number:06d}.parquet")
+            self.batches += self.every
 
 
 def executors(app: str) -> list[int]:
