@@ -126,6 +126,58 @@ class Writer:
         key, value = self.column(name), self.column(name)
         self.make(self.kind(), f"{name}.argmax([:{key}], :{value})", self.known[name])
 
+    def chosen(self) -> None:
+        """Groups of the rows that requests choose, and back to the requests."""
+        rows, asking = self.some(), self.some(["a", "b", "ask"])
+        if rows == asking:
+            return
+        one, other = self.column(rows), self.column(asking)
+        key = one if self.choose.random() < 0.7 else self.column(rows)
+        made = f"({rows} * {asking}).lefts(:{one} => :{other})"
+        part = self.make("scratch", made, self.known[rows])
+        groups = self.make("scratch", f"{part}.group([:{key}], count)", (key, "n"))
+        pair = f":{key} => :{other}"
+        shown = f"{{|g, q| [g.n, q.{other}]}}"
+        self.make(self.kind(), f"({groups} * {asking}).pairs({pair}) {shown}", ("x", "y"))
+
+    def ways(self) -> None:
+        """A block with two ways through it."""
+        name = self.some()
+        one, other, tested = (self.column(name) for _ in range(3))
+        made = f"{name} {{|t| if t.{tested} > 1 then [t.{one}, 1] else [t.{other}, t.{one}] end}}"
+        self.make(self.kind(), made, ("x", "y"))
+
+    def closure(self) -> None:
+        """What can be reached, within a timestep or step by step."""
+        name = self.some()
+        made = self.make(
+            self.kind(),
+            f"{name} {{|t| [t.{self.column(name)}, t.{self.column(name)}]}}",
+            ("x", "y"),
+        )
+        later = made in self.tables and self.choose.random() < 0.5
+        follow = f"({made} * {made}).pairs(:y => :x) {{|l, r| [l.x, r.y]}}"
+        self.rules.append(f"{made} {'<+' if later else '<='} {follow}")
+
+    def lattice(self) -> None:
+        """A fact once a value has grown past a number, or has not."""
+        name = self.some()
+        made, kind = f"l{len(self.known)}", self.choose.choice(("lmax", "lmin", "lset"))
+        self.state.append(f"{kind} :{made}")
+        self.rules.append(f"{made} <= {name} {{|t| t.{self.column(name)}}}")
+        number = self.choose.randint(-1, 3)
+        value = f"{made}.size" if kind == "lset" else made
+        test = self.choose.choice(("gt", "lt_eq"))
+        self.make(
+            self.kind(), f"{value}.{test}({number}).when_true {{ [1, {number}] }}", ("x", "y")
+        )
+
+    def keep(self) -> None:
+        """A scratch that hands its facts on."""
+        name = self.some()
+        made = self.make("scratch", name, self.known[name])
+        self.rules.append(f"{made} <+ {made}")
+
     def delete(self) -> None:
         """Rows taken out of a table."""
         if self.tables:
@@ -166,6 +218,11 @@ MAKERS: tuple[Callable[[Writer], None], ...] = (
     Writer.delete,
     Writer.again,
     Writer.latest,
+    Writer.chosen,
+    Writer.ways,
+    Writer.closure,
+    Writer.lattice,
+    Writer.keep,
 )
 
 
