@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from itertools import pairwise
 from xml.etree import ElementTree
 
 from flux_runtime.observe import charts, placement
@@ -85,3 +86,15 @@ def test_many_lanes_stay_within_a_screen() -> None:
     drawing = placement.draw([Placement(title="t", x="x", lanes=lanes)], title="t")
     height = float(ElementTree.fromstring(drawing).get("height", "nan"))
     assert height < 720
+
+
+def test_bars_stand_beside_one_another_on_the_axis() -> None:
+    series = tuple(Series(n, ((1.0, 2.0), (2.0, 4.0)), bars=True) for n in ("ours", "theirs"))
+    chart = Chart(title="t", x="x", y="y", series=series, names=((1, "one"), (2, "two")))
+    drawing = charts.draw([chart], title="t")
+    bars = places(drawing, "rect", "x", "width", "height")[1:]
+    spans = sorted((x, x + width) for x, width, _ in bars)
+    assert all(a[1] <= b[0] for a, b in pairwise(spans))
+    heights = sorted(height for *_, height in bars)
+    assert abs(heights[-1] - 2 * heights[0]) < 0.5
+    assert {"one", "two"} <= words(drawing).keys()
