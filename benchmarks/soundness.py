@@ -25,10 +25,10 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from annotations.vocabulary import Label, StreamLabel
 from blazes.analysis import Analysis, analyze
+from blazes.choice import without_seals
 from blazes.coordination import Plan, plan
 from blazes.simulate.hunt import Hunt, Hunted, Witness, exceeds
 from blazes.simulate.network import Refused
-from blazes.simulate.simulation import without_seals
 from tests.executable import Numbers, Runnable, random_dataflow
 
 WAYS = ("nothing waits", "seals alone", "the whole plan")

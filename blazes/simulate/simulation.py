@@ -5,12 +5,13 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 from annotations.dataflow import Dataflow
 from annotations.vocabulary import Label, StreamLabel
 from blazes.analysis import Analysis, analyze
+from blazes.choice import without_seals
 from blazes.coordination import Plan, plan
 from blazes.simulate.hunt import Hunt, Hunted, Source, Witness, exceeds
 from blazes.simulate.network import REPLICAS, Network, Refused, network_of
@@ -217,12 +218,6 @@ class Simulation:
             return Source(network, self.schemas, constants, self.dataflow.fds, unset)
         except NoValues as unknown:
             raise Refused(f"no values are known of the type {unknown}") from None
-
-
-def without_seals(dataflow: Dataflow) -> Dataflow:
-    """The dataflow where nobody says when a partition is complete."""
-    streams = {name: replace(s, seals=()) for name, s in dataflow.streams.items()}
-    return replace(dataflow, streams=streams)
 
 
 def predicted(label: StreamLabel) -> tuple[Label, ...]:

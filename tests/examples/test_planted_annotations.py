@@ -17,15 +17,20 @@ ENERGY = "docs/tutorial/energy/2_sealed.yaml"
 POOR = "label: OR, subscript: [id]}"
 GROUPED = "SELECT batch, word, count(*) AS frequency FROM words GROUP BY batch, word"
 MIXED = "SELECT max(batch) AS batch, word, count(*) AS frequency FROM words GROUP BY word"
+VALID = "SELECT site, hour, meter, wh FROM readings WHERE wh >= 0"
+TOTALS = "SELECT site, hour, max(meter) AS meter, sum(wh) AS wh FROM readings GROUP BY site, hour"
 PLANTED = [
     (COUNT, "Count", 'label: "OW[word, batch]"', "label: CW"),
     (COUNT, "Count", 'label: "OW[word, batch]"', 'label: "OR[word, batch]"'),
     (COUNT, "Count", GROUPED, MIXED),
     (ADS, "Report", POOR, "label: OR, subscript: [id, campaign]}"),
+    (COUNT, "Splitter", "label: CR}", "label: CR, lineage: {batch: batch, word: text}}"),
     (ADS, "Cache", "from: response, to: response, label: CW",
      "from: response, to: response, label: CR"),
     (ENERGY, "Usage", 'label: "OW[site, hour]"', "label: CW"),
+    (ENERGY, "Usage", 'label: "OW[site, hour]"', 'label: "OR[site, hour]"'),
     (ENERGY, "Usage", 'label: "OW[site, hour]"', 'label: "OW[site, hour, meter]"'),
+    (ENERGY, "Clean", VALID, TOTALS),
 ]  # fmt: skip
 
 
