@@ -86,7 +86,7 @@ def test_an_interrupted_search_goes_on_where_it_stopped(tmp_path: Path) -> None:
 REDUCED = {
     "pair": TINY,
     "two batches": Configuration(shape=Shape(widths=(1,)), batches=2, rows=1, keys=1),
-    "two partitions": Configuration(shape=small(2), batches=1, rows=2, keys=2),
+    "two partitions": Configuration(shape=small(2), batches=1, rows=1, keys=2),
     "suspect": Configuration(
         shape=Shape(widths=(1,)), batches=1, rows=1, keys=1, faults=("suspect",)
     ),
