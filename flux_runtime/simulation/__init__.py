@@ -9,6 +9,6 @@
 - `explore`: all schedules of a small one of the `configurations`, over `product` states, which are
   made of `components` and `reactions`; `reduction` and `persistent` say what need not be tried.
 - `timed`: the same machines under a virtual clock, with the cost of work, links and moves.
-- `scenario`, `report`: one run under the clock from a seed or a file, on one screen and in pictures.
+- `scenario`, `report`: one run under the clock from a seed or file, on one screen and in pictures.
 - `pooled`: copies that work when their site's pooler calls them.
 """
