@@ -128,9 +128,7 @@ class Pairing:
         return repr((ends, self.left, self.read, self.wire, self.dead))
 
 
-@pytest.mark.parametrize(
-    ("units", "credits"), [(2, 1), pytest.param(2, 2, marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize(("units", "credits"), [(2, 1), pytest.param(2, 2, marks=pytest.mark.slow)])
 def test_every_interleaving_of_two_channels_delivers_all_in_order(units: int, credits: int) -> None:
     """Rows of two nodes over one connection, one of which may die at any moment."""
     first = Pairing(units, credits)
