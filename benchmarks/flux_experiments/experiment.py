@@ -124,6 +124,8 @@ def shown(value: float | str | None) -> str:
         return "never" if value > 0 else "-"
     if abs(value) < 1e-9:
         return "0"
+    if value == int(value) and abs(value) < 1e9:
+        return f"{value:,.0f}"
     if abs(value) >= 1000:
         return f"{float(f'{value:.4g}'):,.0f}"
     return f"{value:.3g}" if abs(value) < 1 else f"{value:.4g}"
