@@ -101,6 +101,8 @@ CONFIGURATIONS: Final[Mapping[str, Configuration]] = {
     ),
     "partition-pairs": Configuration(shape=Shape(widths=(1, 1)), batches=1, rows=1, keys=1),
     "partition-pairs-3": Configuration(shape=Shape(widths=(1, 1)), batches=3, rows=1, keys=1),
+    "flux-1x2": Configuration(shape=small(1, 2), batches=1, rows=2, keys=2),
+    "flux-2x1": Configuration(shape=small(2, 1), batches=1, rows=2, keys=2),
     "flux-2x2": Configuration(shape=small(2, 2), batches=1, rows=2, keys=2),
     "standby-dies": Configuration(
         shape=Shape(widths=(1,)), batches=1, rows=1, keys=1, faults=("kill", "kill"), spares=2

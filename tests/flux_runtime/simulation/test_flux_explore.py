@@ -27,7 +27,7 @@ TINY = Configuration(shape=Shape(widths=(1,)), batches=1, rows=1, keys=1)
 
 
 QUICKEST = ("dataflow-pair", "two-partitions", "partition-pairs", "disk")
-LARGE = ("flux-2x2", "parallel-recovery", "standby-dies-in-flux", "two-crashes-in-flux")
+LARGE = ("flux-2x1", "flux-2x2", "parallel-recovery", "standby-dies-in-flux", "two-crashes-in-flux")
 
 
 @pytest.mark.parametrize("name", QUICKEST)
