@@ -164,7 +164,7 @@ MUTATIONS = (
     Mutation("credits", "channels", "self.spent[channel] -= n", "pass"),
     # ---- one by one, what the list above left out
     Mutation("NC-1 room", "producer", "if outlet.buffer.needs_room(batch) and not self.room(i):", "if False:"),
-    Mutation("NC-2 advance", "outlet", "self.buffer.advance(d)", "pass"),
+    Mutation("NC-2 guard", "outlet", "if self.status[d] is not ACTIVE or not self.conn[d] & SEND:\n            return None", "if self.status[d] is not ACTIVE:\n            return None"),
     Mutation("NC-5", "inlet", "self.queue = (*self.queue, message)  # NC-5, CU-14", "pass"),
     Mutation("NC-6", "ends", "return [AckSource(batch)]", "return []"),
     Mutation("NC-7 kept", "ends", "if self.dataflow.shape.results_max:", "if False:"),

@@ -144,7 +144,6 @@ def test_uf_9_a_site_that_joins_while_answers_come_in_is_not_waited_for() -> Non
     balancer = gathering()
     balancer.controller.site_joined(3)
     assert balancer.statistics(0, idle(0), 1.1) == []
-    assert balancer.statistics(0, idle(3), 1.1) == []
     assert balancer.statistics(0, idle(1), 1.1) == []
     assert balancer.mode is Mode.GATHERING
     assert balancer.statistics(0, idle(2), 1.2) == [ResetStatistics(0)]
