@@ -59,9 +59,9 @@ def session() -> Any:
         "spark.sql.streaming.minBatchesToRetain": "2",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
-        "spark.pyspark.python": sys.executable,
         "spark.sql.warehouse.dir": tempfile.gettempdir() + "/warehouse",
     }
+    os.environ["PYSPARK_PYTHON"] = sys.executable  # the setting alone is for spark-submit
     builder = SparkSession.builder.master("local[2]").appName("constructs")
     for name, value in settings.items():
         builder = builder.config(name, value)
