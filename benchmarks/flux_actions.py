@@ -12,7 +12,7 @@ import ast
 import json
 import re
 import sys
-from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -43,22 +43,28 @@ def named(action: str, text: str) -> bool:
     return re.search(rf"(?<![A-Z-]){re.escape(action)}(?![0-9A-Za-z])", text) is not None
 
 
+@cache
+def _code() -> dict[str, str]:
+    """Text per module of the protocol."""
+    found = [p for pattern in CODE for p in sorted((ROOT / "flux_runtime").glob(pattern))]
+    return {p.stem: p.read_text(encoding="utf-8") for p in found if p.name != "actions.py"}
+
+
 def modules(action: str) -> list[str]:
     """Modules of the protocol that name it, without package and suffix."""
-    found = []
-    for pattern in CODE:
-        for path in sorted((ROOT / "flux_runtime").glob(pattern)):
-            if path.name != "actions.py" and named(action, path.read_text(encoding="utf-8")):
-                found.append(path.stem)
-    return found
+    return [module for module, text in _code().items() if named(action, text)]
 
 
-def _tests() -> Iterator[str]:
-    for pattern in TESTS:
-        for path in sorted((ROOT / "tests" / "flux_runtime").glob(pattern)):
-            for part in ast.parse(path.read_text(encoding="utf-8")).body:
-                if isinstance(part, ast.FunctionDef) and part.name.startswith("test_"):
-                    yield part.name
+@cache
+def _tests() -> tuple[str, ...]:
+    """Names of all tests."""
+    found = [p for pattern in TESTS for p in sorted((ROOT / "tests/flux_runtime").glob(pattern))]
+    parts = [part for p in found for part in ast.parse(p.read_text(encoding="utf-8")).body]
+    return tuple(
+        part.name
+        for part in parts
+        if isinstance(part, ast.FunctionDef) and part.name.startswith("test_")
+    )
 
 
 def tests(action: str) -> list[str]:
