@@ -47,7 +47,8 @@ def named(action: str, text: str) -> bool:
 def _code() -> dict[str, str]:
     """Text per module of the protocol."""
     found = [p for pattern in CODE for p in sorted((ROOT / "flux_runtime").glob(pattern))]
-    return {p.stem: p.read_text(encoding="utf-8") for p in found if p.name != "actions.py"}
+    named_in = {p.stem: p.read_text(encoding="utf-8") for p in found}
+    return {m: text for m, text in named_in.items() if m not in ("actions", "__init__")}
 
 
 def modules(action: str) -> list[str]:
