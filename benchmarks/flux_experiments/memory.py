@@ -163,7 +163,7 @@ def ex8(quick: bool) -> Result:
     machines = 8 if quick else 32
     platform = Platform(machines=machines)
     edge = machines // 2
-    ks = (1, edge - 1, edge + 1) if quick else (1, 4, 8, 12, 15, 17, 24)
+    ks = (1, edge - 1, edge + 1) if quick else (1, 4, 8, 15, 17)
     end = 110 if quick else 220
     rate: dict[str, list[float]] = {"static": [], "memory policy": []}
     latency: dict[str, list[float]] = {"static": [], "memory policy": []}

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from benchmarks import flux_page
 from benchmarks.flux_experiments import CATALOGUE
 from benchmarks.flux_experiments.experiment import Result, Row, failed
+from flux_runtime.observe.charts import draw
 
 QUICK = ("EX-1", "EX-2", "EX-3", "EX-4", "EX-5", "EX-6", "EX-10", "EX-12", "MTTF", "SCALE")
 """Experiments whose small size takes a few seconds."""
@@ -36,3 +38,26 @@ def test_the_shape_of_the_figure_holds_at_a_small_size(name: str) -> None:
     result = experiment.run(True)
     wrong = [f"{r.what}: {r.ours:.4g} not in {r.within}" for r in failed(result, quick=True)]
     assert not wrong
+
+
+def test_the_page_of_experiments_says_what_the_results_say() -> None:
+    results = flux_page.load()
+    assert [found["id"] for found in results] == [e.id for e in CATALOGUE]
+    assert not [found["id"] for found in results if found["quick"]]
+    assert flux_page.PAGE.read_text(encoding="utf-8") == flux_page.page(results)
+
+
+def test_every_experiment_has_its_figure_and_no_check_fails() -> None:
+    for found in flux_page.load():
+        drawing = draw([flux_page.chart_of(c) for c in found["charts"]], title=found["title"])
+        figure = flux_page.FIGURES / f"{found['id']}.svg"
+        assert figure.read_text(encoding="utf-8") == drawing
+        assert [row["what"] for row in found["rows"] if row["shape"] == "FAILS"] == []
+
+
+def test_the_text_of_a_result_is_that_of_the_experiment() -> None:
+    entries = {e.id: e for e in CATALOGUE}
+    for found in flux_page.load():
+        experiment = entries[found["id"]]
+        assert (found["title"], found["setup"]) == (experiment.title, experiment.setup)
+        assert tuple(found["derived"]) == experiment.derived
