@@ -195,8 +195,9 @@ class _Frame:
             below = max(self.y.pixel(mark.at) - 4, below + 13, self.top - 5)
             found.append((mark, below))
         taken: list[tuple[float, float, float]] = []
+        lowest = self.bottom - (22 if below > self.bottom - 24 else 8)
         for mark in sorted((m for m in self.chart.marks if m.vertical), key=lambda m: m.at):
-            at, wide, row = self.x.pixel(mark.at), extent(mark.name, 11) + 8, self.bottom - 8
+            at, wide, row = self.x.pixel(mark.at), extent(mark.name, 11) + 8, lowest
             left = at - wide if at + wide > self.right else at
             while any(row == r and left < b and a < left + wide for a, b, r in taken):
                 row -= 14
