@@ -31,7 +31,7 @@ from annotations.whitebox.sql_dialect import seconds_of
 from annotations.whitebox.type_text import sql_text
 
 if TYPE_CHECKING:
-    from annotations.whitebox.bloom_files import Named
+    from annotations.whitebox.bloom.files import Named
 
 Schema = Mapping[str, str]
 """Attribute -> Spark SQL type; a type that is not known is `?`."""
@@ -217,7 +217,7 @@ class Code:
         self, bloom: str, position: Position | None, output: str, inputs: Mapping[str, Input]
     ) -> Query:
         """The plan of an output of a Bloom module; BadInput with the mistakes of its text."""
-        from annotations.whitebox.bloom_files import Named
+        from annotations.whitebox.bloom.files import Named
 
         if bloom not in self._named:
             folder = self.dataflow.file.parent if self.dataflow.file is not None else FilePath()

@@ -75,7 +75,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _bloom(arguments: argparse.Namespace) -> int:
     """Derive the annotations of the modules of a Bloom file, and print them as YAML."""
     from annotations.whitebox.bloom import read_file
-    from annotations.whitebox.bloom_text import as_yaml
+    from annotations.whitebox.bloom.text import as_yaml
 
     if arguments.write:
         raise CommandError("--write is for dataflow files")

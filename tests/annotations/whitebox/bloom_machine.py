@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable, Mapping
 from itertools import product
 from typing import Any
 
-from annotations.whitebox import bloom_syntax as ast
-from annotations.whitebox.bloom_modules import SENT, Module, ModuleRule
+from annotations.whitebox.bloom import tree as ast
+from annotations.whitebox.bloom.modules import SENT, Module, ModuleRule
 
 Row = tuple[Any, ...]
 Relation = tuple[list[tuple[str, ...]], set[tuple[Row, ...]]]

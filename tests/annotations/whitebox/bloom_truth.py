@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from annotations.dataflow import Path
-from annotations.whitebox.bloom_modules import Module
+from annotations.whitebox.bloom.modules import Module
 from tests.annotations.whitebox.bloom_machine import Machine, Row
 
 Facts = dict[str, list[Row]]

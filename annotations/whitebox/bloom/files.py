@@ -7,8 +7,8 @@ from pathlib import Path
 
 from annotations.dataflow import Position
 from annotations.diagnostics import CODES, BadInput, Diagnostic, Findings, did_you_mean
-from annotations.whitebox.bloom import Program, query, read, read_file
-from annotations.whitebox.bloom_plans import Plans
+from annotations.whitebox.bloom.plans import Plans
+from annotations.whitebox.bloom.program import Program, query, read, read_file
 from annotations.whitebox.inputs import Input
 from annotations.whitebox.places import Place
 from annotations.whitebox.sql import Query

@@ -1,30 +1,19 @@
-"""The front end for Bloom: modules of rules, and the annotations that follow from them.
-
-    read(text, file="report.bloom") -> Program
-    Program.module("POOR").outputs() -> what was derived of each output
-
-Bloom is the language of section VII of the Blazes paper: collections that persist or do not, and
-rules over them, so that whether a path is confluent and what it keeps can be read off the text. The
-grammar is `bloom.lark`; docs/reference/bloom.md says what each construct means and gives.
-"""
+"""Bloom texts and files: their modules, and what is derived of the outputs."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
 
 from annotations.dataflow import Position
 from annotations.diagnostics import BadInput, Findings
-from annotations.whitebox.bloom_modules import Library, Module
-from annotations.whitebox.bloom_plans import Plans
-from annotations.whitebox.bloom_syntax import Place
+from annotations.whitebox.bloom.library import Library
+from annotations.whitebox.bloom.modules import Module
+from annotations.whitebox.bloom.plans import Plans
+from annotations.whitebox.bloom.tree import Place
 from annotations.whitebox.components import Output, derive_output
 from annotations.whitebox.inputs import Input
 from annotations.whitebox.sql import Query
-
-ENDINGS: Final = (".bloom", ".bud", ".rb")
-"""What files of Bloom text are called."""
 
 
 class Program:

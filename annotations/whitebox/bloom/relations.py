@@ -12,9 +12,9 @@ from typing import Final
 
 from annotations.dataflow import Position
 from annotations.diagnostics import Findings
-from annotations.whitebox.bloom_expressions import Clock, Environment, Reader, Result, Row
-from annotations.whitebox.bloom_modules import Module, ModuleRule
-from annotations.whitebox.bloom_syntax import (
+from annotations.whitebox.bloom.expressions import Clock, Environment, Reader, Result, Row
+from annotations.whitebox.bloom.modules import Module, ModuleRule
+from annotations.whitebox.bloom.tree import (
     Array,
     Block,
     Expr,

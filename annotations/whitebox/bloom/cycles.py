@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from annotations.diagnostics import Findings
-from annotations.whitebox.bloom_modules import Module, ModuleRule
-from annotations.whitebox.bloom_syntax import Name, Send
+from annotations.whitebox.bloom.modules import Module, ModuleRule
+from annotations.whitebox.bloom.tree import Name, Send
 
 
 @dataclass(frozen=True, slots=True)

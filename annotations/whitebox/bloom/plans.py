@@ -12,11 +12,11 @@ from typing import Final
 
 from annotations.dataflow import Position
 from annotations.diagnostics import Findings
-from annotations.whitebox.bloom_cycles import Cycles
-from annotations.whitebox.bloom_expressions import Clock, Reader
-from annotations.whitebox.bloom_modules import Collection, Module, ModuleRule
-from annotations.whitebox.bloom_relations import Rows, Translator, unioned
-from annotations.whitebox.bloom_syntax import Expr, Operation, Send
+from annotations.whitebox.bloom.cycles import Cycles
+from annotations.whitebox.bloom.expressions import Clock, Reader
+from annotations.whitebox.bloom.modules import Collection, Module, ModuleRule
+from annotations.whitebox.bloom.relations import Rows, Translator, unioned
+from annotations.whitebox.bloom.tree import Expr, Operation, Send
 from annotations.whitebox.datatypes import BOOLEAN, DOUBLE, UNKNOWN
 from annotations.whitebox.derive import annotate
 from annotations.whitebox.inputs import Input

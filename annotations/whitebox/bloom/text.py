@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from annotations.vocabulary import Within
-from annotations.whitebox.bloom import Program
+from annotations.whitebox.bloom.program import Program
 from annotations.whitebox.components import Output
 from annotations.whitebox.derivation import Assumption, DerivedPath
 
