@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -38,9 +39,9 @@ def constants_of(operator: Operator) -> Constants:
     if code.sql is not None:
         return in_sql(code.sql)
     assert code.python is not None
-    module = code.python.partition(":")[0]
+    module, _, function = code.python.partition(":")
     file = operator.folder.joinpath(*module.split(".")).with_suffix(".py")
-    return in_python(file) if file.is_file() else Constants()
+    return in_python(file, function) if file.is_file() else Constants()
 
 
 def in_sql(text: str) -> Constants:
@@ -54,15 +55,15 @@ def in_sql(text: str) -> Constants:
     return Constants(tuple(dict.fromkeys(numbers)), tuple(dict.fromkeys(texts)))
 
 
-def in_python(file: Path) -> Constants:
-    """The constants of a module: its numbers, and what is quoted inside its texts."""
+def in_python(file: Path, function: str) -> Constants:
+    """The constants that a function reaches: its numbers, and what is quoted inside its texts."""
     try:
         tree = ast.parse(file.read_bytes())
     except (SyntaxError, ValueError):
         return Constants()
     numbers: list[int] = []
     texts: list[str] = []
-    for node in ast.walk(tree):
+    for node in reached(tree, function):
         if isinstance(node, ast.Constant):
             if isinstance(node.value, int) and not isinstance(node.value, bool):
                 numbers.append(node.value)
@@ -74,3 +75,28 @@ def in_python(file: Path) -> Constants:
                 s.value for s in sides if isinstance(s, ast.Constant) and s.value == str(s.value)
             ]
     return Constants(tuple(dict.fromkeys(numbers)), tuple(dict.fromkeys(texts)))
+
+
+def reached(tree: ast.Module, function: str) -> Iterator[ast.AST]:
+    """The nodes of a function and of the module's names that it uses; docstrings left out."""
+    defined: dict[str, ast.AST] = {}
+    for top in tree.body:
+        match top:
+            case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
+                defined[name] = top
+            case ast.Assign(targets=[ast.Name(id=name)]) | ast.AnnAssign(target=ast.Name(id=name)):
+                defined[name] = top
+    todo: list[ast.AST] = [defined.get(function, tree)]
+    for start in todo:
+        stack: list[ast.AST] = [start]
+        while stack:
+            node = stack.pop()
+            yield node
+            used = defined.get(node.id) if isinstance(node, ast.Name) else None
+            if used is not None and used not in todo:
+                todo.append(used)
+            stack += [
+                each
+                for each in ast.iter_child_nodes(node)
+                if not (isinstance(each, ast.Expr) and isinstance(each.value, ast.Constant))
+            ][::-1]

@@ -22,7 +22,7 @@ TOGETHER: Final = 8
 """Cases that are evaluated in one go."""
 FUNCTION_TRIES: Final = 4
 """A function that is none mostly shows at once; each try is two jobs."""
-HOPELESS: Final = 40
+HOPELESS: Final = 400
 """After so many cases without a usable one the claim is given up."""
 SHRINK_S: Final = 20.0
 

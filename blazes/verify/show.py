@@ -75,16 +75,16 @@ def _mark(status: Status, layout: Layout) -> str:
 def _claims(findings: Sequence[Finding], layout: Layout) -> RenderableType:
     """A line for each claim, under its component."""
     grid = Table.grid(padding=(0, 2, 0, 0))
+    grid.add_column(overflow="fold")
+    grid.add_column(overflow="fold")
     grid.add_column(no_wrap=True)
-    grid.add_column(overflow="fold")
-    grid.add_column(overflow="fold")
-    grid.add_column(overflow="fold")
+    grid.add_row("", "", Text("not refuted in", style="dim"))
     for component, its in groupby(findings, _component):
-        grid.add_row(Text(printable(component), style="bold"), "", "", "")
+        grid.add_row(Text(printable(component), style="bold"))
         own = list(its)
         reasons = {finding.reason for finding in own}
-        if len(own) > 1 and len(reasons) == 1 and own[0].status is Status.UNTESTABLE:
-            grid.add_row(*_line(own[0], layout, about="everything"))
+        if len(reasons) == 1 and own[0].status is Status.UNTESTABLE:
+            grid.add_row(*_line(own[0], layout, about=""))
             continue
         for finding in own:
             grid.add_row(*_line(finding, layout, about=finding.claim.text))
@@ -96,27 +96,27 @@ def _component(finding: Finding) -> str:
     return operator.component if operator else "Functional dependencies"
 
 
-def _line(finding: Finding, layout: Layout, *, about: str) -> tuple[Text, Text, Text, Text]:
+def _line(finding: Finding, layout: Layout, *, about: str) -> tuple[Text, Text, Text]:
     claim, status = finding.claim, finding.status
-    if claim.path is not None and about != "everything":
+    if claim.path is not None and about:
         where = f"{claim.path.source} {layout.glyphs.path} {claim.path.target}"
     else:
         where = claim.operator.output if claim.operator else claim.where
+    told = ""
     match status:
         case Status.UNTESTABLE:
-            told = f"not testable: {finding.reason}"
+            about = f"{about}; not testable: " if about else "not testable: "
+            about += finding.reason
         case Status.REFUTED:
             told = "refuted"
         case _ if claim.kind is Kind.FD:
-            told = f"not refuted by the data of {_number(finding.tries, 'stream')}"
+            told = _number(finding.tries, "stream")
         case _:
-            told = f"not refuted in {_number(finding.tries, 'try')} ({finding.engine})"
-    return (
-        Text(f"{_mark(status, layout)} {printable(where)}", style=STYLES[status]),
-        Text(printable(about)),
-        Text(printable(told), style="" if status is Status.STANDS else STYLES[status]),
-        Text(),
-    )
+            told = f"{_number(finding.tries, 'try')} ({finding.engine})"
+    style = STYLES[status]
+    mark = Text(f"{_mark(status, layout)} {printable(where)}", style=style)
+    other = "" if status is Status.STANDS else style
+    return mark, Text(printable(about), style=other), Text(told, style=other)
 
 
 def _refuted(finding: Finding, layout: Layout) -> Iterator[RenderableType]:

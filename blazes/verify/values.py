@@ -25,6 +25,8 @@ DOUBLES: Final = (1.0, 0.0, -1.0, 0.1, 0.2, 1e16, -1e16)
 TEXTS: Final = ("a", "b", "c", "", "ä", "日本", "a b", "A")
 NUMERALS: Final = ("1", "2", "10")
 TIMES: Final = ("2024-01-01T12:00:00", "2024-01-01T03:30:00", "2024-01-02T00:00:00")
+SEEN_MAX: Final = 12
+"""Values of an attribute that are taken from the data."""
 INTEGERS: Final = (1, 2, 3, 0, -1, -5, 7)
 INTEGRAL: Final = {
     "TINYINT": 7,
@@ -104,6 +106,28 @@ def split_type(kind: str) -> tuple[str, list[str]]:
 
 
 @dataclass
+class Format:
+    """Texts of one kind: words, numerals, times, or what the data have.
+
+    Attributes:
+        values: the simplest first.
+        prior: how often it is drawn as long as nothing is known.
+        ran: records with such a text on which the code ran.
+        tried: records with such a text.
+    """
+
+    values: tuple[str, ...]
+    prior: int
+    ran: int = 0
+    tried: int = 0
+
+    @property
+    def weight(self) -> float:
+        """How often it is drawn: what mostly makes the code fail becomes rare."""
+        return self.prior * (self.ran + 1) / (self.tried + 1)
+
+
+@dataclass
 class Generator:
     """Makes records for an operator's inputs.
 
@@ -119,8 +143,8 @@ class Generator:
     fds: Sequence[FunctionalDependency] = ()
     recorded: Mapping[str, Sequence[Row]] = field(default_factory=dict)
 
-    _styles: dict[tuple[str, int], list[int]] = field(default_factory=dict, repr=False)
-    """(attribute of type STRING, kind of text) -> cases that ran, and all cases."""
+    _formats: dict[str, list[Format]] = field(default_factory=dict, repr=False)
+    """Attribute of type STRING -> the formats that its texts may have."""
 
     def __post_init__(self) -> None:
         kinds: dict[str, str] = {}
@@ -128,16 +152,23 @@ class Generator:
             for name, kind in schema.items():
                 kinds.setdefault(name, kind)
         self._domains = {name: domain(kind, self.constants) for name, kind in kinds.items()}
-        self._texts = [name for name, kind in kinds.items() if kind.strip().upper() == "STRING"]
+        for name, kind in kinds.items():
+            if kind.strip().upper() == "STRING":
+                self._formats[name] = [
+                    Format(tuple(self._domains[name]), 8),
+                    *(Format(values, 1) for values in (NUMERALS, TIMES)),
+                    *(Format(values, 8) for values in (self._seen(name),) if values),
+                ]
         self._unset = {
             (interface, name) for interface, names in self.operator.unset.items() for name in names
         }
 
     def simpler(self, name: str, value: Any) -> list[Any]:
         """Values of an attribute that are simpler than this one, the simplest first."""
-        values = self._domains[name]
+        formats = (each.values for each in self._formats.get(name, ()))
+        values = next((each for each in formats if value in each), self._domains[name])
         at = values.index(value) if value in values else len(values)
-        return values[: min(at, 3)]
+        return list(values[: min(at, 3)])
 
     def items(self, rng: random.Random, count: int, *, alike: Iterable[str] = ()) -> list[Item]:
         """So many records or fewer, over all interfaces.
@@ -155,18 +186,7 @@ class Generator:
         return kept(fixed, self.operator, self.fds)
 
     def _generated(self, rng: random.Random, count: int, alike: frozenset[str]) -> list[Item]:
-        pools = {}
-        styles = {name: self._style(rng, name) for name in self._texts}
-        for name, values in self._domains.items():
-            values = (values, [*NUMERALS], [*TIMES])[styles.get(name, 0)]
-            size = 1 if name in alike else rng.choice((1, 2, 2, 3))
-            some = (
-                values[:size] if rng.random() < 0.5 else rng.sample(values, min(size, len(values)))
-            )
-            pool: list[Any] = list(some)
-            if name not in alike and rng.random() < 0.15:
-                pool.append(None)
-            pools[name] = pool
+        pools = {name: self._pool(rng, name, alike=name in alike) for name in self._domains}
         found = []
         repeats = self._repeats(rng)
         for _ in range(count):
@@ -179,29 +199,44 @@ class Generator:
             found.append(Item(interface, row, times))
         return found
 
-    @staticmethod
-    def _one(rng: random.Random, values: Sequence[Any]) -> Any:
-        """A value; every other one of those that were added because the code names them."""
-        named = [value for value in values[len(INTEGERS) :] if isinstance(value, int)]
-        return rng.choice(named if named and rng.random() < 0.5 else values)
+    def _pool(self, rng: random.Random, name: str, *, alike: bool) -> list[Any]:
+        """A few values of an attribute: the simplest, those that the code names, or any."""
+        formats = self._formats.get(name)
+        values: Sequence[Any]
+        if formats:
+            values = rng.choices(formats, [each.weight for each in formats])[0].values
+        else:
+            values = self._domains[name]
+        named = values[len(INTEGERS) :] if isinstance(values[0], int) else ()
+        size = 1 if alike else rng.choice((1, 2, 2, 3))
+        way = rng.random()
+        if way < 0.5:
+            pool: list[Any] = list(values[:size])
+        else:
+            some = named if named and way < 0.75 else values
+            pool = rng.sample(some, min(size, len(some)))
+        if not alike and rng.random() < 0.15:
+            pool.append(None)
+        return pool
 
-    def _style(self, rng: random.Random, name: str) -> int:
-        """A kind of text for an attribute: words, numerals or times; what mostly fails is rare."""
-        counts = [self._styles.get((name, n), [0, 0]) for n in range(3)]
-        weights = [
-            w * (ran + 1) / (all_ + 1) for w, (ran, all_) in zip((8, 1, 1), counts, strict=True)
-        ]
-        return rng.choices(range(3), weights)[0]
+    def _seen(self, name: str) -> tuple[str, ...]:
+        """Values of an attribute in the recorded records."""
+        found: dict[str, None] = {}
+        for interface, rows in self.recorded.items():
+            columns = list(self.operator.schemas[interface])
+            if name in columns:
+                at = columns.index(name)
+                found.update((row[at], None) for row in rows if row[at] is not None)
+        return tuple(list(found)[:SEEN_MAX])
 
     def learn(self, items: Iterable[Item], *, ran: bool) -> None:
         """Remember whether the code ran on these records, or failed."""
         for item in items:
             for name, value in zip(self.operator.schemas[item.interface], item.row, strict=True):
-                if name in self._texts and value is not None:
-                    style = 1 if value in NUMERALS else 2 if value in TIMES else 0
-                    count = self._styles.setdefault((name, style), [0, 0])
-                    count[0] += ran
-                    count[1] += 1
+                for each in self._formats.get(name, ()):
+                    if value in each.values:
+                        each.ran += ran
+                        each.tried += 1
 
     def _repeats(self, rng: random.Random) -> Sequence[int]:
         """How often records may come: mostly once; sometimes near a threshold of the code."""

@@ -114,29 +114,28 @@ class Verifier:
         todo = [at for at in self.operators if not components or at.component in components]
         claims = {at: list(claims_of(self.operators[at], self.analysis)) for at in todo}
         left = sum(map(len, claims.values()))
-        findings: list[Finding] = []
         total = left
 
         def share(among: int) -> float:
-            return (began + time_s - time.monotonic()) / among
+            return (began + time_s - time.monotonic()) / max(among, 1)
 
-        for at in todo:
-            for finding in self._output(
-                at,
-                claims[at],
-                tries,
-                lambda n: (began + time_s - time.monotonic()) / max(n, 1),
-                left,
-            ):
+        found: dict[Endpoint, list[Finding]] = {at: [] for at in todo}
+        for at in sorted(todo, key=self._slow):
+            for finding in self._output(at, claims[at], tries, share, left):
                 progress(finding.claim.where, total - left + 1, total)
-                findings.append(finding)
+                found[at].append(finding)
                 left -= 1
+        findings = [finding for its in found.values() for finding in its]
         findings += self._without_code(components)
         if not components:
             findings += self._dependencies()
         return Report(
             self.dataflow, tuple(findings), tuple(self.notes), self.seed, time.monotonic() - began
         )
+
+    def _slow(self, at: Endpoint) -> bool:
+        """Whether Spark alone can run an output: those come last, being slow."""
+        return duck.refusal(self.operators[at]) is not None
 
     def _output(
         self,
