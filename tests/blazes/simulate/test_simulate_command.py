@@ -1,0 +1,116 @@
+"""`blazes simulate`: what it prints, its exit status, and witnesses that are kept and run again."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from blazes.cli import main
+
+ROOT = Path(__file__).parents[3]
+COUNT = ROOT / "examples/wordcount/wordcount_unsealed.yaml"
+SEALED = ROOT / "examples/wordcount/wordcount.yaml"
+FIRST = """
+name: first
+components:
+  Pick:
+    annotation: {from: rows, to: out, label: CW}
+    sql: SELECT max(k) AS k FROM rows
+streams:
+  rows: {to: Pick.rows, schema: {k: INT}}
+  out: {from: Pick.out, schema: {k: INT}}
+"""
+"""A maximum is called confluent, and is not: what it emits depends on the batches."""
+
+
+def blazes(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
+    """Exit status, standard output and standard error of `blazes simulate`."""
+    status = main(["simulate", *map(str, arguments)])
+    captured = capsys.readouterr()
+    return status, captured.out, captured.err
+
+
+def test_a_predicted_anomaly_is_told_as_two_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, _ = blazes(capsys, COUNT, "--inputs", 6)
+    assert status == 0
+    assert "as planned" in out
+    told = out.partition("Run at counts")[2]
+    assert "Another schedule of the same input gives other records." in told
+    once, _, twice = told.partition("Run 2")
+    assert "Count has sent: {batch 1, word 'a', frequency 2}" in once
+    assert twice.count("Count receives words {batch 1, word 'a'}") == 2
+    assert "What was not seen is not excluded." in out
+
+
+def test_json_says_what_the_text_says(capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, _ = blazes(capsys, COUNT, "--inputs", 6, "--format", "json")
+    assert status == 0
+    found = json.loads(out)
+    assert found["dataflow"] == "wordcount-unsealed"
+    assert set(found["engines"].values()) == {"DuckDB"}
+    assert found["uncoordinated"]["inputs"] == found["planned"]["inputs"] == 6
+    assert found["streams"]["words"] == {"label": "Async", "planned": "Async", "seen": {}}
+    counts = found["streams"]["counts"]
+    assert counts["label"] == "Run"
+    assert counts["planned"] == "Async"
+    assert counts["seen"]["Run"] > 0
+    assert not found["unexpected"]
+    assert {each["stream"] for each in found["witnesses"]} == {"counts", "db"}
+
+
+def test_a_sealed_word_count_never_differs(capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, _ = blazes(capsys, SEALED, "--inputs", 4, "--format", "json")
+    found = json.loads(out)
+    assert status == 0
+    assert found["planned"]["schedules"] > 0
+    assert not found["unexpected"]
+
+
+def test_what_exceeds_its_label_is_written_and_shown_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    file = tmp_path / "first.yaml"
+    file.write_text(FIRST, encoding="utf-8")
+    status, out, _ = blazes(capsys, file, "--inputs", 10)
+    assert status == 1
+    assert "Something worse than its label was seen." in out
+    kept = tmp_path / "blazes-simulate-first-1.json"
+    assert f"written to {kept.name}" in out
+
+    status, again, _ = blazes(capsys, file, "--replay", kept.name)
+    assert status == 0
+    assert again.strip() in out
+
+    file.write_text(FIRST.replace("max(k)", "1"), encoding="utf-8")
+    status, mended, _ = blazes(capsys, file, "--replay", kept.name)
+    assert status == 1
+    assert "This run no longer shows the anomaly" in mended
+
+
+def test_a_file_that_is_no_witness_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    status, _, err = blazes(capsys, COUNT, "--replay", tmp_path / "none.json")
+    assert status == 2
+    assert "cannot read" in err
+    kept = tmp_path / "kept.json"
+    for text, said in (("{", "not JSON"), ("[]", "not an object"), ("{}", "not a witness")):
+        kept.write_text(text, encoding="utf-8")
+        status, _, err = blazes(capsys, COUNT, "--replay", kept)
+        assert status == 2
+        assert said in err
+
+
+def test_a_witness_of_another_dataflow_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kept = tmp_path / "kept.json"
+    assert blazes(capsys, COUNT, "--inputs", 6, "--save", kept)[0] == 0
+    file = tmp_path / "first.yaml"
+    file.write_text(FIRST, encoding="utf-8")
+    status, _, err = blazes(capsys, file, "--replay", kept)
+    assert status == 2
+    assert "the dataflow has no stream" in err
