@@ -154,6 +154,8 @@ def story(witness: Witness, network: Network, layout: Layout) -> list[Renderable
     rows: list[tuple[str, RenderableType]] = [("Seen", paragraph([MEANS[kind]]))]
     rows.append(("Input", _inputs(witness.given, network)))
     for number, run in enumerate(witness.runs):
+        if number:
+            rows.append(("", Text()))
         name = "Run" if len(witness.runs) == 1 else f"Run {number + 1}"
         order = witness.order if number == len(witness.runs) - 1 else None
         rows.append((name, _schedule(told(network, witness, run, order), network, layout)))

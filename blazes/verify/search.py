@@ -111,13 +111,12 @@ class Search:
 
     def _count(self, case: Case, first: Result, second: Result) -> None:
         failed = next((each for each in (first, second) if isinstance(each, Failure)), None)
-        self.generator.learn(case.items, ran=failed is None)
+        told = any(isinstance(each, Outcome) and each.rows for each in (first, second))
+        self.generator.learn(case.items, ran=failed is None, told=told)
         if failed is not None:
             self.failed = failed.message
-            return
-        assert isinstance(first, Outcome)
-        assert isinstance(second, Outcome)
-        self.tries += bool(first.rows or second.rows)
+        else:
+            self.tries += told
 
     def _difference(self, case: Case, first: Result, second: Result) -> Difference | None:
         if isinstance(first, Failure) or isinstance(second, Failure):

@@ -55,8 +55,8 @@ def _verdict(report: Report, layout: Layout) -> RenderableType:
     mark = Text(f"{_mark(status, layout)} {refuted or 'none'} refuted", style=STYLES[status])
     total = len(report.findings)
     said = [
-        f"Of {total} claims {report.count(Status.STANDS)} were not refuted"
-        f" and {report.count(Status.UNTESTABLE)} could not be tested.",
+        f"{_number(total, 'claim')}: {refuted} refuted, {report.count(Status.STANDS)} not refuted,"
+        f" {report.count(Status.UNTESTABLE)} not testable.",
         "Not refuted is not proved: no counterexample was found among the cases that ran.",
     ]
     grid = Table.grid(padding=(0, 2, 0, 0))
@@ -78,7 +78,8 @@ def _claims(findings: Sequence[Finding], layout: Layout) -> RenderableType:
     grid.add_column(overflow="fold")
     grid.add_column(overflow="fold")
     grid.add_column(no_wrap=True)
-    grid.add_row("", "", Text("not refuted in", style="dim"))
+    if any(finding.status is Status.STANDS for finding in findings):
+        grid.add_row("", "", Text("not refuted in", style="dim"))
     for component, its in groupby(findings, _component):
         grid.add_row(Text(printable(component), style="bold"))
         own = list(its)
@@ -124,10 +125,11 @@ def _refuted(finding: Finding, layout: Layout) -> Iterator[RenderableType]:
     assert refutation is not None
     about = KINDS[claim.kind]
     where = claim.where.replace("->", layout.glyphs.path)
-    yield heading(f"{where}  {claim.text}", claim.position, layout)
+    yield heading(where, claim.position, layout)
     source = "found in the data" if refutation.recorded else f"found by {refutation.found_by}"
     confirmed = "" if refutation.recorded else ", confirmed by Spark"
-    rows: list[tuple[str, RenderableType]] = [("Refuted", paragraph([about.broken]))]
+    rows: list[tuple[str, RenderableType]] = [("Claim", Text(printable(claim.text)))]
+    rows.append(("Refuted", paragraph([about.broken])))
     count = refutation.case.records
     rows.append(("Input", _records(refutation)))
     rows.append(("", Text(f"{_number(count, 'record')}, {source}{confirmed}.", style="dim")))

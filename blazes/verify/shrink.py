@@ -75,13 +75,14 @@ def fewer_batches(case: Case) -> Iterator[Case]:
 
 
 def simpler_values(case: Case, generator: Generator, alike: frozenset[str]) -> Iterator[Case]:
-    """A value of an attribute replaced by a simpler one, everywhere, then in one record."""
+    """A value, or null, replaced by a simpler one: everywhere, then in one record."""
+    unset = generator.operator.unset
     schemas = {name: list(it) for name, it in generator.operator.schemas.items()}
     cells = [
         (place, column, schemas[item.interface][column], value)
         for place, item in enumerate(case.items)
         for column, value in enumerate(item.row)
-        if value is not None
+        if schemas[item.interface][column] not in unset.get(item.interface, ())
     ]
     for name, value in dict.fromkeys((name, value) for _, _, name, value in cells):
         for simple in generator.simpler(name, value):

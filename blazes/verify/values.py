@@ -27,6 +27,7 @@ NUMERALS: Final = ("1", "2", "10")
 TIMES: Final = ("2024-01-01T12:00:00", "2024-01-01T03:30:00", "2024-01-02T00:00:00")
 SEEN_MAX: Final = 12
 """Values of an attribute that are taken from the data."""
+TELLING_MAX: Final = 40
 INTEGERS: Final = (1, 2, 3, 0, -1, -5, 7)
 INTEGRAL: Final = {
     "TINYINT": 7,
@@ -146,6 +147,9 @@ class Generator:
     _formats: dict[str, list[Format]] = field(default_factory=dict, repr=False)
     """Attribute of type STRING -> the formats that its texts may have."""
 
+    _telling: list[Sequence[Item]] = field(default_factory=list, repr=False)
+    """Records on which the code put something out."""
+
     def __post_init__(self) -> None:
         kinds: dict[str, str] = {}
         for schema in self.operator.schemas.values():
@@ -178,15 +182,18 @@ class Generator:
             count: how many.
             alike: attributes that have one value, not null, in all records.
         """
-        if self.recorded and rng.random() < 0.3:
+        way = rng.random()
+        if self.recorded and way < 0.3:
             found = self._recorded(rng, count)
+        elif self._telling and way > 0.6:
+            found = self._varied(rng, rng.choice(self._telling))
         else:
             found = self._generated(rng, count, frozenset(alike))
         fixed = self._fix(found, frozenset(alike))
         return kept(fixed, self.operator, self.fds)
 
     def _generated(self, rng: random.Random, count: int, alike: frozenset[str]) -> list[Item]:
-        pools = {name: self._pool(rng, name, alike=name in alike) for name in self._domains}
+        pools = self._pools(rng, alike)
         found = []
         repeats = self._repeats(rng)
         for _ in range(count):
@@ -199,25 +206,45 @@ class Generator:
             found.append(Item(interface, row, times))
         return found
 
-    def _pool(self, rng: random.Random, name: str, *, alike: bool) -> list[Any]:
-        """A few values of an attribute: the simplest, those that the code names, or any."""
-        formats = self._formats.get(name)
-        values: Sequence[Any]
-        if formats:
-            values = rng.choices(formats, [each.weight for each in formats])[0].values
-        else:
-            values = self._domains[name]
-        named = values[len(INTEGERS) :] if isinstance(values[0], int) else ()
-        size = 1 if alike else rng.choice((1, 2, 2, 3))
-        way = rng.random()
-        if way < 0.5:
-            pool: list[Any] = list(values[:size])
-        else:
-            some = named if named and way < 0.75 else values
-            pool = rng.sample(some, min(size, len(some)))
-        if not alike and rng.random() < 0.15:
-            pool.append(None)
-        return pool
+    def _pools(
+        self, rng: random.Random, alike: frozenset[str] = frozenset()
+    ) -> dict[str, list[Any]]:
+        """Attribute -> the few values that it has in a case.
+
+        Some cases are dense, so that records agree in most attributes; some are pointed, at the
+        values that the code names.
+        """
+        dense, pointed = rng.random() < 0.4, rng.random() < 0.4
+        sizes = (1, 1, 1, 2) if dense else (1, 2, 2, 3)
+        pools = {}
+        for name, domain_of in self._domains.items():
+            values: Sequence[Any] = domain_of
+            formats = self._formats.get(name)
+            if formats:
+                values = rng.choices(formats, [each.weight for each in formats])[0].values
+            named = values[len(INTEGERS) :] if isinstance(values[0], int) else values[:1]
+            size = 1 if name in alike else rng.choice(sizes)
+            if named and rng.random() < (0.7 if pointed else 0.2):
+                pool = rng.sample(named, min(size, len(named)))
+            elif rng.random() < 0.5:
+                pool = list(values[:size])
+            else:
+                pool = rng.sample(values, min(size, len(values)))
+            if name not in alike and rng.random() < 0.15:
+                pool.append(None)
+            pools[name] = pool
+        return pools
+
+    def _varied(self, rng: random.Random, telling: Sequence[Item]) -> list[Item]:
+        """Records on which the code put something out, with a few other values."""
+        found, pools = list(telling), self._pools(rng)
+        for _ in range(rng.randrange(4)):
+            place = rng.randrange(len(found))
+            item = found[place]
+            column, name = rng.choice(list(enumerate(self.operator.schemas[item.interface])))
+            if (item.interface, name) not in self._unset:
+                found[place] = item.replaced(column, rng.choice(pools[name]))
+        return found
 
     def _seen(self, name: str) -> tuple[str, ...]:
         """Values of an attribute in the recorded records."""
@@ -229,8 +256,10 @@ class Generator:
                 found.update((row[at], None) for row in rows if row[at] is not None)
         return tuple(list(found)[:SEEN_MAX])
 
-    def learn(self, items: Iterable[Item], *, ran: bool) -> None:
-        """Remember whether the code ran on these records, or failed."""
+    def learn(self, items: Sequence[Item], *, ran: bool, told: bool) -> None:
+        """Remember whether the code ran on these records or failed, and put something out."""
+        if told and len(self._telling) < TELLING_MAX:
+            self._telling.append(items)
         for item in items:
             for name, value in zip(self.operator.schemas[item.interface], item.row, strict=True):
                 for each in self._formats.get(name, ()):
