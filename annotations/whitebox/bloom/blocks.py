@@ -56,7 +56,7 @@ class Blocks:
         values: tuple[Expression, ...] = tuple(map(Ref, inner.columns))
         if call.block is not None:
             results = self.results(inner.rows, call.block)
-            values = tuple([part for each in results for part in _parts(each)])
+            values = tuple([part for each in results for part in each.parts])
         return Rows(Generate(inner.relation, Call("explode", values), made, position), (made,))
 
     def select(self, call: Send, inner: Rows, position: Position) -> Rows:
@@ -130,10 +130,3 @@ def _choice(conditions: list[Expression | None], values: list[Expression]) -> Ca
         for part in (condition or Literal(True, BOOLEAN), value)
     ]
     return Call("case", (*parts, Literal(None)))
-
-
-def _parts(result: Result) -> Iterator[Expression]:
-    yield from result.conditions
-    if result.whole is not None:
-        yield result.whole
-    yield from (value for _, value in result.values or ())

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 
 from annotations.diagnostics import Findings
 from annotations.whitebox.bloom.modules import Module, ModuleRule
-from annotations.whitebox.bloom.tree import Name, Send
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,26 +40,15 @@ class Cycles:
         """Without those that only take facts away."""
         self._kept = frozenset(rule.target for rule in module.rules if _identity(module, rule))
         """Scratches that hand their facts on to the next timestep, and so keep them."""
-        self._into: dict[str, list[str]] = {}
-        outside = set(module.inputs)
+        into: dict[str, set[str]] = {}
         for edge in self.edges:
-            if edge.source not in outside:
-                self._into.setdefault(edge.target, []).append(edge.source)
-        self._reach = {name: self._closure(name) for name in module.collections}
+            if edge.source not in module.inputs:
+                into.setdefault(edge.target, set()).add(edge.source)
+        self._reach = {name: _reachable(name, into) for name in module.collections}
+        """The collections that a collection is made of, inputs aside."""
         self.recursive = frozenset(name for name, seen in self._reach.items() if name in seen)
         self._late: list[int | None] = []
         self._check(out)
-
-    def _closure(self, name: str) -> frozenset[str]:
-        """The collections that a collection is made of, inputs aside."""
-        seen: set[str] = set()
-        todo = list(self._into.get(name, ()))
-        while todo:
-            each = todo.pop()
-            if each not in seen:
-                seen.add(each)
-                todo += self._into.get(each, ())
-        return frozenset(seen)
 
     def rules_of(self, name: str) -> tuple[ModuleRule, ...]:
         """The rules of a collection, without the one that only keeps it."""
@@ -152,7 +140,7 @@ class Cycles:
         for edge in self.edges:
             if edge.later or not edge.refutable:
                 continue
-            if edge.source in _after(edge.target, instant):
+            if edge.source in {edge.target} | _reachable(edge.target, instant):
                 message = (
                     f"`{edge.target}` depends on what `{edge.source}` does not hold, and "
                     f"`{edge.source}` on `{edge.target}`, within one timestep"
@@ -161,15 +149,15 @@ class Cycles:
                 out.add("BLZ092", message, edge.rule.position, remedy)
 
 
-def _after(name: str, instant: Mapping[str, set[str]]) -> set[str]:
-    seen = {name}
+def _reachable(name: str, steps: Mapping[str, set[str]]) -> frozenset[str]:
+    """What one step or more lead to."""
+    seen: set[str] = set()
     todo = [name]
     while todo:
-        for each in instant.get(todo.pop(), ()):
-            if each not in seen:
-                seen.add(each)
-                todo.append(each)
-    return seen
+        new = steps.get(todo.pop(), set()) - seen
+        seen |= new
+        todo += new
+    return frozenset(seen)
 
 
 def _edges(module: Module, rule: ModuleRule) -> Iterator[Edge]:
@@ -179,10 +167,4 @@ def _edges(module: Module, rule: ModuleRule) -> Iterator[Edge]:
 
 def _identity(module: Module, rule: ModuleRule) -> bool:
     """`s <+ s`: the facts of a scratch are handed on."""
-    if rule.operator != "<+":
-        return False
-    source = rule.source
-    match source:
-        case Name() | Send(block=None):
-            return module.named(source, rule.scope) == rule.target
-    return False
+    return rule.operator == "<+" and module.named(rule.source, rule.scope) == rule.target

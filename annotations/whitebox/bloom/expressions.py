@@ -57,6 +57,12 @@ class Result:
     """Name and value of each column; None: one value that is a tuple itself, in `whole`."""
     whole: Expression | None = None
 
+    @property
+    def parts(self) -> tuple[Expression, ...]:
+        """Everything in it."""
+        values = tuple([value for _, value in self.values or ()])
+        return (*self.conditions, *([] if self.whole is None else [self.whole]), *values)
+
 
 class Reader:
     """Expressions of one rule."""
@@ -320,14 +326,7 @@ class Reader:
         ]
         columns = tuple([Column(name) for name in names])
         inner = {**environment, **{c.name: Ref(c) for c in columns}}
-        results = list(self.results(block.body, inner))
-        made: list[Expression] = []
-        for each in results:
-            made += each.conditions
-            if each.values is not None:
-                made += [value for _, value in each.values]
-            elif each.whole is not None:
-                made.append(each.whole)
+        made = [part for each in self.results(block.body, inner) for part in each.parts]
         return Lambda(columns, made[0] if len(made) == 1 else Call("struct", tuple(made)))
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from annotations.dataflow import Position
 from annotations.diagnostics import CODES, BadInput, Diagnostic, Findings, did_you_mean
 from annotations.whitebox.bloom.plans import Plans
-from annotations.whitebox.bloom.program import Program, query, read, read_file
+from annotations.whitebox.bloom.program import Program, read, read_file
 from annotations.whitebox.inputs import Input
 from annotations.whitebox.places import Place
 from annotations.whitebox.sql import Query
@@ -37,10 +37,10 @@ class Named:
             near = did_you_mean(output, self.module.outputs)
             raise self._wrong(f"the module {self.module.name} has no output `{output}`{near}")
         out = Findings(self.file)
-        found = query(Plans(self.module, out, inputs), output)
+        plan = Plans(self.module, out, inputs).output(output)
         if out.errors:
             raise BadInput(out.sorted())
-        return found
+        return Query(plan)
 
     def _found(self, said: str, folder: Path, place: Place | None) -> tuple[Program, str | None]:
         """The program, and the module of it that is meant; of a text in the file, the last one."""

@@ -42,14 +42,22 @@ from annotations.whitebox.bloom.tree import (
 KINDS: Final = PERSISTENT | LATTICES | SENT | {"scratch", "loopback", "periodic", "interface"}
 KNOWN_MODULES: Final = frozenset({"Bud"})
 FILES_MAX: Final = 50
+"""Files that one text may require."""
+PARENTS_MAX: Final = 3
+"""Folders above a file in which those that it requires are looked for."""
+PARTS_MAX: Final = 200
+"""Modules that one module may include and import, in all."""
+DEPTH_MAX: Final = 8
+"""Modules that may be imported through one another."""
 
-OPERATORS: Final[Mapping[str, str]] = MappingProxyType(
+_INSTANT: Final = frozenset({"table", "scratch", "temp", "input", "output", "halt", "lattice"})
+OPERATORS: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
     {
-        "<=": "table scratch temp input output halt lattice",
-        "<+": "table scratch temp input output halt lattice",
-        "<-": "table",
-        "<+-": "table",
-        "<~": "channel stdio loopback output store",
+        "<=": _INSTANT,
+        "<+": _INSTANT,
+        "<-": frozenset({"table"}),
+        "<+-": frozenset({"table"}),
+        "<~": frozenset({"channel", "stdio", "loopback", "output", "store"}),
     }
 )
 """Which kinds of collections an operator may fill; `table` stands for all that persist."""
@@ -57,6 +65,8 @@ OPERATORS: Final[Mapping[str, str]] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class _Text:
+    """A module as it was written, and where its offsets stand."""
+
     module: ModuleText
     place: Place
 
@@ -80,44 +90,28 @@ class Library:
         """True where something that is not there or not understood may declare collections."""
         self._texts: dict[str, _Text] = {}
         self._files: set[Path] = set()
-        self._modules: dict[str, Module] = {}
-        self._read(text, file, folder, place)
+        self.own += self._read(text, folder, place or _places(text, file))
 
-    def _read(
-        self,
-        text: str,
-        file: str,
-        folder: Path | None,
-        place: Place | None,
-        *,
-        own: bool = True,
-    ) -> None:
-        def here(at: int) -> Position:
-            mark = place_at(text, at)
-            return Position(file, mark.line + 1, mark.column + 1)
-
-        placed = place or here
+    def _read(self, text: str, folder: Path | None, place: Place) -> list[str]:
+        """Read a text and what it requires; the names of its modules."""
         errors = self.out.errors
-        found, required = parse(text, self.out, placed)
+        found, required = parse(text, self.out, place)
         self.incomplete = self.incomplete or self.out.errors > errors
+        names = []
         for each in found:
-            before = self._texts.get(each.name)
-            if before is not None and before.module.at == each.at and before.place is placed:
+            if each.name in self._texts:
+                self.out.add("BLZ006", f"a second module {each.name}", place(each.at))
                 continue
-            if before is not None:
-                message = f"a second module {each.name}"
-                self.out.add("BLZ006", message, placed(each.at))
-                continue
-            self._texts[each.name] = _Text(each, placed)
-            if own:
-                self.own.append(each.name)
+            self._texts[each.name] = _Text(each, place)
+            names.append(each.name)
         for name in required:
             self._require(name, folder)
+        return names
 
     def _require(self, name: str, folder: Path | None) -> None:
         if folder is None or len(self._files) >= FILES_MAX:
             return
-        for above in (folder, *folder.parents[:3]):
+        for above in (folder, *folder.parents[:PARENTS_MAX]):
             for path in (above / f"{name}.bloom", above / f"{name}.rb", above / name):
                 if not path.is_file():
                     continue
@@ -127,17 +121,12 @@ class Library:
                         text = path.read_text(encoding="utf-8")
                     except (OSError, UnicodeDecodeError):
                         return
-                    self._read(text, str(path), path.parent, None, own=False)
+                    self._read(text, path.parent, _places(text, str(path)))
                 return
 
-    def module(self, name: str) -> Module | None:
-        """The module of that name, with what it includes; None where there is none."""
-        if name not in self._texts:
-            return None
-        if name not in self._modules:
-            builder = _Builder(self, name)
-            self._modules[name] = builder.built(self._texts[name])
-        return self._modules[name]
+    def module(self, name: str) -> Module:
+        """A module of the texts that were read, with what it includes."""
+        return _Builder(self).built(self._texts[name])
 
     def text_of(self, name: str, at: Position) -> _Text | None:
         """The text of a module that another one uses."""
@@ -153,9 +142,8 @@ class Library:
 class _Builder:
     """One module on its way from texts to full names."""
 
-    def __init__(self, library: Library, name: str) -> None:
-        self.library, self.name = library, name
-        self.out = library.out
+    def __init__(self, library: Library) -> None:
+        self.library, self.out = library, library.out
         self.collections: dict[str, Collection] = {}
         self.rules: list[ModuleRule] = []
         self.done: set[tuple[str, str]] = set()
@@ -165,17 +153,18 @@ class _Builder:
         position = text.place(text.module.at)
         self._add(text, "")
         for name, columns in BUILT_IN.items():
-            kind = "stdio" if name == "stdio" else "halt"
-            made = Collection(name, kind, columns, columns, None, position)
+            made = Collection(name, name, columns, columns, None, position)
             self.collections.setdefault(name, made)
-        found = Module(self.name, MappingProxyType(self.collections), tuple(self.rules), position)
+        found = Module(
+            text.module.name, MappingProxyType(self.collections), tuple(self.rules), position
+        )
         for rule in found.rules:
             self._check(found, rule)
         known = tuple(rule for rule in found.rules if rule.target in found.collections)
         return replace(found, rules=known)
 
     def _add(self, text: _Text, scope: str) -> None:
-        if (text.module.name, scope) in self.done or len(self.done) > FILES_MAX * 4:
+        if (text.module.name, scope) in self.done or len(self.done) > PARTS_MAX:
             return
         self.done.add((text.module.name, scope))
         for name, at in text.module.includes:
@@ -184,7 +173,7 @@ class _Builder:
                 self._add(other, scope)
         for name, alias, at in text.module.imports:
             other = self.library.text_of(name, text.place(at))
-            if other is not None and scope.count(".") < 8:
+            if other is not None and scope.count(".") < DEPTH_MAX:
                 self._add(other, f"{scope}{alias}.")
         for declaration in text.module.declarations:
             self._declare(declaration, text, scope)
@@ -192,22 +181,17 @@ class _Builder:
             self._rule(rule, text, scope)
 
     def _declare(self, declaration: Declaration, text: _Text, scope: str) -> None:
-        position, kind = text.place(declaration.at), declaration.kind
-        if kind not in KINDS:
+        position = text.place(declaration.at)
+        if declaration.kind not in KINDS:
             self.library.incomplete = True
-            near = self.out.suggest(kind, KINDS)
-            self.out.add("BLZ091", f"`{kind}` is no kind of collection{near}", position)
+            near = self.out.suggest(declaration.kind, KINDS)
+            message = f"`{declaration.kind}` is no kind of collection{near}"
+            self.out.add("BLZ091", message, position)
             return
+        kind, declaration = _kind(declaration)
         if kind == "interface":
-            direction, *rest = (declaration.direction, *declaration.arguments)
-            if direction is None and rest and isinstance(rest[0], Symbol):
-                # `interface :input, :name, [...]`
-                direction, name_of = declaration.name, rest[0].text
-                declaration = replace(declaration, name=name_of, arguments=tuple(rest[1:]))
-            kind = direction or ""
-            if kind not in ("input", "output"):
-                self.out.add("BLZ091", "an interface is `input` or `output`", position)
-                return
+            self.out.add("BLZ091", "an interface is `input` or `output`", position)
+            return
         name = scope + declaration.name
         columns, keys, address = self._schema(declaration, kind, scope)
         twice = next((c for at, c in enumerate(columns) if c in columns[:at]), None)
@@ -261,19 +245,36 @@ class _Builder:
             self.out.add("BLZ091", message, rule.position)
             return
         kind = "table" if target.persistent else "lattice" if target.lattice else target.kind
-        if (
-            kind not in OPERATORS[rule.operator].split()
-            and target.kind not in OPERATORS[rule.operator].split()
-        ):
-            allowed = [each for each, kinds in OPERATORS.items() if kind in kinds.split()]
-            remedy = f"Write {' or '.join(f'`{each}`' for each in allowed)}."
-            if not allowed:
-                remedy = "Nothing can be put into it."
-            shown = "an" if target.kind[0] in "aio" else "a"
-            message = (
-                f"`{rule.target}` is {shown} {target.kind}, which `{rule.operator}` cannot fill"
-            )
-            self.out.add("BLZ092", message, rule.position, remedy)
+        if {kind, target.kind} & OPERATORS[rule.operator]:
+            return
+        allowed = " or ".join(f"`{each}`" for each, kinds in OPERATORS.items() if kind in kinds)
+        remedy = f"Write {allowed}." if allowed else "Nothing can be put into it."
+        shown = "an" if target.kind[0] in "aio" else "a"
+        message = f"`{rule.target}` is {shown} {target.kind}, which `{rule.operator}` cannot fill"
+        self.out.add("BLZ092", message, rule.position, remedy)
+
+
+def _places(text: str, file: str) -> Place:
+    """Where the offsets of a file's text stand."""
+
+    def place(at: int) -> Position:
+        mark = place_at(text, at)
+        return Position(file, mark.line + 1, mark.column + 1)
+
+    return place
+
+
+def _kind(declaration: Declaration) -> tuple[str, Declaration]:
+    """What is declared; of an interface that is `input` or `output`, one of these."""
+    if declaration.kind != "interface":
+        return declaration.kind, declaration
+    direction = declaration.direction
+    match declaration.arguments:
+        case (Symbol(text=name), *rest) if direction is None:
+            # `interface :input, :name, [...]`
+            direction = declaration.name
+            declaration = replace(declaration, name=name, arguments=tuple(rest))
+    return direction if direction in ("input", "output") else "interface", declaration
 
 
 def _columns(

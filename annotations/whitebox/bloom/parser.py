@@ -20,6 +20,19 @@ ERRORS_MAX: Final = 50
 """Statements that may be wrong before reading is given up."""
 DEPTH_MAX: Final = 200
 """Levels of nesting of brackets and blocks."""
+_SHOWN: Final[Mapping[str, str]] = {
+    "NAME": "a name",
+    "CONST": "the name of a module",
+    "SYMBOL": "a symbol such as `:name`",
+    "STRING": "a text",
+    "NUMBER": "a number",
+    "IVAR": "`@name`",
+    "_NL": "the end of the line",
+    "$END": "the end of the text",
+}
+"""What the terminals of the grammar are called; others are shown as they are written."""
+_EXPECTED_MAX: Final = 6
+"""What may stand at a place is said if it is not more than this."""
 
 
 def parse(text: str, out: Findings, place: Place) -> tuple[tuple[ModuleText, ...], tuple[str, ...]]:
@@ -118,19 +131,6 @@ class _Reading:
         if 0 < len(words) <= _EXPECTED_MAX:
             message = f"expected {' or '.join(words)}, found {found}{near}"
         self.out.add("BLZ090", message, where)
-
-
-_SHOWN: Final[Mapping[str, str]] = {
-    "NAME": "a name",
-    "CONST": "the name of a module",
-    "SYMBOL": "a symbol such as `:name`",
-    "STRING": "a text",
-    "NUMBER": "a number",
-    "IVAR": "`@name`",
-    "_NL": "the end of the line",
-    "$END": "the end of the text",
-}
-_EXPECTED_MAX: Final = 6
 
 
 def _word(terminal: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from annotations.dataflow import Position
@@ -16,13 +17,12 @@ from annotations.whitebox.inputs import Input
 from annotations.whitebox.sql import Query
 
 
+@dataclass(frozen=True)
 class Program:
     """The modules of a Bloom text."""
 
-    def __init__(self, library: Library, modules: Mapping[str, Module], file: str) -> None:
-        self._library = library
-        self.modules = modules
-        self.file = file
+    modules: Mapping[str, Module]
+    file: str
 
     def outputs(
         self, name: str, *, inputs: Mapping[str, Input] | None = None
@@ -32,17 +32,14 @@ class Program:
         out = Findings(self.file)
         plans = Plans(module, out, inputs)
         found = tuple(
-            derive_output(each, query(plans, each), position=module.collections[each].position)
+            derive_output(
+                each, Query(plans.output(each)), position=module.collections[each].position
+            )
             for each in module.outputs
         )
         if out.errors:
             raise BadInput(out.sorted())
         return found
-
-
-def query(plans: Plans, name: str) -> Query:
-    """The plan of an output, as the other front ends give it."""
-    return Query(plan=plans.output(name), open=False)
 
 
 def read(
@@ -55,13 +52,9 @@ def read(
     """
     out = Findings(file)
     library = Library(text, file=file, out=out, folder=folder, place=place)
-    modules: dict[str, Module] = {}
-    for name in library.own:
-        module = library.module(name)
-        if module is not None:
-            modules[name] = module
-    for module in modules.values():
-        if not library.incomplete:
+    modules = {name: library.module(name) for name in library.own}
+    if not library.incomplete:
+        for module in modules.values():
             plans = Plans(module, out)
             for output in module.outputs:
                 plans.output(output)
@@ -69,7 +62,7 @@ def read(
         out.add("BLZ090", "there is no module in the text", Position(file, 1, 1))
     if out.errors:
         raise BadInput(out.sorted())
-    return Program(library, modules, file)
+    return Program(modules, file)
 
 
 def read_file(path: Path) -> Program:

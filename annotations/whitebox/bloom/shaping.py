@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Final
 
 from lark import Token, Transformer
@@ -14,6 +16,7 @@ from annotations.whitebox.bloom.tree import (
     Branch,
     Const,
     Declaration,
+    Expr,
     Hash,
     Index,
     ModuleText,
@@ -38,6 +41,17 @@ def shaped(tree: Any) -> list[Any]:
     """The modules of a text and the names of the files that it requires, as they stand in it."""
     found: list[Any] = _Shaper().transform(tree)
     return found
+
+
+def _not(condition: Expr) -> Operation:
+    return Operation("!", (condition,), condition.at)
+
+
+def _operation(operator: str) -> Callable[[_Shaper, list[Any]], Operation]:
+    def made(_: _Shaper, items: list[Any]) -> Operation:
+        return Operation(operator, tuple(items), _at(items[0]))
+
+    return made
 
 
 class _Shaper(Transformer[Token, Any]):
@@ -133,8 +147,7 @@ class _Shaper(Transformer[Token, Any]):
         return Branch(items[1], (items[0],), (), _at(items[0]))
 
     def unless(self, items: list[Any]) -> Branch:
-        condition = Operation("!", (items[1],), _at(items[1]))
-        return Branch(condition, (items[0],), (), _at(items[0]))
+        return Branch(_not(items[1]), (items[0],), (), _at(items[0]))
 
     def branch(self, items: list[Any]) -> Branch:
         otherwise = items[2]
@@ -143,8 +156,7 @@ class _Shaper(Transformer[Token, Any]):
         return Branch(items[0], items[1], otherwise, _at(items[0]))
 
     def branch_unless(self, items: list[Any]) -> Branch:
-        condition = Operation("!", (items[0],), _at(items[0]))
-        return Branch(condition, items[1], (), _at(items[0]))
+        return Branch(_not(items[0]), items[1], (), _at(items[0]))
 
     def nothing(self, items: list[Any]) -> tuple[Any, ...]:
         return ()
@@ -155,20 +167,11 @@ class _Shaper(Transformer[Token, Any]):
 
     # expressions
 
-    def ternary(self, items: list[Any]) -> Operation:
-        return Operation("if", tuple(items), _at(items[0]))
-
-    def either(self, items: list[Any]) -> Operation:
-        return Operation("||", tuple(items), _at(items[0]))
-
-    def both(self, items: list[Any]) -> Operation:
-        return Operation("&&", tuple(items), _at(items[0]))
-
-    def negation(self, items: list[Any]) -> Operation:
-        return Operation("!", tuple(items), _at(items[0]))
-
-    def negative(self, items: list[Any]) -> Operation:
-        return Operation("negative", tuple(items), _at(items[0]))
+    ternary = _operation("if")
+    either = _operation("||")
+    both = _operation("&&")
+    negation = _operation("!")
+    negative = _operation("negative")
 
     def binary(self, items: list[Any]) -> Operation:
         left, operator, right = items
@@ -189,7 +192,7 @@ class _Shaper(Transformer[Token, Any]):
     def with_block(self, items: list[Any]) -> Send:
         receiver, block = items
         if isinstance(receiver, Send) and receiver.block is None:
-            return Send(receiver.receiver, receiver.method, receiver.arguments, receiver.at, block)
+            return replace(receiver, block=block)
         return Send(receiver, "map", (), _at(receiver), block)
 
     def name(self, items: list[Token]) -> Name:

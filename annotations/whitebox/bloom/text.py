@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from annotations.vocabulary import Within
 from annotations.whitebox.bloom.program import Program
 from annotations.whitebox.components import Output
-from annotations.whitebox.derivation import Assumption, DerivedPath
+from annotations.whitebox.derivation import Assumption, DerivedPath, Evidence
 
 
 def as_yaml(program: Program, names: Iterable[str]) -> str:
@@ -30,7 +30,7 @@ def _module(program: Program, name: str) -> Iterator[str]:
         yield from _output(output)
     assumed = [each for output in outputs for each in output.derivation.assumptions]
     for each in dict.fromkeys(assumed):
-        yield f"    # assumed: {each.text}{_line(each)}"
+        yield f"    # assumed: {_told(each)}"
 
 
 def _output(output: Output) -> Iterator[str]:
@@ -54,11 +54,8 @@ def _output(output: Output) -> Iterator[str]:
 def _reasons(path: DerivedPath) -> Iterator[str]:
     if not path.evidence:
         yield "each fact is treated by itself, and nothing is kept"
-    yield from dict.fromkeys(
-        each.text + (f" (line {each.position.line})" if each.position else "")
-        for each in path.evidence
-    )
+    yield from dict.fromkeys(map(_told, path.evidence))
 
 
-def _line(each: Assumption) -> str:
-    return f" (line {each.position.line})" if each.position else ""
+def _told(each: Assumption | Evidence) -> str:
+    return each.text + (f" (line {each.position.line})" if each.position else "")
