@@ -77,7 +77,7 @@ def _claims(findings: Sequence[Finding], layout: Layout) -> RenderableType:
     grid = Table.grid(padding=(0, 2, 0, 0))
     grid.add_column(overflow="fold")
     grid.add_column(overflow="fold")
-    grid.add_column(no_wrap=True)
+    grid.add_column(overflow="fold")
     if any(finding.status is Status.STANDS for finding in findings):
         grid.add_row("", "", Text("not refuted in", style="dim"))
     for component, its in groupby(findings, _component):
@@ -165,7 +165,9 @@ def _table(
         places_shown = list(places)
     grid = Table.grid(padding=(0, 2, 0, 0))
     grid.add_column(justify="right", style="bold")
-    grid.add_column(style="italic")
+    grid.add_column(style="italic", overflow="fold")
+    for _ in places_shown:
+        grid.add_column(overflow="fold")
     head = [Text(printable(names[n]), style="dim") for n in places_shown]
     grid.add_row("", Text(printable(interface), style="italic"), *head)
     for number, item in items:

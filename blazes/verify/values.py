@@ -169,10 +169,14 @@ class Generator:
 
     def simpler(self, name: str, value: Any) -> list[Any]:
         """Values of an attribute that are simpler than this one, the simplest first."""
-        formats = (each.values for each in self._formats.get(name, ()))
-        values = next((each for each in formats if value in each), self._domains[name])
+        formats = self._formats.get(name, [])
+        format_of = next((each for each in formats if value in each.values), None)
+        values = format_of.values if format_of else self._domains[name]
         at = values.index(value) if value in values else len(values)
-        return list(values[: min(at, 3)])
+        simple = list(values[: min(at, 3)])
+        if format_of and format_of is not formats[0] and formats[0].ran:
+            simple.insert(0, formats[0].values[0])
+        return simple
 
     def items(self, rng: random.Random, count: int, *, alike: Iterable[str] = ()) -> list[Item]:
         """So many records or fewer, over all interfaces.

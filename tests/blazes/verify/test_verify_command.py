@@ -1,0 +1,149 @@
+"""`blazes verify`: what it prints and its exit status, for right and for wrong annotations."""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from annotations.yaml_file import loads
+from blazes.analysis import analyze
+from blazes.cli import main
+from blazes.report.layout import Layout
+from blazes.verify import duck
+from blazes.verify.claims import Kind, claims_of
+from blazes.verify.constants import constants_of
+from blazes.verify.findings import Finding, Report, Status, to_json
+from blazes.verify.operators import operators_of
+from blazes.verify.search import Search
+from blazes.verify.show import as_text
+from blazes.verify.values import Generator
+
+TEXT = """
+name: totals
+components:
+  Total:
+    annotation: {from: charges, to: totals, label: "OW[invoice]"}
+    sql: SELECT invoice, sum(cents) AS cents FROM charges GROUP BY invoice
+streams:
+  charges: {to: Total.charges, schema: {invoice: STRING, shop: INT, cents: BIGINT}}
+  totals: {from: Total.totals}
+fds: ["invoice -> shop"]
+"""
+WRONG = TEXT.replace("OW[invoice]", "OW[invoice, shop]").replace('fds: ["invoice -> shop"]\n', "")
+"""The partitions of the gate are finer than the groups of the query."""
+
+
+@pytest.fixture(scope="module")
+def report() -> Report:
+    """The verdicts on WRONG with DuckDB as its own judge; that it is a function is not tried."""
+    dataflow, _ = loads(WRONG, file="totals.yaml")
+    engine = duck.Duck()
+    operators, _, _ = operators_of(dataflow, engine.schema)
+    findings = []
+    for operator in operators.values():
+        for claim in claims_of(operator, analyze(dataflow)):
+            if claim.kind is Kind.FUNCTION:
+                findings.append(Finding(claim, Status.UNTESTABLE, reason="nobody tried"))
+                continue
+            generator = Generator(operator, constants_of(operator))
+            search = Search(claim, generator, engine, engine, random.Random(1))
+            findings.append(search.finding(tries_max=40, until=time.monotonic() + 60))
+    return Report(dataflow, tuple(findings), ("A note.",), 1, 2.0)
+
+
+def test_a_refutation_shows_the_smallest_input_and_both_outcomes(report: Report) -> None:
+    (finding,) = report.refuted
+    assert finding.refutation is not None
+    assert finding.refutation.case.records == 2
+    text = as_text(report, Layout(width=100))
+    assert "✗ 1 refuted  3 claims: 1 refuted, 1 not refuted, 1 not testable." in text
+    assert "Not refuted is not proved" in text
+    told = text.partition("── Total: charges → totals ──")[2]
+    assert "totals.yaml:5:17" in told
+    wanted = [
+        "Claim    OW[invoice,shop]: keeps gate partitions apart",
+        "Refuted  Together the partitions emit something else than each by itself.",
+        "charges  invoice  shop  cents",
+        "1           'a'      1     1",
+        "2           'a'      2     1",
+        "2 records, found by DuckDB",
+        "partitions together    each by itself",
+        "records 1 2            records 1, then 2",
+        "invoice 'a', cents 2   invoice 'a', cents 1",
+        "Instead  Use a coarser gate",
+    ]
+    squeezed = [" ".join(line.split()) for line in told.splitlines()]
+    for line in wanted:
+        assert any(" ".join(line.split()) in each for each in squeezed), (line, told)
+
+
+@pytest.mark.parametrize("width", [40, 80, 200])
+def test_no_line_is_wider_than_the_terminal(report: Report, width: int) -> None:
+    lines = as_text(report, Layout(width=width)).splitlines()
+    assert max(map(len, lines)) <= width
+    ascii_only = as_text(report, Layout(width=width, unicode=False))
+    assert ascii_only.isascii()
+
+
+def test_json_says_what_the_text_says(report: Report) -> None:
+    found = json.loads(json.dumps(to_json(report)))
+    assert found["counts"] == {"refuted": 1, "not refuted": 1, "not testable": 1}
+    verdicts = {each["kind"]: each for each in found["findings"]}
+    assert verdicts["set"]["verdict"] == "not refuted"
+    assert verdicts["set"]["tries"] >= 40
+    assert verdicts["function"]["reason"] == "nobody tried"
+    gate = verdicts["gate"]
+    assert gate["position"] == "totals.yaml:5:17"
+    evidence = gate["refutation"]
+    assert [each["values"]["shop"] for each in evidence["records"]] == [1, 2]
+    assert evidence["ways"] == [[[1, 2]], [[1], [2]]]
+    assert evidence["only_first"] == [{"invoice": "a", "cents": 2}]
+    assert evidence["only_second"] == [{"invoice": "a", "cents": 1}]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["Totl"], "has no component 'Totl'; did you mean Total?"),
+        (["--tries", "0"], "'0' is not a number from 1"),
+    ],
+)
+def test_bad_usage_is_refused_before_anything_starts(
+    arguments: list[str], said: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "totals.yaml"
+    file.write_text(TEXT, encoding="utf-8")
+    finished = subprocess.run(
+        [sys.executable, "-m", "blazes", "verify", str(file), *arguments],
+        capture_output=True,
+        encoding="utf-8",
+        timeout=120,
+        check=False,
+    )
+    assert finished.returncode == 2
+    assert said in " ".join(finished.stderr.split())
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.parametrize(("text", "status"), [(TEXT, 0), (WRONG, 1)])
+def test_the_exit_status_is_1_where_a_claim_is_refuted(
+    text: str, status: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "totals.yaml"
+    file.write_text(text, encoding="utf-8")
+    arguments = ["verify", str(file), "--tries", "20", "--time", "120", "--format", "json"]
+    assert main(arguments) == status
+    found = json.loads(capsys.readouterr().out)
+    assert found["counts"]["refuted"] == status
+    for each in found["findings"]:
+        if each["kind"] != "fd":
+            assert each["verdict"] == "refuted" or each["tries"] > 0
+        if each["refutation"]:
+            assert each["refutation"]["confirmed_by"] == "Spark"
