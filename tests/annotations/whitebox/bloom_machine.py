@@ -8,36 +8,24 @@ row for each.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import product
 from typing import Any
 
 from annotations.whitebox.bloom import tree as ast
 from annotations.whitebox.bloom.modules import SENT, Module, ModuleRule
+from tests.annotations.whitebox.bloom_sets import equalities, extreme, factors, group
+from tests.annotations.whitebox.bloom_values import (
+    Relation,
+    Row,
+    bind,
+    blocked,
+    evaluate,
+    run_block,
+)
 
-Row = tuple[Any, ...]
-Relation = tuple[list[tuple[str, ...]], set[tuple[Row, ...]]]
 STEPS_MAX = 12
 
-NUMBERS: Mapping[str, Callable[[Any, Any], Any]] = {
-    "==": lambda a, b: a == b,
-    "!=": lambda a, b: a != b,
-    "<": lambda a, b: a < b,
-    "<=": lambda a, b: a <= b,
-    ">": lambda a, b: a > b,
-    ">=": lambda a, b: a >= b,
-    "+": lambda a, b: a + b,
-    "-": lambda a, b: a - b,
-    "*": lambda a, b: a * b,
-}
-REDUCE: Mapping[str, Callable[[list[Any]], Any]] = {
-    "count": len,
-    "sum": sum,
-    "min": min,
-    "max": max,
-    "accum": frozenset,
-    "choose": lambda values: values[0],
-}
 MERGE: Mapping[str, Callable[[Iterable[Any]], Any]] = {
     "lmax": lambda values: max(values, default=float("-inf")),
     "lmin": lambda values: min(values, default=float("inf")),
@@ -107,7 +95,7 @@ class Machine:
         for rule in self.module.rules:
             if rule.operator == "<=":
                 continue
-            facts = self._result(rule)
+            facts = self._made(rule)
             each = self.module.collections[rule.target]
             if each.kind in SENT:
                 self.emitted[rule.target] |= set(facts)
@@ -136,15 +124,15 @@ class Machine:
             held |= set(self._values(rule))
             return len(held) > before
         store = self.tables if each.persistent else self.now
-        return _add(store.setdefault(rule.target, []), self._result(rule))
+        return _add(store.setdefault(rule.target, []), self._made(rule))
 
     def _values(self, rule: ModuleRule) -> list[Any]:
         """What a rule merges into a lattice."""
         if self._is_lattice(rule.source, rule):
             return [self._lattice(rule.source, rule)]
-        return [row[0] for row in self._result(rule)]
+        return [row[0] for row in self._made(rule)]
 
-    def _result(self, rule: ModuleRule) -> list[Row]:
+    def _made(self, rule: ModuleRule) -> list[Row]:
         schemas, facts = self._relation(rule.source, rule)
         if self.module.collections[rule.target].kind == "temp" and schemas != [()]:
             self.widths[rule.target] = schemas
@@ -182,7 +170,7 @@ class Machine:
         inner = self._lattice(expression.receiver, rule)
         if expression.method == "size":
             return len(inner)
-        return TESTS[expression.method](inner, _value(expression.arguments[0], {}))
+        return TESTS[expression.method](inner, evaluate(expression.arguments[0], {}))
 
     # ---- relations
 
@@ -194,18 +182,18 @@ class Machine:
             return self._split(name)
         match expression:
             case ast.Array(items=items):
-                rows = {(tuple(_value(v, {}) for v in each.items),) for each in items}  # type: ignore[union-attr]
+                rows = {(tuple(evaluate(v, {}) for v in each.items),) for each in items}  # type: ignore[union-attr]
                 return [()], rows
             case ast.Operation(operator="*"):
                 return self._product(expression, rule)
             case ast.Send(receiver=receiver, method="when_true", block=block) if block is not None:
                 assert receiver is not None
                 holds = self._lattice(receiver, rule)
-                return [()], {(_result(block.body, {}),)} if holds else set()
+                return [()], {(run_block(block.body, {}),)} if holds else set()
             case ast.Send(receiver=receiver, method="reveal") if receiver is not None:
                 return [("value",)], {((self._lattice(receiver, rule),),)}
-            case ast.Send():
-                return self._method(expression, rule)
+            case ast.Send(receiver=receiver) if receiver is not None:
+                return self._method(expression, receiver, rule)
         raise NotImplementedError(expression)
 
     def _split(self, name: str) -> Relation:
@@ -228,61 +216,78 @@ class Machine:
             return [*left[0], *right[0]], {a + b for a, b in product(left[1], right[1])}
         return self._relation(expression, rule)
 
-    def _method(self, expression: ast.Send, rule: ModuleRule) -> Relation:
-        assert expression.receiver is not None
-        schemas, facts = self._relation(expression.receiver, rule)
-        method, arguments, block = expression.method, expression.arguments, expression.block
-        names = [self.module.named(each, rule.scope) for each in _factors(expression.receiver)]
-        if method in ("pairs", "combos", "lefts", "rights", "outer", "matches"):
-            tests = _tests(arguments, schemas, names, natural=method == "matches")
-            kept = {fact for fact in facts if all(test(fact) for test in tests)}
-            if method == "outer":
-                assert isinstance(expression.receiver, ast.Operation)
-                _, lefts = self._product(expression.receiver.operands[0], rule)
-                with_partner = {fact[:1] for fact in kept}
-                nothing = (None,) * len(schemas[1])
-                kept |= {(*left, nothing) for left in lefts if left not in with_partner}
-            if method in ("lefts", "rights"):
-                at = 0 if method == "lefts" else 1
-                schemas, kept = [schemas[at]], {(fact[at],) for fact in kept}
-            return _blocked(schemas, kept, block)
-        if method == "notin":
-            other_schemas, others = self._relation(arguments[0], rule)
-            names = [names[0], self.module.named(arguments[0], rule.scope)]
-            tests = _tests(arguments[1:], [*schemas, *other_schemas], names)
-            if len(arguments) == 1 and block is None:
-                tests = [lambda fact: fact[0] == fact[1]]
-            taken = {
-                fact
-                for fact, other in product(facts, others)
-                if all(test(fact + other) for test in tests)
-                and (
-                    block is None
-                    or _result(block.body, _bound(block, fact + other, [*schemas, *other_schemas]))
-                )
-            }
-            return schemas, facts - taken
-        if method == "group":
-            return _blocked(*_group(schemas[0], facts, arguments), block)
-        if method in ("argmax", "argmin"):
-            return _blocked(schemas, _extreme(schemas[0], facts, expression), block)
-        if method == "payloads":
-            each = self.module.collections[names[0] or ""]
-            keep = [at for at, name in enumerate(each.columns) if name != each.address]
-            return [tuple(each.columns[at] for at in keep)], {
-                (tuple(row[at] for at in keep),) for (row,) in facts
-            }
-        if method == "keys":
-            each = self.module.collections[names[0] or ""]
-            keep = [each.columns.index(name) for name in each.keys]
-            return [each.keys], {(tuple(row[at] for at in keep),) for (row,) in facts}
-        if method == "flat_map":
-            assert block is not None
-            made = (_result(block.body, _bound(block, fact, schemas)) for fact in facts)
-            return [()], {(tuple(row),) for rows in made for row in rows or ()}
-        if method == "map":
-            return _blocked(schemas, facts, block)
-        raise NotImplementedError(method)
+    def _method(self, call: ast.Send, receiver: ast.Expr, rule: ModuleRule) -> Relation:
+        schemas, facts = self._relation(receiver, rule)
+        names = [self.module.named(each, rule.scope) for each in factors(receiver)]
+        match call.method:
+            case "pairs" | "combos" | "lefts" | "rights" | "outer" | "matches":
+                return self._join(call, receiver, (schemas, facts), names, rule)
+            case "notin":
+                return self._notin(call, (schemas, facts), names, rule)
+            case "group":
+                return blocked(*group(schemas[0], facts, call.arguments), call.block)
+            case "argmax" | "argmin":
+                return blocked(schemas, extreme(schemas[0], facts, call), call.block)
+            case "payloads":
+                each = self.module.collections[names[0] or ""]
+                return _only([c for c in each.columns if c != each.address], each.columns, facts)
+            case "keys":
+                each = self.module.collections[names[0] or ""]
+                return _only(each.keys, each.columns, facts)
+            case "flat_map" if call.block is not None:
+                made = (run_block(call.block.body, bind(call.block, f, schemas)) for f in facts)
+                return [()], {(tuple(row),) for rows in made for row in rows or ()}
+            case "map":
+                return blocked(schemas, facts, call.block)
+        raise NotImplementedError(call.method)
+
+    def _join(
+        self,
+        call: ast.Send,
+        receiver: ast.Expr,
+        crossed: Relation,
+        names: list[str | None],
+        rule: ModuleRule,
+    ) -> Relation:
+        """The facts of a product that pass, or one side of them (`lefts`, `rights`)."""
+        schemas, facts = crossed
+        equal = equalities(call.arguments, schemas, names, natural=call.method == "matches")
+        kept = {fact for fact in facts if all(test(fact) for test in equal)}
+        if call.method == "outer":
+            assert isinstance(receiver, ast.Operation)
+            _, lefts = self._product(receiver.operands[0], rule)
+            with_partner = {fact[:1] for fact in kept}
+            nothing = (None,) * len(schemas[1])
+            kept |= {(*left, nothing) for left in lefts if left not in with_partner}
+        if call.method in ("lefts", "rights"):
+            at = 0 if call.method == "lefts" else 1
+            schemas, kept = [schemas[at]], {(fact[at],) for fact in kept}
+        return blocked(schemas, kept, call.block)
+
+    def _notin(
+        self, call: ast.Send, inner: Relation, names: list[str | None], rule: ModuleRule
+    ) -> Relation:
+        """The facts that find no partner."""
+        (schemas, facts), block = inner, call.block
+        first, *rest = call.arguments
+        other_schemas, others = self._relation(first, rule)
+        both = [*schemas, *other_schemas]
+        equal = equalities(rest, both, [names[0], self.module.named(first, rule.scope)])
+        if not rest and block is None:
+            equal = [lambda fact: fact[0] == fact[1]]
+        taken = {
+            fact
+            for fact, other in product(facts, others)
+            if all(test(fact + other) for test in equal)
+            and (block is None or run_block(block.body, bind(block, fact + other, both)))
+        }
+        return schemas, facts - taken
+
+
+def _only(keep: Sequence[str], schema: tuple[str, ...], facts: set[tuple[Row, ...]]) -> Relation:
+    """Some columns of facts of one collection."""
+    at = [schema.index(name) for name in keep]
+    return [tuple(keep)], {(tuple(row[i] for i in at),) for (row,) in facts}
 
 
 # ---- strata
@@ -306,155 +311,3 @@ def _add(to: list[Row], facts: Iterable[Row]) -> bool:
         if fact not in to:
             to.append(fact)
     return len(to) > before
-
-
-# ---- joins and groups
-
-
-def _factors(expression: ast.Expr) -> list[ast.Expr]:
-    if isinstance(expression, ast.Operation) and expression.operator == "*":
-        return [part for each in expression.operands for part in _factors(each)]
-    return [expression]
-
-
-def _tests(
-    arguments: Iterable[ast.Expr],
-    schemas: list[tuple[str, ...]],
-    names: list[str | None],
-    *,
-    natural: bool = False,
-) -> list[Callable[[tuple[Row, ...]], bool]]:
-    pairs: list[tuple[tuple[int, int], tuple[int, int]]] = []
-    if natural:
-        shared = set(schemas[0]) & set(schemas[1])
-        pairs += [((0, schemas[0].index(n)), (1, schemas[1].index(n))) for n in shared]
-    for each in arguments:
-        assert isinstance(each, ast.Pair)
-        left, right = (
-            _place(side, at, schemas, names) for at, side in enumerate((each.left, each.right))
-        )
-        pairs.append((left, right))
-    return [_equal(left, right) for left, right in pairs]
-
-
-def _equal(left: tuple[int, int], right: tuple[int, int]) -> Callable[[tuple[Row, ...]], bool]:
-    return lambda fact: fact[left[0]][left[1]] == fact[right[0]][right[1]]
-
-
-def _place(
-    side: ast.Expr, at: int, schemas: list[tuple[str, ...]], names: list[str | None]
-) -> tuple[int, int]:
-    if isinstance(side, ast.Symbol):
-        return at, schemas[at].index(side.text)
-    assert isinstance(side, ast.Send)
-    assert isinstance(side.receiver, ast.Name)
-    which = names.index(side.receiver.text)
-    return which, schemas[which].index(side.method)
-
-
-def _group(
-    schema: tuple[str, ...], facts: set[tuple[Row, ...]], arguments: tuple[ast.Expr, ...]
-) -> Relation:
-    keys = [each.text for each in arguments[0].items]  # type: ignore[union-attr]
-    groups: dict[Row, list[Row]] = {}
-    for (row,) in sorted(facts, key=repr):
-        groups.setdefault(tuple(row[schema.index(key)] for key in keys), []).append(row)
-    names, made = list(keys), {key: list(key) for key in groups}
-    for each in arguments[1:]:
-        name = each.text if isinstance(each, ast.Name) else each.method  # type: ignore[union-attr]
-        columns = [] if isinstance(each, ast.Name) else each.arguments  # type: ignore[union-attr]
-        names.append(name)
-        for key, rows in groups.items():
-            at = schema.index(columns[0].text) if columns else 0
-            made[key].append(REDUCE[name]([row[at] for row in rows]))
-    return [tuple(names)], {(tuple(row),) for row in made.values()}
-
-
-def _extreme(
-    schema: tuple[str, ...], facts: set[tuple[Row, ...]], expression: ast.Send
-) -> set[tuple[Row, ...]]:
-    keys = [schema.index(each.text) for each in expression.arguments[0].items]  # type: ignore[union-attr]
-    by = schema.index(expression.arguments[1].text)  # type: ignore[union-attr]
-    best: dict[Row, Any] = {}
-    choose = max if expression.method == "argmax" else min
-    for (row,) in facts:
-        key = tuple(row[at] for at in keys)
-        best[key] = choose(best.get(key, row[by]), row[by])
-    return {(row,) for (row,) in facts if row[by] == best[tuple(row[at] for at in keys)]}
-
-
-# ---- blocks
-
-
-def _blocked(
-    schemas: list[tuple[str, ...]], facts: set[tuple[Row, ...]], block: ast.Block | None
-) -> Relation:
-    if block is None:
-        return schemas, facts
-    made = [_result(block.body, _bound(block, fact, schemas)) for fact in facts]
-    rows = [row if isinstance(row, tuple) else (row,) for row in made if row is not None]
-    return [()], {(row,) for row in rows}
-
-
-def _bound(
-    block: ast.Block, fact: tuple[Row, ...], schemas: list[tuple[str, ...]]
-) -> dict[str, Any]:
-    rows = [_named(s, row) for s, row in zip(schemas, fact, strict=True)]
-    if len(fact) == 1 and len(block.parameters) > 1:
-        return dict(zip(block.parameters, fact[0], strict=False))  # type: ignore[arg-type]
-    return dict(zip(block.parameters, rows, strict=False))  # type: ignore[arg-type]
-
-
-def _named(schema: tuple[str, ...], row: Row) -> Any:
-    """A row by its columns; of a set, the element itself."""
-    if schema == ("(element)",):
-        return row[0]
-    return dict(zip(schema, row, strict=False)) | {"*": row}
-
-
-def _result(body: tuple[ast.Statement, ...], bound: dict[str, Any]) -> Any:
-    value: Any = None
-    for statement in body:
-        match statement:
-            case ast.Assign(name=name, value=expression):
-                bound = {**bound, name: _value(expression, bound)}
-            case ast.Branch(condition=condition, then=then, otherwise=otherwise):
-                value = _result(then if _value(condition, bound) else otherwise, bound)
-            case ast.Array(items=items):
-                value = tuple(_value(each, bound) for each in items)
-            case _:
-                value = _value(statement, bound)
-                value = value["*"] if isinstance(value, dict) else value
-    return value
-
-
-def _value(expression: ast.Expr, bound: Mapping[str, Any]) -> Any:
-    match expression:
-        case ast.Value(value=value):
-            return value
-        case ast.Array(items=items):
-            return tuple(_value(each, bound) for each in items)
-        case ast.Name(text=name) if name in bound:
-            return bound[name]
-        case ast.Operation(operator="||", operands=(left, right)):
-            found = _value(left, bound)
-            return _value(right, bound) if found is None or found is False else found
-        case ast.Operation(operator="!", operands=(inner,)):
-            return not _value(inner, bound)
-        case ast.Operation(operator="negative", operands=(inner,)):
-            return -_value(inner, bound)
-        case ast.Operation(operator="&&", operands=(left, right)):
-            return _value(left, bound) and _value(right, bound)
-        case ast.Operation(operator="if", operands=(test, then, otherwise)):
-            return _value(then if _value(test, bound) else otherwise, bound)
-        case ast.Index(receiver=receiver, arguments=(ast.Value(value=int() as at),)):
-            return _value(receiver, bound)["*"][at]
-        case ast.Operation(operator=operator, operands=(left, right)):
-            return NUMBERS[operator](_value(left, bound), _value(right, bound))
-        case ast.Send(receiver=receiver, method=method) if receiver is not None:
-            inner = _value(receiver, bound)
-            if method == "size":
-                return len(inner)
-            if isinstance(inner, dict) and method in inner:
-                return inner[method]
-    raise NotImplementedError(expression)
