@@ -201,6 +201,10 @@ class Deployment:
     """Spark tasks that host a Flux stage."""
     partitions: int = 4
     """Partitions of a Flux stage that has a gate."""
+    balance: str = "none"
+    """By which policy partitions move off busy sites: `load`, `memory`, `hybrid`, or `none`."""
+    site_memory: str | None = None
+    """State that a site keeps in memory, like 512m; None: all of it."""
 
 
 @dataclass(frozen=True, slots=True)

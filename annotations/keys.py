@@ -302,6 +302,15 @@ DEPLOYMENT: Final = _record(
         "partitions": Entry(
             Count(), "How many partitions a Flux stage with a gate has; 4 without."
         ),
+        "balance": Entry(
+            Choice(("none", "load", "memory", "hybrid")),
+            "Whether partitions move off busy sites while the job runs, and by which policy; none "
+            "without.",
+        ),
+        "site_memory": Entry(
+            Text("a size such as 512m or 2g", r"^[1-9][0-9]*[kmgKMG]$"),
+            "How much state a site keeps in memory; the rest is on its disk. All of it without.",
+        ),
     },
 )
 

@@ -285,4 +285,6 @@ def _deployment(fields: Fields | None) -> Deployment:
         conf=texts(fields.get("conf", {})),
         sites=fields.get("sites", 3),
         partitions=fields.get("partitions", 4),
+        balance=fields.get("balance", "none"),
+        site_memory=fields.get("site_memory"),
     )

@@ -182,6 +182,10 @@ class Build:
         if stage.replicas > 1:
             named.append(("replicas", stage.replicas))
         named += [("sites", stage.sites), ("partitions", stage.partitions)]
+        if stage.balance != "none":
+            named.append(("balance", stage.balance))
+        if stage.site_memory is not None:
+            named.append(("site_memory", stage.site_memory))
         steps = [step(each) for each in stage.steps]
         return Call("job.flux", [base_name(stage), steps], named, tall=True)
 

@@ -113,7 +113,7 @@ def facts(stage: Stage) -> Iterator[tuple[str, str]]:
             yield "order", wording.flux_order()
             for step in stage.steps:
                 yield "runs", wording.step(step.name, step.gives, step.gate, step.query)
-            yield "sites", wording.sites(stage.sites, stage.partitions)
+            yield "sites", wording.sites(stage)
             if stage.order_by:
                 yield "within", f"a producer's batch, by {wording.attributes(stage.order_by)}"
             yield from cheaper(stage.alternatives)

@@ -361,6 +361,8 @@ class Lowering:
             replicas=draft.component.replicas,
             sites=deployment.sites,
             partitions=deployment.partitions,
+            balance=deployment.balance,
+            site_memory=deployment.site_memory,
             ordered=any(each.strategy is Strategy.ORDER for each in entries),
             order_by=first.component.order_by,
             alternatives=alternatives(entries),

@@ -218,6 +218,10 @@ class Flux(Stage):
     sites: int
     """Spark tasks that host the partitions."""
     partitions: int
+    balance: str = "none"
+    """By which policy partitions move off busy sites."""
+    site_memory: str | None = None
+    """State that a site keeps in memory; the rest is on its disk."""
     ordered: bool
     """The plan asks for an order; else only availability or the engine was asked for."""
     order_by: tuple[str, ...] = ()

@@ -112,6 +112,8 @@ def deployment_json(it: Deployment) -> dict[str, Any]:
         "conf": dict(it.conf),
         "sites": it.sites,
         "partitions": it.partitions,
+        "balance": it.balance,
+        "site_memory": it.site_memory,
     }
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from annotations.dataflow import External, Producers, Stream
 from blazes.coordination import Entry, Mode, Release, Scope, Vote
 from codegen.drafts import Draft
-from codegen.model import Guarantee
+from codegen.model import Flux, Guarantee
 
 
 def listing(words: Iterable[str]) -> str:
@@ -225,9 +225,15 @@ def step(name: str, gives: str, gate: tuple[str, ...] | None, query: str | None)
     return f"{name}: {engine}, {apart}; {when}"
 
 
-def sites(number: int, partitions: int) -> str:
+def sites(stage: Flux) -> str:
     """What hosts a Flux stage."""
-    return f"{number} Spark tasks host at most {partitions} pairs of partitions for each step"
+    words = f"{stage.sites} Spark tasks host at most {stage.partitions} pairs of partitions"
+    words += " for each step"
+    if stage.balance != "none":
+        words += f"; they move off busy sites (policy: {stage.balance})"
+    if stage.site_memory is not None:
+        words += f"; a site keeps {stage.site_memory} of state in memory and the rest on its disk"
+    return words
 
 
 def channel(streams: Iterable[str], *, loop: bool) -> str:

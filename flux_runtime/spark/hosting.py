@@ -263,6 +263,8 @@ class Hosting:
             components=self.components,
             count=self.unit.sites,
             of_job=self.context.sites,
+            balance=self.unit.balance,
+            memory_bytes=self.unit.memory_bytes,
             app=membership(self.context.app, f"{file_name(self.name)} {run}"),
             zookeeper=zookeeper,
             folder=self._local(f"sites/{run}"),

@@ -283,6 +283,8 @@ class Job:
         replicas: int = 1,
         sites: int = 3,
         partitions: int = 4,
+        balance: str = "none",
+        site_memory: str | None = None,
     ) -> Feed:
         """Components that run as partition pairs on sites, on one order from ZooKeeper (OR-1).
 
@@ -297,7 +299,12 @@ class Job:
             sites: Spark tasks that host the partitions, for as long as the job runs; with one only,
                 there are no pairs.
             partitions: of one replica, for the life of the job's state.
+            balance: policy by which partitions move off busy sites: `load`, `memory`, `hybrid`, or
+                `none`.
+            site_memory: state that a site keeps in memory, like `512m`; the rest is on its disk.
+                None: all of it.
         """
+        _one_of(name, "balance", balance, ("none", "load", "memory", "hybrid"))
         if not steps:
             raise ValueError(f"{name}: there is no step")
         if min(replicas, sites, partitions) < 1:
@@ -314,6 +321,8 @@ class Job:
             replicas=replicas,
             sites=sites,
             partitions=partitions,
+            balance=balance,
+            memory_bytes=None if site_memory is None else bytes_of(site_memory),
         )
         return self._add(unit)
 
@@ -399,6 +408,18 @@ class Job:
             raise ValueError(f"{unit.name} waits for {origin.name}, which forwards no seals")
         elif not isinstance(origin, SealUnit):
             raise ValueError(f"{unit.name} waits for {origin.name}, whose output is not sealed")
+
+
+def bytes_of(size: str) -> int:
+    """A size as Spark writes it.
+
+    >>> bytes_of("512m")
+    536870912
+    """
+    number, unit = size[:-1], size[-1:].lower()
+    if not number.isdecimal() or unit not in "kmg":
+        raise ValueError(f"a size is like 512m or 2g, not {size!r}")
+    return int(number) << 10 * ("kmg".index(unit) + 1)
 
 
 def _inputs(inputs: Inputs) -> Inputs:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import importlib
 import os
 import socket
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from flux_runtime.operators.components import Components
-from flux_runtime.site.config import Fenced, SiteConfig
+from flux_runtime.site.config import Fenced, SiteConfig, SpillTo
 from flux_runtime.site.key import JobKey
 from flux_runtime.site.process import warm_up
 from flux_runtime.site.worker import run_site
@@ -35,6 +36,7 @@ class SiteTask:
         zookeeper: addresses of the ensemble.
         key: file with the job's key, readable for the user of the job only.
         seats: folder where sites say which executor they are in.
+        memory_bytes: of state that stays in memory; None: all of it.
     """
 
     components: Components
@@ -42,6 +44,7 @@ class SiteTask:
     zookeeper: str
     key: str
     seats: str
+    memory_bytes: int | None = None
 
 
 def host_site(task: SiteTask, room: int, numbers: Iterator[int]) -> Iterator[str]:
@@ -67,6 +70,7 @@ def host_site(task: SiteTask, room: int, numbers: Iterator[int]) -> Iterator[str
         bind=address,
         executor=executor,
         site=number,
+        spill=spill_to(task.memory_bytes),
     )
     try:
         run_site(config)
@@ -76,6 +80,15 @@ def host_site(task: SiteTask, room: int, numbers: Iterator[int]) -> Iterator[str
         yield f"fenced: {fenced}"
         return
     yield STOPPED
+
+
+def spill_to(memory_bytes: int | None) -> SpillTo | None:
+    """Where this site keeps what does not fit: on the disk that Spark uses for its own."""
+    if memory_bytes is None:
+        return None
+    local = os.environ.get("SPARK_LOCAL_DIRS") or tempfile.gettempdir()
+    folder = Path(local.partition(",")[0]) / "flux-spill"
+    return SpillTo(folder=folder, memory_bytes=memory_bytes)
 
 
 def executor_identity() -> str:

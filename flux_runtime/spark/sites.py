@@ -22,14 +22,14 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from queue import Empty, Queue
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from pyspark import InheritableThread, SparkContext
 
 import flux_runtime
 from flux_runtime.operators.components import Components
 from flux_runtime.site.client import Client, Unreachable
-from flux_runtime.site.config import Config, ControllerConfig
+from flux_runtime.site.config import Balance, Config, ControllerConfig
 from flux_runtime.site.key import JobKey
 from flux_runtime.spark.context import file_name
 from flux_runtime.spark.site_task import (
@@ -74,6 +74,8 @@ class Sites:
         components: what they compute.
         count: how many there are.
         of_job: how many the job has in all.
+        balance: policy by which partitions move off busy sites, or `none`.
+        memory_bytes: of state that a site keeps in memory; None: all of it.
         app: name of this run's application in ZooKeeper.
         zookeeper: addresses of the ensemble.
         folder: for the key, the seats and the ingress' journal: new, and shared with executors.
@@ -90,6 +92,8 @@ class Sites:
         components: Components,
         count: int,
         of_job: int,
+        balance: str,
+        memory_bytes: int | None,
         app: str,
         zookeeper: str,
         folder: Path,
@@ -120,6 +124,7 @@ class Sites:
             zookeeper=zookeeper,
             key=str(folder / "key"),
             seats=str(folder / "seats"),
+            memory_bytes=memory_bytes,
         )
         key, address = JobKey.fresh(), own_address(zookeeper)
         common: dict[str, Any] = {
@@ -131,7 +136,12 @@ class Sites:
         }
         self.config = Config(**common)
         self._controller = ControllerConfig(
-            **common, sites=count, folder=folder, run_folder=run_folder, stage=name
+            **common,
+            sites=count,
+            folder=folder,
+            run_folder=run_folder,
+            stage=name,
+            balance=Balance(policy=cast(Any, balance)) if balance != "none" else False,
         )
 
     def start(self) -> None:

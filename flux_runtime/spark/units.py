@@ -166,6 +166,9 @@ class FluxUnit(Unit):
     replicas: int
     sites: int
     partitions: int
+    balance: str = "none"
+    memory_bytes: int | None = None
+    """State that a site keeps in memory; None: all of it."""
 
     def inputs(self) -> Iterator[tuple[str, Feed]]:
         """(input interface, feed), all of them."""
