@@ -43,7 +43,7 @@ from flux_runtime.spark.site_task import (
 
 CONTROLLERS: Final = 2
 """A leader and a follower that can take over at once."""
-PATIENCE_S: Final = 180.0
+PATIENCE_S: Final = 300.0
 """How long all sites may take to be there."""
 EARLY_S: Final = 5.0
 EARLY_MAX: Final = 6
@@ -253,7 +253,7 @@ class Sites:
         path = [str(Path(flux_runtime.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
         with (self._run_folder / f"{self._log}-controller-{number}.log").open("ab") as log:
             process = subprocess.Popen(
-                [sys.executable, "-m", "flux_runtime.site.process"],
+                [sys.executable, "-P", "-m", "flux_runtime.site.process"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
                 stderr=log,

@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800)]  # a busy machine is slow
 
 COUNTS = """
 from pathlib import Path
@@ -113,7 +113,7 @@ class FluxJob:
                 stderr=said,
             )
 
-    def ended(self, *, timeout_s: float = 300) -> int:
+    def ended(self, *, timeout_s: float = 600) -> int:
         assert self.process is not None
         return self.process.wait(timeout_s)
 
@@ -154,7 +154,7 @@ class FluxJob:
     def counted(self) -> list[tuple[str, int, int]]:
         return sorted((r["campaign"], r["n"], r["s"]) for r in self.rows("counts"))
 
-    def until(self, condition: Callable[[], object], seconds: float = 240) -> None:
+    def until(self, condition: Callable[[], object], seconds: float = 600) -> None:
         end = time.monotonic() + seconds
         while not condition():
             assert self.process is not None
