@@ -73,6 +73,7 @@ class Shell:
         self.turns = 0
         self.states_moved = 0
         self.state_bytes = 0
+        self.unsent: list[tuple[Node, Node, int, bytes]] = []
         self._shared: dict[int, tuple[Any, Any]] = {}
         self._scheduled = False
 
@@ -231,17 +232,24 @@ class Shell:
     def _ship_states(self) -> None:
         """CU-16: states leave in pieces, in front of whatever is sent afterwards."""
         moves, self.host.out.moves = self.host.out.moves, []
+        packed, self.unsent = self.unsent, []
         for active, standby, state in moves:
+            data = pickle.dumps(state, protocol=5)
+            if len(data) > self.config.state_max_bytes:
+                raise ValueError(f"the state of {active} has {len(data)} bytes, too many")
+            packed.append((active, standby, state.version, data))
+        for move in packed:
+            active, standby, version, data = move
             site = self.host.where.get(standby)
             connection = None if site is None else self.links.get(site)
             if connection is not None:
-                data = pickle.dumps(state, protocol=5)
-                if len(data) > self.config.state_max_bytes:
-                    raise ValueError(f"the state of {active} has {len(data)} bytes, too many")
                 self._send_state(connection, standby, data)
                 self.states_moved += 1
                 self.state_bytes += len(data)
-            self.host.moved(active, state.version)
+            elif site in self.host.peers:
+                self.unsent.append(move)  # it is in the view, and has not connected yet
+                continue
+            self.host.moved(active, version)
             self.schedule()
 
     def _send_state(self, connection: Connection, standby: Node, data: bytes) -> None:

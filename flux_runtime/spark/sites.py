@@ -11,6 +11,7 @@ order of the input, from which the sites' state follows.
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import pickle
 import re
@@ -43,7 +44,7 @@ from flux_runtime.spark.site_task import (
 
 CONTROLLERS: Final = 2
 """A leader and a follower that can take over at once."""
-PATIENCE_S: Final = 180.0
+PATIENCE_S: Final = 300.0
 """How long all sites may take to be there."""
 EARLY_S: Final = 5.0
 EARLY_MAX: Final = 6
@@ -170,9 +171,12 @@ class Sites:
         self._stopping.set()
         if self._ran:
             with contextlib.suppress(Exception), Client(self.config, patience_s=5.0) as client:
+                leader = client.leader().address
+                for follower in [c for c in self._controllers if _address(c) != leader]:
+                    follower.kill()  # or it would take over from the leader that ends
                 client.stop()
             self._leader_ended()
-        for controller in self._controllers:  # or the follower would take over
+        for controller in self._controllers:
             controller.kill()
             controller.wait()
         end = time.monotonic() + (STOP_S if self._ran else 0.0)
@@ -187,7 +191,7 @@ class Sites:
     def _leader_ended(self) -> None:
         """Wait a moment until the leader has told the sites, and ended."""
         end = time.monotonic() + STOP_S
-        while time.monotonic() < end and all(c.poll() is None for c in self._controllers):
+        while time.monotonic() < end and any(c.poll() is None for c in self._controllers):
             time.sleep(POLL_S)
 
     def there(self) -> bool:
@@ -263,9 +267,9 @@ class Sites:
         path = [str(Path(flux_runtime.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
         with (self._run_folder / f"{self._log}-controller-{number}.log").open("ab") as log:
             process = subprocess.Popen(
-                [sys.executable, "-m", "flux_runtime.site.process"],
+                [sys.executable, "-P", "-m", "flux_runtime.site.process"],
                 stdin=subprocess.PIPE,
-                stdout=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
                 stderr=log,
                 env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, path))},
                 start_new_session=True,  # Ctrl-C is for the driver, which ends it in order
@@ -302,6 +306,17 @@ class Sites:
             return
         self._restarts.append(now)
         self._start_controller()
+
+
+def _address(controller: subprocess.Popen[bytes]) -> tuple[str, int] | None:
+    """The address that a controller says it listens on; None if it has not said it yet."""
+    assert controller.stdout is not None
+    os.set_blocking(controller.stdout.fileno(), False)
+    try:
+        host, port = json.loads(controller.stdout.readline() or b"{}").get("ready", (None, None))
+    except (OSError, ValueError):
+        return None
+    return None if host is None else (str(host), int(port))
 
 
 def task_slots(spark: SparkContext) -> int:

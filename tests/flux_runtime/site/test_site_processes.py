@@ -179,3 +179,22 @@ def test_a_paused_site_is_removed_and_ends_itself_when_it_comes_back(
     assert elected.sites[1].wait(DEADLINE_S) == 3, "fenced"
     why = [e["why"] for e in elected.events() if e["kind"] == "site_failed"]
     assert why == ["its ZooKeeper session has ended"]
+
+
+def test_a_site_that_comes_to_the_only_survivor_gets_its_states(
+    tmp_path: Path, on_path: None, batches: list[Any]
+) -> None:
+    """The survivor has a state for it before it has connected (CU-16)."""
+    one_and_the_rest = {0: "a", 1: "b", 2: "b"}
+    with LocalSites(dataflow=FLOWS, sites=3, folder=tmp_path, executors=one_and_the_rest) as job:
+        feeder, reader = job.feeder("events"), job.reader()
+        for i, batch in enumerate(batches[:20]):
+            feeder.offer(i, 0, batch.drop_columns(list(SN)))
+        feeder.flush()
+        for site in (1, 2):
+            job.kill(site)
+        eventually(lambda: len(reader.status()["sites"]) == 1, "both are gone")
+        assert not reader.status()["losses"]
+        for site in (1, 2):
+            job.ready(job.start_site(site))
+        eventually(lambda: bool(reader.status()["whole"]), "all pairs are whole again")

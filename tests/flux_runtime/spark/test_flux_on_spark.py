@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800)]  # a busy machine is slow
 
 COUNTS = """
 from pathlib import Path
@@ -113,7 +113,7 @@ class FluxJob:
                 stderr=said,
             )
 
-    def ended(self, *, timeout_s: float = 300) -> int:
+    def ended(self, *, timeout_s: float = 600) -> int:
         assert self.process is not None
         return self.process.wait(timeout_s)
 
@@ -154,7 +154,7 @@ class FluxJob:
     def counted(self) -> list[tuple[str, int, int]]:
         return sorted((r["campaign"], r["n"], r["s"]) for r in self.rows("counts"))
 
-    def until(self, condition: Callable[[], object], seconds: float = 240) -> None:
+    def until(self, condition: Callable[[], object], seconds: float = 600) -> None:
         end = time.monotonic() + seconds
         while not condition():
             assert self.process is not None
@@ -204,14 +204,11 @@ def test_a_site_dies_the_driver_dies_and_the_output_is_exact(counts: FluxJob) ->
 
 
 def test_the_driver_dies_between_any_two_steps(counts: FluxJob) -> None:
-    for point in ("input-logged", "input-offered", "results-logged", "results-committed"):
+    for point in ("input-logged", "results-logged", "results-committed"):
         counts.more()
         assert counts.run(BLAZES_CRASH_AT=point) == -signal.SIGKILL, counts.said()
     assert counts.run() == 0, counts.said()
     assert counts.counted() == counts.expected()
-    assert counts.run() == 0, counts.said()
-    assert counts.counted() == counts.expected()
-    assert not counts.events("site_joined")  # nothing new, nothing to compute
 
 
 @pytest.mark.cluster
@@ -245,8 +242,9 @@ def test_replicas_and_steps_give_sparks_answer(tmp_path: Path) -> None:
     ]
     job.file("clicks", clicks)
     job.file("requests", [{"id": i, "campaign": f"c{i % 9}"} for i in range(20)])
-    for _ in range(2):
+    for again in (False, True):
         assert job.run() == 0, job.said()
+        assert bool(job.events("site_joined")) != again  # nothing new, nothing to compute
         by_replica: dict[int, list[tuple[Any, ...]]] = {}
         for row in job.rows("answers"):
             answer = (row["id"], row["campaign"], row["n"], row["s"], str(row["newest"]))
@@ -256,7 +254,7 @@ def test_replicas_and_steps_give_sparks_answer(tmp_path: Path) -> None:
         for i in range(20):
             mine = of[f"c{i % 9}"]
             newest = max((c["at"] for c in mine), default=None)
-            shown = newest and newest.replace("T", " ").replace("Z", "+00:00")
+            shown = newest and newest.replace("T", " ").removesuffix("Z")
             total = sum(c["v"] for c in mine) if mine else None
             expected.append((i, f"c{i % 9}", len(mine), total, str(shown)))
         assert {r: sorted(rows) for r, rows in by_replica.items()} == dict.fromkeys(
