@@ -57,12 +57,13 @@ def replayed(network: Network, given: Input, steps: Iterable[Step], order: Order
 
 
 def finish_after(world: World, steps: Iterable[Step]) -> Run:
-    """Take the steps that are possible in a run, and finish it."""
+    """Take of the steps what is possible in a run, and finish it."""
     taken: list[Step] = []
     for step in steps:
-        if world.possible(step):
-            world.perform(step)
-            taken.append(step)
+        due = world.due(step)
+        if due is not None:
+            world.perform(due)
+            taken.append(due)
     return finish(world, taken)
 
 

@@ -147,6 +147,12 @@ class World:
         bag = self.pending.get((step.stream, step.replica), {})
         return all(bag.get(row, 0) >= count for row, count in step.rows)
 
+    def due(self, step: Step) -> Step | None:
+        """The part of a step whose records are on their way there; None where nothing is."""
+        bag = self.pending.get((step.stream, step.replica), {})
+        rows = tuple((row, min(count, bag[row])) for row, count in step.rows if row in bag)
+        return Step(step.stream, step.replica, rows) if rows else None
+
     def perform(self, step: Step) -> None:
         """Deliver; every consequence inside the instances happens at once."""
         channel = (step.stream, step.replica)

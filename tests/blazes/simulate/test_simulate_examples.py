@@ -23,6 +23,7 @@ def test_poor_diverges_uncoordinated_and_not_under_the_plan(tmp_path: Path) -> N
     assert found.planned is not None
     assert not found.planned.witnesses
     witness = next(w for a, w in found.free.witnesses.items() if a.kind is Label.DIVERGE)
+    assert sum(map(len, witness.given.values())) == 2  # a click, and a request that misses it
     kept.save(witness, tmp_path / "w.json")
     networks = {planned: simulation.network(coordinated=planned) for planned in (False, True)}
     again = kept.load(tmp_path / "w.json", networks)
