@@ -42,7 +42,6 @@ NODES_MAX: Final = 1_000
 ROUNDS_MAX: Final = 30
 """Rounds in which the lineage of a cycle has to come to rest."""
 
-_NOW: Final = object()
 Lineage = Mapping[str, Mapping[str, str]]
 """Input -> column of the collection -> attribute of the input that it is a copy of."""
 
@@ -66,9 +65,11 @@ class Plans:
     def output(self, name: str) -> Relation:
         """The plan of an output (or of any collection)."""
         self._settle()
+        return self._plan(name)
+
+    def _plan(self, name: str) -> Relation:
         self._built = 0
-        found = self._facts(name, self.module.collections[name].position)
-        return found.relation
+        return self._facts(name, self.module.collections[name].position).relation
 
     def _settle(self) -> None:
         """Find what the columns of collections in cycles are copies of."""
@@ -78,9 +79,7 @@ class Plans:
         for _ in range(ROUNDS_MAX):
             before = dict(self._before)
             for name in sorted(self.cycles.recursive):
-                self._built = 0
-                plan = self._facts(name, self.module.collections[name].position).relation
-                found = annotate(plan)
+                found = annotate(self._plan(name))
                 now = {source: dict(path.lineage) for source, path in found.paths.items()}
                 self._before[name] = _meet(self._before[name], now)
             if self._before == before:
@@ -97,22 +96,23 @@ class Plans:
             source = Source(name, columns, Role.TABLE, position=position)
             return Rows(source, (Clock(each.columns),))
         if name in self.module.inputs:
-            return self._input(each, position)
+            return self._input(each, position, step=self.cycles.step)
         if self.building(name):
             return self._leaf(each, position)
         return self._facts(name, position)
 
-    def _input(self, each: Collection, position: Position, *, step: object = _NOW) -> Rows:
+    def _input(self, each: Collection, position: Position, *, step: int | None) -> Rows:
+        """Facts from outside, that came so many timesteps ago."""
         told = self.inputs.get(each.name, Input())
         types: dict[str, Column] = {}
         if told.schema is not None:
             types = {c.name: c for c in told.source(each.name).columns}
-        columns = tuple([types.get(name, Column(name)) for name in each.columns])
+        columns = [types.get(name, Column(name)) for name in each.columns]
         made = tuple([Column(c.name, c.type, c.nullable, position) for c in columns])
         keys = (frozenset(each.keys),) if each.keys else ()
-        step = self.cycles.step if step is _NOW else None
-        source = Source(each.name, made, Role.REQUEST, keys=keys, step=step, position=position)
-        return Rows(source, (made,))
+        return Rows.of(
+            Source(each.name, made, Role.REQUEST, keys=keys, step=step, position=position)
+        )
 
     def _facts(self, name: str, position: Position) -> Rows:
         """The facts of a collection out of its own rules."""
