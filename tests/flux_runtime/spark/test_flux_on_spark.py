@@ -69,7 +69,8 @@ def build(job: Job) -> None:
     job.sink("large", [job.flux("Large.large", steps, writes={"raw": [clicks]}, sites=2)])
     step = Step("Report.answer", answer, query=ANSWER, gives="answers", gate=["campaign"])
     answers = job.flux("Report.answer", [step], writes={"click": [clicks]},
-                       reads={"request": [requests]}, replicas=3, sites=2, partitions=2)
+                       reads={"request": [requests]}, replicas=3, sites=2, partitions=2,
+                       balance="load", site_memory="64k")
     job.sink("answers", [answers])
 
 if __name__ == "__main__":
