@@ -7,7 +7,7 @@ than others; uniform choice would hardly ever let one stream overtake another al
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -109,7 +109,7 @@ def every_run(network: Network, given: Input, order: Order | None, *, most: int)
     first = World(network, dict(given), order)
     seen = {first.freeze()}
     stack: list[tuple[World, tuple[Step, ...]]] = [(first, ())]
-    ends: set[str] = set()
+    ends: set[Hashable] = set()
     while stack:
         world, path = stack.pop()
         steps = world.steps()
@@ -120,7 +120,7 @@ def every_run(network: Network, given: Input, order: Order | None, *, most: int)
                 stack.append((world, path))
                 continue
             end = end_of(world)
-            key = repr(sorted((name, each) for name, each in end.streams.items()))
+            key = (frozenset(end.streams.items()), frozenset(end.states.items()))
             if key not in ends:
                 ends.add(key)
                 yield Run(path, end, world.order)

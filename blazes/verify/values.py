@@ -174,7 +174,7 @@ class Generator:
         values = format_of.values if format_of else self._domains[name]
         at = values.index(value) if value in values else len(values)
         simple = list(values[: min(at, 3)])
-        if format_of and format_of is not formats[0] and formats[0].ran:
+        if format_of and format_of is not formats[0] and (formats[0].ran or not formats[0].tried):
             simple.insert(0, formats[0].values[0])
         return simple
 
