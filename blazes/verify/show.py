@@ -195,7 +195,8 @@ def _side_by_side(finding: Finding, refutation: Refutation, layout: Layout) -> R
     grid.add_row(*(Text(_batches(way), style="dim") for way in refutation.ways))
     sides = (difference.only_first, difference.only_second)
     columns = _telling(difference.columns, [*sides[0], *sides[1]])
-    grid.add_row(*(_emitted(rows, difference.columns, columns) for rows in sides))
+    none = "nothing more" if difference.both else "nothing"
+    grid.add_row(*(_emitted(rows, difference.columns, columns, none=none) for rows in sides))
     if difference.both:
         both = f"and {_number(difference.both, 'row')} that both emitted"
         return Group(grid, Text(both, style="dim"))
@@ -216,9 +217,11 @@ def _telling(columns: tuple[str, ...], rows: Sequence[Row]) -> tuple[int, ...]:
     return tuple(differ or range(6))
 
 
-def _emitted(rows: Sequence[Row], names: tuple[str, ...], columns: tuple[int, ...]) -> Text:
+def _emitted(
+    rows: Sequence[Row], names: tuple[str, ...], columns: tuple[int, ...], *, none: str = "nothing"
+) -> Text:
     if not rows:
-        return Text("nothing more", style="dim")
+        return Text(none, style="dim")
     lines = [", ".join(f"{names[n]} {shown(row[n])}" for n in columns) for row in rows[:ROWS_MAX]]
     if len(rows) > ROWS_MAX:
         lines.append(f"and {len(rows) - ROWS_MAX} more")

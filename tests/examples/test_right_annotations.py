@@ -27,7 +27,7 @@ def test_right_annotations_are_not_refuted() -> None:
     with session() as spark:
         for name, variants, tested in RIGHT:
             dataflow, _ = load(ROOT / name, variants=variants)
-            report = Verifier(dataflow, spark).report(components=tested, tries=10, time_s=60.0)
+            report = Verifier(dataflow, spark).report(components=tested, tries=6, time_s=30.0)
             assert not report.refuted, (name, [finding.claim.where for finding in report.refuted])
             stand = {
                 finding.claim.operator.component
