@@ -15,7 +15,7 @@ from typing import Final
 from annotations.dataflow import Path, Position
 from annotations.vocabulary import AnnotationKind, FunctionalDependency, Key, Within
 from blazes.analysis import Analysis
-from blazes.verify.operators import Operator
+from blazes.verify.operators import Operator, leaving
 
 
 class Kind(enum.Enum):
@@ -179,14 +179,19 @@ def claims_of(operator: Operator, analysis: Analysis) -> Iterator[Claim]:
 
 
 def copies_of(operator: Operator, path: Path, analysis: Analysis) -> tuple[tuple[str, str], ...]:
-    """(input, output) attributes that have to be equal: stated lineage, and keys of seals."""
+    """(input, output) attributes that have to be equal: stated lineage, and keys that leave sealed.
+
+    A key whose attributes the output lacks ends there; the labels of the streams say so.
+    """
+    leaving_streams = leaving(analysis.dataflow, operator.component, operator.output)
+    sealed = {key for stream in leaving_streams for key in analysis.labels[stream.name].keys}
     pairs = {(source, out) for out, source in (path.lineage or {}).items()}
     for derivation in analysis.derivations:
         if derivation.component != operator.component or derivation.output != operator.output:
             continue
         for step in derivation.steps:
             if step.path == path:
-                for key in step.leaves.keys:
+                for key in sealed.intersection(step.leaves.keys):
                     for out in key:
                         pairs.add((path.lineage[out] if path.lineage else out, out))
     columns = operator.schemas[path.source]

@@ -16,7 +16,7 @@ RIGHT = [
     ("examples/wordcount/wordcount.yaml", {}, {"Splitter", "Count"}),
     ("docs/tutorial/energy/2_sealed.yaml", {}, {"Clean", "Usage"}),
     ("examples/ad_network/ad_network.yaml", {"Report": "CAMPAIGN"}, {"Report", "Cache"}),
-    ("examples/settlement/settlement.yaml", {}, {"Pricing", "Risk", "Settlement", "Reconcile"}),
+    ("examples/settlement/settlement.yaml", {}, {"Risk", "Alert", "Settlement", "Reconcile"}),
 ]
 """File, variants, and components each of which has claims that can be tested."""
 

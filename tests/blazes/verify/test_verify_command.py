@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from annotations.yaml_file import loads
+from annotations.yaml_file import load, loads
 from blazes.analysis import analyze
 from blazes.cli import main
 from blazes.report.layout import Layout
@@ -24,6 +24,7 @@ from blazes.verify.search import Search
 from blazes.verify.show import as_text
 from blazes.verify.values import Generator
 
+SETTLEMENT = Path(__file__).parents[3] / "examples/settlement/settlement.yaml"
 TEXT = """
 name: totals
 components:
@@ -81,6 +82,19 @@ def test_a_refutation_shows_the_smallest_input_and_both_outcomes(report: Report)
     squeezed = [" ".join(line.split()) for line in told.splitlines()]
     for line in wanted:
         assert any(" ".join(line.split()) in each for each in squeezed), (line, told)
+
+
+def test_a_key_that_the_output_lacks_is_no_claim() -> None:
+    dataflow, _ = load(SETTLEMENT)
+    operators, _, _ = operators_of(dataflow, lambda _: {})
+    copies = {
+        operator.component: claim.copies
+        for operator in operators.values()
+        for claim in claims_of(operator, analyze(dataflow))
+        if claim.kind is Kind.KEY
+    }
+    assert copies["Pricing"] == (("day", "day"), ("merchant", "merchant"))
+    assert "Alert" not in copies
 
 
 @pytest.mark.parametrize("width", [40, 80, 200])
