@@ -189,12 +189,13 @@ class Boundary:
         return Tell(FoldInDone(peer.pair, attempt, self.node))
 
     def destinations(self) -> Iterator[Node]:
-        """Nodes that this one may send rows to now."""
+        """Nodes that there may be something to send to now; all for which `has_message` holds."""
         if self.producer is not None:
+            progress = self.producer.told_progress()
             for outlet in self.producer.outlets:
                 for d in LABELS:
                     peer = outlet.peers[d]
-                    if peer is not None and outlet.conn[d]:
+                    if peer is not None and outlet.may_have_message(d, progress):
                         yield peer
 
     def next_message(self, to: Node) -> Message | None:

@@ -141,16 +141,20 @@ class Multiplexer:
 
     def readable(self, dst: Node) -> list[Node]:
         """Nodes of the other site whose channel to `dst` has a message at hand."""
-        return [src for src, held in self.inbox.get(dst, {}).items() if held]
+        return list(self.inbox.get(dst, ()))
 
     def head(self, src: Node, dst: Node) -> Message | None:
         """The message at the head of a channel; it stays there until `take`."""
-        held = self.inbox.get(dst, {}).get(src)
-        return held[0] if held else None
+        queue = self.inbox.get(dst, {}).get(src)
+        return queue[0] if queue else None
 
     def take(self, src: Node, dst: Node) -> Message:
         """Remove the head of a channel; its room goes back to the sender."""
-        message = self.inbox[dst][src].popleft()
+        held = self.inbox[dst]
+        queue = held[src]
+        message = queue.popleft()
+        if not queue:
+            del held[src]
         if takes_credit(message):
             channel = Channel(src, dst)
             self.owed[channel] = self.owed.get(channel, 0) + 1

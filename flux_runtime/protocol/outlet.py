@@ -177,6 +177,12 @@ class Outlet:
             return Progress(progress)  # XM-2
         return None
 
+    def may_have_message(self, d: int, progress: int) -> bool:
+        """Whether it is worth asking for the next message; it costs no search of the buffer."""
+        if not self.conn[d] & SEND or self.status[d] is not ACTIVE:
+            return False
+        return self.buffer.cursor[d] < self.buffer.next_place or progress > self.told[d]
+
     def has_message(self, d: int, progress: int) -> bool:
         """Whether `next_message` would give one."""
         if self.status[d] is not ACTIVE or not self.conn[d] & SEND:

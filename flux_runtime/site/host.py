@@ -106,6 +106,11 @@ class Host:
         storage: where partitions spill to.
         clock: seconds that turns are limited by.
         cpu: seconds of processor time, for statistics only.
+
+    Attributes:
+        owing: nodes that may have received units without acknowledging them yet.
+        patient: what may be owed to a producer takes at most half of its pool, so that
+            acknowledgements can wait for `Shape.ack_every` units, or until nothing happens.
     """
 
     def __init__(
@@ -141,6 +146,9 @@ class Host:
         self.early: dict[Node, SegmentState] = {}
         self.ready: dict[Node, None] = {}
         self.due: dict[Node, Segment] = {}
+        self.owing: dict[Node, None] = {}
+        shape = dataflow.shape
+        self.patient = shape.pool >= 2 * shape.ack_every * max(shape.widths)
 
     # ---- membership and layout
 
@@ -328,8 +336,12 @@ class Host:
     # ---- turns
 
     def turn(self, budget_s: float = 0.005) -> bool:
-        """Let nodes that something happened to go on; gives whether there is more to do."""
+        """Let nodes that something happened to go on; gives whether there is more to do.
+
+        Once there is nothing more and `owing` is not empty, another turn acknowledges.
+        """
         end = self.clock() + budget_s
+        idle = not self.ready and not self.due
         while self.ready or self.due:
             if not self.ready:
                 self._work_together()
@@ -343,6 +355,8 @@ class Host:
             self._pass_on()
             if self.clock() > end:
                 break
+        if idle or not self.patient:
+            self._acknowledge()
         return bool(self.ready or self.due)
 
     def _pass_on(self) -> None:
@@ -362,16 +376,20 @@ class Host:
             if moved or not again:  # else the last round has filled what could be filled
                 moved |= self._fill(node, machine)
             if not moved:
-                self._acknowledge(node, machine)
                 return False
         return True
 
-    def _acknowledge(self, node: Node, machine: Machine) -> None:
-        """BUF-C: nothing is left to read, so acknowledge what has been; under load many at once."""
-        if machine.boundary.consumer is not None and machine.reads_log:
+    def _acknowledge(self) -> None:
+        """BUF-C: acknowledge what has been read; one for all units of an inlet since the last."""
+        owing, self.owing = self.owing, {}
+        for node in owing:
+            machine = self.nodes.get(node)
+            if machine is None or machine.boundary.consumer is None or not machine.reads_log:
+                continue
             for inlet in machine.boundary.consumer.inlets:
                 if inlet.owed:
                     self._carry_out(node, list(inlet.flush()))
+        self._pass_on()
 
     def _read_log(self, node: Node, machine: Machine) -> bool:
         moved = False
@@ -394,6 +412,7 @@ class Host:
                     if isinstance(message, Data):
                         load.units += 1
                         load.rows += message.rows.num_rows
+                        self.owing[node] = None
                     self._carry_out(node, machine.receive(src, message))
                     moved = True
         return moved

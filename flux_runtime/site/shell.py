@@ -33,6 +33,8 @@ log = logging.getLogger(__name__)
 log.addHandler(logging.NullHandler())
 
 TURN_S: Final = 0.005
+ACK_WAIT_S: Final = 0.02
+"""How long units may wait for others to be acknowledged with (BUF-C)."""
 STATE_PIECE_BYTES: Final = 1 << 20
 
 
@@ -76,6 +78,7 @@ class Shell:
         self.unsent: list[tuple[Node, Node, int, bytes]] = []
         self._shared: dict[int, tuple[Any, Any]] = {}
         self._scheduled = False
+        self._waiting = False
 
     # ---- the end
 
@@ -213,6 +216,13 @@ class Shell:
         self.write()
         if more:
             self.schedule()
+        elif self.host.owing and not self._waiting:
+            self._waiting = True
+            self.loop.call_later(ACK_WAIT_S, self._waited)
+
+    def _waited(self) -> None:
+        self._waiting = False
+        self.schedule()
 
     def write(self) -> None:
         """Write all that is due on every connection."""

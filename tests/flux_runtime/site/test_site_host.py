@@ -118,7 +118,10 @@ def test_a_site_dies_and_another_comes_at_any_moment_and_the_output_is_that_of_a
 ) -> None:
     draw = random.Random(seed)
     shape = Shape(
-        widths=(3, 2), ack_every=draw.choice([1, 3]), pool=16, in_hand=draw.choice([1, 4])
+        widths=(3, 2),
+        ack_every=draw.choice([1, 3]),
+        in_hand=draw.choice([1, 4]),
+        pool=draw.choice([16, 64]),
     )
     cluster = Cluster(shape, sites=4, seed=seed)
     batches = events(BATCHES, ROWS, keys=40, seed=seed)
@@ -151,6 +154,41 @@ def test_a_site_dies_and_another_comes_at_any_moment_and_the_output_is_that_of_a
         assert list(got) == list(expected)
         assert all(got[b].equals(expected[b]) for b in expected)
     assert cluster.ledger.losses == []
+
+
+@pytest.mark.parametrize(("pool", "patient"), [(16, True), (15, False)])
+def test_buf_c_units_wait_to_be_acknowledged_together_where_the_pool_has_room_for_them(
+    pool: int, patient: bool
+) -> None:
+    shape = Shape(widths=(1,), ack_every=8, pool=pool, in_hand=8)
+    dataflow = running_example(shape)
+    source, site = Host(dataflow, LEADER), Host(dataflow, 0)
+    ingress = Ingress(dataflow)
+    source.host_end(THE_INGRESS, ingress)
+    source.connect(0)
+    site.connect(LEADER)
+    everywhere = {
+        (Pair(s, p), c): 0 for s, w in enumerate(shape.widths) for p in range(w) for c in (0, 1)
+    }
+    for host in (source, site):
+        host.lay_out(everywhere)
+    assert site.patient is patient
+    source.feed(events(1, ROWS)[0])
+
+    def carry(src: Host, dst: Host) -> None:
+        while (frame := src.peers[dst.me].next_frame()) is not None:
+            dst.receive(src.me, frame)
+
+    def exchange() -> int:
+        source.turn(60.0)
+        carry(source, site)
+        site.turn(60.0)
+        carry(site, source)
+        source.turn(60.0)
+        return source.buffered()
+
+    assert exchange() == (1 if patient else 0), "owed, and kept by the ingress"
+    assert exchange() == 0, "acknowledged once nothing happens"
 
 
 @pytest.mark.parametrize("seed", range(4))
