@@ -121,6 +121,11 @@ class Component:
     description: str | None = None
     position: Position | None = field(default=None, compare=False)
 
+    @property
+    def asks_for_sites(self) -> bool:
+        """True where the file wants it on Flux sites, whatever coordination it needs."""
+        return self.availability == "pairs" or self.engine == "flux"
+
 
 @dataclass(frozen=True, slots=True)
 class External:

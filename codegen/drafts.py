@@ -168,10 +168,9 @@ def kind_of(
     strategies = {entry.strategy for entry in entries}
     if Strategy.SEAL in strategies:
         return Kind.SEAL
-    pairs = component.availability == "pairs" or component.engine == "flux"
     if Strategy.ORDER in strategies:
-        return Kind.FLUX if replicated or pairs else Kind.ORDER
-    if pairs:
+        return Kind.FLUX if replicated or component.asks_for_sites else Kind.ORDER
+    if component.asks_for_sites:
         return Kind.FLUX
     if writes and reads:
         return Kind.ACCUMULATING

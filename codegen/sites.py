@@ -22,7 +22,7 @@ def site_problems(net: Network) -> Iterator[Diagnostic]:
     """Why outputs that should run on Flux sites cannot."""
     for at, draft in net.drafts.items():
         strategies = {entry.strategy for entry in draft.entries}
-        wanted = draft.component.availability == "pairs" or draft.component.engine == "flux"
+        wanted = draft.component.asks_for_sites
         if draft.kind is Kind.SEAL and wanted and Strategy.SEAL in strategies:
             message = f"{at} is sealed, and {draft.component.name} would run on Flux sites"
             yield Diagnostic(CODES["BLZ512"], message, draft.position)

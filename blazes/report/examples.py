@@ -34,6 +34,27 @@ def _code(text: str, **variants: str) -> Example:
     return Example(textwrap.dedent(text).strip("\n") + "\n", variants=variants)
 
 
+def _bloom(rule: str) -> Example:
+    """A module with one rule, in a dataflow."""
+    return _code(
+        "components:\n"
+        "  Report:\n"
+        "    bloom: |\n"
+        "      module Report\n"
+        "        state do\n"
+        "          interface input, :click, [:id, :campaign]\n"
+        "          interface output, :seen, [:id]\n"
+        "        end\n"
+        "        bloom do\n"
+        f"          {rule}\n"
+        "        end\n"
+        "      end\n"
+        "streams:\n"
+        "  clicks: {to: Report.click}\n"
+        "  seen: {from: Report.seen}"
+    )
+
+
 RULE_EXAMPLES: Final[Mapping[str, Example]] = {
     "R1": _rule(
         "Report",
@@ -339,57 +360,9 @@ CODE_EXAMPLES: Final[Mapping[str, Example]] = {
         "  clicks: {to: Total.clicks, schema: {id: INT, v: DOUBLE}}\n"
         "  sums: {from: Total.sums}"
     ),
-    "BLZ090": _code(
-        "components:\n"
-        "  Report:\n"
-        "    bloom: |\n"
-        "      module Report\n"
-        "        state do\n"
-        "          interface input, :click, [:id, :campaign]\n"
-        "          interface output, :seen, [:id]\n"
-        "        end\n"
-        "        bloom do\n"
-        "          seen <= click {|c| [c.id] if}\n"
-        "        end\n"
-        "      end\n"
-        "streams:\n"
-        "  clicks: {to: Report.click}\n"
-        "  seen: {from: Report.seen}"
-    ),
-    "BLZ091": _code(
-        "components:\n"
-        "  Report:\n"
-        "    bloom: |\n"
-        "      module Report\n"
-        "        state do\n"
-        "          interface input, :click, [:id, :campaign]\n"
-        "          interface output, :seen, [:id]\n"
-        "        end\n"
-        "        bloom do\n"
-        "          seen <= click {|c| [c.ident]}\n"
-        "        end\n"
-        "      end\n"
-        "streams:\n"
-        "  clicks: {to: Report.click}\n"
-        "  seen: {from: Report.seen}"
-    ),
-    "BLZ092": _code(
-        "components:\n"
-        "  Report:\n"
-        "    bloom: |\n"
-        "      module Report\n"
-        "        state do\n"
-        "          interface input, :click, [:id, :campaign]\n"
-        "          interface output, :seen, [:id]\n"
-        "        end\n"
-        "        bloom do\n"
-        "          seen <- click {|c| [c.id]}\n"
-        "        end\n"
-        "      end\n"
-        "streams:\n"
-        "  clicks: {to: Report.click}\n"
-        "  seen: {from: Report.seen}"
-    ),
+    "BLZ090": _bloom("seen <= click {|c| [c.id] if}"),
+    "BLZ091": _bloom("seen <= click {|c| [c.ident]}"),
+    "BLZ092": _bloom("seen <- click {|c| [c.id]}"),
 }
 
 IN_WORDS: Final[Mapping[str, str]] = {

@@ -259,7 +259,7 @@ def _orders(index: Index, entry: Entry) -> Iterator[str]:
     yield f"Each record of {inputs} waits for its place in {scope}, and {every} follows it."
     if entry.mode is Mode.RECORDED:
         component = index.plan.analysis.dataflow.components[entry.component]
-        on_sites = replicated or component.availability == "pairs" or component.engine == "flux"
+        on_sites = replicated or component.asks_for_sites
         kept = "ZooKeeper" if on_sites else "Spark's offset log"
         yield (
             f"The order is stored ({kept}; mode: recorded), so a replay follows it too. "

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import Final
 
-from flux_runtime.observe.svg import SERIES, Axis, box, document, extent, line, number, role, text
+from flux_runtime.observe.svg import SERIES, Axis, box, extent, line, number, role, stacked, text
 
 WIDTH: Final = 720.0
 PLOT: Final = 196.0
@@ -97,12 +97,7 @@ class Chart:
 
 def draw(charts: Sequence[Chart], *, title: str) -> str:
     """The charts, one below the other, as one picture."""
-    body, y = [], 0.0
-    for chart in charts:
-        parts, height = panel(chart)
-        body += [f'<g transform="translate(0 {y:.0f})">', *parts, "</g>"]
-        y += height
-    return document(WIDTH, y, title=title, body=body)
+    return stacked(WIDTH, map(panel, charts), title=title)
 
 
 def panel(chart: Chart) -> tuple[list[str], float]:

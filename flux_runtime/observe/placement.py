@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from flux_runtime.observe.charts import GAP, LEFT, LEGEND, RIGHT, WIDTH, Event
-from flux_runtime.observe.svg import Axis, box, document, extent, line, number, role, text
+from flux_runtime.observe.svg import Axis, box, extent, line, number, role, stacked, text
 
 TOP: Final = 50.0
 LANES_HIGH: Final = 420.0
@@ -62,12 +62,7 @@ class Placement:
 
 def draw(charts: Sequence[Placement], *, title: str) -> str:
     """The charts, one below the other, as one picture."""
-    body, y = [], 0.0
-    for chart in charts:
-        parts, height = panel(chart)
-        body += [f'<g transform="translate(0 {y:.0f})">', *parts, "</g>"]
-        y += height
-    return document(WIDTH, y, title=title, body=body)
+    return stacked(WIDTH, map(panel, charts), title=title)
 
 
 def panel(chart: Placement) -> tuple[list[str], float]:

@@ -40,6 +40,15 @@ def role(index: int) -> str:
     return str(index % SERIES)
 
 
+def stacked(width: float, panels: Iterable[tuple[list[str], float]], *, title: str) -> str:
+    """A whole picture of parts with their heights, one below the other."""
+    body, y = [], 0.0
+    for parts, height in panels:
+        body += [f'<g transform="translate(0 {y:.0f})">', *parts, "</g>"]
+        y += height
+    return document(width, y, title=title, body=body)
+
+
 def document(width: float, height: float, *, title: str, body: Iterable[str]) -> str:
     """A whole picture."""
     return "\n".join(

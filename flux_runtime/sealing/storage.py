@@ -68,7 +68,7 @@ class LocalStorage:
             file.flush()
             os.fsync(file.fileno())
         staged.replace(path)
-        _sync_folder(path.parent)
+        sync_folder(path.parent)
 
     def names(self, name: str = "") -> list[str]:
         """See `Storage`; without hidden files."""
@@ -86,7 +86,7 @@ class LocalStorage:
         path = self._path(target)
         path.parent.mkdir(parents=True, exist_ok=True)
         self._path(source).rename(path)
-        _sync_folder(path.parent)
+        sync_folder(path.parent)
 
     def delete(self, name: str) -> None:
         """See `Storage`."""
@@ -123,7 +123,7 @@ def storage_at(location: str | Path) -> Storage:
     return LocalStorage(location)
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
     """Make renames in a folder survive a crash of the machine."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:

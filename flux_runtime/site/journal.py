@@ -23,6 +23,8 @@ from typing import Any, BinaryIO, Final, NamedTuple
 
 import pyarrow as pa
 
+from flux_runtime.sealing.storage import sync_folder
+
 HEAD: Final = struct.Struct("<II")
 RECORD: Final = struct.Struct("<qqqH")
 FILE_FULL_BYTES: Final = 64 << 20
@@ -96,7 +98,7 @@ class Journal:
         self._now = self.folder / f"{self.epoch:06d}-{first:012d}"
         self._file = self._now.open("ab")
         if self.fsync:
-            _synchronise(self.folder)
+            sync_folder(self.folder)
         self._size = 0
         for source, key in self.last.items():
             self._write(Record(first - 1, source, key, None))
@@ -138,15 +140,6 @@ class Journal:
         if self._file is not None:
             self._file.close()
             self._file = None
-
-
-def _synchronise(folder: Path) -> None:
-    """Let the names in a folder survive the machine."""
-    opened = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(opened)
-    finally:
-        os.close(opened)
 
 
 def _records(path: Path) -> Iterator[Record]:
