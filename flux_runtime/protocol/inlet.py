@@ -226,6 +226,10 @@ class Inlet:
         self.status[d] = DEAD
         self.conn[d] = 0
         p = other(d)
+        if self._between_markers(p):  # FS-26: what d had not sent yet is nobody's now
+            self.status[p] = STANDBY
+            self.conn[p] = 0
+            return []
         if self.kind is Consumer.EGRESS:
             if self.status[p] is ACTIVE and not self.conn[p] & RECV:
                 return self.reverse_to(p)  # TO-2a
@@ -242,6 +246,15 @@ class Inlet:
                 return []  # TO-5b
             return self.reverse_to(SEC)  # TO-5a, AB-4
         return []
+
+    def _between_markers(self, new: int) -> bool:
+        """Whether the new copy's marker has been read, and that of the copy it came from not."""
+        peer = self.peers[new]
+        return (
+            peer is not None
+            and self.status[new] is ACTIVE
+            and peer.life == self.ver[new] == self.exp != self.ver[other(new)]
+        )
 
     def reverse_to(self, d: int) -> list[Send]:
         """Make d the source, behind all acknowledgements it is owed."""

@@ -264,12 +264,12 @@ def test_or3_a_producer_that_is_killed_goes_on_without_gap_or_double(
     consumer = Consumer(client, app, "one")
     begins = []
     for size in (3, 5, 2):  # batches of another size after every restart
-        seen = len(consumer.got)
         command = [sys.executable, "-c", PRODUCER, zookeeper_hosts, app, str(size)]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
             assert process.stdout is not None
             begins.append(int(process.stdout.readline()))
-            until(lambda seen=seen: len(consumer.got) > seen + 100)
+            enough = begins[-1] + 100 * size  # the consumer may still be behind the one before
+            until(lambda enough=enough: consumer.got and consumer.got[-1][3] > enough)
             process.kill()
     assert begins[0] == 0 < begins[1] < begins[2]
     last = Proposer(client, app, "p")

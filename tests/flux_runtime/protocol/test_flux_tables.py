@@ -30,6 +30,7 @@ from flux_runtime.protocol.vocabulary import (
     Node,
     ProtocolError,
     Status,
+    other,
 )
 
 P, S = Node(1, 0, 0, 0), Node(1, 0, 1, 0)
@@ -234,6 +235,19 @@ def test_to_5c_a_pause_that_waits_for_the_dead_is_lifted() -> None:
     assert into.conn[PRIM] == PAUSED
     into.fail(SEC, window=False)
     assert into.conn == [RECV, 0]
+
+
+@pytest.mark.parametrize("kind", [Consumer.F, Consumer.EGRESS])
+@pytest.mark.parametrize(("new", "node"), [(PRIM, NEW_P), (SEC, NEW_S)])
+def test_fs_26_nobody_reads_a_copy_whose_source_died_before_its_marker(
+    kind: Consumer, new: int, node: Node
+) -> None:
+    into = inlet(kind)
+    into.fail(new, window=False)
+    into.avail(new, node)
+    into.receive(new, Psync(node.life), every=1, attempt=0)
+    assert into.fail(other(new), window=False) == []
+    assert not into.accepts(new, Progress(8), room=True)
 
 
 def test_to_7_a_reverse_makes_an_f_prod_serve_both() -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from flux_runtime.protocol.inlet import Inlet
 from flux_runtime.protocol.messages import Instruction
 from flux_runtime.protocol.outlet import Outlet
 from flux_runtime.protocol.segment import Segment
@@ -95,6 +96,15 @@ def test_the_kept_run_of_an_outdated_start_finds_that_mistake_again(
     monkeypatch.setattr(Segment, "_then", wrong)
     with pytest.raises(ProtocolError, match=r"(?s)repeated: B0p'1 got 4 of A1s.*log position"):
         replay(KEPT_START, stories=True)
+
+
+def test_the_kept_run_of_a_lost_pair_finds_that_mistake_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Units of a lost copy are passed over (FS-26)."""
+    monkeypatch.setattr(Inlet, "_between_markers", lambda self, new: False)
+    with pytest.raises(ProtocolError, match="copies disagree: C0p got other rows in 6"):
+        replay(KEPT_START.with_stem("seed-9385"))
 
 
 def test_a_failing_run_can_be_kept_and_run_again(
