@@ -232,8 +232,14 @@ class Spilling:
         return node.stage != self.excluded and segment.status is Status.ACTIVE
 
     def _behind(self, here: dict[Node, Segment]) -> bool:
-        """SP-4: a partition that has been read in first processes all that has waited for it."""
-        return any(segment.back.resident and segment.back.waiting for segment in here.values())
+        """SP-4: a partition that has been read in first processes all that has waited for it.
+
+        Unless its buffer is full: its consumers may wait for what a partition on disk would make.
+        """
+        return any(
+            segment.back.resident and segment.back.waiting and segment.can_work()
+            for segment in here.values()
+        )
 
     def _access(self, action: SpillAction) -> None:
         node = action.part

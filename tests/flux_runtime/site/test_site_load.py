@@ -86,7 +86,7 @@ class Run:
         self.enough.set()
         for thread in self.threads:
             thread.join(DEADLINE_S)
-            assert not thread.is_alive()
+            assert not thread.is_alive(), Client(self.job.site_config).status()
         assert not self.errors, self.errors
         expected = reference(site_flows.many(), self.batches[: self.fed]).output
         assert [batch for batch, _ in self.found] == [batch for batch, _ in expected]

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from flux_runtime.protocol.back import Back
+from flux_runtime.protocol.segment import Segment
 from flux_runtime.protocol.vocabulary import Node, Shape
 from flux_runtime.simulation.example import running_example
 from flux_runtime.site.collector import collected
@@ -102,4 +103,27 @@ def test_sp_2_partitions_take_turns_and_the_collector_stays(
     for _ in range(3):
         step()
     assert len(resident()) == 4
+    spilling.storage.close()
+
+
+@pytest.mark.parametrize("can_work", [True, False])
+def test_sp_4_a_partition_that_is_behind_keeps_its_turn_only_while_it_can_work(
+    can_work: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dataflow = collected(running_example(Shape(widths=(2,), copies=1)))
+    now = 0.0
+    host = Host(dataflow, 0, storage=SiteStorage(tmp_path))
+    host.lay_out({(pair, 0): 0 for pair in dataflow.shape.pairs()})
+    to = SpillTo(folder=tmp_path, memory_bytes=0, gap_s=1.0)
+    spilling = Spilling(host, to, excluded=1, clock=lambda: now)
+    monkeypatch.setattr(Back, "state_size", lambda _: 5000)
+    monkeypatch.setattr(Back, "waiting", True)
+    monkeypatch.setattr(Segment, "can_work", lambda _: can_work)
+    turns = []
+    for _ in range(6):
+        now += 2.0
+        while spilling.due():
+            pass
+        turns += [n.part for n, s in host.segments() if s.back.resident and n.stage == 0]
+    assert len(set(turns)) == (1 if can_work else 2)
     spilling.storage.close()
