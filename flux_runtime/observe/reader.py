@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -116,17 +117,24 @@ def latest_run(project: Path) -> Path | None:
 
 
 class Tail:
-    """The complete lines of a file that grows; half a line is kept until its end comes."""
+    """The complete lines of a file that grows; half a line is kept until its end comes.
+
+    A file that was replaced by a thinned one (`thinned`) is read from its beginning.
+    """
 
     def __init__(self, file: Path) -> None:
         self._file = file
         self._offset = 0
         self._half = b""
+        self._identity: int | None = None
 
     def records(self) -> Iterator[Mapping[str, Any]]:
         """The JSON objects that were completed since the last call; other lines are skipped."""
         try:
             with self._file.open("rb") as content:
+                status = os.fstat(content.fileno())
+                if status.st_ino != self._identity or status.st_size < self._offset:
+                    self._identity, self._offset, self._half = status.st_ino, 0, b""
                 content.seek(self._offset)
                 new = content.read()
         except FileNotFoundError:

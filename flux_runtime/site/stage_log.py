@@ -7,11 +7,11 @@ moment when a reader commits its results.
 
 from __future__ import annotations
 
-import json
 import time
-from typing import TYPE_CHECKING, Any, Final, TextIO
+from typing import TYPE_CHECKING, Any, Final
 
 from flux_runtime.observe.run_folder import STAGES_FILE
+from flux_runtime.observe.thinned import ThinnedLog
 from flux_runtime.protocol.vocabulary import END
 
 if TYPE_CHECKING:
@@ -33,9 +33,13 @@ class StageLog:
         self.fed: dict[int, float] = {}
         self.latencies_s: list[float] = []
         self._copies: Any = None
-        self._out: TextIO | None = None
+        self._out: ThinnedLog | None = None
         if leader.config.run_folder is not None:
-            self._out = (leader.config.run_folder / STAGES_FILE).open("a", encoding="utf-8")
+            self._out = ThinnedLog(
+                leader.config.run_folder / STAGES_FILE,
+                of=lambda line: line["stage"],
+                lasting=lambda line: "copies" in line,
+            )
 
     def fed_now(self, batch: int) -> None:
         """A batch has got its number."""
@@ -54,9 +58,8 @@ class StageLog:
         if self._out is None or (now - self.at < PERIOD_S and not anyway):
             return
         took, self.at = max(now - self.at, 1e-6), now
-        line = {"t": round(time.time(), 3), "stage": self.leader.config.called, **self._line(took)}
-        self._out.write(json.dumps(line, separators=(",", ":")) + "\n")
-        self._out.flush()
+        now_s = round(time.time(), 3)
+        self._out.append({"t": now_s, "stage": self.leader.config.called, **self._line(took)})
 
     def _line(self, took: float) -> dict[str, Any]:
         leader = self.leader
@@ -86,9 +89,7 @@ class StageLog:
 
     def close(self) -> None:
         """Write the last line."""
-        if self._out is not None:
-            self.due(anyway=True)
-            self._out.close()
+        self.due(anyway=True)
 
 
 def quantiles_ms(seconds: list[float]) -> dict[str, float]:
