@@ -40,7 +40,7 @@ class Manner(enum.Enum):
     CHANGING = "changing"
     """From everything so far; what was not in the result before is emitted."""
     ANSWERING = "answering"
-    """Requests once, from the state as it is then; equal requests of a batch are one."""
+    """Each request once, from the state as it is then."""
 
 
 @dataclass(frozen=True, slots=True)

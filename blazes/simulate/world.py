@@ -7,6 +7,7 @@ world decides. Equal choices give equal runs, whatever else.
 from __future__ import annotations
 
 import copy
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -103,6 +104,8 @@ class World:
         self.sent: dict[Channel, frozenset[Row]] = {}
         """(stream, instance of the producer) -> everything sent."""
         self.order = {} if order is None else {at: list(its) for at, its in order.items()}
+        self.delivered = 0
+        """Records so far."""
         self.events: list[Event] | None = None
         for wire in network.sources:
             for replica in network.receivers(wire, 0):
@@ -158,6 +161,7 @@ class World:
         channel = (step.stream, step.replica)
         bag = self.pending[channel]
         for row, count in step.rows:
+            self.delivered += count
             bag[row] -= count
             if not bag[row]:
                 del bag[row]
@@ -214,17 +218,38 @@ class World:
         if part.manner is Manner.ANSWERING and interface in part.keeps:
             return
         visible = {name: instance.kept.get((output, name), []) for name in part.keeps}
+        if part.manner is Manner.ANSWERING:
+            arrivals = [(interface, row) for row in rows]
+            self._emit(part, replica, self._answers(part, visible, arrivals))
+            return
         if interface not in part.keeps:
-            asked = part.manner is Manner.ANSWERING
-            visible[interface] = list(dict.fromkeys(rows)) if asked else rows
+            visible[interface] = rows
         result = self._evaluate(part, visible)
-        if part.manner in (Manner.RECORD_WISE, Manner.ANSWERING):
+        if part.manner is Manner.RECORD_WISE:
             self._emit(part, replica, result)
             return
         before = instance.emitted.get(output, frozenset())
         now = frozenset(result)
         instance.emitted[output] = before | now if part.manner is Manner.GROWING else now
         self._emit(part, replica, sorted(now - before, key=sort_key))
+
+    def _answers(
+        self, part: Part, visible: dict[str, list[Row]], asked: list[Arrival]
+    ) -> list[Row]:
+        """The answers to requests, as many to equal ones as if they had come one by one.
+
+        How many answers there are must not depend on which requests met in a micro-batch: who
+        reads the answers may count them.
+        """
+        turns = Counter(asked)
+        found: list[Row] = []
+        for turn in range(max(turns.values(), default=0)):
+            now: dict[str, list[Row]] = {}
+            for (name, row), times in turns.items():
+                if times > turn:
+                    now.setdefault(name, []).append(row)
+            found += self._evaluate(part, visible | now)
+        return found
 
     def _evaluate(self, part: Part, visible: dict[str, list[Row]]) -> list[Row]:
         inputs = tuple((n, tuple(visible.get(n, ()))) for n in part.operator.interfaces)
@@ -323,9 +348,10 @@ class World:
         if reads and not ready:
             return
         visible = self._all_released(known) if not value else dict(rows)
-        for name in reads:
-            visible[name] = list(dict.fromkeys(row for n, row in ready if n == name))
-        if first or reads:
+        if reads:
+            wanted = [(name, row) for name, row in ready if name in reads]
+            self._emit(part, replica, self._answers(part, visible, wanted))
+        elif first:
             self._emit(part, replica, self._evaluate(part, visible))
 
     @staticmethod
