@@ -88,7 +88,7 @@ class LocalSites:
         self.sites: dict[int, subprocess.Popen[bytes]] = {}
         self.clients: list[Client] = []
 
-    def start(self, *, timeout_s: float = 60.0) -> Self:
+    def start(self, *, timeout_s: float = 180.0) -> Self:
         """Start everything; return when all sites are registered."""
         self.folder.mkdir(parents=True, exist_ok=True)
         for _ in range(self.candidates):
@@ -128,7 +128,7 @@ class LocalSites:
         process.stdin.close()
         return process
 
-    def ready(self, process: subprocess.Popen[bytes], timeout_s: float = 60.0) -> Any:
+    def ready(self, process: subprocess.Popen[bytes], timeout_s: float = 180.0) -> Any:
         """Wait until a process says that it is ready; gives what it says.
 
         Raises:
@@ -169,7 +169,8 @@ class LocalSites:
         file = self.run_folder / "events.jsonl"
         if not file.exists():
             return []
-        return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+        whole = file.read_text(encoding="utf-8").split("\n")[:-1]  # one may be half written
+        return [json.loads(line) for line in whole]
 
     def stop(self) -> None:
         """End all processes that are left."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
+import uuid
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +23,6 @@ from flux_runtime.zookeeper.client import Client, connect
 from flux_runtime.zookeeper.election import Candidate, Elected, Leadership, NotLeading
 from flux_runtime.zookeeper.nodes import children
 from flux_runtime.zookeeper.tail import Trimmed
-
-APP = "trimmed"
 
 
 def joined(n: int) -> Event:
@@ -49,7 +48,7 @@ def recovered(ledger: Ledger) -> list[Event]:
     return [{"e": "noticed", "notice": notice} for notice in notices]
 
 
-def lead(client: Client) -> Leadership:
+def lead(client: Client, app: str) -> Leadership:
     found: list[Leadership] = []
     elected = threading.Event()
 
@@ -58,16 +57,17 @@ def lead(client: Client) -> Leadership:
             found.append(event.leadership)
             elected.set()
 
-    Candidate(client, APP, "me", on_event=on_event)
+    Candidate(client, app, "me", on_event=on_event)
     assert elected.wait(60.0)
     return found[0]
 
 
 @pytest.mark.zookeeper
 def test_the_log_of_a_long_lived_job_does_not_grow(zookeeper_hosts: str) -> None:
-    with connect(zookeeper_hosts, session_timeout_s=10.0) as client:
-        log, kept = control_log(client, APP)
-        record = ZooKeeperRecord(log, kept, lead(client))
+    app = f"trimmed-{uuid.uuid4()}"
+    with connect(zookeeper_hosts, session_timeout_s=30.0) as client:
+        log, kept = control_log(client, app)
+        record = ZooKeeperRecord(log, kept, lead(client, app))
         ledger = new()
 
         def happen(*events: Event) -> None:

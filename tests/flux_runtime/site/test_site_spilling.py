@@ -10,12 +10,14 @@ from pathlib import Path
 import pytest
 
 from flux_runtime.protocol.back import Back
+from flux_runtime.protocol.ends import Egress, Ingress
 from flux_runtime.protocol.segment import Segment
-from flux_runtime.protocol.vocabulary import Node, Shape
-from flux_runtime.simulation.example import running_example
-from flux_runtime.site.collector import collected
+from flux_runtime.protocol.vocabulary import THE_INGRESS, Node, Shape
+from flux_runtime.simulation.example import events, running_example
+from flux_runtime.simulation.reference import reference
+from flux_runtime.site.collector import Collector, collected, next_offset
 from flux_runtime.site.config import SpillTo
-from flux_runtime.site.host import Host
+from flux_runtime.site.host import LEADER, Host
 from flux_runtime.site.spilling import SiteStorage, Spilling
 
 NODE, OTHER = Node(0, 0, 0, 0), Node(0, 1, 0, 0)
@@ -126,4 +128,53 @@ def test_sp_4_a_partition_that_is_behind_keeps_its_turn_only_while_it_can_work(
             pass
         turns += [n.part for n, s in host.segments() if s.back.resident and n.stage == 0]
     assert len(set(turns)) == (1 if can_work else 2)
+    spilling.storage.close()
+
+
+@pytest.mark.parametrize("lifted", [False, True], ids=["to the end", "until memory is given back"])
+@pytest.mark.parametrize("pool", [1, 4, 16])
+def test_sp_4_whoever_has_its_turn_nobody_waits_for_ever(
+    pool: int, lifted: bool, tmp_path: Path
+) -> None:
+    """One partition at a time, buffers that are soon full, and a merge that needs all of them."""
+    shape = Shape(widths=(4, 2), copies=1, ack_every=1, in_hand=1, pool=pool)
+    dataflow = collected(running_example(shape))
+    batches = events(120, 8, keys=40, seed=pool)
+    expected = reference(running_example(shape), batches).output
+    source, site = Host(dataflow, LEADER), Host(dataflow, 0, storage=SiteStorage(tmp_path))
+    ingress = Ingress(dataflow)
+    source.host_end(THE_INGRESS, ingress)
+    source.host_end(dataflow.shape.egress, Egress(dataflow))
+    source.connect(0)
+    site.connect(LEADER)
+    for host in (source, site):
+        host.lay_out({(pair, 0): 0 for pair in dataflow.shape.pairs()})
+    now = 0.0
+    to = SpillTo(folder=tmp_path, memory_bytes=0, gap_s=1.0)
+    spilling = Spilling(site, to, excluded=2, clock=lambda: now)
+    (collector,) = [segment for node, segment in site.segments() if node.stage == 2]
+    fed = steps = 0
+    while not next_offset(collector)[1]:
+        steps += 1
+        assert steps < 5000, [m.boundary.tale() for m in site.nodes.values()]
+        now += 0.3
+        while fed < len(batches) and ingress.wants_input:
+            source.feed(batches[fed])
+            fed += 1
+        if fed == len(batches) and ingress.wants_input:
+            ingress.finish()
+            source.touch_all()
+            if lifted:
+                spilling.lend(None)
+        while spilling.due():
+            pass
+        for here, there in ((source, site), (site, source)):
+            here.turn(60.0)
+            while (frame := here.peers[there.me].next_frame()) is not None:
+                there.receive(here.me, frame)
+    assert spilling.activations > 0
+    assert isinstance(collector.operator, Collector)
+    found = dict(zip(collector.operator.batches, collector.operator.rows, strict=True))
+    assert list(found) == [batch for batch, _ in expected]
+    assert all(found[batch].equals(rows) for batch, rows in expected)
     spilling.storage.close()
