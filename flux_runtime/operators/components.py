@@ -10,11 +10,13 @@ from __future__ import annotations
 import importlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 
+from flux_runtime.operators.kept_state import Restored, file_of
 from flux_runtime.operators.query import INTERFACE, REPLICA, Query, QueryPlan, rehearse, tagged_as
 from flux_runtime.operators.rows import SN, Batch, KeySplit, ints, merge, rows_size
 from flux_runtime.protocol.dataflow import Dataflow, Operator
@@ -77,11 +79,13 @@ class Components:
         stages: each reads what the one before puts out.
         replicas: instances that put out the same.
         copies: 2 for partition pairs.
+        begin_with: folder with the operators' states at the start; None: the initial ones.
     """
 
     stages: tuple[Component, ...]
     replicas: int = 1
     copies: int = 2
+    begin_with: Path | None = None
 
     def __post_init__(self) -> None:
         if self.replicas > 1 and len(self.stages) > 1:
@@ -109,7 +113,15 @@ class Components:
     def operator(self, pair: Pair) -> Operator:
         """The operator of a partition."""
         stage = self.stages[pair.stage]
-        return stage.made(None if self.replicas == 1 else pair.part // stage.buckets + 1)
+        made = stage.made(None if self.replicas == 1 else pair.part // stage.buckets + 1)
+        if self.begin_with is None:
+            return made
+        return Restored(made, file_of(self.begin_with, pair))
+
+    def pairs(self) -> list[Pair]:
+        """All partitions of all stages."""
+        widths = self().shape.widths
+        return [Pair(stage, part) for stage, n in enumerate(widths) for part in range(n)]
 
     def split(self, stage: int, rows: Batch, width: int) -> Mapping[int, Batch]:
         """Rows per partition: every replica gets all of them."""

@@ -18,6 +18,7 @@ import socket
 import time
 from collections import OrderedDict
 from contextlib import suppress
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -239,6 +240,13 @@ class Client:
     def limit_memory(self, site: int, size: int | None) -> None:
         """From now on a site may use so many bytes for operators' states, if it has a disk."""
         self.tell({"c": "memory", "site": site, "bytes": size})
+
+    def keep(self, batch: int, folder: Path) -> None:
+        """Have the operators' states after a batch written, while nothing is fed after it.
+
+        What has been written is seen in the folder; ask again if that takes long.
+        """
+        self.tell({"c": "keep", "batch": batch, "folder": str(folder)})
 
     def cut(self, site: int, other: int) -> None:
         """Close the connection between two sites, for a drill: one of them will be removed."""

@@ -156,6 +156,7 @@ class ControllerConfig(Config):
         balance: whether, and how, partitions move to even out load; the same for all candidates.
         durable: what batches in the journal survive: the end of the process, or also that of the
             machine, which costs a flush to disk for each.
+        first: number of the first batch; the operators' states already hold those before it.
     """
 
     sites: int
@@ -165,6 +166,7 @@ class ControllerConfig(Config):
     window: int = 64
     balance: Balance | bool = False
     durable: Literal["process", "machine"] = "process"
+    first: int = 0
 
     @property
     def called(self) -> str:

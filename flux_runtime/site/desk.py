@@ -83,6 +83,8 @@ class Desk:
                 self.leader.committed = max(self.leader.committed, offset)
                 self.leader.stage_log.committed(offset)
                 self.leader.broadcast({"c": "commit", "offset": self.leader.committed})
+            case {"c": "keep", "batch": int(), "folder": str()}:
+                self.leader.broadcast(message)
             case {"c": "finish"}:
                 self.leader.intake.finish()
             case {"c": "status"}:

@@ -46,10 +46,14 @@ class Intake:
         journal: of this job.
         window: batches that are fed and not yet acknowledged by all copies.
         on_taken: called with source and key once a batch is safe.
+        first: number of the first batch.
     """
 
-    def __init__(self, host: Host, journal: Journal, *, window: int, on_taken: OnTaken) -> None:
+    def __init__(
+        self, host: Host, journal: Journal, *, window: int, on_taken: OnTaken, first: int = 0
+    ) -> None:
         self.host = host
+        self.first = first
         self.journal = journal
         self.window = window
         self.on_taken = on_taken
@@ -75,7 +79,9 @@ class Intake:
         records = self.journal.read()
         batches = [r for r in records if r.rows is not None]
         self.ended = any(r.key == END_KEY for r in records)
-        ingress = rebuilt_ingress(self.host.dataflow, controller, hi, batches, position=position)
+        ingress = rebuilt_ingress(
+            self.host.dataflow, controller, hi, batches, position=position, first=self.first
+        )
         self.under_way.extend((r.number, r.source, r.key) for r in batches)
         self.seen.update(self.journal.last)
         open_ = {source for _, source, _ in self.under_way}
@@ -136,6 +142,7 @@ def rebuilt_ingress(
     records: Sequence[Record],
     *,
     position: int,
+    first: int = 0,
 ) -> Ingress:
     """An ingress as it would be, had it lived on.
 
@@ -145,6 +152,7 @@ def rebuilt_ingress(
         hi: the last unit that each live copy of the first stage has received.
         records: at least all batches that some live copy lacks.
         position: in the controller's log.
+        first: number of the first batch of all.
     """
     ingress = Ingress(dataflow)
     boundary, producer = ingress.boundary, ingress.boundary.producer
@@ -160,7 +168,7 @@ def rebuilt_ingress(
             outlet.told[d] = hi.get(_peer(outlet, d), NOTHING)
             if dataflow.shape.cumulative:
                 outlet.buffer.hi[d] = outlet.told[d]
-    last = max(hi.values(), default=NOTHING)
+    last = max(first - 1, *hi.values(), NOTHING)
     for record in records:
         parts = dataflow.split(0, number_rows(record.rows, record.number), dataflow.shape.widths[0])
         for part in sorted(parts):

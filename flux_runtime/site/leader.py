@@ -8,14 +8,13 @@ site is reported to it or noticed by it; it then removes the site from the view,
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import time
 import uuid
 from collections.abc import Callable
 from typing import Any, Final
 
-from flux_runtime.observe.run_folder import SITES_FILE, RunFolder
+from flux_runtime.observe.run_folder import RunFolder
 from flux_runtime.protocol.vocabulary import END, Node, Pair
 from flux_runtime.site.balance import Rounds
 from flux_runtime.site.codec import entry_to_json, notice_from_json, notice_to_json
@@ -28,6 +27,7 @@ from flux_runtime.site.journal import Journal
 from flux_runtime.site.latency import Latency
 from flux_runtime.site.ledger import Event, Layout, Ledger
 from flux_runtime.site.record import EventRecord
+from flux_runtime.site.reports import Reports
 from flux_runtime.site.shell import Link, Shell
 from flux_runtime.site.snapshot import snapshot
 from flux_runtime.site.stage_log import StageLog
@@ -42,8 +42,6 @@ ROSTER_S: Final = 0.3
 """After this a new leader has seen the members."""
 SNAPSHOT_EVENTS: Final = 1000
 """Events between two snapshots; every failure makes some ten per partition."""
-PARTS_S: Final = 5.0
-"""How often what every copy does goes into the run folder; it is long."""
 
 
 class Leader(Shell):
@@ -75,7 +73,13 @@ class Leader(Shell):
         self.id = uuid.uuid4().hex[:12]
         self.desk = Desk(self)
         journal = Journal(config.folder / "journal", fsync=config.durable == "machine")
-        self.intake = Intake(self.host, journal, window=config.window, on_taken=self.desk.taken)
+        self.intake = Intake(
+            self.host,
+            journal,
+            window=config.window,
+            on_taken=self.desk.taken,
+            first=config.first,
+        )
         self.began = False
         self.since = time.monotonic()
         self.resume: dict[Node, int] = {}
@@ -86,8 +90,7 @@ class Leader(Shell):
         self.more = asyncio.Event()
         self.attached: dict[int, Connection] = {}
         self.joining: set[str] = set()
-        self.reports: dict[int, dict[str, Any]] = {}
-        self.parts_at: dict[int, float] = {}
+        self.reports = Reports(config.run_folder, config.called)
         self.latency = Latency()
         self.rounds: Rounds | None = None
         self.committed = 0
@@ -98,9 +101,6 @@ class Leader(Shell):
         self.stopping = False
         self.failing: dict[int, float] = {}
         self.run_folder = RunFolder.at(config.run_folder) if config.run_folder else None
-        self._reports_file = (
-            (config.run_folder / SITES_FILE).open("a") if config.run_folder else None
-        )
         self.stage_log = StageLog(self)
         self.intake.on_fed = self.stage_log.fed_now
 
@@ -127,8 +127,6 @@ class Leader(Shell):
                     connection.transport.close()
             self.open.clear()
             self.intake.journal.close()
-            if self._reports_file is not None:
-                self._reports_file.close()
             self.stage_log.close()
 
     def _task_done(self, task: asyncio.Task[None]) -> None:
@@ -201,8 +199,7 @@ class Leader(Shell):
                 self.host.disconnect(number)
                 connection = self.attached.pop(number, None)
                 self.links.pop(number, None)
-                self.reports.pop(number, None)
-                self.parts_at.pop(number, None)
+                self.reports.forget(number)
                 if connection is not None:
                     connection.close("removed from the view")
             for number in sites - self.view:
@@ -420,7 +417,8 @@ class Leader(Shell):
             case "lost":
                 self._link_lost(link.site, int(message["site"]), str(message["why"]))
             case "report":
-                self._report(link.site, message)
+                if (record := self.ledger.sites.get(link.site)) is not None:
+                    self.reports.add(link.site, record.id, message)
             case "statistics":
                 if self.rounds is not None:
                     self.rounds.answered(link.site, message)
@@ -476,24 +474,9 @@ class Leader(Shell):
             "rows": self.intake.rows,
             "under_way": len(self.intake.under_way),
             "latency": self.latency.summary(),
-            "loads": self.reports,
+            "loads": self.reports.newest,
             "balance": self.rounds.status() if self.rounds is not None else None,
         }
-
-    def _report(self, site: int, report: dict[str, Any]) -> None:
-        if site not in self.ledger.sites:
-            return
-        self.reports[site] = report
-        if self._reports_file is not None:
-            line = {"t": round(time.time(), 3), "stage": self.config.called, "number": site}
-            line |= {"site": self.ledger.sites[site].id, **report}
-            line.pop("c", None)
-            if time.monotonic() - self.parts_at.get(site, 0.0) < PARTS_S:
-                line.pop("parts", None)
-            else:
-                self.parts_at[site] = time.monotonic()
-            self._reports_file.write(json.dumps(line, separators=(",", ":")) + "\n")
-            self._reports_file.flush()
 
     def moving(self, event: Event, *, by: str) -> None:
         """Note that a move is asked for."""

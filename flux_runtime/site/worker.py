@@ -26,6 +26,7 @@ from flux_runtime.site.connection import Connection, dial, listen
 from flux_runtime.site.finding import Finder, finder
 from flux_runtime.site.host import LEADER, Host
 from flux_runtime.site.idle import IdleSelector, run
+from flux_runtime.site.keeping import Keeping
 from flux_runtime.site.results import send_results
 from flux_runtime.site.shell import Link, Shell
 from flux_runtime.site.spilling import UNLIMITED, SiteStorage, Spilling
@@ -110,6 +111,7 @@ class Worker(Shell):
         self.watched: list[int] = []
         shape = self.host.dataflow.shape
         self.collector = Pair(len(shape.widths) - 1, 0)
+        self.keeping = Keeping(host, excluded=self.collector.stage)
         if spill is not None:
             self.spilling = Spilling(host, spill, excluded=self.collector.stage)
 
@@ -374,6 +376,9 @@ class Worker(Shell):
                 if self.spilling is not None:
                     self.spilling.lend(message["bytes"])
                     self.schedule()
+            case "keep":
+                self.keeping.ask(message["batch"], message["folder"])
+                self.schedule()
             case "watch":
                 self.watched.append(int(message["batch"]))
             case "cut":
@@ -411,6 +416,7 @@ class Worker(Shell):
             self.tell(leader, {"c": "notices", "notices": new})
         if self.watched and leader is not None:
             self._look_for_watched(leader)
+        self.keeping.look()
         if self.readers:
             self._serve()
 

@@ -4,10 +4,10 @@
               exactly once      one order            state is rebuilt       exactly once
 
 Every input is a streaming query whose batches get places in one order (OR-1 to OR-5), together with
-all other inputs. The order is kept, with its contents. It is handed to the sites from its beginning
-whenever they begin anew, with the job; the sites compute the same results then, in batches with the
-same numbers, and what has been committed is passed over. So the recorded order is the durable
-state, as the accumulated records are of a `StatefulUnit`, and grows like them.
+all other inputs. The order is kept, with its contents, up to where the operators' states are
+(`kept`). Sites that begin anew, with the job, begin with these states and are handed the order
+after them; they compute the same results then, in batches with the same numbers, and what has been
+committed is passed over.
 
 A commit is logged with the batches it covers before it is written, and written again from the log
 after a crash: what lies between two batches never changes.
@@ -21,9 +21,7 @@ import time
 import uuid
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import Any, Final
-from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 from pyspark import InheritableThread
@@ -34,6 +32,7 @@ from flux_runtime.operators.query import INTERFACE, tagged
 from flux_runtime.site.client import DataLost, Feeder, Reader
 from flux_runtime.spark import faults
 from flux_runtime.spark.context import Context, file_name
+from flux_runtime.spark.kept import KeptStates, local_folder
 from flux_runtime.spark.ordered_channel import Channel, ChannelEgress
 from flux_runtime.spark.ordered_input import OrderedInput
 from flux_runtime.spark.sites import PATIENCE_S, Sites
@@ -43,6 +42,7 @@ from flux_runtime.spark.unreadable import Watch
 from flux_runtime.zookeeper.client import Client
 from flux_runtime.zookeeper.nodes import app_path, children, delete_tree
 from flux_runtime.zookeeper.registry import ROOT
+from flux_runtime.zookeeper.tail import Trimmed
 
 READER: Final = "sites"
 COMMIT_BYTES: Final = 32 << 20
@@ -88,9 +88,11 @@ class Hosting:
             True: self._ordered_inputs(unit.writes),
             False: self._ordered_inputs(unit.reads),
         }
+        self._kept = KeptStates(self._state, self.components.pairs(), every=unit.keep_every)
         read = self._state.read(_DONE)
         self._commit = Commit() if read is None else Commit(**json.loads(read))
-        self._rows_out = self._places = 0
+        self._places = self._kept.now.batches
+        self._rows_out = self._settled = 0
         self._available_now = False
         self._finished = False
         self._error: BaseException | None = None
@@ -215,24 +217,32 @@ class Hosting:
                 if self._stopping.wait(LOOK_S):
                     return
         end = self._ordered()
-        while self.done < end and not self._stopping.wait(LOOK_S):
-            pass
+        while self.done < end or (self._sites is not None and self._settled < end):
+            if self._stopping.wait(LOOK_S):
+                return
         self._finished = True
 
     def _ordered(self) -> int:
         """Batches that have their place by now."""
-        channel = self._channel.egress(READER)
-        try:
-            return channel.batches()
-        finally:
-            channel.close()
+        while True:
+            channel = self._channel.egress(READER)
+            try:
+                kept = self._kept.now
+                return kept.batches + channel.batches(kept.place)
+            except Trimmed:  # meanwhile
+                continue
+            finally:
+                channel.close()
 
     # ---- sites
 
     def _host(self) -> None:
         """Start the sites once there is something new, and hand them the order."""
         assert self._order is not None
-        while self._order.batches() <= self.done and not self._stopping.wait(LOOK_S):
+        kept = self._kept.now
+        while kept.batches + self._order.batches(
+            kept.place
+        ) <= self.done and not self._stopping.wait(LOOK_S):
             pass
         if self._stopping.is_set():
             return
@@ -242,7 +252,7 @@ class Hosting:
             return
         self._thread(self._read_results)
         with Feeder(sites.config, READER, patience_s=PATIENCE_S) as feeder:
-            at = 0
+            at, size = kept.place, 0
             while not self._stopping.is_set():
                 at, found, _ = self._order.read(at, timeout_s=LOOK_S)
                 self._places += len(found)
@@ -250,6 +260,29 @@ class Hosting:
                     if self._stopping.is_set():
                         return
                     feeder.offer(place, 0, self._entered(rows))
+                    size += rows.nbytes
+                if self._kept.due(self._places, size):
+                    self._keep(feeder, at)
+                    size = 0
+                self._settled = self._places
+
+    def _keep(self, feeder: Feeder, place: int) -> None:
+        """Have the sites write their states after all that was fed; then trim the order (OR-5)."""
+        assert self._order is not None
+        began = time.monotonic()
+        while self.done < self._places:
+            if self._stopping.wait(LOOK_S):
+                return
+        kept = self._kept.gather(self._places, place, ask=feeder.keep, stopping=self._stopping)
+        took = round(time.monotonic() - began, 3)
+        if kept is None:
+            self._event("state_not_kept", batches=self._places, seconds=took)
+            return
+        faults.point("state-gathered")
+        self._kept.note(kept)
+        faults.point("state-kept")
+        self._order.commit(kept.place)
+        self._event("state_kept", batches=kept.batches, bytes=kept.size, seconds=took)
 
     def _made_sites(self) -> Sites:
         zookeeper = self.context.zookeeper
@@ -257,25 +290,25 @@ class Hosting:
         run = uuid.uuid4().hex[:12]
         for old in self._state.names("sites"):
             self._state.delete(f"sites/{old}")
+        folder = self._kept.begin()
+        if folder is not None:
+            self._event("state_taken_up", batches=self._kept.now.batches)
         return Sites(
             self.context.session.sparkContext,
             name=self.name,
-            components=self.components,
+            components=replace(self.components, begin_with=folder),
+            first=self._kept.now.batches,
             count=self.unit.sites,
             of_job=self.context.sites,
             balance=self.unit.balance,
             memory_bytes=self.unit.memory_bytes,
             app=membership(self.context.app, f"{file_name(self.name)} {run}"),
             zookeeper=zookeeper,
-            folder=self._local(f"sites/{run}"),
+            folder=local_folder(self._state, f"sites/{run}"),
             run_folder=self.context.run.path,
             on_event=self._event,
             stopping=self._stopping,
         )
-
-    def _local(self, name: str) -> Path:
-        """A part of the state as a folder: controllers and sites know no other storage."""
-        return Path(unquote(urlsplit(self._state.uri(name)).path))
 
     def _entered(self, rows: Any) -> Any:
         """A batch as the sites take it: its interface's number, then its columns, in order."""

@@ -20,6 +20,7 @@ from flux_runtime.spark.commit import Folders
 from flux_runtime.spark.context import file_name
 from flux_runtime.spark.feed import COUNT, DATA, PRODUCER, Feed, Producers, Punctuation
 from flux_runtime.spark.frames import Operator, column, parse_schema, union
+from flux_runtime.spark.kept import KEEP_EVERY
 from flux_runtime.spark.outputs import Sink
 from flux_runtime.spark.source import FILE_FORMATS, Source
 from flux_runtime.spark.step import Step
@@ -285,6 +286,7 @@ class Job:
         partitions: int = 4,
         balance: str = "none",
         site_memory: str | None = None,
+        keep_every: int = KEEP_EVERY,
     ) -> Feed:
         """Components that run as partition pairs on sites, on one order from ZooKeeper (OR-1).
 
@@ -303,12 +305,14 @@ class Job:
                 `none`.
             site_memory: state that a site keeps in memory, like `512m`; the rest is on its disk.
                 None: all of it.
+            keep_every: batches of the order after which the operators' states are written, and the
+                order before them is forgotten.
         """
         _one_of(name, "balance", balance, ("none", "load", "memory", "hybrid"))
         if not steps:
             raise ValueError(f"{name}: there is no step")
-        if min(replicas, sites, partitions) < 1:
-            raise ValueError(f"{name}: replicas, sites and partitions are at least 1")
+        if min(replicas, sites, partitions, keep_every) < 1:
+            raise ValueError(f"{name}: replicas, sites, partitions, keep_every are at least 1")
         if replicas > 1 and len(steps) > 1:
             raise ValueError(f"{name}: several steps in one replicated stage")
         unit = FluxUnit(
@@ -323,6 +327,7 @@ class Job:
             partitions=partitions,
             balance=balance,
             memory_bytes=None if site_memory is None else bytes_of(site_memory),
+            keep_every=keep_every,
         )
         return self._add(unit)
 

@@ -24,7 +24,7 @@ from flux_runtime.ordering.scope import ALL, Scope, catch_up
 from flux_runtime.sealing.storage import Storage, storage_at
 from flux_runtime.spark import faults
 from flux_runtime.zookeeper.client import Client, connect
-from flux_runtime.zookeeper.tail import Reader
+from flux_runtime.zookeeper.tail import Reader, Trimmed
 from flux_runtime.zookeeper.znode_names import znode_name
 
 READ_BYTES: Final = 8 << 20
@@ -155,12 +155,18 @@ class ChannelEgress:
                 return self._order.at, found, False
             time.sleep(_POLL_S)
 
-    def batches(self) -> int:
-        """How many batches have their place by now, of those that are kept."""
-        order = self._counted or self._scope.base()
+    def batches(self, since: int = 0) -> int:
+        """How many batches have their place by now, from a place on; it is always the same one.
 
-        def seen(_place: int, _claim: Claim, verdict: Verdict) -> None:
-            self._batches += verdict is Verdict.COUNTS
+        Raises:
+            Trimmed: places that would count have been forgotten.
+        """
+        order = self._counted or self._scope.base()
+        if self._counted is None and order.at > since:
+            raise Trimmed(since)
+
+        def seen(place: int, _claim: Claim, verdict: Verdict) -> None:
+            self._batches += place >= since and verdict is Verdict.COUNTS
 
         catch_up(self._scope, order, seen=seen)
         self._counted = order

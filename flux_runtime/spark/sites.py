@@ -4,8 +4,8 @@ Each site is a Spark job of one task, which ends with the stage. Spark's own ret
 local mode it has none, and where it gives up it ends all tasks of a stage. So a site's job that
 ends early is submitted again here, and the others never notice; Spark's settings stay as they are.
 
-Every run has sites, controllers, a key and a membership of its own: what lasts is the recorded
-order of the input, from which the sites' state follows.
+Every run has sites, controllers, a key and a membership of its own: what lasts is the operators'
+states at some batch, and the recorded order after it.
 """
 
 from __future__ import annotations
@@ -73,6 +73,7 @@ class Sites:
         spark: where they run.
         name: of the unit.
         components: what they compute.
+        first: number of the first batch that they are fed.
         count: how many there are.
         of_job: how many the job has in all.
         balance: policy by which partitions move off busy sites, or `none`.
@@ -91,6 +92,7 @@ class Sites:
         *,
         name: str,
         components: Components,
+        first: int,
         count: int,
         of_job: int,
         balance: str,
@@ -142,6 +144,7 @@ class Sites:
             folder=folder,
             run_folder=run_folder,
             stage=name,
+            first=first,
             balance=Balance(policy=cast(Any, balance)) if balance != "none" else False,
         )
 

@@ -18,6 +18,7 @@ from flux_runtime.ordering.recorded import canonical
 from flux_runtime.spark.commit import Folders
 from flux_runtime.spark.feed import COUNT, DATA, PRODUCER, Feed, Origin, Producers
 from flux_runtime.spark.frames import Operator, column, empty, extended, nullable, union
+from flux_runtime.spark.kept import KEEP_EVERY
 from flux_runtime.spark.step import Step
 
 Inputs = Mapping[str, Sequence[Feed]]
@@ -169,6 +170,8 @@ class FluxUnit(Unit):
     balance: str = "none"
     memory_bytes: int | None = None
     """State that a site keeps in memory; None: all of it."""
+    keep_every: int = KEEP_EVERY
+    """Batches of the order after which the operators' states are kept."""
 
     def inputs(self) -> Iterator[tuple[str, Feed]]:
         """(input interface, feed), all of them."""

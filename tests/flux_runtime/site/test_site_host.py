@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
+import itertools
 import random
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from flux_runtime.operators.kept_state import Restored, file_of, size_of
 from flux_runtime.protocol.ends import Egress, Ingress
 from flux_runtime.protocol.vocabulary import THE_INGRESS, Pair, Shape
 from flux_runtime.simulation.example import events, running_example
@@ -13,6 +18,8 @@ from flux_runtime.simulation.reference import reference
 from flux_runtime.site.codec import notice_to_json
 from flux_runtime.site.collector import Collector, collected, next_offset
 from flux_runtime.site.host import LEADER, Host
+from flux_runtime.site.intake import rebuilt_ingress
+from flux_runtime.site.keeping import Keeping
 from flux_runtime.site.ledger import Layout, Ledger
 from flux_runtime.site.snapshot import restore, snapshot
 from flux_runtime.site.together import together
@@ -23,8 +30,17 @@ BATCHES, ROWS = 60, 16
 class Cluster:
     """Hosts whose frames are carried one at a time, in an order that a seed decides."""
 
-    def __init__(self, shape: Shape, *, sites: int, seed: int) -> None:
-        self.dataflow = collected(running_example(shape))
+    def __init__(
+        self, shape: Shape, *, sites: int, seed: int, begin_with: Path | None = None
+    ) -> None:
+        made = running_example(shape)
+        if begin_with is not None:
+            initial = made.operator
+            made = dataclasses.replace(
+                made,
+                operator=lambda pair: Restored(initial(pair), file_of(begin_with, pair)),
+            )
+        self.dataflow = collected(made)
         self.random = random.Random(seed)
         self.ledger = Ledger(self.dataflow.shape, wanted=sites)
         self.ledger.apply({"e": "leader", "id": "l"})
@@ -154,6 +170,63 @@ def test_a_site_dies_and_another_comes_at_any_moment_and_the_output_is_that_of_a
         assert list(got) == list(expected)
         assert all(got[b].equals(expected[b]) for b in expected)
     assert cluster.ledger.losses == []
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_or_5_a_run_that_begins_with_kept_states_puts_out_what_the_one_before_would_have(
+    seed: int, tmp_path: Path
+) -> None:
+    shape = Shape(widths=(3, 2), ack_every=3, in_hand=4, pool=64)
+    pairs = [Pair(stage, part) for stage, n in enumerate(shape.widths) for part in range(n)]
+    draw = random.Random(seed)
+    batches = events(BATCHES, ROWS, keys=40, seed=seed)
+    expected = dict(reference(running_example(shape), batches).output)
+    ends = [0, *sorted(draw.sample(range(1, BATCHES), 2)), BATCHES]
+    got: dict[int, Any] = {}
+    before: Path | None = None
+    for run, (first, end) in enumerate(itertools.pairwise(ends)):
+        cluster = Cluster(shape, sites=4, seed=seed + run, begin_with=before)
+        leader = cluster.hosts[LEADER]
+        assert cluster.ledger.controller is not None
+        ingress = rebuilt_ingress(
+            cluster.dataflow, cluster.ledger.controller, {}, [], position=0, first=first
+        )
+        leader.host_end(THE_INGRESS, ingress)
+        folder = tmp_path / str(run)
+        kept = {n: Keeping(h, excluded=2) for n, h in cluster.hosts.items() if n != LEADER}
+        at, failed = first, False
+        for steps in itertools.count():
+            assert steps < 20_000, cluster.tale()
+            if at < end and ingress.wants_input:
+                leader.feed(batches[at])
+                at += 1
+            elif at == end:
+                for each in kept.values():
+                    each.ask(end - 1, str(folder))
+                at += 1
+            if not failed and at > (first + end) // 2:
+                cluster.fail(gone := draw.choice(sorted(kept)))
+                del kept[gone]
+                failed = True
+            busy = cluster.step()
+            if at > end:
+                for each in kept.values():
+                    each.look()
+                if not busy and size_of(folder, pairs) is not None:
+                    break
+        ingress.finish()
+        leader.touch_all()
+        while cluster.step():
+            pass
+        collector = cluster.collectors()[0]
+        got |= zip(collector.batches, collector.rows, strict=True)
+        before = folder
+    assert list(got) == list(expected)
+    assert all(got[b].equals(expected[b]) for b in expected)
+    for each in kept.values():  # the feeder has given up, and fed on
+        each.ask(ends[-2] - 1, str(tmp_path / "late"))
+        each.look()
+    assert not (tmp_path / "late").exists()
 
 
 @pytest.mark.parametrize(("pool", "patient"), [(16, True), (15, False)])

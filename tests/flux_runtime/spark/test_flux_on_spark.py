@@ -16,6 +16,11 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from flux_runtime.ordering.scope import Scope
+from flux_runtime.zookeeper.client import connect
+from flux_runtime.zookeeper.embedded import EmbeddedZooKeeper
+from flux_runtime.zookeeper.nodes import children
+
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800)]  # a busy machine is slow
 
 COUNTS = """
@@ -188,6 +193,10 @@ class FluxJob:
         seats = self.folder.glob("state/units/*/sites/*/seats/*/*")
         return {int(s.name): (int(s.read_text()), s.parent) for s in seats if s.read_text()}
 
+    def contents(self) -> list[Path]:
+        """Batches of the recorded order."""
+        return list(self.folder.glob("state/units/*/order/*/*.arrow"))
+
     def kill(self) -> None:
         if self.process is not None and self.process.poll() is None:
             self.process.kill()
@@ -226,6 +235,36 @@ def test_the_driver_dies_between_any_two_steps(counts: FluxJob) -> None:
         assert counts.run(BLAZES_CRASH_AT=point) == -signal.SIGKILL, counts.said()
     assert counts.run() == 0, counts.said()
     counts.check()
+
+
+def test_or_5_the_order_is_trimmed_and_a_job_begins_with_the_kept_states(counts: FluxJob) -> None:
+    every = 3
+    job = counts.folder / "job.py"
+    job.write_text(job.read_text().replace("writes=", f"keep_every={every}, writes="))
+    for _ in range(4):
+        counts.more()
+    assert counts.run(BLAZES_CRASH_AT="state-kept") == -signal.SIGKILL, counts.said()
+    assert len(counts.contents()) == 4, "kept, and not yet trimmed"
+    counts.start()
+    for _ in range(3 * every):
+        counts.more()
+    counts.until_counted()
+    counts.until(lambda: len(counts.contents()) < every)
+    assert counts.events("state_taken_up")[0]["batches"] >= every
+    counts.kill()
+    counts.more()
+    assert counts.run() == 0, counts.said()
+    counts.check()
+    assert counts.events("state_taken_up")[0]["batches"] > 3 * every, "the first kept ones"
+    assert len(counts.contents()) < every
+    assert len(list(counts.folder.glob("state/units/*/kept/*"))) <= 2
+    with EmbeddedZooKeeper(counts.folder / "state" / "zookeeper") as server:
+        client = connect(server.hosts)
+        scope = Scope(client, "counts", "Count.counts")
+        assert scope.base().at > 3 * every
+        places = len(children(client, scope.places))
+        client.close()
+    assert places <= every + 3, "batches, and where a run began"
 
 
 @pytest.mark.cluster

@@ -1,0 +1,138 @@
+"""How far the recorded order of a Flux stage is kept as state instead (OR-5).
+
+    units/STAGE/kept.json        the batches and places that the states cover, and their folder
+    units/STAGE/kept/FOLDER/     the operators' states after them
+
+The sites' state follows from the order, so the order can be forgotten up to where the state is on
+disk and the results are committed: everybody has passed it. Once enough has been fed since, the
+feeder pauses until all results are committed, has the sites write their states, notes that, and
+only then trims the order. A process that dies in between begins with what was noted before.
+
+The order since then is worth at most as many bytes as the states, or `KEEP_BYTES` if that is more,
+so keeping them costs at most about as much as writing the order did.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Final
+from urllib.parse import unquote, urlsplit
+
+from flux_runtime.operators.kept_state import size_of
+from flux_runtime.protocol.vocabulary import Pair
+from flux_runtime.sealing.storage import Storage
+
+KEEP_EVERY: Final = 1000
+"""Batches since the states were last kept ..."""
+KEEP_BYTES: Final = 64 << 20
+"""... or bytes, after which they are again."""
+PATIENCE_S: Final = 20.0
+"""So long input waits for the states at most; a copy that recovers may take longer."""
+ASK_AGAIN_S: Final = 2.0
+LOOK_S: Final = 0.02
+_NOTED: Final = "kept.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """States that are kept.
+
+    Attributes:
+        batches: of the order, that they cover.
+        place: the first that they do not cover.
+        folder: where they are; empty: nothing is kept.
+        size: their bytes.
+    """
+
+    batches: int = 0
+    place: int = 0
+    folder: str = ""
+    size: int = 0
+
+
+class KeptStates:
+    """The kept states of a stage.
+
+    Args:
+        state: of the stage; sites reach its folder.
+        pairs: all partitions of all components.
+        every: batches after which the states are kept.
+    """
+
+    def __init__(self, state: Storage, pairs: list[Pair], *, every: int = KEEP_EVERY) -> None:
+        self._state = state
+        self._pairs = pairs
+        self._every = every
+        self._tried = 0
+        self._began = ""
+        noted = state.read(_NOTED)
+        self.now = Kept() if noted is None else Kept(**json.loads(noted))
+
+    def begin(self) -> Path | None:
+        """The folder that sites begin with, if anything is kept; others are deleted."""
+        self._began = self.now.folder
+        self._sweep()
+        return local_folder(self._state, f"kept/{self.now.folder}") if self.now.folder else None
+
+    def due(self, batches: int, size: int) -> bool:
+        """Whether the states are to be kept after so many batches, and bytes since the last."""
+        if batches <= max(self.now.batches, self._tried):
+            return False
+        since = batches - max(self.now.batches, self._tried)
+        return since >= self._every or size >= max(KEEP_BYTES, self.now.size)
+
+    def gather(
+        self,
+        batches: int,
+        place: int,
+        *,
+        ask: Callable[[int, Path], None],
+        stopping: threading.Event,
+    ) -> Kept | None:
+        """Have all states written, while no input is under way.
+
+        Args:
+            batches: that have been fed, and no more.
+            place: the first after them.
+            ask: has the sites write their states after a batch into a folder.
+            stopping: gives up.
+
+        Returns:
+            What can be noted; None if not all came within the time: input goes on without.
+        """
+        self._tried = batches
+        folder = f"{batches:012d}-{uuid.uuid4().hex[:8]}"
+        path = local_folder(self._state, f"kept/{folder}")
+        end = time.monotonic() + PATIENCE_S
+        asked = 0.0
+        while time.monotonic() < end and not stopping.wait(LOOK_S):
+            if time.monotonic() > asked + ASK_AGAIN_S:
+                ask(batches - 1, path)  # again, for sites that have joined, and a new leader
+                asked = time.monotonic()
+            size = size_of(path, self._pairs)
+            if size is not None:
+                return Kept(batches, place, folder, size)
+        return None
+
+    def note(self, kept: Kept) -> None:
+        """From here on a run begins with these states."""
+        self._state.write(_NOTED, json.dumps(asdict(kept)).encode())
+        self.now = kept
+        self._sweep()
+
+    def _sweep(self) -> None:
+        """Delete states that no process may need: this run's sites began with `_began`."""
+        for name in self._state.names("kept"):
+            if name not in (self.now.folder, self._began):
+                self._state.delete(f"kept/{name}")
+
+
+def local_folder(state: Storage, name: str) -> Path:
+    """A part of the state as a folder: controllers and sites know no other storage."""
+    return Path(unquote(urlsplit(state.uri(name)).path))
