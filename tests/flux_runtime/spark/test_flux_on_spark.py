@@ -142,7 +142,7 @@ class FluxJob:
 
     def events(self, kind: str) -> list[dict[str, Any]]:
         file = self.folder / "runs" / "latest" / "events.jsonl"
-        lines = file.read_text().splitlines() if file.exists() else []
+        lines = file.read_text().split("\n")[:-1] if file.exists() else []
         return [event for event in map(json.loads, lines) if event["kind"] == kind]
 
     def expected(self) -> list[dict[str, tuple[str, int, int]]]:
@@ -191,7 +191,8 @@ class FluxJob:
     def seats(self) -> dict[int, tuple[int, Path]]:
         """Site -> process id of its worker, its executor."""
         seats = self.folder.glob("state/units/*/sites/*/seats/*/*")
-        return {int(s.name): (int(s.read_text()), s.parent) for s in seats if s.read_text()}
+        said = [(seat, seat.read_text()) for seat in seats]
+        return {int(seat.name): (int(pid), seat.parent) for seat, pid in said if pid}
 
     def contents(self) -> list[Path]:
         """Batches of the recorded order."""
@@ -244,7 +245,7 @@ def test_or_5_the_order_is_trimmed_and_a_job_begins_with_the_kept_states(counts:
     for _ in range(4):
         counts.more()
     assert counts.run(BLAZES_CRASH_AT="state-kept") == -signal.SIGKILL, counts.said()
-    assert len(counts.contents()) == 4, "kept, and not yet trimmed"
+    assert len(counts.contents()) >= every, "kept, and not yet trimmed"
     counts.start()
     for _ in range(3 * every):
         counts.more()
