@@ -253,8 +253,21 @@ class Client:
         self.tell({"c": "cut", "site": site, "other": other})
 
     def stop(self) -> None:
-        """End the job: all sites and the controllers."""
-        self.tell({"c": "stop"})
+        """End the job: all sites and all controllers; returns when that is certain.
+
+        Raises:
+            Unreachable: no controller has answered; perhaps the job has ended before.
+        """
+        while True:
+            channel = self.leader()
+            try:
+                channel.control({"c": "stop"})
+                while True:
+                    kind, body = self.frame(channel)
+                    if kind is Kind.CONTROL and from_json(body).get("c") == "stopped":
+                        return
+            except Broken:
+                self.dropped()
 
     def close(self) -> None:
         """Close the connection."""

@@ -172,7 +172,7 @@ class Term:
         self.ledger = _ledger(config)
         self.next = 0
         self.following = True
-        self.elected: asyncio.Future[Leadership] = self.loop.create_future()
+        self.elected: asyncio.Future[Leadership | None] = self.loop.create_future()
         self.leader: Leader | None = None
         self.deposed = False
         self.seen = False
@@ -185,6 +185,7 @@ class Term:
         if known is not None:
             self.next, state = known
             restore(self.ledger, state)
+            self._ended()
         watcher = log_.follow(
             self.next,
             lambda n, e: self._from_thread(self._entry, n, e),
@@ -196,12 +197,16 @@ class Term:
         try:
             leadership = await self.elected
             watch.cancel()
+            if leadership is None:
+                return True
             self.following = False
             await loop.run_in_executor(None, watcher.close)
             for number, entry in await loop.run_in_executor(None, log_.read, self.next):
                 self.following = True
                 self._entry(number, entry)
                 self.following = False
+            if self.ledger.stopped:
+                return True
             return await self._lead(log_, kept, leadership, roster)
         except Trimmed:
             log.info("the log has been trimmed meanwhile; beginning with what is kept of it")
@@ -274,6 +279,12 @@ class Term:
             self.next += 1
             for event in decoded(entry):
                 self.ledger.apply(event)
+            self._ended()
+
+    def _ended(self) -> None:
+        """Nobody takes over from a leader that ends because the job does."""
+        if self.ledger.stopped and not self.elected.done():
+            self.elected.set_result(None)
 
     def _follow_failed(self, error: BaseException) -> None:
         if not self.elected.done():

@@ -100,9 +100,7 @@ class Desk:
                 if site in self.leader.attached:
                     self.leader.tell(self.leader.attached[site], {"c": "cut", "site": other})
             case {"c": "stop"}:
-                self.leader.stopping = True
-                self.leader.broadcast({"c": "stop"})
-                self.leader.loop.call_later(0.2, self.leader.finish)
+                self.leader.stop(lambda: self.leader.tell(connection, {"c": "stopped"}))
             case _:
                 raise Malformed("not a question for a controller")
         self.leader.schedule()

@@ -40,6 +40,8 @@ VERSION: Final = 1
 LOOK_S: Final = 0.1
 ROSTER_S: Final = 0.3
 """After this a new leader has seen the members."""
+LAST_WORDS_S: Final = 0.2
+"""So long a leader that ends goes on sending what it has said."""
 SNAPSHOT_EVENTS: Final = 1000
 """Events between two snapshots; every failure makes some ten per partition."""
 
@@ -175,6 +177,17 @@ class Leader(Shell):
                     self.site_gone(number, "it did not come back to a new controller")
                 elif waited > ROSTER_S and not self.is_member(self.ledger.sites[number].id):
                     self.site_gone(number, "it is no member any more")
+
+    def stop(self, then: Callable[[], None]) -> None:
+        """End the job. It is recorded, so no follower takes over from a leader that ends."""
+
+        def stopped() -> None:
+            then()
+            self.broadcast({"c": "stop"})
+            self.loop.call_later(LAST_WORDS_S, self.finish)
+
+        self.stopping = True
+        self.happened({"e": "stopped"}, stopped)
 
     # ---- view changes
 

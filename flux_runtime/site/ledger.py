@@ -135,6 +135,7 @@ class Ledger:
         kept: how many events a snapshot covers that this state began with.
         losses: pairs that have lost both copies.
         moves: how many there have been.
+        stopped: whether the job has been ended.
     """
 
     def __init__(self, shape: Shape, *, wanted: int, parallel_max: int = 1) -> None:
@@ -155,6 +156,7 @@ class Ledger:
         self.entries: list[tuple[LogEntry, int | None]] = []
         self.losses: list[DataLoss] = []
         self.moves = 0
+        self.stopped = False
 
     def apply(self, event: Event) -> None:
         """Take the next event."""
@@ -172,6 +174,8 @@ class Ledger:
                     self._note(self.controller.notice(notice_from_json(event["notice"])))
             case "move":
                 self._move(event)
+            case "stopped":
+                self.stopped = True
             case unknown:
                 raise ValueError(f"no event of kind {unknown!r}")
         self._forget()

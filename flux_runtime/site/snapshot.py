@@ -14,7 +14,7 @@ from flux_runtime.protocol.vocabulary import Pair, Status
 from flux_runtime.site.codec import entry_from_json, entry_to_json
 from flux_runtime.site.ledger import Layout, Ledger, SiteRecord, SpreadController
 
-VERSION: Final = 1
+VERSION: Final = 2
 
 
 def snapshot(ledger: Ledger) -> bytes:
@@ -34,6 +34,7 @@ def snapshot(ledger: Ledger) -> bytes:
         "leaders": ledger.leaders,
         "joined": ledger.joined,
         "moves": ledger.moves,
+        "stopped": ledger.stopped,
         "failures": controller.failures,
         "sites": [[s.number, s.id, *s.address, s.host, s.executor] for s in ledger.sites.values()],
         "fenced": list(ledger.fenced),
@@ -67,7 +68,7 @@ def restore(ledger: Ledger, data: bytes) -> None:
         raise ValueError(f"the kept state has version {state['v']}, not {VERSION}")
     ledger.events = ledger.kept = state["events"]
     ledger.leaders, ledger.joined = state["leaders"], state["joined"]
-    ledger.moves = state["moves"]
+    ledger.moves, ledger.stopped = state["moves"], state["stopped"]
     for number, id_, host, port, machine, executor in state["sites"]:
         ledger.sites[number] = SiteRecord(number, id_, (host, port), machine, executor)
         ledger.numbers[id_] = number

@@ -11,7 +11,6 @@ states at some batch, and the recorded order after it.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import pickle
 import re
@@ -174,11 +173,8 @@ class Sites:
         self._stopping.set()
         if self._ran:
             with contextlib.suppress(Exception), Client(self.config, patience_s=5.0) as client:
-                leader = client.leader().address
-                for follower in [c for c in self._controllers if _address(c) != leader]:
-                    follower.kill()  # or it would take over from the leader that ends
                 client.stop()
-            self._leader_ended()
+            self._controllers_ended()
         for controller in self._controllers:
             controller.kill()
             controller.wait()
@@ -191,8 +187,8 @@ class Sites:
                 thread.join(CANCEL_S)
         Path(self._task.key).unlink(missing_ok=True)
 
-    def _leader_ended(self) -> None:
-        """Wait a moment until the leader has told the sites, and ended."""
+    def _controllers_ended(self) -> None:
+        """Wait a moment until the leader has told the sites, and all have ended."""
         end = time.monotonic() + STOP_S
         while time.monotonic() < end and any(c.poll() is None for c in self._controllers):
             time.sleep(POLL_S)
@@ -309,17 +305,6 @@ class Sites:
             return
         self._restarts.append(now)
         self._start_controller()
-
-
-def _address(controller: subprocess.Popen[bytes]) -> tuple[str, int] | None:
-    """The address that a controller says it listens on; None if it has not said it yet."""
-    assert controller.stdout is not None
-    os.set_blocking(controller.stdout.fileno(), False)
-    try:
-        host, port = json.loads(controller.stdout.readline() or b"{}").get("ready", (None, None))
-    except (OSError, ValueError):
-        return None
-    return None if host is None else (str(host), int(port))
 
 
 def task_slots(spark: SparkContext) -> int:
