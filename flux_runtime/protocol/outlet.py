@@ -221,11 +221,24 @@ class Outlet:
         self.conn[d] = 0
         self.buffer.ack_all(d, self.evict)
         self.evict &= ~MARK_OF[d]
-        if d == SEC:
+        p = other(d)
+        if self._ahead(p):  # FS-26: nobody knows any more what the state of p contains
+            self.status[p] = STANDBY
+            self.conn[p] = 0
+        elif d == SEC:
             self.rev_wait = False  # AB-5
         elif self.rev_wait:
             self._start_sending(SEC)
         return True
+
+    def _ahead(self, new: int) -> bool:
+        """Whether the new copy's marker has been read, and that of the copy it came from not."""
+        peer = self.peers[new]
+        return (
+            peer is not None
+            and self.status[new] is ACTIVE
+            and peer.life == self.ver[new] == self.exp != self.ver[other(new)]
+        )
 
     def reverse(self, d: int) -> bool:
         """TO-3, TO-7: the consumer lost its source; gives whether it is served from now on."""

@@ -463,7 +463,7 @@ class World:
                     self._host(node, site, standby=True)
                 case Destroy(node):
                     if node in self.nodes:
-                        self._remove(node)
+                        self.doomed.add(node)  # it ends when it reads of it
                 case DataLoss():
                     pass
         self.checks.placement(self)

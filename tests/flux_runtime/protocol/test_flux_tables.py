@@ -435,6 +435,33 @@ def test_ab_5_a_waiting_reverse_dies_with_its_sender() -> None:
     assert out.conn == [SEND, ACK]
 
 
+@pytest.mark.parametrize("late", [False, True])
+def test_fs_26_nobody_sends_to_a_copy_whose_source_died_before_its_marker(late: bool) -> None:
+    out = ready_for(Producer.F, SEC)
+    put(out, 1)  # it waits for P, which has paused the link; S has it not in its state
+    out.csync(SEC, 4)
+    if not late:
+        out.receive(SEC, Reverse())
+    out.fail(PRIM)
+    if late:
+        out.receive(SEC, Reverse())
+    put(out, 2)
+    assert sent(out, SEC) == [], "1 has gone, and was not in the state"
+
+
+@pytest.mark.parametrize("kind", [Producer.INGRESS, Producer.F])
+@pytest.mark.parametrize("new", [PRIM, SEC])
+def test_fs_26_once_both_markers_are_there_the_old_copy_may_die(kind: Producer, new: int) -> None:
+    out = ready_for(kind, new)
+    out.csync(other(new), 4)
+    out.csync(new, 4)
+    out.fail(other(new))
+    put(out, 1)
+    if kind is Producer.F and new == SEC:
+        out.receive(SEC, Reverse())
+    assert sent(out, new) == [1]
+
+
 def test_cu_17_an_outlet_seen_from_the_other_copy() -> None:
     out = outlet(Producer.F)
     put(out, 1)

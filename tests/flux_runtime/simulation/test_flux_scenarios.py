@@ -14,6 +14,11 @@ from flux_scenes import (
     BS,
     INGRESS,
     at,
+    heads,
+    life,
+    link,
+    logs,
+    lose,
     outlet,
     run,
     segment,
@@ -23,7 +28,7 @@ from flux_scenes import (
 
 from flux_runtime.protocol.balancer import Balancer, Mode, RequestStatistics
 from flux_runtime.protocol.balancing import CLUSTER, SiteStatistics
-from flux_runtime.protocol.messages import Avail, Fail, Reverse
+from flux_runtime.protocol.messages import Avail, Csync, Fail, Reverse
 from flux_runtime.protocol.vocabulary import (
     ACK,
     MARK_PRIM,
@@ -37,7 +42,7 @@ from flux_runtime.protocol.vocabulary import (
 )
 from flux_runtime.simulation.checks import ViolationError
 from flux_runtime.simulation.workload import digest_dataflow
-from flux_runtime.simulation.world import World
+from flux_runtime.simulation.world import Step, World
 
 
 def reverses(w: World) -> int:
@@ -228,6 +233,30 @@ def test_fs_26_the_active_copy_dies_before_the_fold_in_is_done() -> None:
     w.kill(AS)
     run(w)
     assert w.controller.losses[0].why == "copy 1 failed while the other was STANDBY"
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_fs_26_a_producer_that_was_to_serve_the_new_copy_leaves_a_lost_one_alone(seed: int) -> None:
+    """What waited for the old copy went with it, so what comes next must not be sent."""
+    w = world(Shape(widths=(1, 1)), batches=16, spares=2)
+    new = life(BS, 1)
+    lose(w, BS)
+    markers, old = heads(w, Csync), link(BP, AP)
+
+    def held(step: Step) -> bool:
+        more = step.kind == "source" and w.position == 8
+        return more or link(AS, new)(step) or logs(new)(step) or (old(step) and markers(step))
+
+    until(w, lambda: outlet(w, AP).ver[SEC] == 1, hold=held, seed=seed)
+    run(w, hold=held, seed=seed)
+    assert outlet(w, AP).buffer.entries, "these wait for BP"
+    lose(w, AS, seen_by=(new,))
+    until(w, lambda: outlet(w, AP).rev_wait, hold=held, seed=seed)
+    lose(w, BP)
+    assert [loss.pair for loss in w.controller.losses] == [BP.pair]
+    w.perform(Step("log", AP))  # that BP is gone; not yet that the new copy must go as well
+    run(w, hold=logs(AP, new), seed=seed)
+    run(w, seed=seed)
 
 
 @pytest.mark.parametrize("seed", range(4))
