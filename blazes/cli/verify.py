@@ -42,7 +42,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         type=positive,
         default=60,
         metavar="SECONDS",
-        help="for all claims together, Spark's start aside (default: 60)",
+        help="after which no job begins, Spark's start aside (default: 60)",
     )
     parser.add_argument(
         "--seed", type=int, default=1, metavar="N", help="of all choices (default: 1)"
@@ -73,11 +73,10 @@ def run(arguments: argparse.Namespace) -> int:
 
     with progress() as told, session() as spark:
         told("starting Spark", 0, 0)
-        verifier = Verifier(dataflow, spark, seed=arguments.seed)
+        verifier = Verifier(dataflow, spark, seed=arguments.seed, time_s=float(arguments.time))
         report = verifier.report(
             components=arguments.components,
             tries=arguments.tries,
-            time_s=float(arguments.time),
             progress=told,
         )
     if arguments.format == "json":

@@ -13,13 +13,15 @@ from blazes.verify.experiment import Case, Engine, Outcome, Result, run
 from blazes.verify.findings import Difference, Finding, Refutation, Status, compare
 from blazes.verify.records import Failure, sort_key
 from blazes.verify.shrink import shrunk
+from blazes.verify.spark import OutOfTime
 from blazes.verify.values import Generator
 from blazes.verify.ways import draw, strangers, ways
 
 SIZES: Final = (2, 2, 3, 3, 4, 5, 6, 8)
 """Records in a case: most mistakes show in a few."""
 TOGETHER: Final = 8
-"""Cases that are evaluated in one go."""
+"""Cases that are evaluated in one go; the first goes are smaller, as nobody knows how long they
+take."""
 FUNCTION_TRIES: Final = 4
 """A function that is none mostly shows at once; each try is two jobs."""
 HOPELESS: Final = 400
@@ -37,6 +39,7 @@ class Search:
         fast: evaluates the cases.
         judge: has the last word: Spark.
         rng: all choices.
+        patient: the judge without a limit of time, for the last word itself; None: the judge.
     """
 
     claim: Claim
@@ -44,6 +47,7 @@ class Search:
     fast: Engine
     judge: Engine
     rng: random.Random
+    patient: Engine | None = None
     tries: int = 0
     drawn: int = 0
     failed: str = field(default="", repr=False)
@@ -52,20 +56,27 @@ class Search:
         """The verdict after so many tries, or when the time (monotonic, seconds) is over."""
         if self.claim.kind is Kind.FUNCTION:
             self.fast, tries_max = self.judge, min(tries_max, FUNCTION_TRIES)
-        while self.tries < tries_max and (time.monotonic() < until or not self.drawn):
-            cases = self._cases(min(TOGETHER, tries_max))
-            for case, found in zip(cases, self._differences(self.fast, cases), strict=True):
-                if found is not None:
-                    refutation = self._refutation(case)
-                    if refutation is not None:
-                        return self._finding(Status.REFUTED, refutation=refutation)
+        together, reason = 2, "no generated input made it put anything out"
+        try:
+            while self.tries < tries_max and (time.monotonic() < until or not self.drawn):
+                refutation = self._refuted(self._cases(min(together, tries_max)))
+                if refutation is not None:
+                    return self._finding(Status.REFUTED, refutation=refutation)
+                if not self.tries and self.drawn >= HOPELESS:
                     break
-            if not self.tries and self.drawn >= HOPELESS:
-                break
+                together = min(2 * together, TOGETHER)
+        except OutOfTime:
+            reason = "the time was over before it was tried"
         if self.tries:
             return self._finding(Status.STANDS)
-        silent = "no generated input made it put anything out"
-        return self._finding(Status.UNTESTABLE, reason=self.failed or silent)
+        return self._finding(Status.UNTESTABLE, reason=self.failed or reason)
+
+    def _refuted(self, cases: Sequence[Case]) -> Refutation | None:
+        """What refutes the claim, if one of the cases does and Spark confirms it."""
+        for case, found in zip(cases, self._differences(self.fast, cases), strict=True):
+            if found is not None:
+                return self._refutation(case)
+        return None
 
     def _finding(
         self, status: Status, *, reason: str = "", refutation: Refutation | None = None
@@ -153,12 +164,16 @@ class Search:
         alike = frozenset(source for source, _ in self.claim.copies)
 
         def refutes(cases: Sequence[Case]) -> list[bool]:
-            return [d is not None for d in self._differences(self.fast, cases, counted=False)]
+            try:
+                found = self._differences(self.fast, cases, counted=False)
+            except OutOfTime:
+                return [False] * len(cases)
+            return [difference is not None for difference in found]
 
         small = shrunk(
             case, refutes, self.generator, until=time.monotonic() + SHRINK_S, alike=alike
         )
-        (difference,) = self._differences(self.judge, [small], counted=False)
+        (difference,) = self._differences(self.patient or self.judge, [small], counted=False)
         found_by = self.fast.name
         if difference is None:
             self.fast = self.judge

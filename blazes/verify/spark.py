@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import sys
+import time
 from collections.abc import Callable, Sequence
 from functools import lru_cache, reduce
 from pathlib import Path
@@ -37,17 +38,32 @@ CONF: Final = {
 """What saves planning and compiling on a few records, and keeps their order."""
 
 
+class OutOfTime(Exception):  # noqa: N818
+    """The time was over before the next job began."""
+
+
 class Spark:
-    """Evaluates any component in a session."""
+    """Evaluates any component in a session.
+
+    Args:
+        session: what runs the jobs.
+        until: time (monotonic, seconds) from which no job begins; one that runs is waited for.
+    """
 
     name: Final = "Spark"
 
-    def __init__(self, session: SparkSession) -> None:
+    def __init__(self, session: SparkSession, *, until: float = float("inf")) -> None:
         self.session = session
+        self.until = until
         self.jobs = 0
 
+    def check(self) -> None:
+        """OutOfTime where no job may begin any more."""
+        if time.monotonic() > self.until:
+            raise OutOfTime
+
     def evaluate(self, operator: Operator, many: Sequence[Inputs]) -> list[Evaluated]:
-        """The output for each of the inputs."""
+        """The output for each of the inputs; OutOfTime between two jobs."""
         found: list[Evaluated] = []
         for start in range(0, len(many), AT_ONCE):
             found += self._together(operator, many[start : start + AT_ONCE])
@@ -78,6 +94,7 @@ class Spark:
     def _job(self, operator: Operator, many: Sequence[Inputs]) -> list[Evaluated]:
         from pyspark.sql import functions as sf
 
+        self.check()
         self.jobs += 1
         branches: list[DataFrame] = []
         names: tuple[str, ...] = ()

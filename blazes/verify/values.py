@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from annotations.dependencies import closure
 from annotations.vocabulary import FunctionalDependency
 from blazes.verify.constants import Constants
 from blazes.verify.operators import Operator
@@ -28,6 +29,8 @@ TIMES: Final = ("2024-01-01T12:00:00", "2024-01-01T03:30:00", "2024-01-02T00:00:
 SEEN_MAX: Final = 12
 """Values of an attribute that are taken from the data."""
 TELLING_MAX: Final = 40
+APART: Final = 3
+"""Values of an attribute that has to differ between records."""
 INTEGERS: Final = (1, 2, 3, 0, -1, -5, 7)
 INTEGRAL: Final = {
     "TINYINT": 7,
@@ -178,32 +181,53 @@ class Generator:
             simple.insert(0, formats[0].values[0])
         return simple
 
-    def items(self, rng: random.Random, count: int, *, alike: Iterable[str] = ()) -> list[Item]:
+    def items(
+        self,
+        rng: random.Random,
+        count: int,
+        *,
+        alike: Iterable[str] = (),
+        apart: str | None = None,
+    ) -> list[Item]:
         """So many records or fewer, over all interfaces.
 
         Args:
             rng: source of choices.
             count: how many.
             alike: attributes that have one value, not null, in all records.
+            apart: an attribute that has several values.
         """
-        way = rng.random()
+        way = rng.random() if apart is None else 0.5
         if self.recorded and way < 0.3:
             found = self._recorded(rng, count)
         elif self._telling and way > 0.6:
             found = self._varied(rng, rng.choice(self._telling))
         else:
-            found = self._generated(rng, count, frozenset(alike))
+            found = self._generated(rng, count, frozenset(alike), self._deciding(apart))
         fixed = self._fix(found, frozenset(alike))
         return kept(fixed, self.operator, self.fds)
 
-    def _generated(self, rng: random.Random, count: int, alike: frozenset[str]) -> list[Item]:
-        pools = self._pools(rng, alike)
+    def _deciding(self, name: str | None) -> frozenset[str]:
+        """The attributes that have to differ between records for this one to differ."""
+        if name is None:
+            return frozenset()
+        return frozenset(each for each in self._domains if name in closure((each,), self.fds))
+
+    def _generated(
+        self, rng: random.Random, count: int, alike: frozenset[str], apart: frozenset[str]
+    ) -> list[Item]:
+        pools = self._pools(rng, alike, apart)
         found = []
         repeats = self._repeats(rng)
         for _ in range(count):
             interface = rng.choice(self.operator.interfaces)
+            turn = rng.randrange(APART)
             row = tuple(
-                None if (interface, name) in self._unset else rng.choice(pools[name])
+                None
+                if (interface, name) in self._unset
+                else pools[name][turn % len(pools[name])]
+                if name in apart
+                else rng.choice(pools[name])
                 for name in self.operator.schemas[interface]
             )
             times = rng.choice(repeats) if interface in self.operator.writes else 1
@@ -211,7 +235,10 @@ class Generator:
         return found
 
     def _pools(
-        self, rng: random.Random, alike: frozenset[str] = frozenset()
+        self,
+        rng: random.Random,
+        alike: frozenset[str] = frozenset(),
+        apart: frozenset[str] = frozenset(),
     ) -> dict[str, list[Any]]:
         """Attribute -> the few values that it has in a case.
 
@@ -228,7 +255,9 @@ class Generator:
                 values = rng.choices(formats, [each.weight for each in formats])[0].values
             named = values[len(INTEGERS) :] if isinstance(values[0], int) else values[:1]
             size = 1 if name in alike else rng.choice(sizes)
-            if named and rng.random() < (0.7 if pointed else 0.2):
+            if name in apart:
+                pool = list(values[:APART])
+            elif named and rng.random() < (0.7 if pointed else 0.2):
                 pool = rng.sample(named, min(size, len(named)))
             elif rng.random() < 0.5:
                 pool = list(values[:size])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import random
 import time
@@ -19,7 +20,7 @@ from blazes.verify.findings import Difference, Finding, Refutation, Report, Stat
 from blazes.verify.operators import Operator, entering, leaving, operators_of
 from blazes.verify.records import Failure, Inputs, Row, expanded
 from blazes.verify.search import Search
-from blazes.verify.spark import Spark
+from blazes.verify.spark import OutOfTime, Spark
 from blazes.verify.values import Generator, NoValues
 
 if TYPE_CHECKING:
@@ -31,38 +32,58 @@ COMPARED: Final = 16
 """Inputs on which DuckDB has to agree with Spark before it stands in."""
 ON_SPARK: Final = 60
 """Tries of a claim where Spark runs them all."""
+NO_TIME: Final = "the time was over before it was tried"
 
 Progress = Callable[[str, int, int], None]
 """Told what is tested, how many claims are done, and how many there are."""
 
 
 class Verifier:
-    """Tests the claims of one dataflow in one Spark session."""
+    """Tests the claims of one dataflow in one Spark session.
 
-    def __init__(self, dataflow: Dataflow, session: SparkSession, *, seed: int = 1) -> None:
+    Args:
+        dataflow: whose claims.
+        session: what runs the components.
+        seed: of all choices.
+        time_s: for everything from here on, in seconds. No job begins after it, but that which
+            confirms a refutation; one that runs is waited for.
+    """
+
+    def __init__(
+        self,
+        dataflow: Dataflow,
+        session: SparkSession,
+        *,
+        seed: int = 1,
+        time_s: float = TIME_S,
+    ) -> None:
         self.dataflow = dataflow
         self.analysis: Analysis = analyze(dataflow)
         self.seed = seed
         self.notes: list[str] = []
-        self._spark = Spark(session)
+        self._began = time.monotonic()
+        self._spark = Spark(session, until=self._began + time_s)
+        self._patient = Spark(session)
         self._duck = duck.Duck()
         self._frames: dict[str, DataFrame] = {}
         """Source stream -> its data."""
         self._seen: dict[str, list[Row]] = {}
         """Stream -> records of it."""
-        self._prepare()
-
-    # ---- what there is
-
-    def _prepare(self) -> None:
-        for stream in self.dataflow.streams.values():
-            frame = recorded.data_of(self._spark.session, self.dataflow, stream)
-            if frame is not None:
-                self._frames[stream.name] = frame
-                self._seen[stream.name] = recorded.sample(frame)
         self.operators, self.untestable, self._schemas = operators_of(
             self.dataflow, self._spark.schema
         )
+        with contextlib.suppress(OutOfTime):
+            self._look_at_data()
+
+    # ---- what there is
+
+    def _look_at_data(self) -> None:
+        for stream in self.dataflow.streams.values():
+            frame = recorded.data_of(self._spark.session, self.dataflow, stream)
+            if frame is not None:
+                self._spark.check()
+                self._frames[stream.name] = frame
+                self._seen[stream.name] = recorded.sample(frame)
         for operator in self.operators.values():
             self._follow(operator)
 
@@ -99,25 +120,22 @@ class Verifier:
         *,
         components: Collection[str] = (),
         tries: int = TRIES,
-        time_s: float = TIME_S,
         progress: Progress = lambda what, done, of: None,
     ) -> Report:
         """Test the claims.
 
         Args:
             components: only these; none: all, and the functional dependencies.
-            tries: of each claim.
-            time_s: for everything, in seconds; a claim gets its share, and at least one batch.
+            tries: of each claim, which gets its share of the time that is left.
             progress: is told how far it is.
         """
-        began = time.monotonic()
         todo = [at for at in self.operators if not components or at.component in components]
         claims = {at: list(claims_of(self.operators[at], self.analysis)) for at in todo}
         left = sum(map(len, claims.values()))
         total = left
 
         def share(among: int) -> float:
-            return (began + time_s - time.monotonic()) / max(among, 1)
+            return (self._spark.until - time.monotonic()) / max(among, 1)
 
         found: dict[Endpoint, list[Finding]] = {at: [] for at in todo}
         for at in sorted(todo, key=self._slow):
@@ -129,9 +147,8 @@ class Verifier:
         findings += self._without_code(components)
         if not components:
             findings += self._dependencies()
-        return Report(
-            self.dataflow, tuple(findings), tuple(self.notes), self.seed, time.monotonic() - began
-        )
+        took_s = time.monotonic() - self._began
+        return Report(self.dataflow, tuple(findings), tuple(self.notes), self.seed, took_s)
 
     def _slow(self, at: Endpoint) -> bool:
         """Whether Spark alone can run an output: those come last, being slow."""
@@ -159,7 +176,12 @@ class Verifier:
             for claim in claims:
                 yield Finding(claim, Status.UNTESTABLE, reason=reason)
             return
-        engine = self._engine(operator, generator)
+        try:
+            engine = self._engine(operator, generator)
+        except OutOfTime:
+            for claim in claims:
+                yield Finding(claim, Status.UNTESTABLE, reason=NO_TIME)
+            return
         most = tries if engine is not self._spark else min(tries, ON_SPARK)
         broken = False
         for number, claim in enumerate(claims):
@@ -168,7 +190,7 @@ class Verifier:
                 yield Finding(claim, Status.UNTESTABLE, reason=reason)
                 continue
             rng = random.Random(seed_of(self.seed, claim))
-            search = Search(claim, generator, engine, self._spark, rng)
+            search = Search(claim, generator, engine, self._spark, rng, self._patient)
             until = time.monotonic() + share(left - number)
             finding = search.finding(tries_max=most, until=until)
             broken = claim.kind is Kind.FUNCTION and finding.status is Status.REFUTED
@@ -234,6 +256,9 @@ class Verifier:
                 frames[name] = self._spark.session.createDataFrame(rows, ddl)
         for fd in self.dataflow.fds:
             claim = Claim(Kind.FD, None, fd=fd)
+            if time.monotonic() > self._spark.until:
+                yield Finding(claim, Status.UNTESTABLE, reason=NO_TIME)
+                continue
             found, checked = recorded.breach(frames, fd)
             if found is not None:
                 refutation = Refutation(

@@ -17,9 +17,16 @@ NOTHING: frozenset[str] = frozenset()
 
 
 def draw(claim: Claim, generator: Generator, rng: random.Random, size: int) -> Case | None:
-    """A case of about that many records; None where this one came out useless."""
-    alike = [source for source, _ in claim.copies]
-    items = generator.items(rng, size, alike=alike)
+    """A case of about that many records; None where this one came out useless.
+
+    A gate with an attribute too many is refuted by partitions that differ in that attribute alone:
+    half of a gate's cases are such.
+    """
+    alike, apart = [source for source, _ in claim.copies], None
+    if claim.kind is Kind.GATE and rng.random() < 0.5:
+        apart = rng.choice(sorted(claim.gate))
+        alike = sorted(claim.gate - {apart})
+    items = generator.items(rng, size, alike=alike, apart=apart)
     if claim.kind is Kind.CONFLUENT:
         others = silent(claim)
         items = [item for item in items if item.interface not in others]

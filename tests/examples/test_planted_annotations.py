@@ -46,6 +46,13 @@ PLANTED = [
     (ENERGY, "Usage", 'label: "OW[site, hour]"', 'label: "OW[site, hour, meter]"'),
     (ENERGY, "Clean", VALID, TOTALS),
 ]  # fmt: skip
+IN_PYTHON = (
+    "examples/settlement/settlement.yaml",
+    "Limit",
+    'label: "OW[card, day]"\n      within',
+    'label: "OW[card, day, merchant]"\n      within',
+)
+"""A mistake in a Python component, which Spark alone can run."""
 
 
 def planted(name: str, right: str, wrong: str) -> Dataflow:
@@ -88,11 +95,12 @@ def test_a_planted_mistake_is_refuted(name: str, component: str, right: str, wro
 
 @pytest.mark.spark
 @pytest.mark.slow
+@pytest.mark.timeout(1800)
 def test_planted_mistakes_are_refuted_by_a_dozen_records() -> None:
     with session() as spark:
-        for name, component, right, wrong in PLANTED:
-            verifier = Verifier(planted(name, right, wrong), spark)
-            report = verifier.report(components=[component], tries=100, time_s=60.0)
+        for name, component, right, wrong in (*PLANTED, IN_PYTHON):
+            verifier = Verifier(planted(name, right, wrong), spark, time_s=120.0)
+            report = verifier.report(components=[component], tries=100)
             assert report.refuted, (name, wrong)
             for finding in report.refuted:
                 assert finding.refutation is not None

@@ -7,6 +7,7 @@ import random
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -19,9 +20,11 @@ from blazes.verify import duck
 from blazes.verify.claims import Kind, claims_of
 from blazes.verify.constants import constants_of
 from blazes.verify.findings import Finding, Report, Status, to_json
-from blazes.verify.operators import operators_of
+from blazes.verify.operators import Operator, operators_of
+from blazes.verify.records import Evaluated, Inputs
 from blazes.verify.search import Search
 from blazes.verify.show import as_text
+from blazes.verify.spark import OutOfTime
 from blazes.verify.values import Generator
 
 SETTLEMENT = Path(__file__).parents[3] / "examples/settlement/settlement.yaml"
@@ -161,3 +164,57 @@ def test_the_exit_status_is_1_where_a_claim_is_refuted(
             assert each["verdict"] == "refuted" or each["tries"] > 0
         if each["refutation"]:
             assert each["refutation"]["confirmed_by"] == "Spark"
+
+
+class Limited(duck.Duck):
+    """DuckDB, whose time is over after so many jobs."""
+
+    def __init__(self, jobs: int) -> None:
+        super().__init__()
+        self.jobs = jobs
+
+    def evaluate(self, operator: Operator, many: Sequence[Inputs]) -> list[Evaluated]:
+        if not self.jobs:
+            raise OutOfTime
+        self.jobs -= 1
+        return super().evaluate(operator, many)
+
+
+@pytest.mark.parametrize(
+    ("jobs", "status", "reason"),
+    [(3, Status.STANDS, ""), (0, Status.UNTESTABLE, "the time was over before it was tried")],
+)
+def test_what_was_tried_before_the_time_was_over_counts(
+    jobs: int, status: Status, reason: str
+) -> None:
+    found = finding_of(TEXT, Kind.GATE, Limited(jobs))
+    assert (found.status, found.reason) == (status, reason)
+    assert found.tries > 0 or not jobs
+
+
+def test_a_gate_too_fine_for_the_first_five_of_a_group_is_refuted() -> None:
+    """Several records of a group are needed: as many as the code's own limit says."""
+    text = (
+        TEXT.replace(
+            "SELECT invoice, sum(cents) AS cents FROM charges GROUP BY invoice",
+            "SELECT invoice, cents FROM (SELECT invoice, cents, row_number() OVER"
+            " (PARTITION BY invoice ORDER BY cents) AS place FROM charges) WHERE place <= 5",
+        )
+        .replace("OW[invoice]", "OW[invoice, shop]")
+        .replace('fds: ["invoice -> shop"]\n', "")
+    )
+    found = finding_of(text, Kind.GATE, duck.Duck())
+    assert found.refutation is not None
+    assert found.refutation.case.records == 6
+
+
+def finding_of(text: str, kind: Kind, engine: duck.Duck) -> Finding:
+    """The verdict on the claim of this kind, with DuckDB as its own judge."""
+    dataflow, _ = loads(text, file="totals.yaml")
+    operators, _, _ = operators_of(dataflow, duck.Duck().schema)
+    claims = [c for o in operators.values() for c in claims_of(o, analyze(dataflow))]
+    (claim,) = (each for each in claims if each.kind is kind)
+    assert claim.operator is not None
+    generator = Generator(claim.operator, constants_of(claim.operator), dataflow.fds)
+    search = Search(claim, generator, engine, engine, random.Random(1))
+    return search.finding(tries_max=300, until=time.monotonic() + 60)

@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 
 from annotations.yaml_file import load
+from blazes.verify.claims import Claim, Kind
 from blazes.verify.constants import constants_of, in_python
 from blazes.verify.operators import Operator, operators_of
 from blazes.verify.records import Item, Row
 from blazes.verify.values import NUMERALS, TIMES, Generator
+from blazes.verify.ways import draw, partitions
 
 SETTLEMENT = Path(__file__).parents[3] / "examples/settlement"
 
@@ -48,6 +50,23 @@ def test_many_inputs_reach_a_threshold_that_only_sums_reach(limit: Operator) -> 
     rng = random.Random(1)
     reached = sum(spent(limit, generator.items(rng, 4)) > 100_000 for _ in range(400))
     assert reached > 40
+
+
+def test_cases_of_a_gate_have_partitions_that_differ_in_one_attribute(limit: Operator) -> None:
+    """A card's captures of a day come above the limit by those of several merchants."""
+    dataflow, _ = load(SETTLEMENT / "settlement.yaml")
+    finer = frozenset({"card", "day", "merchant"})
+    claim = Claim(Kind.GATE, limit, limit.own[0], gate=finer)
+    generator = Generator(limit, constants_of(limit), dataflow.fds)
+    rng = random.Random(1)
+    telling = 0
+    for _ in range(400):
+        case = draw(claim, generator, rng, 4)
+        if case is not None:
+            parts = [[case.items[n] for n in part] for part in partitions(claim, case.items)]
+            together = spent(limit, list(case.items))
+            telling += together > max(100_000, *(spent(limit, part) for part in parts))
+    assert telling >= 10
 
 
 def test_formats_that_make_the_code_fail_become_rare(limit: Operator) -> None:
