@@ -55,7 +55,7 @@ class Client:
         self._listeners: list[Listener] = []
         self._session_timeout_s = session_timeout_s
         self._closing = False
-        retry = KazooRetry(max_tries=-1, delay=0.1, backoff=2, max_delay=5.0)
+        retry = KazooRetry(max_tries=-1, delay=0.1, backoff=2, max_delay=1.0)
         self.kazoo: Any = KazooClient(
             hosts=hosts,
             timeout=session_timeout_s,

@@ -30,7 +30,8 @@ class EmbeddedZooKeeper:
         fsync: whether an answered write survives a crash of the machine, not only of the server.
         start_timeout_s: how long to wait until it answers.
         grace_s: how long it may take to end before it is killed.
-        lock_wait_s: how long to wait for a server that is just ending on the same data.
+        lock_wait_s: how long to wait for a server that is just ending on the same data; longer than
+            `grace_s`, since the server of a job that was killed ends by itself.
     """
 
     def __init__(
@@ -43,7 +44,7 @@ class EmbeddedZooKeeper:
         fsync: bool = True,
         start_timeout_s: float = 30.0,
         grace_s: float = 5.0,
-        lock_wait_s: float = 5.0,
+        lock_wait_s: float = 15.0,
     ) -> None:
         if not 0 <= port <= 65535:
             raise ValueError(f"port must be 0 to 65535, not {port}")

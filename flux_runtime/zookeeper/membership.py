@@ -125,7 +125,9 @@ def join(
     try:
         ask(client, lambda: client.kazoo.create_async(path, data, ephemeral=True))
     except NodeExistsError:
-        if not _owned(client, path):  # else the answer to an earlier attempt was lost
+        while (owned := _owned(client, path)) is None:
+            pass  # it waits for the connection
+        if not owned:  # else the answer to an earlier attempt was lost
             raise _no_member(member, "another process has the same identity") from None
     return Seat(client, folder, member, on_event, losses)
 
@@ -211,7 +213,7 @@ class Seat:
             mine = (self.member.site, self.member.incarnation)
             later = any(of and of[0] == mine[0] and of > mine for of in above)
             self._fence(SUPERSEDED if later else REMOVED)
-        elif not _owned(self._client, self._path):
+        elif _owned(self._client, self._path) is False:
             self._fence(SESSION_LOST)
 
     def _tick(self) -> None:
@@ -323,9 +325,11 @@ def _of(name: str) -> tuple[int, int] | None:
         return None
 
 
-def _owned(client: Client, path: str) -> bool:
+def _owned(client: Client, path: str) -> bool | None:
+    """Whether a znode is this session's; None: the connection is gone, so nobody can say."""
     stat = ask(client, lambda: client.kazoo.exists_async(path))
-    return stat is not None and stat.ephemeralOwner == client.session_id
+    mine = client.session_id
+    return None if mine is None else stat is not None and stat.ephemeralOwner == mine
 
 
 def _no_member(member: Member, reason: str) -> NoMember:

@@ -80,6 +80,7 @@ class Watcher:
             self._thread.join(10.0)
 
     def _run(self) -> None:
+        no_answer = self._client.kazoo.handler.timeout_exception
         while not self._closed:
             self._again.wait(self._every_s)
             self._again.clear()
@@ -92,7 +93,7 @@ class Watcher:
                     self.confirmed = began
             except ConnectionClosedError:
                 return
-            except (*ANSWER_LOST, SessionProblem) as problem:
+            except (*ANSWER_LOST, SessionProblem, no_answer) as problem:
                 log.info("%s will look again: %r", self._thread.name, problem)
             except Exception as error:
                 log.exception("%s ends", self._thread.name)

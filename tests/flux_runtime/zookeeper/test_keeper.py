@@ -23,9 +23,9 @@ def test_a_server_that_is_killed_comes_back_with_its_data(tmp_path: Path) -> Non
     server = EmbeddedZooKeeper(tmp_path).start()
     with (
         Keeper(server, lambda kind, why: events((kind, why))),
-        connect(server.hosts) as client,
+        connect(server.hosts, session_timeout_s=30.0) as client,
     ):
-        registry = ProducerRegistry(client, "app")
+        registry = ProducerRegistry(client, "app", timeout_s=120.0)
         registry.register("clicks", ("1",), ["a"])
         for count in (1, 2):
             assert server.pid is not None

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from dataclasses import replace
 
 import pytest
@@ -105,17 +106,32 @@ def test_a_create_without_an_answer_is_recognised(wire: Wire, remote: Client, ap
     seat.require()
 
 
-def test_suspended_and_resumed_with_the_same_session(wire: Wire, remote: Client, app: str) -> None:
+def test_suspended_and_resumed_with_the_same_session(wire: Wire, app: str) -> None:
     heard = Events()
-    seat = join(remote, app, A, on_event=heard)
-    wire.stop()
-    heard.of(Suspended)
-    with pytest.raises(SessionUnavailable):
+    with connect(wire.hosts, session_timeout_s=40.0) as remote:  # it outlives the interruption
+        seat = join(remote, app, A, on_event=heard)
+        wire.stop()
+        heard.of(Suspended)
+        with pytest.raises(SessionUnavailable):
+            seat.require()
+        wire.resume()
+        heard.of(Resumed)
         seat.require()
-    wire.resume()
-    heard.of(Resumed)
+        assert seat.fenced is None
+
+
+def test_a_connection_that_drops_while_it_looks_fences_nobody(
+    remote: Client, app: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a connection kazoo names no session, which is not to say that it is another one."""
+    seat = join(remote, app, A, on_event=Events())
+    with monkeypatch.context() as dropped:
+        dropped.setattr(Client, "session_id", None)
+        began = time.monotonic()
+        until(lambda: seat._watcher.confirmed > began)
     seat.require()
     assert seat.fenced is None
+    seat.leave()
 
 
 def test_without_an_answer_it_fences_itself_before_kazoo_knows(
@@ -164,7 +180,7 @@ def test_a_paused_process_that_comes_back_is_fenced(
         later = join(client, app, replace(A, incarnation=2), on_event=Events())
         os.kill(site.pid, signal.SIGCONT)
         assert site.stdout.readline().strip() in (SESSION_LOST, NO_ANSWER, REMOVED, SUPERSEDED)
-        site.wait(30)
+        site.wait(120)
     until(lambda: set(roster.members) == {3})
     assert roster.members[3].incarnation == 2
     later.require()

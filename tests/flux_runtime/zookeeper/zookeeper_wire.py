@@ -30,6 +30,7 @@ class Wire:
         self._count = 0
         self.open = True
         self._sockets: list[socket.socket] = []
+        self._lock = threading.Lock()
         threading.Thread(target=self._accept, daemon=True).start()
 
     def cut_after(self, *operations: int, nth: int = 1, before_server: bool = False) -> None:
@@ -51,14 +52,16 @@ class Wire:
 
     def cut(self) -> None:
         """Cut every connection now."""
-        for one in self._sockets:
+        with self._lock:
+            sockets, self._sockets = self._sockets, []
+        for one in sockets:
             with contextlib.suppress(OSError):
                 one.shutdown(socket.SHUT_RDWR)
-        self._sockets = []
 
     def stop(self) -> None:
         """Cut, and refuse new connections until `resume`."""
-        self.open = False
+        with self._lock:
+            self.open = False
         self.cut()
 
     def resume(self) -> None:
@@ -73,13 +76,15 @@ class Wire:
         with contextlib.suppress(OSError):
             while True:
                 client, _ = self._listener.accept()
-                if not self.open:
-                    client.close()
-                    continue
                 server = socket.create_connection(self._server)
+                with self._lock:  # a connection is refused or can be cut, whoever stops when
+                    if not self.open:
+                        client.close()
+                        server.close()
+                        continue
+                    self._sockets += [client, server]
                 for one in (client, server):
                     one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                self._sockets += [client, server]
                 doomed: set[int] = set()
                 for source, target, answers in ((client, server, False), (server, client, True)):
                     threading.Thread(

@@ -20,7 +20,7 @@ class Events(list):
             self.append(event)
             self._changed.notify_all()
 
-    def wait(self, wanted: Callable[[Any], bool], *, count: int = 1, timeout_s: float = 60) -> Any:
+    def wait(self, wanted: Callable[[Any], bool], *, count: int = 1, timeout_s: float = 120) -> Any:
         with self._changed:
             ok = self._changed.wait_for(
                 lambda: sum(map(bool, map(wanted, self))) >= count, timeout_s
@@ -32,7 +32,7 @@ class Events(list):
         return self.wait(lambda event: isinstance(event, kind), count=count)
 
 
-def until(condition: Callable[[], Any], timeout_s: float = 60.0) -> Any:
+def until(condition: Callable[[], Any], timeout_s: float = 120.0) -> Any:
     deadline = time.monotonic() + timeout_s
     while not (found := condition()):
         assert time.monotonic() < deadline, "it did not come true"
