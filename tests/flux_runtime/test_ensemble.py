@@ -19,7 +19,7 @@ def test_or7_one_server_may_die_and_two_may_not(tmp_path: Path) -> None:
         LoopbackEnsemble(tmp_path) as ensemble,
         connect(ensemble.hosts, session_timeout_s=5.0) as client,
     ):
-        registry = ProducerRegistry(client, "app", timeout_s=30)
+        registry = ProducerRegistry(client, "app", timeout_s=120)
         registry.register("clicks", ("1",), ["a"])
         first = ensemble.leader()
         ensemble.kill(first)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import subprocess
@@ -216,7 +217,7 @@ def test_or7_a_paused_server_suspends_the_session(tmp_path: Path) -> None:
         with pytest.raises(EnsembleUnreachable):
             client.wait_for_session(0.1)
         os.kill(server.pid, signal.SIGCONT)
-        client.wait_for_session(30)
+        client.wait_for_session(120)
         client.require_session()
 
 
@@ -231,8 +232,8 @@ def test_or7_a_lost_session_is_counted(tmp_path: Path) -> None:
             same_session = KazooClient(server.hosts, client_id=first_session)
             same_session.start()
             same_session.stop()  # which ends the session for both
-            _until(lambda: SessionState.LOST in seen, 30)
-            client.wait_for_session(30)
+            _until(lambda: SessionState.LOST in seen)
+            client.wait_for_session(120)
             assert client.kazoo.client_id[0] != first_session[0]
             losses = seen.count(SessionState.LOST)
             assert client.session_losses == losses == 1
@@ -240,20 +241,29 @@ def test_or7_a_lost_session_is_counted(tmp_path: Path) -> None:
 
 
 @pytest.mark.zookeeper
-def test_or7_the_registry_waits_for_a_server_that_comes_back(tmp_path: Path) -> None:
+def test_or7_the_registry_waits_for_a_server_that_comes_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     port = free_port()
     server = EmbeddedZooKeeper(tmp_path, port=port).start()
     with connect(server.hosts) as client, ThreadPoolExecutor(1) as pool:
-        registry = ProducerRegistry(client, "app", timeout_s=20)
-        wanted = {(str(n),): frozenset({"a", "b"}) for n in range(20_000)}
+        registry = ProducerRegistry(client, "app", timeout_s=120)
+        wanted = {(str(n),): frozenset({"a", "b"}) for n in range(8_000)}
+        path, asked = registry.path, itertools.count(1)
+
+        def killing(stream: str, key: tuple[str | None, ...]) -> str:
+            if next(asked) == 4_500:  # in the middle of it
+                assert server.pid is not None
+                os.kill(server.pid, signal.SIGKILL)
+            return path(stream, key)
+
+        monkeypatch.setattr(registry, "path", killing)
         registering = pool.submit(registry.register_many, "clicks", wanted)
-        _until(lambda: len(registry.registered("clicks")) > 2000)
+        _until(lambda: not server.running)
         assert not registering.done()
-        assert server.pid is not None
-        os.kill(server.pid, signal.SIGKILL)  # in the middle of it
         server.stop()
         with EmbeddedZooKeeper(tmp_path, port=port):
-            registering.result(60)
+            registering.result(240)
             assert registry.lookup_many("clicks", wanted) == wanted
 
 
@@ -261,8 +271,8 @@ def test_or7_the_registry_waits_for_a_server_that_comes_back(tmp_path: Path) -> 
 def test_or7_nothing_is_decided_while_the_server_is_away(tmp_path: Path) -> None:
     server = EmbeddedZooKeeper(tmp_path).start()
     with connect(server.hosts) as client:
+        ProducerRegistry(client, "app").register("clicks", ("1",), ["a"])
         registry = ProducerRegistry(client, "app", timeout_s=1.0)
-        registry.register("clicks", ("1",), ["a"])
         server.stop()
         with pytest.raises(EnsembleUnreachable):
             registry.lookup("clicks", ("1",))
@@ -270,7 +280,7 @@ def test_or7_nothing_is_decided_while_the_server_is_away(tmp_path: Path) -> None
             registry.register("clicks", ("2",), ["a"])
 
 
-def _until(condition: object, seconds: float = 15.0) -> None:
+def _until(condition: object, seconds: float = 120.0) -> None:
     assert callable(condition)
     deadline = time.monotonic() + seconds
     while not condition():
