@@ -195,6 +195,8 @@ class Checks:
             for inlet in boundary.consumer.inlets if boundary.consumer else ():
                 if inlet.queue:
                     raise ViolationError(f"BI-9: {node} has units left: {inlet}")
+            if isinstance(machine, Egress) and machine.unacked:
+                raise ViolationError(f"NC-7: {node} still keeps {machine.unacked}")
             if isinstance(machine, Ingress | Egress):
                 continue
             if machine.producer.pending or machine.back.waiting:

@@ -27,6 +27,8 @@ class Costs:
         detection: seconds from a crash to the controller's knowing.
         quantum: seconds that every external process of a site runs before a message to the site's
             scheduler is looked at.
+        destination: seconds that the destination works on a result before it acknowledges it; one
+            after the other, and only where it does acknowledge (`Shape.results_max`).
         rows: how many rows a payload has.
     """
 
@@ -38,6 +40,7 @@ class Costs:
     bandwidth: float = 12.5e6
     detection: float = 0.01
     quantum: float = 0.0
+    destination: float = 0.0
     rows: Callable[[Any], float]
 
 

@@ -78,6 +78,7 @@ def plan_of(rng: random.Random) -> Plan:
         reserve=1,
         ack_every=ack_every,
         in_hand=rng.choice((1, 1, 2, 4)),
+        results_max=rng.choice((0, 0, 1, 3)),
     )
     return Plan(
         shape=shape,

@@ -100,6 +100,7 @@ class Timed:
         self.first = dict(world.site)
         self.whole: set[Node] = set()
         self.hosted: dict[int, list[Node]] = {}
+        self.destination = 0.0
         self.best: dict[Node, tuple[tuple[float, int], Step] | None] = {}
         self.rounds = Rounds(self, balancer, balance_from) if balancer is not None else None
         self.disks = Disks(self, memory, disk) if memory is not None else None
@@ -153,6 +154,14 @@ class Timed:
         """A result has left."""
         self.trace.emitted.append((self.now, self.costs.rows(emit.rows), emit.rows))
         self.trace.batches.append(emit.batch)
+        if self.world.dataflow.shape.results_max:  # NC-7
+            arrives = self.now + self.costs.latency
+            self.destination = max(arrives, self.destination) + self.costs.destination
+            self.at(self.destination + self.costs.latency, self._acknowledged)
+
+    def _acknowledged(self, _: None) -> None:
+        """The destination has a result, the oldest of those it was given."""
+        self.perform(Step("acknowledge", self.world.dataflow.shape.egress))
 
     # ---- the clock
 

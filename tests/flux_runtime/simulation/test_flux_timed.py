@@ -20,8 +20,10 @@ def small(
     interval: float = 0.01,
     until: float = 9.0,
     turn: int = 0,
+    results_max: int = 0,
+    destination: float = 0.0,
 ) -> Trace:
-    shape = Shape(widths=(2, 2), pool=256, in_hand=2)
+    shape = Shape(widths=(2, 2), pool=256, in_hand=2, results_max=results_max)
     dataflow = bulk_dataflow(shape, selectivity=(1, 1), row_bytes=(50, 50), state=(200_000,) * 2)
     world = World(
         dataflow,
@@ -34,6 +36,7 @@ def small(
         row=lambda stage: 10e-6 if stage < 2 else 0,
         bandwidth=10e6,
         turn=turn,
+        destination=destination,
         rows=lambda b: b.rows,
     )
     faults = ((crash_at, Step("crash", 1)),) if crash_at is not None else ()
@@ -66,6 +69,20 @@ def test_ex_1_a_crash_delays_output_and_loses_none_of_it() -> None:
     assert len(crashed.moves) == 4
     assert longest_gap(crashed) > 2 * longest_gap(whole)
     assert crashed.rate(0, 3) == pytest.approx(whole.rate(0, 3))
+
+
+@pytest.mark.parametrize("crash_at", [None, 0.4])
+def test_nc_7_a_slow_destination_sets_the_pace_and_gets_everything(crash_at: float | None) -> None:
+    trace = small(crash_at=crash_at, results_max=2, destination=0.05)
+    assert len(trace.emitted) == 100
+    times = [t for t, _, _ in trace.emitted]
+    assert times[-1] - times[0] == pytest.approx(97 * 0.05, rel=0.05), "two are under way"
+    assert all(c - a > 0.049 for a, c in zip(times[2:], times[4:], strict=False))
+
+
+def test_nc_7_a_fast_destination_costs_nothing() -> None:
+    usual, answered = small(), small(results_max=8, destination=0.001)
+    assert answered.emitted[-1][0] == pytest.approx(usual.emitted[-1][0], abs=0.01)
 
 
 def longest_gap(trace: Trace) -> float:
