@@ -93,11 +93,11 @@ class LocalSites:
         self.folder.mkdir(parents=True, exist_ok=True)
         for _ in range(self.candidates):
             self.start_controller()
-        for site in range(self.count):
-            self.start_site(site)
-        for process in self.controllers:
+        for process in self.controllers:  # before a site may be given the port that was free
             host, port = self.ready(process, timeout_s)
             self.addresses[process.pid] = (host, port)
+        for site in range(self.count):
+            self.start_site(site)
         for process in self.sites.values():
             self.ready(process, timeout_s)
         return self
