@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
-settings.register_profile("blazes", deadline=None)
+# How long an example takes, to make or to check, says something about the machine only.
+settings.register_profile("blazes", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("blazes")
 
 
@@ -17,6 +18,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="write what the code produces now over tests/golden; review the diff",
     )
+
+
+@pytest.fixture(scope="session", autouse=True)
+def cache_of_the_tests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """What is kept of user code that was read goes into a folder of this run."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        yield
 
 
 @pytest.fixture

@@ -81,7 +81,7 @@ def test_what_needs_spark_says_how_to_get_it(installed: Path, tmp_path: Path) ->
         cwd=tmp_path,
         capture_output=True,
         encoding="utf-8",
-        timeout=60,
+        timeout=300,
     )
     assert doctor.returncode == 1
     assert "blazes[run]" in doctor.stdout

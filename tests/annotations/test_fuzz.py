@@ -13,7 +13,9 @@ from annotations.yaml_file import loads
 from tests.annotations import fuzzing
 
 CHECKED = settings(
-    max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=100,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import pyspark
 import pytest
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1800)]
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "wordcount"
 SPARK_HOME = Path(pyspark.__file__).parent
@@ -51,7 +51,7 @@ def daemon(log: Path, name: str, *arguments: str) -> Iterator[subprocess.Popen[b
         process.wait()
 
 
-def said(log: Path, pattern: str, seconds: float = 120) -> str:
+def said(log: Path, pattern: str, seconds: float = 300) -> str:
     """What a daemon's log says, once it does."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
@@ -110,7 +110,7 @@ def test_a_compiled_job_runs_under_spark_submit_though_a_worker_dies(
     with (tmp_path / "submit.log").open("wb") as log:
         running = subprocess.Popen(submit, cwd=tmp_path, env=ENVIRONMENT, stdout=log, stderr=log)
     commits = job / "state" / "units" / "Count.counts" / "checkpoint" / "tweets" / "commits"
-    deadline = time.monotonic() + 300
+    deadline = time.monotonic() + 500
     while not (commits.is_dir() and any(commits.iterdir())) and running.poll() is None:
         assert time.monotonic() < deadline
         time.sleep(0.1)
