@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
@@ -20,7 +21,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from annotations.dataflow import EMPTY, Position
-from annotations.whitebox import ir, plan_json
+from annotations.whitebox import ir, kept_answers, plan_json
 
 TIMEOUT_S: Final = 60.0
 """How long user code may run before it is ended."""
@@ -217,13 +218,17 @@ def read_pipeline(spec: Path, *, timeout_s: float = TIMEOUT_S) -> Project:
 
 
 def _ask(request: Mapping[str, Any], folder: Path, timeout_s: float) -> dict[str, Any]:
-    """What the process answers that runs the code."""
+    """What the process answers that runs the code, or answered before."""
     missing = [name for name in _NEEDED if find_spec(name) is None]
     if missing:
         raise Unreadable(
             f"reading Python code needs Spark's Connect client; missing: {', '.join(missing)}",
             remedy="Install it: pip install 'blazes[pyspark]'.",
         )
+    known = kept_answers.given(request)
+    if known is not None:
+        return known
+    began = time.time()
     with tempfile.TemporaryDirectory(prefix="blazes-read-") as scratch:
         answer = Path(scratch) / "answer.json"
         printed = Path(scratch) / "printed.txt"
@@ -231,6 +236,7 @@ def _ask(request: Mapping[str, Any], folder: Path, timeout_s: float) -> dict[str
         status = _run(text, folder, printed, timeout_s)
         if answer.exists():
             found: dict[str, Any] = json.loads(answer.read_text(encoding="utf-8"))
+            kept_answers.keep(request, found, found.pop("seen"), since=began)
             return found
         told = printed.read_bytes().decode("utf-8", "replace").strip()[-_SHOWN_MAX:]
     if status is None:

@@ -29,6 +29,7 @@ from annotations.whitebox.connect import texts  # noqa: E402
 from annotations.whitebox.connect.answers import Answers, Refused, Started  # noqa: E402
 from annotations.whitebox.connect.places import Places  # noqa: E402
 from annotations.whitebox.connect.relations import Relations  # noqa: E402
+from annotations.whitebox.connect.seen import Seen  # noqa: E402
 from annotations.whitebox.connect.sources import Sources  # noqa: E402
 from annotations.whitebox.connect.standin import stand_in  # noqa: E402
 
@@ -39,7 +40,9 @@ def main() -> int:
     sys.stdin = io.StringIO()
     home = Reading(request)
     answered = {"functions": home.functions, "script": home.script, "pipeline": home.pipeline}
+    seen = Seen()
     answer = answered[request["kind"]](request)
+    answer["seen"] = seen.to_json()
     target = Path(request["answer"])
     part = target.with_suffix(".part")
     part.write_text(json.dumps(answer), encoding="utf-8")
