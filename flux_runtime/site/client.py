@@ -50,11 +50,13 @@ class DataLost(Exception):  # noqa: N818 - what happened
     Attributes:
         stage: stage of the partition.
         part: its number.
+        why: the last copy is gone.
     """
 
     def __init__(self, stage: int, part: int, why: str) -> None:
         self.stage = stage
         self.part = part
+        self.why = why
         super().__init__(
             f"partition {part} of stage {stage} has lost both copies ({why}): its state, and what "
             "it had received and not passed on, are gone; start the job anew from its source"
@@ -371,9 +373,9 @@ class Feeder(Client):
                 self.dropped()
 
     def finish(self) -> None:
-        """Nothing more comes, from any source; waits until everything is safe."""
+        """Nothing more comes, from any source; waits until everything is safe, the end as well."""
         self.flush()
-        self.tell({"c": "finish"})
+        self.ask({"c": "finish"}, "finished")
 
 
 class Reader(Client):

@@ -24,11 +24,13 @@ class Desk:
 
     Attributes:
         clients: with the source that each feeds, empty if none.
+        finishing: those that wait until the end of the input is in the journal.
     """
 
     def __init__(self, leader: Leader) -> None:
         self.leader = leader
         self.clients: dict[Connection, str] = {}
+        self.finishing: set[Connection] = set()
 
     def greeted(self, connection: Connection, said: dict[str, Any]) -> None:
         """A client says what it feeds, if anything."""
@@ -87,6 +89,7 @@ class Desk:
                 self.leader.broadcast(message)
             case {"c": "finish"}:
                 self.leader.intake.finish()
+                self.finishing.add(connection)
             case {"c": "status"}:
                 self.leader.tell(connection, {"c": "status", **self.leader.status()})
             case {"c": "move", "stage": int(s), "part": int(p), "copy": int(c), "site": int(to)}:
@@ -112,6 +115,12 @@ class Desk:
             if site in self.leader.ledger.sites and whole:
                 found.append(list(self.leader.ledger.sites[site].address))
         return found
+
+    def finished(self) -> None:
+        """The end of the input is safe: whoever is told so does not have to say it again."""
+        for connection in self.finishing & self.clients.keys():
+            self.leader.tell(connection, {"c": "finished"})
+        self.finishing.clear()
 
     def read_on(self) -> None:
         """Read from clients again where there is room for their offers."""

@@ -456,6 +456,8 @@ class Leader(Shell):
             self.intake.pump()
             self._watch_latency()
             self.desk.read_on()
+            if self.intake.ended:
+                self.desk.finished()
             while self.host.ready and self.host.turn():
                 pass
 

@@ -17,6 +17,7 @@ from flux_runtime.operators.rows import SN
 from flux_runtime.simulation.example import events
 from flux_runtime.simulation.reference import reference
 from flux_runtime.site.client import Client, DataLost
+from flux_runtime.site.journal import END_KEY, Journal
 from flux_runtime.site.local import LocalSites
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1800)]
@@ -190,6 +191,17 @@ def test_a_paused_site_is_removed_and_ends_itself_when_it_comes_back(
     assert elected.sites[1].wait(DEADLINE_S) == 3, "fenced"
     why = [e["why"] for e in elected.events() if e["kind"] == "site_failed"]
     assert why == ["its ZooKeeper session has ended"]
+
+
+def test_the_end_of_the_input_is_safe_once_finish_returns(
+    tmp_path: Path, on_path: None, batches: list[Any]
+) -> None:
+    with LocalSites(dataflow=FLOWS, sites=2, folder=tmp_path) as job:
+        feeder = job.feeder("events")
+        feeder.offer(0, 0, batches[0].drop_columns(list(SN)))
+        feeder.finish()
+        assert END_KEY in [record.key for record in Journal(tmp_path / "journal").read()]
+        feeder.finish()  # again, as to a leader that knows it from the journal
 
 
 def test_a_site_that_comes_to_the_only_survivor_gets_its_states(
