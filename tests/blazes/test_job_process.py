@@ -34,7 +34,7 @@ GENTLE = """
 """
 STUBBORN = """
     import signal, subprocess, sys, time
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGINT, lambda *_: print("interrupted", flush=True))
     child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
     print("child", child.pid, flush=True)
     time.sleep(600)
@@ -51,11 +51,20 @@ def job(tmp_path: Path) -> Callable[[str], JobProcess]:
     return make
 
 
-def until(condition: Callable[[], object], seconds: float = 10.0) -> None:
+def until(condition: Callable[[], object], seconds: float = 60.0) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "did not happen in time"
         time.sleep(0.02)
+
+
+def press(*presses: tuple[str, Path, str]) -> subprocess.Popen[bytes]:
+    """Send this process signals, each once its file has a line with its text."""
+    steps = [
+        f"until grep -qs '{text}' '{file}'; do sleep 0.05; done; kill -{name} {os.getpid()}"
+        for name, file, text in presses
+    ]
+    return subprocess.Popen(["sh", "-c", "; ".join(steps)])
 
 
 def alive(pid: int) -> bool:
@@ -151,7 +160,8 @@ def test_remedies_name_what_is_missing() -> None:
 def test_watching_shows_lines_and_reads_the_run(
     job: Callable[[str], JobProcess], capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    process = job(GENTLE.replace("while not stopping", "while batches < 20"))
+    slower = GENTLE.replace("while not stopping", "while batches < 20").replace("0.02", "0.1")
+    process = job(slower)  # so that it is looked at while it runs
     ended = watch(process, tmp_path, name="wordcount", progress=True)
     assert ended.status == 0
     assert not ended.interrupted
@@ -167,7 +177,7 @@ def test_ctrl_c_stops_gently_and_its_handler_is_put_back(
 ) -> None:
     before = signal.getsignal(signal.SIGINT)
     process = job(GENTLE)
-    pressed = subprocess.Popen(["sh", "-c", f"sleep 0.6; kill -INT {os.getpid()}"])
+    pressed = press(("INT", tmp_path / "metrics.jsonl", "batches"))
     ended = watch(process, tmp_path, name="wordcount", progress=False)
     pressed.wait()
     assert ended.status == 0
@@ -181,8 +191,8 @@ def test_ctrl_c_stops_gently_and_its_handler_is_put_back(
 def test_a_second_ctrl_c_kills(
     job: Callable[[str], JobProcess], capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    press = f"sleep 0.6; kill -INT {os.getpid()}; sleep 0.6; kill -INT {os.getpid()}"
-    pressed = subprocess.Popen(["sh", "-c", press])
+    log = tmp_path / "log.txt"
+    pressed = press(("INT", log, "child"), ("INT", log, "interrupted"))
     ended = watch(job(STUBBORN), tmp_path, name="wordcount", progress=False)
     pressed.wait()
     assert ended.status == 137
@@ -194,8 +204,8 @@ def test_a_second_ctrl_c_kills(
 def test_sigterm_stops_gently_however_often_it_comes(
     job: Callable[[str], JobProcess], tmp_path: Path
 ) -> None:
-    press = f"sleep 0.6; kill -TERM {os.getpid()}; kill -TERM {os.getpid()}"
-    pressed = subprocess.Popen(["sh", "-c", press])
+    metrics = tmp_path / "metrics.jsonl"
+    pressed = press(("TERM", metrics, "batches"), ("TERM", metrics, "batches"))
     ended = watch(job(GENTLE), tmp_path, name="wordcount", progress=False)
     pressed.wait()
     assert ended.status == 0
