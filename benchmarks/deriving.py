@@ -59,7 +59,7 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=5)
     arguments = parser.parse_args()
     found: dict[str, list[tuple[float, float]]] = {"SQL": [], "Python, first": [], "again": []}
-    with tempfile.TemporaryDirectory() as temporary:
+    with tempfile.TemporaryDirectory() as temporary, tempfile.TemporaryDirectory() as caches:
         folder = Path(temporary)
         (folder / "code.py").write_text(
             "".join(FUNCTION.format(n=n) for n in range(arguments.components))
@@ -68,7 +68,7 @@ def main() -> None:
         sql = written(folder, arguments.components, SQL, "in_sql")
         python = written(folder, arguments.components, PYTHON, "in_python")
         for run in range(arguments.runs):
-            cache = folder / f"cache-{run}"
+            cache = Path(caches) / str(run)
             for name, file in (("SQL", sql), ("Python, first", python), ("again", python)):
                 found[name].append(timed(file, cache))
     base = statistics.median(cpu for _, cpu in found["SQL"])

@@ -35,6 +35,7 @@ _IRRELEVANT: Final = frozenset(
     {"_", "SHLVL", "OLDPWD", "PWD", "COLUMNS", "LINES", "TERM", "BLAZES_CACHE", "XDG_CACHE_HOME"}
 )
 """Environment variables that every shell sets in its own way."""
+_MODULES: Final = ("py", "pyc", "so", "pyd")
 _INSTALLED: Final = tuple(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib"))
 
 
@@ -56,8 +57,9 @@ def given(request: Mapping[str, Any]) -> dict[str, Any] | None:
         body = kept["body"]
         if kept["digest"] != _digest(body):
             return None
-        if any(_stamp(path) != stamp for path, stamp in body["stamps"].items()):
-            return None
+        for path, stamp in body["stamps"].items():
+            if stamp != _stamp(path, searched=path in body["searched"]):
+                return None
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
     found: dict[str, Any] = body["answer"]
@@ -80,9 +82,10 @@ def keep(
     if place is None or seen["outside"] is not None or _failed(answer):
         return
     stamps = {path: _stamp(path) for path in (*seen["files"], *seen["folders"])}
+    stamps |= {path: _stamp(path, searched=True) for path in seen["searched"]}
     if any(_changed(path, since) for path in seen["files"]):
         return
-    body = {"stamps": stamps, "answer": answer}
+    body = {"stamps": stamps, "searched": seen["searched"], "answer": answer}
     text = json.dumps({"digest": _digest(body), "body": body})
     with contextlib.suppress(OSError):
         place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -122,17 +125,26 @@ def _environment() -> list[tuple[str, str]]:
     return sorted((k, v) for k, v in os.environ.items() if k not in _IRRELEVANT)
 
 
-def _stamp(path: str) -> str:
-    """A text that changes when the file or the folder does; `-` where there is none."""
+def _stamp(path: str, *, searched: bool = False) -> str:
+    """A text that changes when the file or the folder does; `-` where there is none.
+
+    Of a folder that was searched for modules only what may be one counts.
+    """
     try:
         if Path(path).is_dir():
-            names = (each.name for each in Path(path).iterdir())
-            return _digest(sorted(name for name in names if name != "__pycache__"))
+            names = (each.name for each in Path(path).iterdir() if each.name != "__pycache__")
+            return _digest(sorted(n for n in names if _module(n) or not searched))
         if path.startswith(_INSTALLED):
             return _installed_stamp(path)
         return hashlib.sha256(Path(path).read_bytes()).hexdigest()
     except OSError:
         return "-"
+
+
+def _module(name: str) -> bool:
+    """Whether an import might mean this entry of a folder."""
+    stem, _, suffix = name.partition(".")
+    return stem.isidentifier() and (not suffix or suffix.endswith(_MODULES))
 
 
 def _installed_stamp(path: str) -> str:

@@ -37,6 +37,8 @@ class Seen:
     def __init__(self) -> None:
         self.files: dict[str, None] = {}
         self.folders: dict[str, None] = {}
+        self.searched: dict[str, None] = {}
+        """Folders that were looked through for modules alone."""
         self.outside: str | None = None
         """Why the answer holds for this time only; None where nothing speaks against more."""
         self._before = frozenset(sys.modules)
@@ -48,12 +50,17 @@ class Seen:
         sys.addaudithook(self._hear)
 
     def to_json(self) -> dict[str, Any]:
-        """Files and folders by their paths, with those of modules that were imported."""
+        """Files and folders by their paths, with the files of modules that were imported."""
         for name in set(sys.modules) - self._before:
             file = getattr(sys.modules[name], "__file__", None)
             if isinstance(file, str):
                 self.files[_absolute(file)] = None
-        return {"files": list(self.files), "folders": list(self.folders), "outside": self.outside}
+        return {
+            "files": list(self.files),
+            "folders": list(self.folders),
+            "searched": [each for each in self.searched if each not in self.folders],
+            "outside": self.outside,
+        }
 
     def _hear(self, event: str, arguments: tuple[Any, ...]) -> None:
         if event in self._told:
@@ -74,7 +81,9 @@ class Seen:
 
     def _list(self, path: Any = None) -> None:
         if not isinstance(path, int):
-            self.folders[_absolute(path or ".")] = None
+            by = sys._getframe(2).f_code.co_filename
+            found = self.searched if by.startswith("<frozen importlib") else self.folders
+            found[_absolute(path or ".")] = None
 
 
 def _absolute(path: Any) -> str:

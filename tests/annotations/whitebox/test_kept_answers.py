@@ -84,6 +84,8 @@ def test_a_second_reading_runs_nothing_until_something_changes(code: Path) -> No
     plan, processes = started(code)
     assert processes == 1
     assert started(code) == (plan, 0)
+    write(code / "results.txt", "7\n")  # nobody reads it
+    assert started(code) == (plan, 0)
     write(code / "columns.txt", "id\n")  # a file that the code opens
     other, processes = started(code)
     assert processes == 1
@@ -92,6 +94,8 @@ def test_a_second_reading_runs_nothing_until_something_changes(code: Path) -> No
     changed, processes = started(code)
     assert processes == 1
     assert changed != other
+    write(code / "columns.py", "")  # a module that imports might find now
+    assert started(code) == (changed, 1)
     (entry,) = entries()
     entry.write_bytes(entry.read_bytes().replace(b'"id"', b'"no"', 1))  # damaged, still JSON
     assert started(code) == (changed, 1)
