@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from flux_runtime.protocol.back import Unit
-from flux_runtime.protocol.channels import Channel, Frame, Multiplexer, takes_credit
+from flux_runtime.protocol.channels import Frame, Multiplexer
 from flux_runtime.protocol.dataflow import Dataflow
 from flux_runtime.protocol.ends import Egress, Ingress
 from flux_runtime.protocol.messages import (
@@ -33,54 +33,24 @@ from flux_runtime.protocol.messages import (
 from flux_runtime.protocol.segment import Segment, SegmentState
 from flux_runtime.protocol.storage import Storage
 from flux_runtime.protocol.vocabulary import (
-    INGRESS,
     THE_INGRESS,
     Node,
     Pair,
     ProtocolError,
     Status,
 )
+from flux_runtime.site.admission import admitted
+from flux_runtime.site.load import Load
 from flux_runtime.site.together import Part, Shared
-from flux_runtime.site.wire import Malformed
 
 LEADER: Final = -1
 """The site number of whoever leads the controller; it hosts ingress and egress."""
-CHANNEL_MAX: Final = 1 << 16
-"""Unread messages of one channel; the protocol's own rules keep far below."""
 ROUNDS_MAX: Final = 8
 """How often a node goes through its work before the others have their turn."""
 
 Machine = Ingress | Egress | Segment
 Placement = Mapping[tuple[Pair, int], int]
 NO_LIVES: Final[Placement] = MappingProxyType({})
-
-
-@dataclass
-class Load:
-    """What one node has done since it came here.
-
-    Attributes:
-        rows: rows received.
-        units: units received.
-        operator_s: processor time of its operator.
-        cpu_s: processor time of all that was done for it, its operator included.
-    """
-
-    rows: int = 0
-    units: int = 0
-    operator_s: float = 0.0
-    cpu_s: float = 0.0
-
-    def minus(self, before: Load | None) -> Load:
-        """What it has done since then."""
-        if before is None:
-            return self
-        return Load(
-            self.rows - before.rows,
-            self.units - before.units,
-            self.operator_s - before.operator_s,
-            self.cpu_s - before.cpu_s,
-        )
 
 
 @dataclass
@@ -279,40 +249,9 @@ class Host:
         mux = self.peers.get(site)
         if mux is None:
             return
-        for channel, n in frame.credits:
-            if not 0 < n <= mux.spent.get(channel, n):
-                raise Malformed(f"{n} credits that have not been spent")
-        if frame.credits:
-            known = tuple((c, n) for c, n in frame.credits if c in mux.spent)
-            frame = Frame(frame.envelopes, known)
-        for src, dst, message in ((e.src, e.dst, e.message) for e in frame.envelopes):
-            self._check(site, mux, Channel(src, dst), takes_credit(message))
-        for node in mux.receive(frame):
+        for node in mux.receive(admitted(self, site, mux, frame)):
             if node in self.nodes:
                 self.ready[node] = None
-
-    def _check(self, site: int, mux: Multiplexer, channel: Channel, credit: bool) -> None:
-        src, dst = channel
-        if self.where.get(src, site) != site or not self._exists(dst) or not self._exists(src):
-            raise Malformed(f"a message from {src} to {dst} by site {site}")
-        if self.where.get(dst, self.me) != self.me or abs(src.stage - dst.stage) != 1:
-            raise Malformed(f"a message to {dst}, which is not here")
-        held = mux.inbox.get(dst, {}).get(src)
-        if held is None:
-            return
-        if len(held) >= CHANNEL_MAX:
-            raise Malformed(f"{len(held)} unread messages from {src}")
-        if credit:
-            unread = sum(map(takes_credit, held))
-            if unread + mux.owed.get(channel, 0) >= self.credits:
-                raise Malformed(f"rows without credit from {src}")
-
-    def _exists(self, node: Node) -> bool:
-        shape = self.dataflow.shape
-        if not INGRESS <= node.stage <= len(shape.widths):
-            return False
-        width = 1 if shape.outside(node.stage) else shape.widths[node.stage]
-        return node.part < width and node.copy < 2
 
     def install(self, node: Node, state: SegmentState) -> None:
         """CU-17: the state of a standby has arrived, perhaps before word of the standby has."""

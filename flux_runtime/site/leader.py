@@ -17,7 +17,7 @@ from typing import Any, Final
 from flux_runtime.observe.run_folder import RunFolder
 from flux_runtime.protocol.vocabulary import END, Node, Pair
 from flux_runtime.site.balance import Rounds
-from flux_runtime.site.codec import entry_to_json, notice_from_json, notice_to_json
+from flux_runtime.site.codec import notice_from_json, notice_to_json
 from flux_runtime.site.config import ControllerConfig
 from flux_runtime.site.connection import Connection
 from flux_runtime.site.desk import Desk
@@ -25,12 +25,13 @@ from flux_runtime.site.host import LEADER, Host
 from flux_runtime.site.intake import Intake, rebuild_egress
 from flux_runtime.site.journal import Journal
 from flux_runtime.site.latency import Latency
-from flux_runtime.site.ledger import Event, Layout, Ledger
+from flux_runtime.site.ledger import Event, Ledger
 from flux_runtime.site.record import EventRecord
 from flux_runtime.site.reports import Reports
 from flux_runtime.site.shell import Link, Shell
 from flux_runtime.site.snapshot import snapshot
 from flux_runtime.site.stage_log import StageLog
+from flux_runtime.site.told import Told
 from flux_runtime.site.wire import Malformed
 
 log = logging.getLogger(__name__)
@@ -85,9 +86,7 @@ class Leader(Shell):
         self.began = False
         self.since = time.monotonic()
         self.resume: dict[Node, int] = {}
-        self.told = 0
-        self.view: set[int] = set()
-        self.laid_out = False
+        self.told = Told(self)
         self.pending: list[tuple[Event, Callable[[], None]]] = []
         self.more = asyncio.Event()
         self.attached: dict[int, Connection] = {}
@@ -97,7 +96,6 @@ class Leader(Shell):
         self.rounds: Rounds | None = None
         self.committed = 0
         self.tasks: list[asyncio.Task[None]] = []
-        self.losses_told = 0
         self.whole_since: float | None = None
         self.leaving: set[int] = set()
         self.stopping = False
@@ -163,7 +161,7 @@ class Leader(Shell):
             ledger.kept = ledger.events
             data = snapshot(ledger)
             await self.loop.run_in_executor(None, self.event_record.keep, data)
-            self._event("log_trimmed", events=ledger.events, bytes=len(data))
+            self.event("log_trimmed", events=ledger.events, bytes=len(data))
 
     async def _look(self) -> None:
         while True:
@@ -192,46 +190,8 @@ class Leader(Shell):
     # ---- view changes
 
     def _spread(self) -> None:
-        """Tell everybody what has changed since the last time."""
-        ledger = self.ledger
-        sites = set(ledger.sites)
-        if ledger.layout is not None and not self.laid_out:
-            self.laid_out = True
-            layout = ledger.layout
-            self.host.lay_out(layout.placement, layout.lives, base=layout.at)
-            self.told = layout.at
-            self._event("laid_out", sites=len(sites), one_executor=ledger.one_executor)
-            if ledger.one_executor:
-                log.warning(
-                    "all sites are of one executor: pairs protect against the loss of worker "
-                    "processes, not of the executor"
-                )
-            self.broadcast(self._layout(layout))
-        if sites != self.view:
-            for number in self.view - sites:
-                self.host.disconnect(number)
-                connection = self.attached.pop(number, None)
-                self.links.pop(number, None)
-                self.reports.forget(number)
-                if connection is not None:
-                    connection.close("removed from the view")
-            for number in sites - self.view:
-                self.host.connect(number)
-            self.view = sites
-            self.broadcast(self._sites())
-        new = ledger.entries[max(0, self.told - ledger.base) :]
-        if new:
-            self.broadcast(self._log_from(self.told))
-            self.told = ledger.position
-            for entry, site in new:
-                self.host.extend(entry, site)
-                self._event("view_change", entry=entry_to_json(entry, site))
-        if self.host.base < ledger.base:
-            self.host.trim(ledger.base)
-            self.broadcast({"c": "trim", "below": ledger.base})
-        for loss in ledger.losses[self.losses_told :]:
-            self._lose(loss.pair, loss.why)
-        self.losses_told = len(ledger.losses)
+        """Tell everybody what has changed since the last time, and do what follows from it."""
+        self.told.spread()
         self._begin()
         self._recovered()
         if self.rounds is not None:
@@ -245,23 +205,10 @@ class Leader(Shell):
             self.whole_since = time.monotonic()
             if self.failing:
                 took = time.monotonic() - min(self.failing.values())
-                self._event("recovered", seconds=round(took, 4), sites=sorted(self.failing))
+                self.event("recovered", seconds=round(took, 4), sites=sorted(self.failing))
                 self.failing.clear()
         elif not whole:
             self.whole_since = None
-
-    def _lose(self, pair: Pair, why: str) -> None:
-        log.error("partition %s of stage %s has lost both copies: %s", pair.part, pair.stage, why)
-        under_way = [number for number, _, _ in self.intake.under_way]
-        self._event(
-            "data_loss",
-            stage=pair.stage,
-            part=pair.part,
-            why=why,
-            lost="the state of this partition and what it had received and not passed on",
-            batches_not_everywhere=[under_way[0], under_way[-1]] if under_way else [],
-        )
-        self.desk.lost_pair(pair, why)
 
     def _begin(self) -> None:
         """Rebuild ingress and egress once every live site has said what it has received."""
@@ -278,23 +225,8 @@ class Leader(Shell):
         balance = self.config.balancing
         if balance is not None and self.ledger.shape.copies == 2:
             self.rounds = Rounds(self, balance)
-        self._event("leading", epoch=self.ledger.leaders, under_way=len(self.intake.under_way))
+        self.event("leading", epoch=self.ledger.leaders, under_way=len(self.intake.under_way))
         self.schedule()
-
-    def _layout(self, layout: Layout) -> dict[str, Any]:
-        placed = [
-            [*pair, copy, site, layout.lives.get((pair, copy), 0)]
-            for (pair, copy), site in layout.placement.items()
-        ]
-        return {"c": "layout", "layout": placed, "base": layout.at}
-
-    def _sites(self) -> dict[str, Any]:
-        sites = [[s.number, s.id, *s.address] for s in self.ledger.sites.values()]
-        return {"c": "sites", "sites": sites}
-
-    def _log_from(self, start: int) -> dict[str, Any]:
-        entries = [entry_to_json(*e) for e in self.ledger.entries[start - self.ledger.base :]]
-        return {"c": "log", "from": start, "entries": entries}
 
     def broadcast(self, message: dict[str, Any]) -> None:
         """Tell all sites."""
@@ -348,7 +280,7 @@ class Leader(Shell):
             self.joining.add(identity)
             event = {"e": "joined", "id": identity, "address": [str(host), int(port)]}
             event |= {"host": str(said["host"]), "executor": str(said["executor"])}
-            self._event("site_joined", site=identity)
+            self.event("site_joined", site=identity)
             self.happened(event, attach)
 
     def _attach(self, connection: Connection, link: Link, number: int) -> None:
@@ -367,10 +299,7 @@ class Leader(Shell):
         self.host.reconnect(number)
         greeting = {"v": VERSION, "role": "leader", "epoch": self.ledger.leaders}
         self.greet(connection, {**greeting, "site": number})
-        self.tell(connection, self._sites())
-        if self.ledger.layout is not None:
-            self.tell(connection, self._layout(self.ledger.layout))
-            self.tell(connection, self._log_from(max(position, self.ledger.base)))
+        self.told.tell(connection, position)
         self.tell(connection, {"c": "commit", "offset": self.committed})
         if self.rounds is not None:
             self.rounds.joined(number, connection)
@@ -386,7 +315,7 @@ class Leader(Shell):
         def removed() -> None:
             """Only now: a leader that has been replaced must not fence anybody."""
             self.failing.setdefault(number, since)
-            self._event("site_failed", site=record.id, number=number, why=why)
+            self.event("site_failed", site=record.id, number=number, why=why)
             self.loop.run_in_executor(None, self.remove, record.id)
 
         self.happened({"e": "failed", "site": number, "why": why}, removed)
@@ -496,8 +425,9 @@ class Leader(Shell):
     def moving(self, event: Event, *, by: str) -> None:
         """Note that a move is asked for."""
         where = {"stage": event["stage"], "part": event["part"], "copy": event["copy"]}
-        self._event("move", **where, to=event["site"], by=by)
+        self.event("move", **where, to=event["site"], by=by)
 
-    def _event(self, kind: str, **details: Any) -> None:
+    def event(self, kind: str, **details: Any) -> None:
+        """Note an event in the run folder."""
         if self.run_folder is not None:
             self.run_folder.event(kind, self.config.called, **details)

@@ -19,8 +19,9 @@ from flux_runtime.protocol.balancing import Part, SiteStatistics
 from flux_runtime.protocol.segment import Segment
 from flux_runtime.protocol.vocabulary import Node, Pair
 from flux_runtime.site.connection import Connection
-from flux_runtime.site.host import LEADER, Host, Load
+from flux_runtime.site.host import LEADER, Host
 from flux_runtime.site.idle import IdleSelector
+from flux_runtime.site.load import Load
 from flux_runtime.site.wire import Malformed
 
 if TYPE_CHECKING:
