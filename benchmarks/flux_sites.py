@@ -3,6 +3,7 @@
     python benchmarks/flux_sites.py throughput [RUNS]
     python benchmarks/flux_sites.py gap [RUNS]
     python benchmarks/flux_sites.py balance [RUNS]
+    python benchmarks/flux_sites.py crowded [RUNS]
     python benchmarks/flux_sites.py durable [RUNS]
     python benchmarks/flux_sites.py together [RUNS]
 
@@ -10,9 +11,10 @@
 pairs, one after another in every run; medians and ratios. `gap`: one site is killed while batches
 come at a steady pace; the longest time between two results, and the time until all pairs are whole.
 `balance`: one site is stopped four fifths of the time; rows per second where copies stay and where
-they are balanced. `durable`: throughput with a journal that survives the process, and with one that
-survives the machine. `together`: CPU per row where the operators of a site run partition by
-partition, and once over all that is there.
+they are balanced. `crowded`: the same, but the site shares one processor with processes that never
+wait. `durable`: throughput with a journal that survives the process, and with one that survives the
+machine. `together`: CPU per row where the operators of a site run partition by partition, and once
+over all that is there.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -185,6 +187,43 @@ def held_up(process: subprocess.Popen[bytes]) -> Iterator[None]:
         thread.join()
 
 
+BURN = """
+import os, sys
+os.sched_setaffinity(0, [int(sys.argv[1])])
+while os.getppid() == int(sys.argv[2]):
+    sum(range(100_000))
+"""
+BURNERS = 8
+
+
+@contextmanager
+def crowded_out(running: LocalSites) -> Iterator[None]:
+    """The first site has a ninth of one processor; the others may use all."""
+    processors = sorted(os.sched_getaffinity(0))
+    if len(processors) < 2:
+        sys.exit("crowded: needs two processors")
+    first = processors[0]
+    for task in Path(f"/proc/{running.sites[0].pid}/task").iterdir():
+        os.sched_setaffinity(int(task.name), [first])
+    burn = [sys.executable, "-c", BURN, str(first), str(os.getpid())]
+    burners = [subprocess.Popen(burn) for _ in range(BURNERS)]
+    try:
+        yield
+    finally:
+        for process in burners:
+            process.kill()
+            process.wait()
+
+
+@contextmanager
+def held_up_first(running: LocalSites) -> Iterator[None]:
+    with held_up(running.sites[0]):
+        yield
+
+
+Disturbance = Callable[[LocalSites], AbstractContextManager[None]]
+
+
 def flood(running: LocalSites, batches: list[Any], over: threading.Event) -> None:
     feeder = running.feeder("events")
     for i in itertools.count():
@@ -194,12 +233,14 @@ def flood(running: LocalSites, batches: list[Any], over: threading.Event) -> Non
     feeder.finish()
 
 
-def loaded(balance: Balance | None, seconds: float = 20.0) -> tuple[float, int]:
+def loaded(
+    balance: Balance | None, disturbed: Disturbance, seconds: float = 20.0
+) -> tuple[float, int]:
     """Rows per second under load on one site, and how many copies that site has at the end."""
     batches = [b.drop_columns(list(SN)) for b in events(64, 2048, keys=10_000)]
     with tempfile.TemporaryDirectory() as folder:
         running = job(many, folder, balance=balance or False)
-        with running, held_up(running.sites[0]):
+        with running, disturbed(running):
             over = threading.Event()
             threads = [
                 threading.Thread(target=flood, args=(running, batches, over)),
@@ -220,15 +261,19 @@ def loaded(balance: Balance | None, seconds: float = 20.0) -> tuple[float, int]:
             return rate, sum(at in slow for *_, at, _ in status["copies"])
 
 
-def balance(runs: int) -> None:
+def balance(runs: int, disturbed: Disturbance = held_up_first) -> None:
     rates: dict[str, list[float]] = {"static": [], "balanced": []}
     for _ in range(runs):
         for name, how in (("static", None), ("balanced", Balance(policy="load"))):
-            rate, copies = loaded(how)
+            rate, copies = loaded(how, disturbed)
             rates[name].append(rate)
             print(f"{name}: {rate:,.0f} rows/s, {copies} copies on the loaded site")
     both = {name: statistics.median(found) for name, found in rates.items()}
     print(f"balanced / static: {both['balanced'] / both['static']:.2f}")
+
+
+def crowded(runs: int) -> None:
+    balance(runs, crowded_out)
 
 
 def durable(runs: int) -> None:
@@ -291,6 +336,7 @@ MEASUREMENTS: dict[str, Callable[[int], None]] = {
     "throughput": throughput,
     "gap": gap,
     "balance": balance,
+    "crowded": crowded,
     "durable": durable,
     "together": together,
 }

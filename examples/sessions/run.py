@@ -30,6 +30,7 @@ from flux_runtime.observe.run_folder import RunFolder
 from flux_runtime.operators.rows import SN, KeySplit, merge, rows_size
 from flux_runtime.protocol.dataflow import Dataflow
 from flux_runtime.protocol.vocabulary import Shape
+from flux_runtime.site.config import Balance
 from flux_runtime.site.local import LocalSites
 from flux_runtime.zookeeper.embedded import EmbeddedZooKeeper
 
@@ -152,6 +153,7 @@ def sites(args: argparse.Namespace, run: RunFolder) -> Iterator[LocalSites]:
             server = EmbeddedZooKeeper(run.path / "zookeeper").start()
             stack.callback(server.stop)
             zookeeper = server.hosts
+        balance = Balance(policy=args.balance) if args.balance != "none" else False
         job = LocalSites(
             dataflow="run:dataflow",
             sites=args.sites,
@@ -160,7 +162,7 @@ def sites(args: argparse.Namespace, run: RunFolder) -> Iterator[LocalSites]:
             zookeeper=zookeeper,
             controllers=args.controllers,
             app="sessions",
-            controller_settings={"window": 32},
+            controller_settings={"window": 32, "balance": balance},
         )
         yield stack.enter_context(job)
 
@@ -171,6 +173,12 @@ def main() -> int:
     add = parser.add_argument
     add("--sites", type=int, default=4)
     add("--controllers", type=int, default=1, help="more than one needs Java, for ZooKeeper")
+    add(
+        "--balance",
+        choices=("none", "load", "memory", "hybrid"),
+        default="none",
+        help="by what partitions move off a site, such as one under `disturb --load`",
+    )
     add("--rate", type=float, default=20_000, help="packets per second")
     add("--rows", type=int, default=1000, help="packets of a batch")
     add("--pairs", type=int, default=20_000, help="pairs of hosts")
