@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final
 
@@ -67,16 +67,21 @@ class Output:
 
     def _path(self, path: DerivedPath) -> Path:
         at = next((each.position for each in path.evidence if each.position), self.position)
-        return Path(
-            source=path.source,
-            target=self.name,
-            annotation=path.annotation,
-            within=path.within if not path.annotation.kind.confluent else Within.SET,
-            nondeterministic=path.nondeterministic,
-            lineage=None if self.query.open else MappingProxyType(dict(path.lineage)),
-            position=at,
-            derived=reasons(path),
+        lineage = None if self.query.open else MappingProxyType(dict(path.lineage))
+        return replace(
+            written_path(path, self.name), lineage=lineage, position=at, derived=reasons(path)
         )
+
+
+def written_path(path: DerivedPath, target: str) -> Path:
+    """The path to an output with what an author would have to say of it, its lineage aside."""
+    return Path(
+        source=path.source,
+        target=target,
+        annotation=path.annotation,
+        within=path.within if not path.annotation.kind.confluent else Within.SET,
+        nondeterministic=path.nondeterministic,
+    )
 
 
 def reasons(path: DerivedPath) -> tuple[Reason, ...]:

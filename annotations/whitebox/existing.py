@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from annotations.dataflow import EMPTY, Position
-from annotations.vocabulary import AnnotationKind, Within
+from annotations.vocabulary import Within
 from annotations.whitebox import ir
 from annotations.whitebox.derivation import Assumption, Derivation, DerivedPath, Evidence
 from annotations.whitebox.derive import annotate
@@ -301,11 +301,6 @@ def with_sources(plan: ir.Relation, change: Callable[[ir.Source], ir.Source]) ->
 
     made: ir.Relation = changed(plan)
     return made
-
-
-def order_sensitive(path: DerivedPath) -> bool:
-    """True where the path is OR or OW."""
-    return path.annotation.kind in (AnnotationKind.OR, AnnotationKind.OW)
 
 
 def shown(position: Position | None, folder: Path) -> str:

@@ -7,7 +7,6 @@ at the place where it belongs.
 
 from __future__ import annotations
 
-import json
 import re
 import textwrap
 from collections.abc import Iterator, Mapping
@@ -18,18 +17,17 @@ from typing import Any, Final
 
 from annotations.dataflow import Dataflow
 from annotations.diagnostics import CODES, BadInput, Diagnostic
-from annotations.vocabulary import Within
-from annotations.whitebox.components import lineage_to_write, reasons
+from annotations.whitebox.components import lineage_to_write, reasons, written_path
 from annotations.whitebox.derivation import DerivedPath
 from annotations.whitebox.existing import (
     Derived,
     Graph,
     derived,
     leaves,
-    order_sensitive,
     read,
     shown,
 )
+from annotations.whitebox.path_text import path_text, scalar
 from annotations.whitebox.pyspark_code import Unreadable
 from annotations.whitebox.type_text import sql_text
 from annotations.yaml_file import loads
@@ -37,8 +35,6 @@ from annotations.yaml_file import loads
 OUT: Final = "out"
 """The output interface of every imported component."""
 _WIDTH: Final = 96
-_PLAIN: Final = re.compile(r"[A-Za-z_][\w-]*")
-_WORDS: Final = frozenset({"on", "off", "yes", "no", "true", "false", "null", "y", "n"})
 
 
 def load(path: Path) -> tuple[Dataflow, tuple[Diagnostic, ...]]:
@@ -103,7 +99,7 @@ def _placed(dataflow: Dataflow, graph: Graph, found: Mapping[str, Derived]) -> D
 
 def text_of(graph: Graph, found: Mapping[str, Derived]) -> str:
     """The dataflow file."""
-    lines = [*_head(graph), f"name: {_scalar(_name(graph.name))}", "components:"]
+    lines = [*_head(graph), f"name: {scalar(_name(graph.name))}", "components:"]
     for each in found.values():
         lines += _component(graph, each, found)
     lines += ["streams:", *_streams(graph, found), *_tail()]
@@ -123,14 +119,15 @@ def _component(graph: Graph, found: Derived, known: Mapping[str, Derived]) -> It
     node, folder = found.node, graph.origin.parent
     yield f"  {_name(node.name)}:  # {node.kind}, {shown(node.position, folder)}"
     if node.description:
-        yield f"    description: {_scalar(node.description)}"
+        yield f"    description: {scalar(node.description)}"
     yield "    annotation:"
     for name, path in found.paths.items():
         for evidence in path.evidence:
             where = shown(evidence.position, folder)
             yield from _comment(f"{evidence.text} ({where})" if where else evidence.text, " " * 6)
         lineage = _lineage(graph, path, found, known)
-        yield from _long(f"      - {{{', '.join(_path(name, path, lineage))}}}")
+        written = written_path(replace(path, source=_name(name)), OUT)
+        yield from _long(f"      - {path_text(written, lineage)}")
     if not found.paths:
         tables = {leaf for fill in node.fills for leaf in _tables(graph, fill.plan)}
         for name in sorted(tables) or ["nothing"]:
@@ -156,22 +153,6 @@ def _lineage(
     elif told := graph.sources.get(path.source, {}).get("columns"):
         inputs = [name for name, _ in told]
     return lineage_to_write(path.lineage, [column.name for column in found.columns], inputs)
-
-
-def _path(name: str, path: DerivedPath, lineage: Mapping[str, str] | None) -> Iterator[str]:
-    yield f"from: {_name(name)}"
-    yield f"to: {OUT}"
-    yield f"label: {path.annotation.kind.name}"
-    gate = path.annotation.gate
-    if gate is not None and gate.attributes is not None:
-        yield f"subscript: [{', '.join(map(_scalar, sorted(gate.attributes)))}]"
-    if order_sensitive(path) and path.within is Within.SEQUENCE:
-        yield "within: sequence"
-    if path.nondeterministic:
-        yield f"nondeterministic: {json.dumps(path.nondeterministic, ensure_ascii=False)}"
-    if lineage is not None:
-        copies = ", ".join(f"{_scalar(to)}: {_scalar(copy)}" for to, copy in lineage.items())
-        yield f"lineage: {{{copies}}}"
 
 
 def _query(found: Derived) -> Iterator[str]:
@@ -226,7 +207,7 @@ def _source(graph: Graph, stream: str, source: str, reader: str) -> Iterator[str
     yield f"  {stream}:"
     yield f"    to: {_name(reader)}.{_name(source)}"
     if told.get("columns"):
-        columns = ", ".join(f"{_scalar(n)}: {_scalar(t)}" for n, t in told["columns"])
+        columns = ", ".join(f"{scalar(n)}: {scalar(t)}" for n, t in told["columns"])
         yield from _long(f"    schema: {{{columns}}}")
     else:
         yield "    # TODO schema: which attributes the records have, with their types"
@@ -239,18 +220,18 @@ def _source(graph: Graph, stream: str, source: str, reader: str) -> Iterator[str
 def _schema(found: Derived) -> Iterator[str]:
     texts = [(column.name, sql_text(column.type)) for column in found.columns]
     if texts and all(text is not None for _, text in texts):
-        columns = ", ".join(f"{_scalar(name)}: {_scalar(text or '')}" for name, text in texts)
+        columns = ", ".join(f"{scalar(name)}: {scalar(text or '')}" for name, text in texts)
         yield from _long(f"    schema: {{{columns}}}")
 
 
 def _external(key: str, told: Mapping[str, Any]) -> Iterator[str]:
-    parts = [f"format: {_scalar(told.get('format') or 'table')}"]
+    parts = [f"format: {scalar(told.get('format') or 'table')}"]
     if told.get("path"):
-        parts.append(f"path: {_scalar(told['path'])}")
+        parts.append(f"path: {scalar(told['path'])}")
     options = {k: v for k, v in dict(told.get("options") or {}).items() if k != "path"}
     hidden = [k for k in options if re.search(r"password|secret|token|credential", k, re.I)]
     if options:
-        inside = [f"{_scalar(k)}: {_scalar(str(v))}" for k, v in options.items() if k not in hidden]
+        inside = [f"{scalar(k)}: {scalar(str(v))}" for k, v in options.items() if k not in hidden]
         parts.append(f"options: {{{', '.join(inside)}}}")
     yield from _long(f"    {key}: {{{', '.join(parts)}}}")
     for name in hidden:
@@ -270,13 +251,6 @@ def _name(text: str) -> str:
     """A name that the file may have for anything."""
     made = re.sub(r"[^\w-]+", "_", text).strip("_-") or "unnamed"
     return made if made[0].isalpha() or made[0] == "_" else f"n_{made}"
-
-
-def _scalar(text: str) -> str:
-    """A text as YAML, in quotes where it needs them."""
-    if _PLAIN.fullmatch(text) and text.lower() not in _WORDS:
-        return text
-    return json.dumps(text, ensure_ascii=False)
 
 
 def _long(line: str) -> Iterator[str]:

@@ -6,23 +6,18 @@ quotes and anchors stay. What was written is read again: it must say what was de
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from annotations.dataflow import EMPTY, Component, Dataflow, Path
 from annotations.diagnostics import BadInput, Findings, Mark
 from annotations.positions import Map, Node, read_tree
 from annotations.unannotated import COMPUTES
-from annotations.vocabulary import Within
 from annotations.whitebox.code import Code
 from annotations.whitebox.components import lineage_to_write
+from annotations.whitebox.path_text import path_text
 from annotations.yaml_file import loads
-
-_PLAIN: Final = re.compile(r"[A-Za-z_]\w*")
-_WORDS: Final = frozenset({"on", "off", "yes", "no", "true", "false", "null", "y", "n"})
 
 
 class CannotWrite(Exception):  # noqa: N818
@@ -56,18 +51,17 @@ def _insertion(text: str, root: Node | None, component: Component, code: Code) -
     mapping = _mapping(root, component)
     first, before = _first_key(text, mapping, component.name)
     written = [
-        (path, ", ".join(_path(path, _lineage(path, component.name, code))))
-        for path in component.paths
+        (path, path_text(path, _lineage(path, component.name, code))) for path in component.paths
     ]
     if before.strip():
-        items = ", ".join(f"{{{path}}}" for _, path in written)
+        items = ", ".join(text for _, text in written)
         return _Insertion(first, f"annotation: [{items}], ")
     indent = before
     newline = "\r\n" if "\r\n" in text else "\n"
     lines = [f"{indent}annotation:"]
     for path, item in written:
         lines += [f"{indent}  # {each.text}" for each in path.derived or ()]
-        lines.append(f"{indent}  - {{{item}}}")
+        lines.append(f"{indent}  - {item}")
     return _Insertion(first - len(indent), "".join(line + newline for line in lines))
 
 
@@ -115,30 +109,6 @@ def _first_key(text: str, mapping: Map, name: str) -> tuple[int, str]:
 
 def _order(mark: Mark) -> tuple[int, int]:
     return mark.line, mark.column
-
-
-def _path(path: Path, lineage: Mapping[str, str] | None) -> Iterator[str]:
-    yield f"from: {_scalar(path.source)}"
-    yield f"to: {_scalar(path.target)}"
-    yield f"label: {path.annotation.kind.name}"
-    gate = path.annotation.gate
-    if gate is not None and gate.attributes is not None:
-        yield f"subscript: [{', '.join(map(_scalar, sorted(gate.attributes)))}]"
-    if path.state is not None:
-        yield f"state: {_scalar(path.state)}"
-    if path.within is Within.SEQUENCE:
-        yield "within: sequence"
-    if path.nondeterministic is not None:
-        yield f"nondeterministic: {json.dumps(path.nondeterministic, ensure_ascii=False)}"
-    if lineage is not None:
-        copies = ", ".join(f"{_scalar(out)}: {_scalar(it)}" for out, it in lineage.items())
-        yield f"lineage: {{{copies}}}"
-
-
-def _scalar(text: str) -> str:
-    if _PLAIN.fullmatch(text) and text.lower() not in _WORDS:
-        return text
-    return json.dumps(text, ensure_ascii=False)
 
 
 def _check(

@@ -1,0 +1,45 @@
+"""A derived path as an author writes it in YAML: one home for what is made and what is changed."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from annotations.dataflow import Path
+from annotations.vocabulary import Within
+
+_PLAIN: Final = re.compile(r"[A-Za-z_][\w-]*")
+_WORDS: Final = frozenset({"on", "off", "yes", "no", "true", "false", "null", "y", "n"})
+
+
+def scalar(text: str) -> str:
+    """A text as YAML, in quotes where it needs them.
+
+    >>> scalar("word"), scalar("on"), scalar("two words")
+    ('word', '"on"', '"two words"')
+    """
+    if _PLAIN.fullmatch(text) and text.lower() not in _WORDS:
+        return text
+    return json.dumps(text, ensure_ascii=False)
+
+
+def path_text(path: Path, lineage: Mapping[str, str] | None) -> str:
+    """The path as a flow mapping; `lineage` is what the file has to say of it."""
+    parts = [f"from: {scalar(path.source)}", f"to: {scalar(path.target)}"]
+    parts.append(f"label: {path.annotation.kind.name}")
+    gate = path.annotation.gate
+    if gate is not None and gate.attributes is not None:
+        parts.append(f"subscript: [{', '.join(map(scalar, sorted(gate.attributes)))}]")
+    if path.state is not None:
+        parts.append(f"state: {scalar(path.state)}")
+    if path.within is Within.SEQUENCE:
+        parts.append("within: sequence")
+    if path.nondeterministic is not None:
+        reason = json.dumps(path.nondeterministic, ensure_ascii=False)
+        parts.append(f"nondeterministic: {reason}")
+    if lineage is not None:
+        copies = ", ".join(f"{scalar(out)}: {scalar(it)}" for out, it in lineage.items())
+        parts.append(f"lineage: {{{copies}}}")
+    return f"{{{', '.join(parts)}}}"
