@@ -21,7 +21,7 @@ from typing import Self
 
 import pytest
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(2400)]
 
 FLOW = """
 name: clicks
@@ -67,7 +67,7 @@ class Project:
             cwd=self.folder,
             capture_output=True,
             text=True,
-            timeout=300,
+            timeout=600,
             check=False,
         )
 
@@ -222,7 +222,7 @@ class Screen:
 
     def __init__(self, project: Project) -> None:
         self.text = ""
-        self._end = time.monotonic() + 300
+        self._end = time.monotonic() + 600
         self._pid, self._terminal = pty.fork()
         if self._pid == 0:
             os.chdir(project.folder)

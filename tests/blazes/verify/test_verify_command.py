@@ -208,6 +208,20 @@ def test_a_gate_too_fine_for_the_first_five_of_a_group_is_refuted() -> None:
     assert found.refutation.case.records == 6
 
 
+@pytest.mark.parametrize(
+    ("key", "status"),
+    [("upper(invoice)", Status.REFUTED), ("concat(invoice, '!')", Status.STANDS)],
+)
+def test_the_column_below_an_expression_is_a_gate_only_where_it_keeps_values_apart(
+    key: str, status: Status
+) -> None:
+    """Invoices `a` and `A` are one group: sealed one by one, each would be counted alone."""
+    query = f"SELECT {key} AS invoice, sum(cents) AS cents FROM charges GROUP BY {key}"
+    text = TEXT.replace("SELECT invoice, sum(cents) AS cents FROM charges GROUP BY invoice", query)
+    assert query in text
+    assert finding_of(text, Kind.GATE, duck.Duck()).status is status
+
+
 def finding_of(text: str, kind: Kind, engine: duck.Duck) -> Finding:
     """The verdict on the claim of this kind, with DuckDB as its own judge."""
     dataflow, _ = loads(text, file="totals.yaml")

@@ -44,7 +44,7 @@ def refuted(label: str, sql: str) -> set[Kind]:
             continue
         generator = Generator(operator, constants_of(operator))
         search = Search(claim, generator, engine, engine, random.Random(1))
-        finding = search.finding(tries_max=150, until=time.monotonic() + 60)
+        finding = search.finding(tries_max=150, until=time.monotonic() + 300)
         if finding.status is Status.REFUTED:
             assert finding.refutation is not None
             assert finding.refutation.case.records <= 12
