@@ -8,24 +8,18 @@ all other inputs. The order is kept, with its contents, up to where the operator
 (`kept`). Sites that begin anew, with the job, begin with these states and are handed the order
 after them; they compute the same results then, in batches with the same numbers, and what has been
 committed is passed over.
-
-A commit is logged with the batches it covers before it is written, and written again from the log
-after a crash: what lies between two batches never changes.
 """
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 import uuid
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
-import pyarrow as pa
 from pyspark import InheritableThread
-from pyspark.sql import DataFrame
 
 from flux_runtime.operators.components import Components
 from flux_runtime.operators.query import INTERFACE, tagged
@@ -35,8 +29,9 @@ from flux_runtime.spark.context import Context, file_name
 from flux_runtime.spark.kept import KeptStates, local_folder
 from flux_runtime.spark.ordered_channel import Channel, ChannelEgress
 from flux_runtime.spark.ordered_input import OrderedInput
-from flux_runtime.spark.sites import PATIENCE_S, Sites
-from flux_runtime.spark.step import arrow_columns, as_columns, to_arrow
+from flux_runtime.spark.site_results import Results
+from flux_runtime.spark.sites import PATIENCE_S, Sites, SitesFailed
+from flux_runtime.spark.step import arrow_columns, as_columns
 from flux_runtime.spark.units import FluxUnit
 from flux_runtime.spark.unreadable import Watch
 from flux_runtime.zookeeper.client import Client
@@ -45,27 +40,8 @@ from flux_runtime.zookeeper.registry import ROOT
 from flux_runtime.zookeeper.tail import Trimmed
 
 READER: Final = "sites"
-COMMIT_BYTES: Final = 32 << 20
-"""About what one commit holds at most."""
-ONE_FILE_BYTES: Final = 8 << 20
-"""Smaller commits are one file."""
-GATHER_S: Final = 0.2
-"""A commit waits so long for more results, once there are some ..."""
-GATHER_MAX_S: Final = 1.0
-"""... and no longer than this in all."""
 STOP_S: Final = 60.0
 LOOK_S: Final = 0.2
-_DONE: Final = "done.json"
-
-
-@dataclass(frozen=True, slots=True)
-class Commit:
-    """A commit of results: of the batches from `first` to below `end`."""
-
-    number: int = -1
-    first: int = 0
-    end: int = 0
-    done: bool = True
 
 
 class Hosting:
@@ -89,10 +65,9 @@ class Hosting:
             False: self._ordered_inputs(unit.reads),
         }
         self._kept = KeptStates(self._state, self.components.pairs(), every=unit.keep_every)
-        read = self._state.read(_DONE)
-        self._commit = Commit() if read is None else Commit(**json.loads(read))
+        self._results = Results(unit, context, on_commit=self._report)
         self._places = self._kept.now.batches
-        self._rows_out = self._settled = 0
+        self._settled = 0
         self._available_now = False
         self._finished = False
         self._error: BaseException | None = None
@@ -138,7 +113,7 @@ class Hosting:
     @property
     def done(self) -> int:
         """Batches of the order whose results have been committed."""
-        return self._commit.end if self._commit.done else self._commit.first
+        return self._results.done
 
     def finish(self) -> None:
         """See `Running`."""
@@ -198,9 +173,23 @@ class Hosting:
 
     def _failed(self, error: BaseException) -> None:
         if isinstance(error, DataLost):
-            why = self._sites.why_a_site_ended() if self._sites is not None else ""
-            error = RuntimeError(f"{self.name}: {error}{why and f'; {why}'}")
+            error = SitesFailed(self._of_loss(error))
         self._error = self._error or error
+
+    def _of_loss(self, loss: DataLost) -> str:
+        """What the loss of a partition means to whoever runs the job, and what to do."""
+        said = self._sites.why_a_site_ended() if self._sites is not None else ""
+        stages = [stage.name for stage in self.components.stages]
+        of = f"{stages[loss.stage]}" if loss.stage < len(stages) else "the results"
+        return (
+            f"{self.name}: partition {loss.part} of {of} has lost both copies ({loss.why}"
+            f"{said and f'; {said}'}). What the sites held is gone; the results of the first "
+            f"{self.done} batches are committed, and the input after batch "
+            f"{self._kept.now.batches} is recorded. Start the job again, without --fresh: it goes "
+            f"on from there, and loses and repeats nothing. If it then ends in the same way, a "
+            "record or too little memory ends its sites: change the component or the deployment, "
+            "and start with --fresh, which reads the sources from their beginning"
+        )
 
     # ---- inputs
 
@@ -250,7 +239,7 @@ class Hosting:
         sites.start()
         if not sites.there():
             return
-        self._thread(self._read_results)
+        self._thread(self._commit_results)
         with Feeder(sites.config, READER, patience_s=PATIENCE_S) as feeder:
             at, size = kept.place, 0
             while not self._stopping.is_set():
@@ -265,6 +254,12 @@ class Hosting:
                     self._keep(feeder, at)
                     size = 0
                 self._settled = self._places
+
+    def _commit_results(self) -> None:
+        """In a thread of its own."""
+        assert self._sites is not None
+        with Reader(self._sites.config, patience_s=PATIENCE_S) as reader:
+            self._results.commit_from(reader, stopping=self._stopping)
 
     def _keep(self, feeder: Feeder, place: int) -> None:
         """Have the sites write their states after all that was fed; then trim the order (OR-5)."""
@@ -321,74 +316,6 @@ class Hosting:
             table = table.sort_by(keys)
         return tagged(table, number)
 
-    # ---- results
-
-    def _read_results(self) -> None:
-        """Commit what the sites put out, in the order of its batches."""
-        sites = self._sites
-        assert sites is not None
-        reader = Reader(sites.config, patience_s=PATIENCE_S)
-        try:
-            if not self._commit.done:  # the process ended in the midst of it
-                self._write(reader, self._commit)
-            while not self._stopping.is_set():
-                end, found = self._gathered(reader, self.done)
-                if end > self.done:
-                    commit = Commit(self._commit.number + 1, self.done, end, done=False)
-                    self._note(commit)
-                    faults.point("results-logged")
-                    self._write(reader, commit, found)
-                else:
-                    reader.commit(self.done)  # what the sites do again is not kept there
-        finally:
-            reader.close()
-
-    def _gathered(
-        self, reader: Reader, first: int, end: int | None = None
-    ) -> tuple[int, list[Any]]:
-        """The results from a batch on: up to an end, or what there is; (the next batch, rows)."""
-        found: list[Any] = []
-        at, size = first, 0
-        latest = time.monotonic() + GATHER_MAX_S
-        while not self._stopping.is_set() and (end is None or at < end):
-            before = at
-            wait = LOOK_S if end is not None or at == first else GATHER_S
-            at, parts, _ = reader.read(at, timeout_s=wait)
-            found += [rows for batch, rows in parts if end is None or batch < end]
-            size += sum(rows.nbytes for _, rows in parts)
-            if end is None and (at == before or size >= COMMIT_BYTES or time.monotonic() > latest):
-                break
-            if end is not None and at == before:
-                reader.commit(first)
-        return at, found
-
-    def _write(self, reader: Reader, commit: Commit, found: list[Any] | None = None) -> None:
-        """Write the results of a commit; without `found` they are read again."""
-        if found is None:
-            at, found = self._gathered(reader, commit.first, commit.end)
-            if at < commit.end:
-                return  # stopped
-        if found:
-            output = self.context.outputs[self.name]
-            self._rows_out += output.commit(commit.number, self._frame(found), keep_empty=False)
-        faults.point("results-committed")
-        self._note(replace(commit, done=True))
-        faults.point("results-noted")
-        reader.commit(commit.end)
-        self._report()
-
-    def _note(self, commit: Commit) -> None:
-        self._state.write(_DONE, json.dumps(asdict(commit)).encode())
-        self._commit = commit
-
-    def _frame(self, found: list[Any]) -> DataFrame:
-        """Results as Spark sees them."""
-        schema = self.unit.schema(self.context.session)
-        names = schema.fieldNames()
-        table = pa.concat_tables([pa.Table.from_batches([rows.select(names)]) for rows in found])
-        frame = self.context.session.createDataFrame(table.cast(to_arrow(schema)), schema)
-        return frame.coalesce(1) if table.nbytes < ONE_FILE_BYTES else frame
-
     # ---- reports
 
     def _event(self, kind: str, **fields: Any) -> None:
@@ -400,7 +327,7 @@ class Hosting:
             self.name,
             batches=sum(query.batches for query in queries),
             rows_in=self.rows,
-            rows_out=self._rows_out,
+            rows_out=self._results.rows_out,
             order_places=self._places,
             order_lag=max(0, self._places - self.done),
             rows_per_s=round(sum(query.rows_per_s for query in queries), 1),

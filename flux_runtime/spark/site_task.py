@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import socket
+import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -19,6 +20,10 @@ from flux_runtime.site.worker import run_site
 
 NEEDED: Final = ("duckdb", "kazoo", "numpy", "pyarrow")
 """Packages that a site imports."""
+PACKAGES: Final = (
+    "; the Python of the executors (spark.pyspark.python) needs this project and its packages: "
+    "install them there, or ship an environment with spark.archives"
+)
 CONNECT_S: Final = 10.0
 
 STOPPED: Final = "stopped"
@@ -142,7 +147,7 @@ def examine(task: SiteTask, numbers: Iterator[int]) -> Iterator[str]:
         try:
             importlib.import_module(module)
         except ImportError as wrong:
-            yield f"on {where} Python cannot import {module}: {wrong}"
+            yield f"on {where} {sys.executable} cannot import {module} ({wrong}){PACKAGES}"
             return
     if not Path(task.key).is_file():
         yield f"{where} does not see {task.key}: the state folder has to be shared"
@@ -154,4 +159,7 @@ def examine(task: SiteTask, numbers: Iterator[int]) -> Iterator[str]:
     try:
         own_address(task.zookeeper)
     except OSError as wrong:
-        yield f"{where} does not reach ZooKeeper at {task.zookeeper}: {wrong}"
+        yield (
+            f"{where} does not reach ZooKeeper at {task.zookeeper} ({wrong}): name an ensemble "
+            "under `zookeeper` in the deployment section that driver and executors reach"
+        )

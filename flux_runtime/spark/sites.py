@@ -34,6 +34,7 @@ from flux_runtime.site.key import JobKey
 from flux_runtime.spark.context import file_name
 from flux_runtime.spark.site_task import (
     CROWDED,
+    PACKAGES,
     STOPPED,
     SiteTask,
     examine,
@@ -45,6 +46,8 @@ CONTROLLERS: Final = 2
 """A leader and a follower that can take over at once."""
 PATIENCE_S: Final = 300.0
 """How long all sites may take to be there."""
+ROOM_S: Final = 60.0
+"""How long executors may take to be there."""
 EARLY_S: Final = 5.0
 EARLY_MAX: Final = 6
 """A site that ends so early so often, before the stage ever ran, has something wrong with it."""
@@ -211,19 +214,21 @@ class Sites:
 
     def _check_room(self) -> None:
         """Wait for slots, and refuse to start where the sites would leave none to the job."""
-        end = time.monotonic() + PATIENCE_S / 3
-        while (slots := task_slots(self._spark)) <= self._of_job and time.monotonic() < end:
+        began = time.monotonic()
+        told = False
+        while (slots := task_slots(self._spark)) <= self._of_job:
+            if time.monotonic() > began + ROOM_S:
+                raise SitesFailed(too_few(self.name, slots, self._of_job))
+            if not told:
+                told = True
+                self._on_event("waiting_for_slots", slots=slots, sites=self._of_job)
             if self._stopping.wait(AGAIN_S):
                 return
-        if slots <= self._of_job:
-            raise SitesFailed(
-                f"{self.name}: each of the job's {self._of_job} sites takes a task slot for as "
-                f"long as the job runs, and there are {slots} in all: give the application at "
-                f"least {self._of_job + 1} cores (spark.executor.instances, spark.executor.cores, "
-                "spark.cores.max), or set fewer `sites` in the deployment section"
-            )
         numbers = self._spark.parallelize(range(self._count), self._count)
-        problems = numbers.mapPartitions(partial(examine, self._task)).collect()
+        try:
+            problems = numbers.mapPartitions(partial(examine, self._task)).collect()
+        except Exception as wrong:  # before `examine` itself could run
+            problems = [f"a task on an executor failed: {brief(wrong)}{PACKAGES}"]
         if problems:
             raise SitesFailed(f"{self.name}: sites cannot run: {'; '.join(sorted(set(problems)))}")
 
@@ -305,6 +310,17 @@ class Sites:
             return
         self._restarts.append(now)
         self._start_controller()
+
+
+def too_few(stage: str, slots: int, sites: int) -> str:
+    """What to do where the sites would leave no slot to the rest of the job."""
+    return (
+        f"{stage}: each of the job's {sites} sites takes a task slot for as long as the job runs, "
+        f"and there are {slots} in all after {ROOM_S:g} s: give the application at least "
+        f"{sites + 1} cores (spark.executor.instances, spark.executor.cores, spark.cores.max; with "
+        "spark.dynamicAllocation.enabled, spark.dynamicAllocation.minExecutors), or set fewer "
+        "`sites` in the deployment section"
+    )
 
 
 def task_slots(spark: SparkContext) -> int:
