@@ -238,6 +238,25 @@ def test_the_driver_dies_between_any_two_steps(counts: FluxJob) -> None:
     counts.check()
 
 
+def test_fs_26_a_job_that_lost_both_copies_says_so_and_goes_on_when_it_is_started_again(
+    counts: FluxJob,
+) -> None:
+    counts.more()
+    counts.start()
+    counts.until_counted()
+    for worker, _ in counts.seats().values():
+        os.kill(worker, signal.SIGKILL)
+    counts.more()
+    assert counts.ended() == 1
+    said = (counts.folder / "said.txt").read_text()
+    for part in ("has lost both copies", "batches are committed", "again, without --fresh"):
+        assert part in said
+    assert counts.events("data_loss")
+    counts.more()
+    assert counts.run() == 0, counts.said()
+    counts.check()
+
+
 def test_or_5_the_order_is_trimmed_and_a_job_begins_with_the_kept_states(counts: FluxJob) -> None:
     every = 3
     job = counts.folder / "job.py"
