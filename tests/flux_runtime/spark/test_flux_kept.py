@@ -1,0 +1,80 @@
+"""When states of a stage are kept, which ones a run begins with, and what is deleted."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from flux_runtime.operators.kept_state import write_state
+from flux_runtime.protocol.vocabulary import Pair
+from flux_runtime.sealing.storage import LocalStorage
+from flux_runtime.spark import kept
+from flux_runtime.spark.kept import KEEP_BYTES, Kept, KeptStates
+
+PAIRS = [Pair(0, 0), Pair(0, 1), Pair(1, 0)]
+
+
+def states(folder: Path, *, every: int = 10) -> KeptStates:
+    return KeptStates(LocalStorage(folder), PAIRS, every=every)
+
+
+def gathered(of: KeptStates, batches: int, pairs: list[Pair] = PAIRS) -> Kept | None:
+    def ask(batch: int, folder: Path) -> None:
+        assert batch == batches - 1
+        for pair in pairs:
+            write_state(folder, pair, f"{pair} after {batch}")
+
+    return of.gather(batches, batches + 2, ask=ask, stopping=threading.Event())
+
+
+def test_or_5_states_are_kept_after_so_many_batches_or_bytes(tmp_path: Path) -> None:
+    of = states(tmp_path)
+    assert not of.due(0, 0)
+    assert not of.due(9, KEEP_BYTES - 1)
+    assert of.due(9, KEEP_BYTES)
+    assert of.due(10, 0)
+    of.note(Kept(10, 12, "a", size=3 * KEEP_BYTES))
+    assert not of.due(10, 9 * KEEP_BYTES), "nothing has come since"
+    assert not of.due(19, 2 * KEEP_BYTES), "keeping them costs more than the order does"
+    assert of.due(20, 0)
+    assert of.due(19, 3 * KEEP_BYTES)
+
+
+def test_or_5_a_run_begins_with_what_was_noted_last_and_keeps_it_until_it_ends(
+    tmp_path: Path,
+) -> None:
+    first = states(tmp_path)
+    assert first.begin() is None
+    noted = gathered(first, 10)
+    assert noted is not None
+    assert (noted.batches, noted.place) == (10, 12)
+    first.note(noted)
+    second = states(tmp_path)
+    assert second.now == noted
+    began = second.begin()
+    assert began is not None
+    assert sorted(file.name for file in began.iterdir()) == ["0-0", "0-1", "1-0"]
+    for batches in (20, 30):
+        later = gathered(second, batches)
+        assert later is not None
+        second.note(later)
+        assert {folder.name for folder in began.parent.iterdir()} == {began.name, later.folder}
+    third = states(tmp_path)
+    assert third.begin() == began.parent / later.folder
+    assert not began.exists()
+
+
+def test_or_5_states_that_are_not_all_there_are_not_noted_and_are_asked_for_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    of = states(tmp_path)
+    monkeypatch.setattr(kept, "PATIENCE_S", 0.2)
+    assert gathered(of, 10, PAIRS[:2]) is None
+    assert of.now == Kept()
+    assert not of.due(19, 0)
+    assert of.due(20, 0)
+    stopping = threading.Event()
+    stopping.set()
+    assert of.gather(20, 20, ask=lambda *_: None, stopping=stopping) is None
