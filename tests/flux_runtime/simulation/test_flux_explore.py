@@ -15,13 +15,8 @@ from flux_runtime.protocol.inlet import Inlet
 from flux_runtime.protocol.outlet import CSYNC, OnCsync, Outlet, Producer
 from flux_runtime.protocol.vocabulary import ACK, SEC, SEND, Shape, Status
 from flux_runtime.simulation.configurations import CONFIGURATIONS, Configuration, small
-from flux_runtime.simulation.explore import (
-    ExplorationError,
-    explore,
-    explore_in_parallel,
-    faults_of,
-    walk,
-)
+from flux_runtime.simulation.explore import explore, explore_in_parallel, walk
+from flux_runtime.simulation.search import ExplorationError, faults_of
 
 TINY = Configuration(shape=Shape(widths=(1,)), batches=1, rows=1, keys=1)
 
