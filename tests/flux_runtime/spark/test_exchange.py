@@ -113,7 +113,7 @@ class Exchange:
             env=env,
             stderr=subprocess.PIPE,
             text=True,
-            timeout=180,
+            timeout=400,
             check=False,
         )
         return process.returncode, process.stderr[-3000:]
@@ -131,7 +131,7 @@ class Exchange:
 
 
 @pytest.mark.spark
-@pytest.mark.timeout(2400)  # fourteen jobs, one after another
+@pytest.mark.timeout(3600)  # fourteen jobs, one after another
 def test_the_driver_is_killed_between_every_pair_of_steps(
     tmp_path: Path, zookeeper_hosts: str
 ) -> None:

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ from pyspark.sql import DataFrame
 
 from flux_runtime.spark import Job, Producers, Punctuation, faults, sql
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800)]
 
 SCHEMA = "k INT, v INT, p STRING, sealed BOOLEAN, n BIGINT"
 
@@ -198,7 +199,7 @@ class Process:
 
     def run(self, *arguments: str, crash_at: str | None = None) -> tuple[int, str]:
         process = self.start(*arguments, crash_at=crash_at)
-        _, err = process.communicate(timeout=150)
+        _, err = process.communicate(timeout=500)
         return process.returncode, err
 
     def rows(self, spark, sink: str) -> list[dict]:
@@ -211,6 +212,14 @@ class Process:
 
     def check(self, spark, traffic: Traffic) -> None:
         check(traffic, self.rows(spark, "totals"), self.rows(spark, "answers"), self.dead())
+
+
+def until(condition: Callable[[], bool], process: subprocess.Popen[str]) -> None:
+    deadline = time.monotonic() + 400
+    while not condition():
+        assert process.poll() is None, process.communicate()[1]
+        assert time.monotonic() < deadline, "it did not come true"
+        time.sleep(0.05)
 
 
 @pytest.fixture
@@ -228,13 +237,12 @@ def test_kill_9_at_points_and_at_a_random_time(process: Process, spark) -> None:
     running = process.start()
     journal = process.path / "state" / "units" / "Total" / "journal"
     before = set(journal.iterdir())
-    deadline = time.monotonic() + 120
-    while set(journal.iterdir()) == before and time.monotonic() < deadline:
-        time.sleep(0.05)
+    until(lambda: set(journal.iterdir()) != before, running)
     time.sleep(random.Random().uniform(0, 1.5))
     running.kill()
     running.communicate()
-    assert process.run("--available-now")[0] == 0
+    status, err = process.run("--available-now")
+    assert status == 0, err
     process.check(spark, traffic)
 
 
@@ -243,15 +251,13 @@ def test_sigterm_stops_cleanly_and_the_job_resumes(process: Process, spark) -> N
     traffic.more()
     running = process.start()
     out = process.path / "results" / "answers"
-    deadline = time.monotonic() + 120
-    while not out.exists() and time.monotonic() < deadline and running.poll() is None:
-        time.sleep(0.1)
+    until(out.exists, running)
     traffic.more()
     other = process.run("--available-now")
     assert other[0] == 1
     assert "another process runs this job" in other[1]
     running.send_signal(signal.SIGTERM)
-    _, err = running.communicate(timeout=60)
+    _, err = running.communicate(timeout=300)
     assert running.returncode == 0, err
     summary = json.loads((process.path / "runs" / "latest" / "summary.json").read_text())
     assert summary["status"] == "stopped"
