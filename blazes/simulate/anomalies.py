@@ -59,15 +59,19 @@ def end_of(world: World) -> End:
 def state_of(
     world: World, network: Network, component: str, output: str, replica: int
 ) -> frozenset[Row]:
-    """What an instance holds for an output: its kept records, and a result that can change."""
+    """What an instance holds for an output: its kept records, and a result that can change.
+
+    Requests that wait beside what is written are not state: no other request ever meets them.
+    """
     instance = world.instances[component, replica]
+    (part,) = (each for each in network.parts[component] if each.at.interface == output)
     found: set[Row] = set()
     for (name, interface), rows in instance.kept.items():
-        if name == output:
+        waits = part.operator.writes and interface in part.operator.reads
+        if name == output and not waits:
             found.update((interface, *row) for row in rows)
-    for part in network.parts[component]:
-        if part.at.interface == output and part.manner is Manner.CHANGING:
-            found.update(("", *row) for row in instance.emitted.get(output, ()))
+    if part.manner is Manner.CHANGING:
+        found.update(("", *row) for row in instance.emitted.get(output, ()))
     return frozenset(found)
 
 

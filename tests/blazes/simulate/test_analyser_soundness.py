@@ -10,6 +10,7 @@ from types import ModuleType
 import pytest
 
 from annotations.dataflow import Component, Dataflow, Endpoint, Stream
+from annotations.vocabulary import Label
 from blazes.analysis import analyze
 from blazes.coordination import plan
 from blazes.simulate.drive import Endless, Input, replayed
@@ -34,6 +35,13 @@ def test_no_label_is_exceeded(dataflows: int, seed: int) -> None:
     assert found.dataflows == dataflows
     assert not found.mistakes
     assert sum(found.differed.values()) > 0
+
+
+def test_waiting_requests_are_not_state_that_diverges() -> None:
+    """Dataflows in which replicas are asked differently, and write the same."""
+    found = benchmark().sweep([378, 682, 1498], inputs=3, seed=0)
+    assert not found.mistakes
+    assert found.witnessed["nothing waits", Label.INST] > 0
 
 
 def test_equal_requests_are_answered_as_often_in_one_batch_as_in_several() -> None:
