@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from math import isfinite
 from typing import Any
 
-from flux_runtime.observe.charts import Chart, Mark
+from flux_runtime.observe.charts import Chart, Mark, Series
 
 Bounds = tuple[float, float]
 
@@ -134,6 +134,15 @@ def shown(value: float | str | None) -> str:
 def published(name: str, at: float, vertical: bool = False) -> Mark:
     """A number of the papers, in a chart."""
     return Mark(f"paper: {name}" if name else "", at, vertical)
+
+
+def curve(name: str, xs: Sequence[float], ys: Sequence[float]) -> Series:
+    """Measured points and the line through them, for a chart.
+
+    Raises:
+        ValueError: there are not as many of one as of the other.
+    """
+    return Series(name, tuple(zip(map(float, xs), ys, strict=True)), True)
 
 
 def ratio(a: float, b: float) -> float:

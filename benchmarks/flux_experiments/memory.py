@@ -20,7 +20,7 @@ from flux_runtime.protocol.balancing import (
 )
 from flux_runtime.simulation.stage import Observed, Platform, Policy, Stage, fixed
 
-from .experiment import Experiment, Result, Row, published
+from .experiment import Experiment, Result, Row, curve, published
 from .simulated import loaded, per_second
 from .skew import LEFT
 
@@ -211,7 +211,7 @@ def ex8(quick: bool) -> Result:
                 x="machines cut to 512 MB, k",
                 y="throughput / unloaded",
                 series=tuple(
-                    Series(n, tuple(zip(map(float, ks), v, strict=True)), True)
+                    curve(n, ks, v)
                     for n, v in rate.items()
                 ),
                 marks=(published("memory exhausted", edge, True),),
@@ -222,7 +222,7 @@ def ex8(quick: bool) -> Result:
                 y="mean latency, s (log)",
                 log_y=True,
                 series=tuple(
-                    Series(n, tuple(zip(map(float, ks), v, strict=True)), True)
+                    curve(n, ks, v)
                     for n, v in latency.items()
                 ),
                 marks=(published("memory exhausted", edge, True), published("45 us", 45e-6)),

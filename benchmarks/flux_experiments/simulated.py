@@ -20,7 +20,7 @@ from flux_runtime.protocol.balancing import (
 from flux_runtime.protocol.collection import CollectionTime
 from flux_runtime.simulation.stage import Numbers, Observed, Platform, Policy, Stage, fixed
 
-from .experiment import Experiment, Result, Row, published
+from .experiment import Experiment, Result, Row, curve, published
 from .skew import LEFT
 
 STATE = 800e3
@@ -285,7 +285,7 @@ def ex6(quick: bool) -> Result:
                 log_x=True,
                 series=(
                     *(
-                        Series(name, tuple(zip(deltas, curves[name, load], strict=True)), True)
+                        curve(name, deltas, curves[name, load])
                         for name in (*policies, *(() if load else ("bare transfer",)))
                     ),
                     *(

@@ -7,14 +7,14 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from flux_runtime.observe.charts import Chart, Series
+from flux_runtime.observe.charts import Chart
 from flux_runtime.protocol.vocabulary import Shape
 from flux_runtime.simulation.bulk import Bulk, bulk_dataflow
 from flux_runtime.simulation.costs import Costs
 from flux_runtime.simulation.timed import Timed
 from flux_runtime.simulation.world import World
 
-from .experiment import Experiment, Result, Row, published
+from .experiment import Experiment, Result, Row, curve, published
 
 LEFT = 0.43
 """Share of a machine that the papers' external load leaves (it costs 57 % of throughput)."""
@@ -97,8 +97,8 @@ def ex3(quick: bool) -> Result:
                 y="throughput / unloaded",
                 log_x=True,
                 series=(
-                    Series("skew buffer", tuple(zip(map(float, sizes[1:]), shared[1:], strict=True)), True),
-                    Series("exchange", tuple(zip(map(float, sizes[1:]), split[1:], strict=True)), True),
+                    curve("skew buffer", sizes[1:], shared[1:]),
+                    curve("exchange", sizes[1:], split[1:]),
                 ),
                 marks=(published("plateau at most 0.98", 0.98), published("about half without buffer", 0.5)),
             ),
@@ -176,8 +176,8 @@ def ex11(quick: bool) -> Result:
                 y="output / unloaded",
                 log_x=True,
                 series=(
-                    Series("one pool (DTSB)", tuple(zip(places, pooled, strict=True)), True),
-                    Series("evenly divided", tuple(zip(places, even, strict=True)), True),
+                    curve("one pool (DTSB)", places, pooled),
+                    curve("evenly divided", places, even),
                 ),
                 marks=(published("plateau 7/8", 0.875),),
             )
