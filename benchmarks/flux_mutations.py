@@ -244,7 +244,11 @@ MUTATIONS = (
     Mutation("SP-6", "spill", "gap = self.gap if self.gap is not None else self.activation_took", "gap = self.gap or 0.0"),
 )  # fmt: skip
 
-PYTEST: Final = ("-m", "pytest", "-q", "-x", "--no-header", "-p", "no:cacheprovider")
+ABOUT_ALL: Final = "tests/protocol/test_flux_actions.py"
+"""Tests of the list of mutations and of its page, which are not in the copy."""
+PYTEST: Final = (
+    "-m", "pytest", "-q", "-x", "--no-header", "-p", "no:cacheprovider", f"--ignore={ABOUT_ALL}",
+)  # fmt: skip
 TESTS_S: Final = 300.0
 """Tests, or seeds, that take longer do not end."""
 SEEDS: Final = """\
