@@ -32,7 +32,7 @@ KEEP_EVERY: Final = 1000
 """Batches since the states were last kept ..."""
 KEEP_BYTES: Final = 64 << 20
 """... or bytes, after which they are again."""
-PATIENCE_S: Final = 20.0
+PATIENCE_S: Final = 60.0
 """So long input waits for the states at most; a copy that recovers may take longer."""
 ASK_AGAIN_S: Final = 2.0
 LOOK_S: Final = 0.02
