@@ -66,6 +66,22 @@ class Instance:
     place: dict[Row, int] = field(default_factory=dict)
     """Gate value -> how far it has followed the order."""
 
+    def clone(self) -> Instance:
+        """An instance that goes on from here by itself; records are never changed."""
+        released = {
+            output: {value: {n: [*rows] for n, rows in its.items()} for value, its in known.items()}
+            for output, known in self.released.items()
+        }
+        return Instance(
+            kept={at: [*rows] for at, rows in self.kept.items()},
+            emitted=dict(self.emitted),
+            waiting={at: [*rows] for at, rows in self.waiting.items()},
+            released=released,
+            asked={at: [*its] for at, its in self.asked.items()},
+            held=[*self.held],
+            place=dict(self.place),
+        )
+
     def freeze(self) -> Any:
         """A hashable value: equal for instances that will do the same."""
         return (
@@ -117,7 +133,7 @@ class World:
         """A run that goes on from here by itself."""
         other = copy.copy(self)
         other.pending = {at: dict(bag) for at, bag in self.pending.items()}
-        other.instances = copy.deepcopy(self.instances)
+        other.instances = {at: each.clone() for at, each in self.instances.items()}
         other.sent = dict(self.sent)
         other.order = {at: list(its) for at, its in self.order.items()}
         return other
