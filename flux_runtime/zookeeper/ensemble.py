@@ -82,7 +82,7 @@ class LoopbackEnsemble:
 
     def kill(self, number: int) -> None:
         """Kill a server at once, as a crash does."""
-        self._servers[number].stop(grace_s=0.0)
+        self._servers[number].kill()
 
     def restart(self, number: int) -> None:
         """Start a server again, on its old data and port; return when it serves."""

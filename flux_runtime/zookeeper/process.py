@@ -280,6 +280,13 @@ class ServerProcess:
             pipe.close()
         self.pid = None
 
+    def kill(self) -> None:
+        """SIGKILL, as in a crash."""
+        if self._watchdog is not None and self._watchdog.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._watchdog.pid, signal.SIGKILL)
+        self.stop(grace_s=0.0)
+
     def failure(self, what: str | None = None) -> ZooKeeperProblem:
         """The error that the server's log tells of."""
         text = self.log.read_text(encoding="utf-8", errors="replace") if self.log.exists() else ""
