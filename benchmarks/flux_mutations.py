@@ -134,7 +134,7 @@ MUTATIONS = (
     Mutation("AB-5 ignored at the match", "outlet", "if met and self.rev_wait:", "if False:"),
     Mutation("AB-5 clear on death of SEC", "outlet", "self.rev_wait = False  # AB-5", "pass"),
     Mutation("AB-5 apply on death of PRIM", "outlet", "        elif self.rev_wait:\n            self._start_sending(SEC)", ""),
-    Mutation("FS-26 not read", "inlet", "if self._between_markers(p):", "if False:"),
+    Mutation("FS-26 not read", "inlet", "if self._ahead(p):", "if False:"),
     Mutation("FS-26 not sent to", "outlet", "if self._ahead(p):", "if False:"),
     Mutation("AB-6 p_fail", "segment", "attempt = self.consumer.window\n        self.status = ACTIVE", "attempt = self.consumer.window\n        self.p_fail = False\n        self.status = ACTIVE"),
     Mutation("AB-6 abort", "segment", "out += self._abort()", "pass"),

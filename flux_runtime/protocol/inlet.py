@@ -226,7 +226,7 @@ class Inlet:
         self.status[d] = DEAD
         self.conn[d] = 0
         p = other(d)
-        if self._between_markers(p):  # FS-26: what d had not sent yet is nobody's now
+        if self._ahead(p):  # FS-26: what d had not sent yet is nobody's now
             self.status[p] = STANDBY
             self.conn[p] = 0
             return []
@@ -247,7 +247,7 @@ class Inlet:
             return self.reverse_to(SEC)  # TO-5a, AB-4
         return []
 
-    def _between_markers(self, new: int) -> bool:
+    def _ahead(self, new: int) -> bool:
         """Whether the new copy's marker has been read, and that of the copy it came from not."""
         peer = self.peers[new]
         return (

@@ -102,7 +102,7 @@ def test_the_kept_run_of_a_lost_pair_finds_that_mistake_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Units of a lost copy are passed over (FS-26)."""
-    monkeypatch.setattr(Inlet, "_between_markers", lambda self, new: False)
+    monkeypatch.setattr(Inlet, "_ahead", lambda self, new: False)
     with pytest.raises(ProtocolError, match="copies disagree: C0p got other rows in 6"):
         replay(KEPT_START.with_stem("seed-9385"))
 
