@@ -68,8 +68,7 @@ def value(it: Any, *, depth: int = 0, before: int = 0, after: int = 1) -> str:
     `depth` is the indentation level of that line, `after` what still has to fit behind.
     """
     flat = on_one_line(it)
-    # How wide other characters are is not for us to say: what has some, and can be, is broken.
-    if flat is not None and before + len(flat) + after <= WIDTH and flat.isascii():
+    if flat is not None and before + _width(flat) + after <= WIDTH:
         return flat
     inner, outer = INDENT * (depth + 1), INDENT * depth
     items: list[tuple[str, Any]]
@@ -90,10 +89,15 @@ def value(it: Any, *, depth: int = 0, before: int = 0, after: int = 1) -> str:
     if not items:
         return opening + closing
     inside = "".join(
-        f"{inner}{name}{value(each, depth=depth + 1, before=len(inner) + len(name))},\n"
+        f"{inner}{name}{value(each, depth=depth + 1, before=_width(inner + name))},\n"
         for name, each in items
     )
     return f"{opening}\n{inside}{outer}{closing}"
+
+
+def _width(text: str) -> int:
+    """How wide characters beyond ASCII are is not for us to say: what can be is broken there."""
+    return len(text) if text.isascii() else WIDTH
 
 
 def on_one_line(it: Any) -> str | None:

@@ -50,6 +50,12 @@ def test_a_text_keeps_its_lines(lines: list[str]) -> None:
     assert read == f"\n{expected}    "
 
 
+def test_a_value_behind_a_name_of_unknown_width_is_broken() -> None:
+    wide, call = "ŌrĮJï-Xŝœ𣫅½bnè-Cŕ𫊰", Call("Producers.all", [["relay"]])
+    assert value({"words": call}, depth=1).count("\n") == 0
+    assert value({wide: call}, depth=1).splitlines()[1] == f'        "{wide}": Producers.all('
+
+
 arguments = st.lists(st.tuples(st.sampled_from("abcdefgh"), values), min_size=1, max_size=6)
 
 
