@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-# How long an example takes, to make or to check, says something about the machine only.
-settings.register_profile("blazes", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# How long an example takes, to make or to check, says something about the machine only. Before a
+# change lands the examples are the same every time; whoever runs the tests by hand has new ones.
+settings.register_profile(
+    "blazes",
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    derandomize=bool(os.environ.get("CI")),
+)
 settings.load_profile("blazes")
 
 
