@@ -19,6 +19,7 @@ from flux_runtime.protocol.messages import (
     Reverse,
     Send,
 )
+from flux_runtime.protocol.neighbour import Neighbour
 from flux_runtime.protocol.vocabulary import (
     ACK,
     NOTHING,
@@ -67,12 +68,10 @@ PSYNC: Final[dict[tuple[Consumer, Status | None, int], OnPsync]] = {
 }
 
 
-class Inlet:
+class Inlet(Neighbour):
     """One producer pair as its consumer sees it.
 
     Attributes:
-        peers: the producer's node per label.
-        exp: latest attempt that the controller announced (AB-2, AB-3).
         sec_stopped: SEC was sending, and stopped in CU-20 (AB-4).
         rev_owed: a reverse to SEC is due when the catch-up window closes (TO-5b, CU-15).
         queue: units received and acknowledged, not yet merged (with CU-14, the drain buffer).
@@ -83,19 +82,14 @@ class Inlet:
     """
 
     __slots__ = (
-        "conn",
-        "exp",
         "hi",
         "kind",
         "mark",
         "owed",
-        "peers",
         "queue",
         "rev_owed",
         "sec_stopped",
         "sequence",
-        "status",
-        "ver",
     )
 
     def __init__(
@@ -246,15 +240,6 @@ class Inlet:
                 return []  # TO-5b
             return self.reverse_to(SEC)  # TO-5a, AB-4
         return []
-
-    def _ahead(self, new: int) -> bool:
-        """Whether the new copy's marker has been read, and that of the copy it came from not."""
-        peer = self.peers[new]
-        return (
-            peer is not None
-            and self.status[new] is ACTIVE
-            and peer.life == self.ver[new] == self.exp != self.ver[other(new)]
-        )
 
     def reverse_to(self, d: int) -> list[Send]:
         """Make d the source, behind all acknowledgements it is owed."""

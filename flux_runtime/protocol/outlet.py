@@ -20,6 +20,7 @@ from flux_runtime.protocol.messages import (
     Progress,
     Reverse,
 )
+from flux_runtime.protocol.neighbour import Neighbour
 from flux_runtime.protocol.vocabulary import (
     ACK,
     LABELS,
@@ -72,29 +73,22 @@ CSYNC: Final[dict[tuple[Producer, Status, int], OnCsync]] = {
 }
 
 
-class Outlet:
+class Outlet(Neighbour):
     """One consumer pair as its producer sees it.
 
     Attributes:
-        peers: the consumer's node per label.
         evict: the set `del`; marks that together let an entry go.
-        exp: latest attempt that the controller announced (AB-2, AB-3).
         rev_wait: a reverse arrived between the two markers of a fold-in (AB-5).
         told: progress that each peer knows by data or by Progress (XM-2).
     """
 
     __slots__ = (
         "buffer",
-        "conn",
         "evict",
-        "exp",
         "kind",
-        "peers",
         "r_done",
         "rev_wait",
-        "status",
         "told",
-        "ver",
     )
 
     def __init__(
@@ -230,15 +224,6 @@ class Outlet:
         elif self.rev_wait:
             self._start_sending(SEC)
         return True
-
-    def _ahead(self, new: int) -> bool:
-        """Whether the new copy's marker has been read, and that of the copy it came from not."""
-        peer = self.peers[new]
-        return (
-            peer is not None
-            and self.status[new] is ACTIVE
-            and peer.life == self.ver[new] == self.exp != self.ver[other(new)]
-        )
 
     def reverse(self, d: int) -> bool:
         """TO-3, TO-7: the consumer lost its source; gives whether it is served from now on."""

@@ -21,6 +21,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from flux_runtime.observe.reader import Tail
+from flux_runtime.observe.run_folder import EVENTS_FILE
 from flux_runtime.site.client import Client, Feeder, Reader
 from flux_runtime.site.config import ControllerConfig, Made, SiteConfig
 from flux_runtime.site.key import JobKey
@@ -166,11 +168,7 @@ class LocalSites:
 
     def events(self) -> list[dict[str, Any]]:
         """What the controllers have noted in the run folder."""
-        file = self.run_folder / "events.jsonl"
-        if not file.exists():
-            return []
-        whole = file.read_text(encoding="utf-8").split("\n")[:-1]  # one may be half written
-        return [json.loads(line) for line in whole]
+        return [dict(event) for event in Tail(self.run_folder / EVENTS_FILE).records()]
 
     def stop(self) -> None:
         """End all processes that are left."""

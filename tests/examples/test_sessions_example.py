@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from flux_runtime.observe.reader import Tail
 from flux_runtime.operators.rows import number
 from flux_runtime.simulation.reference import reference
 
@@ -75,9 +76,7 @@ def command(*arguments: object) -> list[str]:
 
 
 def events(run: Path) -> list[dict[str, Any]]:
-    file = run / "events.jsonl"
-    lines = file.read_text().split("\n")[:-1] if file.exists() else []
-    return [json.loads(line) for line in lines]
+    return [dict(event) for event in Tail(run / "events.jsonl").records()]
 
 
 @pytest.mark.cluster

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -72,15 +73,21 @@ def test_what_a_killed_process_has_left_is_swept_and_what_a_live_one_has_is_not(
         storage.close()
 
 
+def without_memory(folder: Path, *, partitions: int, clock: Callable[[], float]) -> Spilling:
+    """One site with all partitions of one stage and their collector, and no memory for states."""
+    dataflow = collected(running_example(Shape(widths=(partitions,), copies=1)))
+    host = Host(dataflow, 0, storage=SiteStorage(folder))
+    host.lay_out({(pair, 0): 0 for pair in dataflow.shape.pairs()})
+    to = SpillTo(folder=folder, memory_bytes=0, gap_s=1.0)
+    return Spilling(host, to, excluded=1, clock=clock)
+
+
 def test_sp_2_partitions_take_turns_and_the_collector_stays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    dataflow = collected(running_example(Shape(widths=(3,), copies=1)))
     now = 0.0
-    host = Host(dataflow, 0, storage=SiteStorage(tmp_path))
-    host.lay_out({(pair, 0): 0 for pair in dataflow.shape.pairs()})
-    to = SpillTo(folder=tmp_path, memory_bytes=0, gap_s=1.0)
-    spilling = Spilling(host, to, excluded=1, clock=lambda: now)
+    spilling = without_memory(tmp_path, partitions=3, clock=lambda: now)
+    host = spilling.host
     monkeypatch.setattr(Back, "state_size", lambda _: 5000)
     monkeypatch.setattr(Back, "waiting", property(lambda self: not self.resident))
 
@@ -112,12 +119,9 @@ def test_sp_2_partitions_take_turns_and_the_collector_stays(
 def test_sp_4_a_partition_that_is_behind_keeps_its_turn_only_while_it_can_work(
     can_work: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    dataflow = collected(running_example(Shape(widths=(2,), copies=1)))
     now = 0.0
-    host = Host(dataflow, 0, storage=SiteStorage(tmp_path))
-    host.lay_out({(pair, 0): 0 for pair in dataflow.shape.pairs()})
-    to = SpillTo(folder=tmp_path, memory_bytes=0, gap_s=1.0)
-    spilling = Spilling(host, to, excluded=1, clock=lambda: now)
+    spilling = without_memory(tmp_path, partitions=2, clock=lambda: now)
+    host = spilling.host
     monkeypatch.setattr(Back, "state_size", lambda _: 5000)
     monkeypatch.setattr(Back, "waiting", True)
     monkeypatch.setattr(Segment, "can_work", lambda _: can_work)

@@ -16,6 +16,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from flux_runtime.observe.reader import Tail
 from flux_runtime.ordering.scope import Scope
 from flux_runtime.zookeeper.client import connect
 from flux_runtime.zookeeper.embedded import EmbeddedZooKeeper
@@ -141,9 +142,8 @@ class FluxJob:
         return [row for file in files for row in pq.read_table(file).to_pylist()]
 
     def events(self, kind: str) -> list[dict[str, Any]]:
-        file = self.folder / "runs" / "latest" / "events.jsonl"
-        lines = file.read_text().split("\n")[:-1] if file.exists() else []
-        return [event for event in map(json.loads, lines) if event["kind"] == kind]
+        noted = Tail(self.folder / "runs" / "latest" / "events.jsonl").records()
+        return [dict(event) for event in noted if event["kind"] == kind]
 
     def expected(self) -> list[dict[str, tuple[str, int, int]]]:
         """After each file, what every campaign in it has come to."""

@@ -15,6 +15,8 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from flux_runtime.observe.reader import Tail
+
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800)]
 
 JOB = """
@@ -62,9 +64,8 @@ def test_the_job_restarts_its_zookeeper(tmp_path: Path) -> None:
         return [row for f in files for row in pq.read_table(f).to_pylist()]
 
     def events(kind: str) -> list[dict[str, Any]]:
-        log = tmp_path / "runs" / "latest" / "events.jsonl"
-        lines = log.read_text().split("\n")[:-1] if log.exists() else []
-        return [e for e in map(json.loads, lines) if e["kind"] == kind]
+        noted = Tail(tmp_path / "runs" / "latest" / "events.jsonl").records()
+        return [dict(event) for event in noted if event["kind"] == kind]
 
     file(1)
     job = subprocess.Popen(
