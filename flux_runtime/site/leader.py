@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import time
 import uuid
 from collections.abc import Callable
@@ -404,6 +405,7 @@ class Leader(Shell):
         controller = self.ledger.controller
         return {
             "epoch": self.ledger.leaders,
+            "pid": os.getpid(),
             "began": self.began,
             "whole": controller is not None and controller.whole,
             "failures": controller.failures if controller else 0,
