@@ -210,6 +210,8 @@ class Deployment:
     """By which policy partitions move off busy sites: `load`, `memory`, `hybrid`, or `none`."""
     site_memory: str | None = None
     """State that a site keeps in memory, like 512m; None: all of it."""
+    keep_every: int | None = None
+    """Batches after which a Flux stage keeps its state in files; None: as many as it sees fit."""
 
 
 @dataclass(frozen=True, slots=True)

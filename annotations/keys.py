@@ -311,6 +311,11 @@ DEPLOYMENT: Final = _record(
             Text("a size such as 512m or 2g", r"^[1-9][0-9]*[kmgKMG]$"),
             "How much state a site keeps in memory; the rest is on its disk. All of it without.",
         ),
+        "keep_every": Entry(
+            Count(),
+            "After how many batches a Flux stage keeps its state in files and forgets the order "
+            "before; 1000 without. It does so sooner where much has been recorded meanwhile.",
+        ),
     },
 )
 

@@ -287,4 +287,5 @@ def _deployment(fields: Fields | None) -> Deployment:
         partitions=fields.get("partitions", 4),
         balance=fields.get("balance", "none"),
         site_memory=fields.get("site_memory"),
+        keep_every=fields.get("keep_every"),
     )

@@ -186,6 +186,8 @@ class Build:
             named.append(("balance", stage.balance))
         if stage.site_memory is not None:
             named.append(("site_memory", stage.site_memory))
+        if stage.keep_every is not None:
+            named.append(("keep_every", stage.keep_every))
         steps = [step(each) for each in stage.steps]
         return Call("job.flux", [base_name(stage), steps], named, tall=True)
 

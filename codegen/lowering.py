@@ -363,6 +363,7 @@ class Lowering:
             partitions=deployment.partitions,
             balance=deployment.balance,
             site_memory=deployment.site_memory,
+            keep_every=deployment.keep_every,
             ordered=any(each.strategy is Strategy.ORDER for each in entries),
             order_by=first.component.order_by,
             alternatives=alternatives(entries),

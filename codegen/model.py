@@ -222,6 +222,8 @@ class Flux(Stage):
     """By which policy partitions move off busy sites."""
     site_memory: str | None = None
     """State that a site keeps in memory; the rest is on its disk."""
+    keep_every: int | None = None
+    """Batches after which the state is kept in files."""
     ordered: bool
     """The plan asks for an order; else only availability or the engine was asked for."""
     order_by: tuple[str, ...] = ()

@@ -114,6 +114,7 @@ def deployment_json(it: Deployment) -> dict[str, Any]:
         "partitions": it.partitions,
         "balance": it.balance,
         "site_memory": it.site_memory,
+        "keep_every": it.keep_every,
     }
 
 

@@ -233,6 +233,9 @@ def sites(stage: Flux) -> str:
         words += f"; they move off busy sites (policy: {stage.balance})"
     if stage.site_memory is not None:
         words += f"; a site keeps {stage.site_memory} of state in memory and the rest on its disk"
+    if stage.keep_every is not None:
+        every = "every batch" if stage.keep_every == 1 else f"every {stage.keep_every} batches"
+        words += f"; their state is kept after {every}"
     return words
 
 

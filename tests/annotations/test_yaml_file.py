@@ -81,6 +81,11 @@ deployment:
   zookeeper: a:2181,b:2181
   trigger: 10 seconds
   conf: {spark.sql.shuffle.partitions: 4}
+  sites: 5
+  partitions: 6
+  balance: memory
+  site_memory: 2g
+  keep_every: 50
 """
 
 
@@ -180,7 +185,9 @@ def test_the_rest_of_a_file_arrives() -> None:
     assert dataflow.name == "ad-network"
     assert list(map(str, dataflow.fds)) == ["id -> campaign", "ad <-> id"]
     conf = {"spark.sql.shuffle.partitions": "4"}
-    assert dataflow.deployment == Deployment("local[2]", "a:2181,b:2181", "10 seconds", conf)
+    assert dataflow.deployment == Deployment(
+        "local[2]", "a:2181,b:2181", "10 seconds", conf, 5, 6, "memory", "2g", 50
+    )
     assert dataflow.sha256 == hashlib.sha256(FULL.encode()).hexdigest()
     assert dataflow.file is None
 

@@ -1,7 +1,7 @@
 """The streaming job ad-network, compiled from replicated.yaml with Report=THRESH.
 
 Compiling again writes this file anew: changes belong into the dataflow.
-sha256 of the input: e686e15d6097e15a50e7fe2f1ccb0481d3963deb5e6394139bed48ab79995c74
+sha256 of the input: 0f499b6d1aa81db4eb33473188e803f683cdfda1a48c90631858510f61377674
 
 Stages, each after what it reads:
 
