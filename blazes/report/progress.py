@@ -27,6 +27,7 @@ BAD_EVENTS: Final = frozenset(
         "unit_failed",
         "site_failed",
         "data_loss",
+        "state_not_kept",
     }
 )
 

@@ -243,12 +243,16 @@ class Client:
         """From now on a site may use so many bytes for operators' states, if it has a disk."""
         self.tell({"c": "memory", "site": site, "bytes": size})
 
-    def keep(self, batch: int, folder: Path) -> None:
+    def keep(self, batch: int, folder: Path) -> str:
         """Have the operators' states after a batch written, while nothing is fed after it.
 
         What has been written is seen in the folder; ask again if that takes long.
+
+        Returns:
+            Why a site could not when it was asked the last time; empty: none has said so.
         """
-        self.tell({"c": "keep", "batch": batch, "folder": str(folder)})
+        answer = self.ask({"c": "keep", "batch": batch, "folder": str(folder)}, "keeping")
+        return str(answer["why"])
 
     def cut(self, site: int, other: int) -> None:
         """Close the connection between two sites, for a drill: one of them will be removed."""

@@ -25,12 +25,14 @@ class Desk:
     Attributes:
         clients: with the source that each feeds, empty if none.
         finishing: those that wait until the end of the input is in the journal.
+        unkept: batch after which a site could not write its states, and why.
     """
 
     def __init__(self, leader: Leader) -> None:
         self.leader = leader
         self.clients: dict[Connection, str] = {}
         self.finishing: set[Connection] = set()
+        self.unkept = (-1, "")
 
     def greeted(self, connection: Connection, said: dict[str, Any]) -> None:
         """A client says what it feeds, if anything."""
@@ -85,8 +87,10 @@ class Desk:
                 self.leader.committed = max(self.leader.committed, offset)
                 self.leader.stage_log.committed(offset)
                 self.leader.broadcast({"c": "commit", "offset": self.leader.committed})
-            case {"c": "keep", "batch": int(), "folder": str()}:
+            case {"c": "keep", "batch": int(batch), "folder": str()}:
+                (of, why), self.unkept = self.unkept, (-1, "")
                 self.leader.broadcast(message)
+                self.leader.tell(connection, {"c": "keeping", "why": why if of == batch else ""})
             case {"c": "finish"}:
                 self.leader.intake.finish()
                 self.finishing.add(connection)

@@ -2,7 +2,8 @@
 
 Whoever feeds the dataflow pauses after a batch and asks. A copy that has processed just this batch
 writes its state, unless the other copy of the pair has. One that is behind, or moves, does so when
-it has come that far; if the feeder has given up meanwhile and fed on, it never does.
+it has come that far; if the feeder has given up meanwhile and fed on, it never does. A site that
+cannot write says why, and goes on: what it holds is not lost by that.
 """
 
 from __future__ import annotations
@@ -36,15 +37,25 @@ class Keeping:
         stages = [s for s in range(len(shape.widths)) if s != self._excluded]
         self._left = {Pair(stage, part) for stage in stages for part in range(shape.widths[stage])}
 
-    def look(self) -> None:
-        """Write what can be written by now."""
+    def look(self) -> str:
+        """Write what can be written by now; gives why it cannot, after which nothing is tried."""
         if not self._left:
-            return
+            return ""
         for node, segment in self._host.segments():
             if node.pair not in self._left or segment.status is not Status.ACTIVE:
                 continue
             if segment.complete() == self._batch:
                 self._left.discard(node.pair)
-                if not file_of(self._folder, node.pair).exists():
-                    state, _ = segment.back.snapshot()
-                    write_state(self._folder, node.pair, state)
+                try:
+                    if not file_of(self._folder, node.pair).exists():
+                        state, _ = segment.back.snapshot()
+                        write_state(self._folder, node.pair, state)
+                except OSError as wrong:
+                    self._left.clear()
+                    return f"{type(wrong).__name__}: {wrong}"
+        return ""
+
+    @property
+    def batch(self) -> int:
+        """The batch that was asked for last."""
+        return self._batch

@@ -44,6 +44,8 @@ ROSTER_S: Final = 0.3
 """After this a new leader has seen the members."""
 LAST_WORDS_S: Final = 0.2
 """So long a leader that ends goes on sending what it has said."""
+WHY_MAX: Final = 500
+"""Characters of what a site says that are passed on."""
 SNAPSHOT_EVENTS: Final = 1000
 """Events between two snapshots; every failure makes some ten per partition."""
 
@@ -365,6 +367,8 @@ class Leader(Shell):
             case "statistics":
                 if self.rounds is not None:
                     self.rounds.answered(link.site, message)
+            case "unkept":
+                self.desk.unkept = (int(message["batch"]), str(message["why"])[:WHY_MAX])
             case "reached":
                 self.latency.reached(int(message["batch"]), time.monotonic())
             case other:

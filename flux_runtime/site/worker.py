@@ -416,7 +416,10 @@ class Worker(Shell):
             self.tell(leader, {"c": "notices", "notices": new})
         if self.watched and leader is not None:
             self._look_for_watched(leader)
-        self.keeping.look()
+        why = self.keeping.look()
+        if why and leader is not None:  # whoever leads next is asked, and asks, again
+            said = f"{self.id} on {self.config.host}: {why}"
+            self.tell(leader, {"c": "unkept", "batch": self.keeping.batch, "why": said})
         if self.readers:
             self._serve()
 

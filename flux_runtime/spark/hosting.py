@@ -26,7 +26,7 @@ from flux_runtime.operators.query import INTERFACE, tagged
 from flux_runtime.site.client import DataLost, Feeder, Reader
 from flux_runtime.spark import faults
 from flux_runtime.spark.context import Context, file_name
-from flux_runtime.spark.kept import KeptStates, local_folder
+from flux_runtime.spark.kept import Kept, KeptStates, NotKept, local_folder
 from flux_runtime.spark.ordered_channel import Channel, ChannelEgress
 from flux_runtime.spark.ordered_input import OrderedInput
 from flux_runtime.spark.site_results import Results
@@ -42,6 +42,10 @@ from flux_runtime.zookeeper.tail import Trimmed
 READER: Final = "sites"
 STOP_S: Final = 60.0
 LOOK_S: Final = 0.2
+REMEDY: Final = (
+    "the job runs on, and the order and the time to start again grow; give the sites room in, and "
+    "the right to write, the state folder, which has to be on storage that all of them share"
+)
 
 
 class Hosting:
@@ -66,6 +70,9 @@ class Hosting:
         }
         self._kept = KeptStates(self._state, self.components.pairs(), every=unit.keep_every)
         self._results = Results(unit, context, on_commit=self._report)
+        self._gathered: Kept | None = None
+        self._waited_s = 0.0
+        self._said = ""
         self._places = self._kept.now.batches
         self._settled = 0
         self._available_now = False
@@ -250,10 +257,12 @@ class Hosting:
                         return
                     feeder.offer(place, 0, self._entered(rows))
                     size += rows.nbytes
-                if self._kept.due(self._places, size):
-                    self._keep(feeder, at)
+                if self._gathered is None and self._kept.due(self._places, size):
+                    self._gather(feeder, at)
                     size = 0
-                self._settled = self._places
+                self._note_gathered()
+                if self._gathered is None:
+                    self._settled = self._places
 
     def _commit_results(self) -> None:
         """In a thread of its own."""
@@ -261,22 +270,37 @@ class Hosting:
         with Reader(self._sites.config, patience_s=PATIENCE_S) as reader:
             self._results.commit_from(reader, stopping=self._stopping)
 
-    def _keep(self, feeder: Feeder, place: int) -> None:
-        """Have the sites write their states after all that was fed; then trim the order (OR-5)."""
+    def _gather(self, feeder: Feeder, place: int) -> None:
+        """Have the sites write their states after all that was fed; nothing is fed meanwhile."""
+        began, batches = time.monotonic(), self._places
+        try:
+            self._gathered = self._kept.gather(
+                batches,
+                place,
+                ask=feeder.keep,
+                committed=lambda: self.done >= batches,
+                stopping=self._stopping,
+            )
+        except NotKept as wrong:
+            why = str(wrong)
+            if why != self._said:  # what stands in the way is said once, until it changes
+                self._said = why
+                took = round(time.monotonic() - began, 3)
+                self._event("state_not_kept", batches=batches, seconds=took, why=why, remedy=REMEDY)
+        self._waited_s = time.monotonic() - began
+
+    def _note_gathered(self) -> None:
+        """Once the results before the states are committed too, trim the order (OR-5)."""
         assert self._order is not None
-        began = time.monotonic()
-        while self.done < self._places:
-            if self._stopping.wait(LOOK_S):
-                return
-        kept = self._kept.gather(self._places, place, ask=feeder.keep, stopping=self._stopping)
-        took = round(time.monotonic() - began, 3)
-        if kept is None:
-            self._event("state_not_kept", batches=self._places, seconds=took)
+        kept = self._gathered
+        if kept is None or self.done < kept.batches:
             return
         faults.point("state-gathered")
         self._kept.note(kept)
         faults.point("state-kept")
         self._order.commit(kept.place)
+        self._gathered, self._said = None, ""
+        took = round(self._waited_s, 3)
         self._event("state_kept", batches=kept.batches, bytes=kept.size, seconds=took)
 
     def _made_sites(self) -> Sites:

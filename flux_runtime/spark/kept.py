@@ -5,8 +5,9 @@
 
 The sites' state follows from the order, so the order can be forgotten up to where the state is on
 disk and the results are committed: everybody has passed it. Once enough has been fed since, the
-feeder pauses until all results are committed, has the sites write their states, notes that, and
-only then trims the order. A process that dies in between begins with what was noted before.
+feeder pauses until the sites have come to the end of it and written their states, and goes on. Once
+the results up to there are committed too, this is noted, and only then the order is trimmed. A
+process that dies in between begins with what was noted before.
 
 The order since then is worth at most as many bytes as the states, or `KEEP_BYTES` if that is more,
 so keeping them costs at most about as much as writing the order did.
@@ -33,8 +34,10 @@ KEEP_EVERY: Final = 1000
 KEEP_BYTES: Final = 64 << 20
 """... or bytes, after which they are again."""
 PATIENCE_S: Final = 60.0
-"""So long input waits for the states at most; a copy that recovers may take longer."""
-ASK_AGAIN_S: Final = 2.0
+"""So long input waits for the states, once all results are there; a copy may be recovering."""
+ASK_AGAIN_S: Final = 0.5
+LESS_OFTEN_MAX: Final = 64
+"""After failures in a row, states are kept less often, by up to this factor."""
 LOOK_S: Final = 0.02
 _NOTED: Final = "kept.json"
 
@@ -45,7 +48,7 @@ class Kept:
 
     Attributes:
         batches: of the order, that they cover.
-        place: the first that they do not cover.
+        place: the offset in the order of what they do not cover.
         folder: where they are; empty: nothing is kept.
         size: their bytes.
     """
@@ -54,6 +57,10 @@ class Kept:
     place: int = 0
     folder: str = ""
     size: int = 0
+
+
+class NotKept(Exception):  # noqa: N818 - what happened
+    """The states could not be written; the message says why. What was kept before still holds."""
 
 
 class KeptStates:
@@ -70,6 +77,7 @@ class KeptStates:
         self._pairs = pairs
         self._every = every
         self._tried = 0
+        self._less_often = 1
         self._began = ""
         noted = state.read(_NOTED)
         self.now = Kept() if noted is None else Kept(**json.loads(noted))
@@ -85,39 +93,55 @@ class KeptStates:
         if batches <= max(self.now.batches, self._tried):
             return False
         since = batches - max(self.now.batches, self._tried)
-        return since >= self._every or size >= max(KEEP_BYTES, self.now.size)
+        enough = max(KEEP_BYTES, self.now.size) * self._less_often
+        return since >= self._every * self._less_often or size >= enough
 
     def gather(
         self,
         batches: int,
         place: int,
         *,
-        ask: Callable[[int, Path], None],
+        ask: Callable[[int, Path], str],
+        committed: Callable[[], bool],
         stopping: threading.Event,
     ) -> Kept | None:
-        """Have all states written, while no input is under way.
+        """Have all states written, while nothing more is fed.
 
         Args:
             batches: that have been fed, and no more.
             place: the first after them.
-            ask: has the sites write their states after a batch into a folder.
+            ask: has the sites write their states after a batch into a folder; gives why one of them
+                could not, the last time.
+            committed: whether the results of these batches are committed, as far as is known.
             stopping: gives up.
 
         Returns:
-            What can be noted; None if not all came within the time: input goes on without.
+            What can be noted as soon as the results are committed; None: it was stopped.
+
+        Raises:
+            NotKept: they are not all there; input goes on without.
         """
         self._tried = batches
         folder = f"{batches:012d}-{uuid.uuid4().hex[:8]}"
         path = local_folder(self._state, f"kept/{folder}")
         end = time.monotonic() + PATIENCE_S
         asked = 0.0
-        while time.monotonic() < end and not stopping.wait(LOOK_S):
+        while not stopping.wait(LOOK_S):
+            why = ""
             if time.monotonic() > asked + ASK_AGAIN_S:
-                ask(batches - 1, path)  # again, for sites that have joined, and a new leader
+                why = ask(batches - 1, path)  # again, for sites that have joined, and a new leader
                 asked = time.monotonic()
             size = size_of(path, self._pairs)
             if size is not None:
+                self._less_often = 1
                 return Kept(batches, place, folder, size)
+            if not committed():
+                end = time.monotonic() + PATIENCE_S
+            elif time.monotonic() > end:
+                why = f"not all states were in {path} {PATIENCE_S:g} s after the results"
+            if why:
+                self._less_often = min(self._less_often * 2, LESS_OFTEN_MAX)
+                raise NotKept(why.replace(str(path), str(path.parent)))  # alike every time
         return None
 
     def note(self, kept: Kept) -> None:

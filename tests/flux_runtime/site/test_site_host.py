@@ -227,6 +227,12 @@ def test_or_5_a_run_that_begins_with_kept_states_puts_out_what_the_one_before_wo
         each.ask(ends[-2] - 1, str(tmp_path / "late"))
         each.look()
     assert not (tmp_path / "late").exists()
+    (tmp_path / "full").write_text("no folder")
+    for number, each in kept.items():  # nothing can be written, and they go on
+        reached = {s.complete() for _, s in cluster.hosts[number].segments()}
+        each.ask(max(reached), str(tmp_path / "full"))
+        assert "Error: " in each.look()
+        assert not each.look(), "said once"
 
 
 @pytest.mark.parametrize(("pool", "patient"), [(16, True), (15, False)])

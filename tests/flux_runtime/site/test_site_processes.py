@@ -13,7 +13,9 @@ from typing import Any
 import pytest
 import site_flows
 
+from flux_runtime.operators.kept_state import size_of
 from flux_runtime.operators.rows import SN
+from flux_runtime.protocol.vocabulary import Pair
 from flux_runtime.simulation.example import events
 from flux_runtime.simulation.reference import reference
 from flux_runtime.site.client import Client, DataLost
@@ -97,6 +99,26 @@ def whole(client: Client) -> bool:
 def same(found: Sequence[tuple[int, Any]], expected: Sequence[tuple[int, Any]]) -> None:
     assert [batch for batch, _ in found] == [batch for batch, _ in expected]
     assert all(a.equals(b) for (_, a), (_, b) in zip(found, expected, strict=True))
+
+
+def test_or_5_sites_that_cannot_write_their_states_say_why_and_go_on(
+    tmp_path: Path, on_path: None, batches: list[Any], expected: list[tuple[int, Any]]
+) -> None:
+    shape = site_flows.pairs().shape
+    pairs = [Pair(stage, part) for stage, n in enumerate(shape.widths) for part in range(n)]
+    full, kept = tmp_path / "full", tmp_path / "kept"
+    full.write_text("no folder")
+    with LocalSites(dataflow=FLOWS, sites=SITES, folder=tmp_path / "job") as job:
+        client = job.reader()
+
+        def keep() -> None:
+            eventually(lambda: str(full) in client.keep(59, full), "a site has said why")
+            eventually(
+                lambda: not client.keep(59, kept) and size_of(kept, pairs) is not None, "kept"
+            )
+
+        same(run_through(job, batches, {60: keep}), expected)
+        assert failed(job) == 0
 
 
 @pytest.mark.parametrize("site", range(SITES))

@@ -11,7 +11,7 @@ from flux_runtime.operators.kept_state import write_state
 from flux_runtime.protocol.vocabulary import Pair
 from flux_runtime.sealing.storage import LocalStorage
 from flux_runtime.spark import kept
-from flux_runtime.spark.kept import KEEP_BYTES, Kept, KeptStates
+from flux_runtime.spark.kept import KEEP_BYTES, LESS_OFTEN_MAX, Kept, KeptStates, NotKept
 
 PAIRS = [Pair(0, 0), Pair(0, 1), Pair(1, 0)]
 
@@ -20,13 +20,18 @@ def states(folder: Path, *, every: int = 10) -> KeptStates:
     return KeptStates(LocalStorage(folder), PAIRS, every=every)
 
 
-def gathered(of: KeptStates, batches: int, pairs: list[Pair] = PAIRS) -> Kept | None:
-    def ask(batch: int, folder: Path) -> None:
+def gathered(
+    of: KeptStates, batches: int, pairs: list[Pair] = PAIRS, why: str = "", done: bool = True
+) -> Kept | None:
+    def ask(batch: int, folder: Path) -> str:
         assert batch == batches - 1
         for pair in pairs:
             write_state(folder, pair, f"{pair} after {batch}")
+        return why
 
-    return of.gather(batches, batches + 2, ask=ask, stopping=threading.Event())
+    return of.gather(
+        batches, batches + 2, ask=ask, committed=lambda: done, stopping=threading.Event()
+    )
 
 
 def test_or_5_states_are_kept_after_so_many_batches_or_bytes(tmp_path: Path) -> None:
@@ -71,10 +76,30 @@ def test_or_5_states_that_are_not_all_there_are_not_noted_and_are_asked_for_late
 ) -> None:
     of = states(tmp_path)
     monkeypatch.setattr(kept, "PATIENCE_S", 0.2)
-    assert gathered(of, 10, PAIRS[:2]) is None
+    with pytest.raises(NotKept, match=f"in {tmp_path}/kept 0.2 s after"):
+        gathered(of, 10, PAIRS[:2])
     assert of.now == Kept()
-    assert not of.due(19, 0)
-    assert of.due(20, 0)
+    assert not of.due(29, KEEP_BYTES)
+    assert of.due(30, 0), "less often from now on"
+    assert gathered(of, 30) is not None
+    assert of.due(40, 0)
     stopping = threading.Event()
     stopping.set()
-    assert of.gather(20, 20, ask=lambda *_: None, stopping=stopping) is None
+    ended = of.gather(20, 20, ask=lambda *_: "", committed=lambda: True, stopping=stopping)
+    assert ended is None
+
+
+def test_or_5_a_site_that_cannot_write_its_states_ends_the_wait_at_once(tmp_path: Path) -> None:
+    of = states(tmp_path)
+    at = 0
+    for failures in range(1, 12):
+        at += 10 * min(2 ** (failures - 1), LESS_OFTEN_MAX)
+        assert not of.due(at - 1, 0)
+        assert of.due(at, 0)
+        with pytest.raises(NotKept, match="no space"):  # its wait has no end as long as ...
+            gathered(of, at, PAIRS[:2], why="OSError: no space", done=False)
+    assert gathered(of, at, why="OSError: one copy could not, the other did") is not None
+
+
+def test_or_5_states_may_be_there_before_the_results_are_committed(tmp_path: Path) -> None:
+    assert gathered(states(tmp_path), 10, done=False) is not None
