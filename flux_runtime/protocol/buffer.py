@@ -149,21 +149,22 @@ class Buffer:
     def ack(self, sn: int, d: int, evict: int) -> None:
         """BUF-4: d has the unit (and, if cumulative, all before it)."""
         if self.cumulative:
-            self.hi[d] = max(self.hi[d], sn)
-            for held in self._prefix(sn):
+            for held in self._between(self.hi[d], sn):
                 self._mark(held, MARK_OF[d], evict)
+            self.hi[d] = max(self.hi[d], sn)
         elif sn in self.entries:
             self._mark(sn, MARK_OF[d], evict)
         else:
             self.dangling[sn] = self.dangling.get(sn, 0) | MARK_OF[d]
 
-    def _prefix(self, sn: int) -> list[int]:
-        """Numbers of the entries up to `sn`; production order is the order of numbers."""
+    def _between(self, after: int, to: int) -> list[int]:
+        """Numbers of the entries above `after`, up to `to`; production order is their order."""
         found = []
         for held in self.entries:
-            if held > sn:
+            if held > to:
                 break
-            found.append(held)
+            if held > after:
+                found.append(held)
         return found
 
     def _mark(self, sn: int, mark: int, evict: int) -> None:
@@ -244,6 +245,10 @@ class Buffer:
                     raise ProtocolError(f"BI-3: unit {sn} is passed over and not under way to {d}")
             if self.order.get(entry.place) != sn:
                 raise ProtocolError(f"unit {sn} has lost its place")
+            if missing := self._implied(sn) & ~entry.marks:
+                raise ProtocolError(
+                    f"BUF-C: unit {sn} is acknowledged and not marked {marks_text(missing)}"
+                )
         if len(self.order) != len(self.entries):
             raise ProtocolError("a place without a unit")
         for sn, marks in self.dangling.items():
