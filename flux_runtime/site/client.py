@@ -239,9 +239,13 @@ class Client:
         move = {"c": "move", "stage": stage, "part": part, "copy": copy, "site": site}
         self.ask(move, "moved")
 
-    def limit_memory(self, site: int, size: int | None) -> None:
-        """From now on a site may use so many bytes for operators' states, if it has a disk."""
-        self.tell({"c": "memory", "site": site, "bytes": size})
+    def limit_memory(self, site: int, size: int | None) -> bool:
+        """From now on a site may use so many bytes for operators' states, if it has a disk.
+
+        Returns:
+            True once the site knows; False if there is no such site, or no more.
+        """
+        return self._errand({"c": "memory", "site": site, "bytes": size})
 
     def keep(self, batch: int, folder: Path) -> str:
         """Have the operators' states after a batch written, while nothing is fed after it.
@@ -254,9 +258,17 @@ class Client:
         answer = self.ask({"c": "keep", "batch": batch, "folder": str(folder)}, "keeping")
         return str(answer["why"])
 
-    def cut(self, site: int, other: int) -> None:
-        """Close the connection between two sites, for a drill: one of them will be removed."""
-        self.tell({"c": "cut", "site": site, "other": other})
+    def cut(self, site: int, other: int) -> bool:
+        """Close the connection between two sites, for a drill: one of them will be removed.
+
+        Returns:
+            True once the first has; False if it is not there, or no more.
+        """
+        return self._errand({"c": "cut", "site": site, "other": other})
+
+    def _errand(self, errand: dict[str, Any]) -> bool:
+        """Have a site do something that does no harm if it is done again by the next leader."""
+        return bool(self.ask(errand, "did")["done"])
 
     def stop(self) -> None:
         """End the job: all sites and all controllers; returns when that is certain.
@@ -388,6 +400,12 @@ class Reader(Client):
     def __init__(self, config: Config, *, patience_s: float = 60.0) -> None:
         super().__init__(config, patience_s=patience_s)
         self.site: Channel | None = None
+        self._committed = -1
+
+    def connected(self, channel: Channel) -> None:
+        """Say again what is committed: the leader before may have died over it."""
+        if self._committed >= 0:
+            channel.control({"c": "commit", "offset": self._committed})
 
     def read(
         self, offset: int, *, timeout_s: float | None = None, max_bytes: int = READ_BYTES
@@ -469,7 +487,11 @@ class Reader(Client):
             return None
 
     def commit(self, offset: int) -> None:
-        """The results of all batches below `offset` are not needed any more."""
+        """The results of all batches below `offset` are not needed any more.
+
+        Nobody answers: a new leader is told again, with the next read at the latest.
+        """
+        self._committed = max(self._committed, offset)
         self.tell({"c": "commit", "offset": offset})
 
     def close(self) -> None:

@@ -25,6 +25,7 @@ class Desk:
     Attributes:
         clients: with the source that each feeds, empty if none.
         finishing: those that wait until the end of the input is in the journal.
+        errands: what sites are to do for clients: number -> site, client.
         unkept: batch after which a site could not write its states, and why.
     """
 
@@ -32,6 +33,8 @@ class Desk:
         self.leader = leader
         self.clients: dict[Connection, str] = {}
         self.finishing: set[Connection] = set()
+        self.errands: dict[int, tuple[int, Connection]] = {}
+        self.sent = 0
         self.unkept = (-1, "")
 
     def greeted(self, connection: Connection, said: dict[str, Any]) -> None:
@@ -101,16 +104,35 @@ class Desk:
                 self.leader.moving(event, by="client")
                 self.leader.happened(event, lambda: self.leader.tell(connection, {"c": "moved"}))
             case {"c": "memory", "site": int(site), "bytes": None | int() as size}:
-                if site in self.leader.attached:
-                    self.leader.tell(self.leader.attached[site], {"c": "memory", "bytes": size})
+                self._send(connection, site, {"c": "memory", "bytes": size})
             case {"c": "cut", "site": int(site), "other": int(other)}:
-                if site in self.leader.attached:
-                    self.leader.tell(self.leader.attached[site], {"c": "cut", "site": other})
+                self._send(connection, site, {"c": "cut", "site": other})
             case {"c": "stop"}:
                 self.leader.stop(lambda: self.leader.tell(connection, {"c": "stopped"}))
             case _:
                 raise Malformed("not a question for a controller")
         self.leader.schedule()
+
+    def _send(self, connection: Connection, site: int, errand: dict[str, Any]) -> None:
+        """Have a site do what a client wants, and tell the client when it has, or cannot."""
+        to = self.leader.attached.get(site)
+        if to is None:
+            self.leader.tell(connection, {"c": "did", "done": False})
+            return
+        self.sent += 1
+        self.errands[self.sent] = (site, connection)
+        self.leader.tell(to, {**errand, "errand": self.sent})
+
+    def did(self, number: int, *, done: bool = True) -> None:
+        """A site has done what it was sent for, or is gone."""
+        _, connection = self.errands.pop(number)
+        if connection in self.clients:
+            self.leader.tell(connection, {"c": "did", "done": done})
+
+    def gone(self, site: int) -> None:
+        """What this site was sent for will not be done."""
+        for number in [number for number, (to, _) in self.errands.items() if to == site]:
+            self.did(number, done=False)
 
     def _collectors(self) -> list[list[Any]]:
         pair = Pair(len(self.leader.host.dataflow.shape.widths) - 1, 0)

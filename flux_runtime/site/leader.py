@@ -334,6 +334,7 @@ class Leader(Shell):
         self.desk.clients.pop(connection, None)
         if link.site is not None and self.attached.get(link.site) is connection:
             del self.attached[link.site]
+            self.desk.gone(link.site)
             self.site_gone(link.site, f"its connection was lost: {why}")
 
     def offered(self, connection: Connection, link: Link, body: memoryview) -> None:
@@ -367,6 +368,8 @@ class Leader(Shell):
             case "statistics":
                 if self.rounds is not None:
                     self.rounds.answered(link.site, message)
+            case "did":
+                self.desk.did(int(message["errand"]))
             case "unkept":
                 self.desk.unkept = (int(message["batch"]), str(message["why"])[:WHY_MAX])
             case "reached":

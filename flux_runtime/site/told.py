@@ -71,6 +71,7 @@ class Told:
             connection = leader.attached.pop(number, None)
             leader.links.pop(number, None)
             leader.reports.forget(number)
+            leader.desk.gone(number)
             if connection is not None:
                 connection.close("removed from the view")
         for number in sites - self._sites:

@@ -375,7 +375,7 @@ class Worker(Shell):
             case "memory":
                 if self.spilling is not None:
                     self.spilling.lend(message["bytes"])
-                    self.schedule()
+                self.tell(connection, {"c": "did", "errand": message["errand"]})
             case "keep":
                 self.keeping.ask(message["batch"], message["folder"])
                 self.schedule()
@@ -384,6 +384,7 @@ class Worker(Shell):
             case "cut":
                 if message["site"] != LEADER and message["site"] in self.links:
                     self.links[message["site"]].close("cut on demand")
+                self.tell(connection, {"c": "did", "errand": message["errand"]})
             case "stop":
                 self.finish()
             case other:

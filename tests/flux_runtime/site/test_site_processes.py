@@ -204,6 +204,59 @@ def test_the_leader_dies_or_is_paused_and_the_follower_goes_on(
 
 
 @pytest.mark.zookeeper
+def test_what_a_client_told_a_leader_that_dies_is_told_to_the_next(
+    tmp_path: Path, on_path: None, zookeeper_hosts: str, batches: list[Any]
+) -> None:
+    with LocalSites(
+        dataflow=FLOWS,
+        sites=2,
+        folder=tmp_path,
+        zookeeper=zookeeper_hosts,
+        controllers=2,
+        app=f"told-{tmp_path.name}",
+        settings={"session_timeout_s": 12.0},
+        site_settings={"spill": tmp_path / "disk"},
+    ) as job:
+        feeder, reader, client = job.feeder("events"), job.reader(), job.reader()
+        for i, batch in enumerate(batches[:40]):
+            feeder.offer(i, 0, batch.drop_columns(list(SN)))
+        feeder.flush()
+        offset = 0
+        while offset < 40:
+            offset, _, _ = reader.read(offset, timeout_s=1.0)
+        eventually(lambda: held(client) > 0, "results are held")
+        pid = leading(job)
+        os.kill(pid, signal.SIGSTOP)
+        reader.commit(offset)
+        limited: list[bool] = []
+        limiting = threading.Thread(
+            target=lambda: limited.append(client.limit_memory(0, 1 << 20)), daemon=True
+        )
+        limiting.start()
+        os.kill(pid, signal.SIGKILL)
+        limiting.join(DEADLINE_S)
+        assert limited == [True]
+        assert not client.limit_memory(99, None), "there is no such site"
+        reader.read(offset, timeout_s=1.0)  # there is nothing: it looks for the leader
+        eventually(lambda: held(client) == 0, "what is committed has been forgotten")
+        eventually(lambda: memory_limit(client, 0) == 1 << 20, "the site knows its limit")
+
+
+def held(client: Client) -> int:
+    """Bytes that the copies of the collector hold, as far as is reported."""
+    loads = client.status()["loads"].values()
+    parts = [part for load in loads for part in load["parts"] if part["node"][0] == 2]
+    return sum(part["state_bytes"] for part in parts)
+
+
+def memory_limit(client: Client, site: int) -> int | None:
+    """The limit of a site's memory, as far as it has reported one."""
+    load = client.status()["loads"].get(str(site))
+    limit: int | None = None if load is None else load["spill"]["memory_limit_bytes"]
+    return limit
+
+
+@pytest.mark.zookeeper
 def test_a_paused_site_is_removed_and_ends_itself_when_it_comes_back(
     elected: LocalSites, batches: list[Any], expected: list[tuple[int, Any]]
 ) -> None:
