@@ -99,8 +99,8 @@ class Leader(Shell):
         self.rounds: Rounds | None = None
         self.committed = 0
         self.tasks: list[asyncio.Task[None]] = []
-        self.whole_since: float | None = None
         self.leaving: set[int] = set()
+        self.separating = False
         self.stopping = False
         self.failing: dict[int, float] = {}
         self.run_folder = RunFolder.at(config.run_folder) if config.run_folder else None
@@ -197,21 +197,34 @@ class Leader(Shell):
         self.told.spread()
         self._begin()
         self._recovered()
+        self._separate()
         if self.rounds is not None:
             self.rounds.tick()
         self.schedule()
 
     def _recovered(self) -> None:
+        """Note how long failures took; one that took no copy away took no time."""
         controller = self.ledger.controller
-        whole = controller is not None and controller.whole
-        if whole and self.whole_since is None:
-            self.whole_since = time.monotonic()
-            if self.failing:
-                took = time.monotonic() - min(self.failing.values())
-                self.event("recovered", seconds=round(took, 4), sites=sorted(self.failing))
-                self.failing.clear()
-        elif not whole:
-            self.whole_since = None
+        if self.failing and controller is not None and controller.whole:
+            took = time.monotonic() - min(self.failing.values())
+            self.event("recovered", seconds=round(took, 4), sites=sorted(self.failing))
+            self.failing.clear()
+
+    def _separate(self) -> None:
+        """Take copies of a pair that share an executor apart, one pair at a time (CT-4)."""
+        controller = self.ledger.controller
+        if not self.began or self.separating or controller is None:
+            return
+        if (move := controller.separation()) is not None:
+            (stage, part), copy, site = move
+            event = {"e": "move", "stage": stage, "part": part, "copy": copy, "site": site}
+
+            def moved() -> None:
+                self.separating = False
+
+            self.separating = True
+            self.moving(event, by="placement")
+            self.happened(event, moved)
 
     def _begin(self) -> None:
         """Rebuild ingress and egress once every live site has said what it has received."""

@@ -14,13 +14,14 @@ A site's number is its place among the `joined` events: a restarted site is a ne
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from flux_runtime.protocol.controller import Controller, DataLoss, Instantiate, Order
 from flux_runtime.protocol.messages import Avail, LogEntry
-from flux_runtime.protocol.vocabulary import Node, Pair, Shape, other
+from flux_runtime.protocol.vocabulary import LABELS, Node, Pair, Shape, other
 from flux_runtime.site.codec import notice_from_json
 
 Event = dict[str, Any]
@@ -102,18 +103,47 @@ class SpreadController(Controller):
 
     def place(self, pair: Pair, c: int) -> int | None:
         """As the protocol says, among the sites of other executors if there are any."""
-        mate = self.pairs[pair].copies[other(c)]
         every = self.sites
         self.targets = tuple(target for target in self.targets if target[2] in every)
-        meant = any((of, copy) == (pair, c) for of, copy, _ in self.targets)
-        if mate is not None and not meant:
-            near = self.executor_of.get(mate.site)
-            apart = frozenset(s for s in every if self.executor_of.get(s) != near)
-            self.sites = apart or every
+        if not any((of, copy) == (pair, c) for of, copy, _ in self.targets):
+            self.sites = self._apart(pair, c) or every
         try:
             return super().place(pair, c)
         finally:
             self.sites = every
+
+    def may_move(self, pair: Pair, c: int, site: int) -> bool:
+        """As the protocol says, and not into the executor of the other copy if there are others."""
+        apart = self._apart(pair, c)
+        return super().may_move(pair, c, site) and (not apart or site in apart)
+
+    def separation(self) -> tuple[Pair, int, int] | None:
+        """The move (pair, copy, site) that takes the copies of a pair into different executors.
+
+        While an executor is missing both may have to be in one; once another one has a site, the
+        loss of an executor is to cost no pair both copies again.
+        """
+        if not self.whole:
+            return None
+        load = Counter(copy.site for _, copy in self.nodes())
+        for pair, view in self.pairs.items():
+            sites = [copy.site for copy in view.copies if copy is not None]
+            if len({self.executor_of[site] for site in sites}) == len(sites):
+                continue
+            c = max(LABELS, key=lambda c: load[sites[c]])
+            apart = self._apart(pair, c)
+            to = min(apart, key=lambda site: (load[site], site), default=None)
+            if to is not None and self.may_move(pair, c, to):
+                return pair, c, to
+        return None
+
+    def _apart(self, pair: Pair, c: int) -> frozenset[int]:
+        """Sites in other executors than that of the other copy."""
+        mate = self.pairs[pair].copies[other(c)]
+        if mate is None:
+            return self.sites
+        near = self.executor_of.get(mate.site)
+        return frozenset(site for site in self.sites if self.executor_of.get(site) != near)
 
 
 class Ledger:

@@ -28,7 +28,7 @@ from pyspark import InheritableThread, SparkContext
 
 import flux_runtime
 from flux_runtime.operators.components import Components
-from flux_runtime.site.client import Client, Unreachable
+from flux_runtime.site.client import Client, DataLost, Unreachable
 from flux_runtime.site.config import Balance, Config, ControllerConfig
 from flux_runtime.site.key import JobKey
 from flux_runtime.spark.context import file_name
@@ -41,6 +41,8 @@ from flux_runtime.spark.site_task import (
     host_site,
     own_address,
 )
+from flux_runtime.spark.spreading import send_one_elsewhere
+from flux_runtime.zookeeper.errors import ZooKeeperProblem
 
 CONTROLLERS: Final = 2
 """A leader and a follower that can take over at once."""
@@ -52,6 +54,7 @@ EARLY_S: Final = 5.0
 EARLY_MAX: Final = 6
 """A site that ends so early so often, before the stage ever ran, has something wrong with it."""
 AGAIN_S: Final = 0.3
+SPREAD_S: Final = 2.0
 POLL_S: Final = 0.05
 STOP_S: Final = 5.0
 CANCEL_S: Final = 20.0
@@ -167,9 +170,10 @@ class Sites:
             )
             self._threads.append(thread)
             thread.start()
-        watch = threading.Thread(target=self._watch, name=f"{self._group}-watch", daemon=True)
-        self._threads.append(watch)
-        watch.start()
+        for task in (self._watch, self._spread):
+            other = threading.Thread(target=task, name=f"{self._group}{task.__name__}", daemon=True)
+            self._threads.append(other)
+            other.start()
 
     def stop(self) -> None:
         """End sites and controllers; cancel what does not end."""
@@ -250,9 +254,26 @@ class Sites:
                 self._whys.put(f"site {number} ended with {why}")
             self._stopping.wait(AGAIN_S)
 
+    def _room(self, executors: int) -> int:
+        """Sites that an executor is to hold at most."""
+        return -(-self._count // max(1, executors))
+
+    def _spread(self) -> None:
+        """Let sites go to executors that came later than they (see `spreading`)."""
+        while not self._stopping.wait(SPREAD_S):
+            executors = executor_count(self._spark)
+            room = self._room(executors)
+            elsewhere = task_slots(self._spark) * (executors - 1) // max(1, executors)
+            if not self._ran or elsewhere < self._of_job - room:
+                continue
+            seats = Path(self._task.seats)
+            with contextlib.suppress(Unreachable, DataLost, ZooKeeperProblem):
+                number = send_one_elsewhere(self.config, seats, sites=self._count, room=room)
+                if number is not None:
+                    self._on_event("site_sent_elsewhere", site=number)
+
     def _host(self, number: int) -> str:
-        executors = max(1, executor_count(self._spark))
-        room = -(-self._count // executors)
+        room = self._room(executor_count(self._spark))
         try:
             (why,) = (
                 self._spark.parallelize([number], 1)

@@ -296,3 +296,31 @@ def test_a_site_that_comes_to_the_only_survivor_gets_its_states(
         for site in (1, 2):
             job.ready(job.start_site(site))
         eventually(lambda: whole(reader), "all pairs are whole again")
+
+
+def test_copies_that_share_an_executor_are_taken_apart_once_another_one_has_a_site(
+    tmp_path: Path, on_path: None, batches: list[Any]
+) -> None:
+    executors = {0: "a", 1: "a", 2: "b"}
+    with LocalSites(dataflow=FLOWS, sites=3, folder=tmp_path, executors=executors) as job:
+        feeder, reader = job.feeder("events"), job.reader()
+        for i, batch in enumerate(batches[:20]):
+            feeder.offer(i, 0, batch.drop_columns(list(SN)))
+        feeder.flush()
+        job.kill(2)
+        eventually(lambda: len(reader.status()["sites"]) == 2 and whole(reader), "both are in a")
+        job.ready(job.start_site(2))
+
+        def apart() -> bool:
+            status = reader.status()
+            of = {site["number"]: site["executor"] for site in status["sites"]}
+            pairs: dict[tuple[int, int], set[str]] = {}
+            for stage, part, _, _, site, _ in status["copies"]:
+                pairs.setdefault((stage, part), set()).add(of[site])
+            return status["whole"] and all(len(each) == 2 for each in pairs.values())
+
+        eventually(apart, "every pair has a copy in either executor")
+        for site in (0, 1):
+            job.kill(site)
+        eventually(lambda: len(reader.status()["sites"]) == 1, "that executor is gone")
+        assert not reader.status()["losses"]

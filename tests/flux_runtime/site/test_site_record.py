@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import site_flows
+from site_ledgers import joined, recovered
 
 from flux_runtime.site.collector import collected
 from flux_runtime.site.config import ControllerConfig
@@ -25,27 +26,8 @@ from flux_runtime.zookeeper.nodes import children
 from flux_runtime.zookeeper.tail import Trimmed
 
 
-def joined(n: int) -> Event:
-    event = {"e": "joined", "id": f"{n}.0", "address": ["127.0.0.1", 1000 + n], "host": "h"}
-    return event | {"executor": str(n)}
-
-
 def new() -> Ledger:
     return Ledger(collected(site_flows.pairs()).shape, wanted=4)
-
-
-def recovered(ledger: Ledger) -> list[Event]:
-    """The notices that make everything whole, as the nodes would send them."""
-    controller = ledger.controller
-    assert controller is not None
-    (now,) = controller.in_hand
-    if now.phase.value == "announced":
-        return [{"e": "noticed", "notice": ["ready", *now.pair, controller.failures]}]
-    if now.phase.value == "started":
-        return [{"e": "noticed", "notice": ["done", *now.pair, now.attempt]}]
-    waits = controller._neighbours(now.pair) - now.folded
-    notices = [["folded", *now.pair, now.attempt, *node] for node in sorted(waits)]
-    return [{"e": "noticed", "notice": notice} for notice in notices]
 
 
 def lead(client: Client, app: str) -> Leadership:

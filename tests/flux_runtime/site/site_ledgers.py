@@ -1,0 +1,25 @@
+"""Events as sites and nodes would send them, for tests of the ledger."""
+
+from __future__ import annotations
+
+from flux_runtime.site.ledger import Event, Ledger
+
+
+def joined(n: int, executor: str | None = None) -> Event:
+    """A site registers, in an executor of its own if none is said."""
+    event = {"e": "joined", "id": f"{n}.0", "address": ["127.0.0.1", 1000 + n], "host": "h"}
+    return event | {"executor": executor or str(n)}
+
+
+def recovered(ledger: Ledger) -> list[Event]:
+    """The notices that make everything whole, as the nodes would send them."""
+    controller = ledger.controller
+    assert controller is not None
+    (now,) = controller.in_hand
+    if now.phase.value == "announced":
+        return [{"e": "noticed", "notice": ["ready", *now.pair, controller.failures]}]
+    if now.phase.value == "started":
+        return [{"e": "noticed", "notice": ["done", *now.pair, now.attempt]}]
+    waits = controller._neighbours(now.pair) - now.folded
+    notices = [["folded", *now.pair, now.attempt, *node] for node in sorted(waits)]
+    return [{"e": "noticed", "notice": notice} for notice in notices]

@@ -1,0 +1,92 @@
+"""Copies of a pair are in different executors, again once that is possible (CT-4)."""
+
+from __future__ import annotations
+
+import pytest
+import site_flows
+from site_ledgers import joined, recovered
+
+from flux_runtime.protocol.controller import Controller
+from flux_runtime.site.collector import collected
+from flux_runtime.site.ledger import Event, Ledger
+from flux_runtime.spark.spreading import superfluous
+
+
+def happen(ledger: Ledger, *events: Event) -> None:
+    for event in events:
+        ledger.apply(event)
+    while not ledger.whole:
+        for event in recovered(ledger):
+            ledger.apply(event)
+
+
+def controller(ledger: Ledger) -> Controller:
+    assert ledger.controller is not None
+    return ledger.controller
+
+
+def shared(ledger: Ledger) -> int:
+    """Pairs of which one executor has both copies."""
+    pairs = controller(ledger).pairs.values()
+    return sum(len({ledger.executor_of[c.site] for c in p.copies if c}) < 2 for p in pairs)
+
+
+@pytest.fixture
+def crowded() -> Ledger:
+    """Two executors, of which one was lost; its sites came back in the other one."""
+    ledger = Ledger(collected(site_flows.pairs()).shape, wanted=4)
+    happen(ledger, {"e": "leader", "id": "l"}, *(joined(n, "ab"[n % 2]) for n in range(4)))
+    assert not shared(ledger)
+    for n in (1, 3):
+        happen(ledger, {"e": "failed", "site": n, "why": ""}, joined(n + 4, "a"))
+    assert shared(ledger) == len(controller(ledger).pairs)
+    return ledger
+
+
+def separate(ledger: Ledger) -> int:
+    moves = 0
+    while (move := ledger.controller and ledger.controller.separation()) is not None:
+        (stage, part), copy, site = move
+        event = {"e": "move", "stage": stage, "part": part, "copy": copy, "site": site}
+        happen(ledger, event)
+        moves += 1
+    return moves
+
+
+def test_ct_4_pairs_in_one_executor_are_taken_apart_once_there_is_another(crowded: Ledger) -> None:
+    assert separate(crowded) == 0, "there is nowhere to go"
+    happen(crowded, joined(6, "c"))
+    pairs = len(controller(crowded).pairs)
+    assert separate(crowded) == pairs, "a move each"
+    assert not shared(crowded)
+    for site in [n for n, (_, executor) in crowded.executor_of.items() if executor == "a"]:
+        crowded.apply({"e": "failed", "site": site, "why": "its executor"})
+    assert not crowded.losses
+
+
+def test_ct_4_nothing_moves_into_the_executor_of_the_other_copy(crowded: Ledger) -> None:
+    happen(crowded, joined(6, "c"))
+    separate(crowded)
+    for pair, view in controller(crowded).pairs.items():
+        for copy, other in ((0, 1), (1, 0)):
+            mate = view.copies[other]
+            assert mate is not None
+            for site, executor in crowded.executor_of.items():
+                if executor == crowded.executor_of[mate.site]:
+                    assert not controller(crowded).may_move(pair, copy, site)
+
+
+def status(*executors: str, whole: bool = True) -> dict[str, object]:
+    """A stage whose site n has n copies."""
+    sites = [
+        {"number": n, "id": f"{n}.0", "host": "h", "executor": e} for n, e in enumerate(executors)
+    ]
+    copies = [[0, 0, 0, 0, n, "ACTIVE"] for n in range(len(executors)) for _ in range(n)]
+    return {"whole": whole, "sites": sites, "copies": copies}
+
+
+def test_the_site_with_the_fewest_copies_leaves_an_executor_that_holds_too_many() -> None:
+    assert superfluous(status(*"bcaaa"), sites=5, room=2) == "2.0"
+    assert superfluous(status(*"bcaa"), sites=4, room=2) is None
+    assert superfluous(status(*"aaaa"), sites=5, room=2) is None, "one is missing"
+    assert superfluous(status(*"aaaa", whole=False), sites=4, room=2) is None, "it recovers"
