@@ -21,21 +21,18 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
-import random
 import signal
-import statistics
 import sys
 import tempfile
-import threading
 import time
-import traceback
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from soaking import DEADLINE_S, Ends, Soak, may_fail, view
 
 from flux_runtime.operators.rows import number
 from flux_runtime.protocol.dataflow import Dataflow
@@ -49,7 +46,6 @@ from flux_runtime.zookeeper.ensemble import LoopbackEnsemble
 SITES, CONTROLLERS, SERVERS = 4, 3, 3
 ROWS, KEYS = 24, 300
 SESSION_S = 10.0
-DEADLINE_S = 180.0
 BALANCE = Balance(policy="load", quiet=0.0, delta_min_s=0.5, moves_max=3)
 FAULTS = {
     "site killed": 8,
@@ -101,32 +97,15 @@ def expected(seed: int) -> Iterator[tuple[int, Any]]:
             yield n, last[0] if len(last) == 1 else dataflow.merge(last)
 
 
-class Ends:
+class FedEnds(Ends):
     """Feeds at a steady pace and checks every result; a thread each."""
 
     def __init__(self, job: LocalSites, *, seed: int, pace_s: float) -> None:
+        super().__init__()
         self.job = job
         self.seed = seed
         self.pace_s = pace_s
-        self.enough = threading.Event()
-        self.fed = self.results = self.records = 0
-        self.gaps: list[tuple[float, float]] = []
-        self.error: BaseException | None = None
-        self.done = threading.Event()
-        self.threads = [
-            threading.Thread(target=self._guard, args=(work,), daemon=True)
-            for work in (self._feed, self._read)
-        ]
-        for thread in self.threads:
-            thread.start()
-
-    def _guard(self, work: Callable[[], None]) -> None:
-        try:
-            work()
-        except BaseException as error:
-            self.error = self.error or error
-            traceback.print_exc()
-            self.done.set()
+        self.start(self._feed, self._read)
 
     def _feed(self) -> None:
         feeder = self.job.feeder("events", patience_s=DEADLINE_S)
@@ -142,22 +121,16 @@ class Ends:
         reader = self.job.reader(patience_s=DEADLINE_S)
         awaited = expected(self.seed)
         offset, ended = 0, False
-        last = came = time.monotonic()
         while not ended:
             offset, found, ended = reader.read(offset, timeout_s=2.0)
-            now = time.monotonic()
             for batch, rows in found:
                 want, what = next(awaited)
                 if batch != want or not rows.equals(what):
                     raise AssertionError(f"result of batch {batch} where {want} was due\n{rows}")
-                self.results += 1
-                self.records += rows.num_rows
-                came = now
             if found:
-                self.gaps.append((now, now - last))
-                last = now
+                self.came(len(found), sum(rows.num_rows for _, rows in found))
                 reader.commit(offset)
-            elif now - came > DEADLINE_S:
+            elif self.waited_s() > DEADLINE_S:
                 raise AssertionError(f"no result for {DEADLINE_S:g} s at {offset}")
         left, _ = next(awaited)
         if left < self.fed:
@@ -165,36 +138,20 @@ class Ends:
         self.done.set()
 
 
-class Soak:
-    """Chooses faults, and repairs what they break."""
+class SitesSoak(Soak):
+    """Faults of processes, and what repairs them."""
 
     def __init__(self, job: LocalSites, ensemble: LoopbackEnsemble, options: Any) -> None:
+        ends = FedEnds(job, seed=options.seed, pace_s=options.pace)
+        super().__init__(FAULTS, seed=options.seed, ends=ends)
         self.job = job
         self.ensemble = ensemble
         self.double: bool = options.double
-        self.draw = random.Random(options.seed)
         self.client = Client(job.site_config, patience_s=DEADLINE_S)
-        self.ends = Ends(job, seed=options.seed, pace_s=options.pace)
-        self.counts: Counter[str] = Counter()
-        self.log: list[tuple[float, str]] = []
         self.planned: set[int] = set()
         self.incarnations = SITES
-        self.unplanned = 0
 
     # ---- what is
-
-    def until(self, condition: Callable[[], Any], what: str) -> Any:
-        """What the condition gives once it is true; replaces sites that have ended meanwhile."""
-        end = time.monotonic() + DEADLINE_S
-        while True:
-            if self.ends.error is not None:
-                raise self.ends.error
-            if found := condition():
-                return found
-            if time.monotonic() > end:
-                raise AssertionError(f"not within {DEADLINE_S:g} s: {what}")
-            self.tend()
-            time.sleep(0.1)
 
     def tend(self) -> None:
         """Start sites and controllers anew that have ended."""
@@ -214,27 +171,13 @@ class Soak:
             host, port = self.job.ready(new, DEADLINE_S)
             self.job.addresses[new.pid] = (host, port)
 
-    def note(self, what: str) -> None:
-        """Keep and show what happens."""
-        self.log.append((time.monotonic(), what))
-        print(f"{time.strftime('%H:%M:%S')} {self.ends.results:6} results  {what}", flush=True)
-
-    def numbers(self, status: dict[str, Any]) -> dict[int, int]:
-        """The number of the live incarnation of each site."""
-        return {int(s["id"].partition(".")[0]): s["number"] for s in status["sites"]}
-
     def may_fail(self, status: dict[str, Any], *sites: int) -> bool:
         """Whether each of these sites has only copies whose partner is whole."""
-        numbers = self.numbers(status)
+        numbers = view(status)
         if any(site not in numbers for site in sites):
             return False
-        if self.double:
-            return True
-        here = {numbers[site] for site in sites}
-        whole = {(s, p, c) for s, p, c, _, at, how in status["copies"] if how == "ACTIVE"}
-        held = [(s, p, c) for s, p, c, _, at, _ in status["copies"] if at in here]
         settled = len(numbers) == SITES or not status["whole"]
-        return settled and all((s, p, 1 - c) in whole for s, p, c in held)
+        return self.double or (settled and all(may_fail(status, {numbers[site]}) for site in sites))
 
     def leader(self) -> Any:
         """The process of the controller that leads."""
@@ -271,7 +214,7 @@ class Soak:
             lambda: (s := self.client.status()) and self.may_fail(s, *sites) and s,
             f"sites {sites} may fail",
         )
-        numbers = self.numbers(status)
+        numbers = view(status)
         processes = [self.job.sites[site] for site in sites]
         self.planned |= {process.pid for process in processes}
         self.note(f"{kind}: {sites}")
@@ -349,7 +292,7 @@ class Soak:
         """So many faults, or so many minutes of them, then the end of the input."""
         end = time.monotonic() + 60 * minutes
         self.until(lambda: self.ends.results > 5, "results come")
-        while sum(self.counts[kind] for kind in FAULTS) < kills and time.monotonic() < end:
+        while self.kills < kills and time.monotonic() < end:
             self.one()
         self.until(lambda: self.client.status()["whole"], "all pairs are whole again")
         self.ends.enough.set()
@@ -357,21 +300,12 @@ class Soak:
         if self.ends.error is not None:
             raise self.ends.error
 
-    def summary(self) -> str:
+    def told(self) -> str:
         """One line."""
-        ends = self.ends
-        kills = sum(self.counts[kind] for kind in FAULTS)
-        each = ", ".join(f"{kind} {self.counts[kind]}" for kind in FAULTS if self.counts[kind])
-        at, longest = max(ends.gaps, key=lambda gap: gap[1], default=(0.0, 0.0))
-        before = [what for when, what in self.log if when < at]
         moved = Counter(e["kind"] for e in self.job.events())
-        return (
-            f"{kills} faults ({each}), {moved['move']} moves, {moved['view_change']} view changes, "
-            f"{self.incarnations} incarnations of {SITES} sites "
-            f"({self.unplanned} processes ended unplanned); {ends.fed} batches, {ends.results} "
-            f"results, {ends.records} records, each exactly once; longest gap {longest:.2f} s "
-            f"(after {before[-1] if before else 'the start'}), median "
-            f"{statistics.median([g for _, g in ends.gaps] or [0.0]) * 1e3:.0f} ms"
+        return self.summary(
+            f"{moved['move']} moves, {moved['view_change']} view changes, {self.incarnations} "
+            f"incarnations of {SITES} sites ({self.unplanned} processes ended unplanned)"
         )
 
 
@@ -406,17 +340,17 @@ def main() -> int:
             controller_settings={"balance": BALANCE if options.balance else False},
         )
         stack.enter_context(job)
-        soak = Soak(job, ensemble, options)
+        soak = SitesSoak(job, ensemble, options)
         try:
             soak.run(options.kills, options.minutes)
         except DataLost as loss:
             allowed = options.double or options.balance
-            print(f"{'reported' if allowed else 'LOST'}: {loss}\nafter {soak.summary()}")
+            print(f"{'reported' if allowed else 'LOST'}: {loss}\nafter {soak.told()}")
             return 0 if allowed else 1
         except BaseException as error:
-            print(f"FAILED with seed {options.seed} after {soak.summary()}: {error}")
+            print(f"FAILED with seed {options.seed} after {soak.told()}: {error}")
             raise
-        print(f"passed with seed {options.seed}: {soak.summary()}")
+        print(f"passed with seed {options.seed}: {soak.told()}")
     return 0
 
 

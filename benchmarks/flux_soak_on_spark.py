@@ -1,0 +1,438 @@
+"""Kill what a Flux stage on Spark stands on, many times, and check every record.
+
+    python benchmarks/flux_soak_on_spark.py --kills 20 --seed 1 [--minutes 30]
+    python benchmarks/flux_soak_on_spark.py --kills 20 --master standalone
+
+The session job (examples/sessions), compiled, on `local-cluster` or on a standalone master and
+workers of its own, with an ensemble of three ZooKeeper servers, all on this machine; files of
+packets arrive meanwhile. Faults come in an order that the seed decides, each kind as often in every
+twenty: SIGKILL for the Python worker of a site, the `pyspark.daemon` of an executor with a worker,
+an executor's JVM with all its sites, the leading controller, a ZooKeeper server, on a standalone
+cluster a worker with its executor; a site stopped for longer than its session; a link between two
+sites closed. Some of them come two at once. A site fails only while every pair that it has a copy
+of has another whole copy that does not fail with it, since no more is promised.
+
+What is committed is compared, record by record and in order, with what plain Python makes of the
+same packets. The last line sums up; the status is 0 if all records came exactly once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import itertools
+import os
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+from sessions_on_spark import Files, executors
+from soaking import DEADLINE_S, Ends, Soak, may_fail, view
+from spark_processes import ENVIRONMENT, Standalone, application, parent, standalone
+
+from flux_runtime.observe.reader import Tail
+from flux_runtime.observe.run_folder import EVENTS_FILE
+from flux_runtime.site.client import Client, DataLost
+from flux_runtime.site.config import Config
+from flux_runtime.site.key import JobKey
+from flux_runtime.spark.context import file_name
+from flux_runtime.spark.hosting import membership
+from flux_runtime.spark.sites import RESTARTS_MAX, WITHIN_S
+from flux_runtime.zookeeper.ensemble import LoopbackEnsemble
+
+ROOT = Path(__file__).resolve().parents[1]
+SESSIONS = ROOT / "examples" / "sessions"
+sys.path.insert(0, str(SESSIONS))
+
+import expected  # noqa: E402 - of the example
+
+NAME, UNIT = "sessions", "Statistics.statistics"
+SITES, SERVERS, EXECUTORS = 4, 3, 3
+MASTER = f"local-cluster[{EXECUTORS},4,1024]"
+ROWS, PAIRS = 500, 500
+DEPLOYMENT = f"""
+deployment:
+  sites: {SITES}
+  conf: {{spark.ui.enabled: false, spark.executor.memory: 512m}}
+"""
+FAULTS = {
+    "site killed": 7,
+    "daemon killed": 2,
+    "executor killed": 3,
+    "leader killed": 3,
+    "server killed": 3,
+    "site paused": 1,
+    "link closed": 1,
+}
+"""How often each comes in twenty."""
+ON_STANDALONE = {**FAULTS, "site killed": 6, "Spark worker killed": 1}
+CONTROL = ("leader killed", "server killed")
+"""May come at the same time as one of the others."""
+AT_ONCE = 0.3
+"""How often that is so."""
+
+
+class FileEnds(Ends):
+    """Has files arrive at a steady pace, and checks what is committed."""
+
+    def __init__(self, folder: Path, *, pace_s: float) -> None:
+        super().__init__()
+        self.files = Files(folder / "data" / "packets", ROWS, 1, pace_s, PAIRS)
+        self.total = 0
+        self._results = folder / "target" / NAME / "results" / "statistics"
+        self._seen: set[str] = set()
+        self._awaited = expected.statistics(1 << 40, ROWS, pairs=PAIRS, seed=0)
+
+    def begin(self) -> None:
+        """Files arrive from now on."""
+        self.files.start()
+        self.start(self._read)
+
+    def finish(self) -> None:
+        """Nothing more goes in; what went in is to come out."""
+        self.files.enough.set()
+        self.files.join()
+        self.fed = self.files.batches
+        self.total = sum(1 for _ in expected.statistics(self.fed, ROWS, pairs=PAIRS, seed=0))
+        self.enough.set()
+
+    def complete(self) -> bool:
+        """Whether all that was fed has come out."""
+        return self.enough.is_set() and self.records >= self.total
+
+    def check(self) -> None:
+        """The job has ended: all is there, and nothing else."""
+        self._look()
+        if self.records != self.total:
+            raise AssertionError(f"{self.records} records where {self.total} were due")
+
+    def _read(self) -> None:
+        while not self.complete():
+            self._look()
+            if self.waited_s() > DEADLINE_S:
+                raise AssertionError(f"no result for {DEADLINE_S:g} s")
+            time.sleep(0.02)
+        self.done.set()
+
+    def _look(self) -> None:
+        """Compare what has been committed since the last time."""
+        new = {each.name: each for each in self._results.glob("*/") if each.name not in self._seen}
+        for name, commit in sorted(new.items()):
+            rows = [row for file in sorted(commit.glob("*.parquet")) for row in read_rows(file)]
+            for row in rows:
+                due = next(self._awaited)
+                if row != due:
+                    raise AssertionError(f"{name}: {row} where {due} was due")
+            self._seen.add(name)
+            self.came(1, len(rows))
+
+
+def read_rows(file: Path) -> Iterator[expected.Row]:
+    """Records of a file, in order."""
+    table = pq.read_table(file).select(list(expected.COLUMNS))
+    yield from zip(*(column.to_pylist() for column in table.columns), strict=True)
+
+
+class SparkJob:
+    """The session job, compiled, in a process of its own.
+
+    Args:
+        folder: for all that belongs to it.
+        master: where Spark runs it.
+        zookeeper: addresses of the ensemble.
+    """
+
+    def __init__(self, folder: Path, *, master: str, zookeeper: str) -> None:
+        self.folder = folder
+        self.zookeeper = zookeeper
+        folder.mkdir(parents=True, exist_ok=True)
+        shutil.copy(SESSIONS / "operators.py", folder)
+        dataflow = (SESSIONS / "sessions.yaml").read_text() + DEPLOYMENT
+        (folder / "sessions.yaml").write_text(dataflow)
+        compiled = [sys.executable, "-m", "blazes", "compile", "sessions.yaml"]
+        subprocess.run(compiled, cwd=folder, check=True, stdout=subprocess.DEVNULL)
+        self.target = folder / "target" / NAME
+        with (folder / "said.txt").open("ab") as said:
+            self.process = subprocess.Popen(
+                [sys.executable, str(self.target / "job.py"), "--zookeeper", zookeeper],
+                cwd=folder,
+                env={**os.environ, **ENVIRONMENT, "BLAZES_MASTER": master},
+                stdout=said,
+                stderr=said,
+            )
+
+    def client(self) -> Client:
+        """A client of the controllers, once they can be reached."""
+        (key,) = (self.target / "state" / "units").glob("*/sites/*/key")
+        app = membership(NAME, f"{file_name(UNIT)} {key.parent.name}")
+        secret = JobKey.from_hex(key.read_text())
+        config = Config(key=secret, dataflow="", app=app, zookeeper=self.zookeeper)
+        return Client(config, patience_s=DEADLINE_S)
+
+    def hosting(self) -> bool:
+        """Whether the sites have been told what they need."""
+        keys = (self.target / "state" / "units").glob("*/sites/*/key")
+        return any(key.read_text() for key in keys)
+
+    def events(self) -> list[dict[str, Any]]:
+        """What driver and controllers have noted."""
+        file = self.target / "runs" / "latest" / EVENTS_FILE
+        return [dict(event) for event in Tail(file).records()]
+
+    def said(self) -> str:
+        """The end of its logs."""
+        logs = [self.folder / "said.txt", self.target / "runs" / "latest" / "log.txt"]
+        return "\n".join(log.read_text()[-3000:] for log in logs if log.exists())
+
+    def stop(self) -> None:
+        """End it in order."""
+        self.process.send_signal(signal.SIGTERM)
+        if status := self.process.wait(DEADLINE_S):
+            raise AssertionError(f"the job ended with status {status}\n{self.said()}")
+
+    def kill(self) -> None:
+        """End it anyhow."""
+        self.process.kill()
+        self.process.wait()
+
+
+@dataclass(frozen=True)
+class Victim:
+    """What fails together: these sites, by number, when these processes get a signal."""
+
+    sites: frozenset[int]
+    processes: tuple[int, ...]
+
+
+class SparkSoak(Soak):
+    """Faults of what a job on Spark stands on; Spark and the job repair them."""
+
+    def __init__(
+        self,
+        job: SparkJob,
+        ends: FileEnds,
+        ensemble: LoopbackEnsemble,
+        cluster: Standalone | None,
+        *,
+        seed: int,
+    ) -> None:
+        self.weights = FAULTS if cluster is None else ON_STANDALONE
+        super().__init__(self.weights, seed=seed, ends=ends)
+        self.job = job
+        self.ends: FileEnds = ends
+        self.ensemble = ensemble
+        self.cluster = cluster
+        self.next: deque[str] = deque()
+        self.failed = 0
+        self.leaders_killed: deque[float] = deque(maxlen=RESTARTS_MAX - 1)
+        self.mended = threading.Event()
+        self.mended.set()
+        self.until(job.hosting, "sites are started")
+        self.client = job.client()
+
+    def tend(self) -> None:
+        """Nothing but the job itself repairs anything; it must not end."""
+        if self.job.process.poll() is not None:
+            raise AssertionError(f"the job has ended\n{self.job.said()}")
+
+    # ---- what may fail
+
+    def victims(self, kind: str) -> list[Victim]:
+        """What this may happen to now."""
+        status = self.client.status()
+        pids = {int(n): int(load["pid"]) for n, load in status["loads"].items()}
+        if not pids.keys() >= set(view(status).values()):
+            return []  # a new leader has not heard of all of them
+        together: dict[int, set[int]] = {}
+        for site in status["sites"]:
+            together.setdefault(int(site["executor"].rpartition("-")[2]), set()).add(site["number"])
+        if kind in ("site killed", "site paused"):
+            found = [Victim(frozenset({n}), (pids[n],)) for n in view(status).values()]
+        elif kind == "daemon killed":
+            workers = {executor: pids[min(sites)] for executor, sites in together.items()}
+            found = [
+                Victim(frozenset(sites), (parent(workers[executor]), workers[executor]))
+                for executor, sites in together.items()
+            ]
+        else:
+            app = application(next(iter(together)))
+            if len(executors(app)) < EXECUTORS:
+                return []
+            found = [
+                Victim(frozenset(s), (e if kind == "executor killed" else parent(e),))
+                for e, s in together.items()
+            ]
+        return [v for v in found if all(v.processes) and may_fail(status, set(v.sites))]
+
+    def links(self) -> list[tuple[int, int]]:
+        """Pairs of sites of which either may fail."""
+        status = self.client.status()
+        free = [n for n in view(status).values() if may_fail(status, {n})]
+        return list(itertools.combinations(free, 2))
+
+    # ---- faults
+
+    def one(self) -> None:
+        """One fault, or two of different kinds at once."""
+        if not self.next:
+            kinds = [kind for kind, often in self.weights.items() for _ in range(often)]
+            self.draw.shuffle(kinds)
+            self.next.extend(kinds)
+        kind = self.next.popleft()
+        if kind in CONTROL:
+            self.control_fault(kind)
+        else:
+            also = next((k for k in self.next if k in CONTROL), None)
+            if also is not None and self.draw.random() < AT_ONCE:
+                self.next.remove(also)
+            else:
+                also = None
+            self.site_fault(kind, also)
+        time.sleep(self.draw.uniform(0.0, 0.5))
+
+    def site_fault(self, kind: str, also: str | None) -> None:
+        """Sites fail; perhaps something of the control plane does so at the same time."""
+        if kind == "link closed":
+            pair = self.draw.choice(self.until(self.links, "a link may be closed"))
+            victim = Victim(frozenset(pair), ())
+        else:
+            victim = self.draw.choice(self.until(lambda: self.victims(kind), f"{kind}: one may"))
+        self.count(kind, f": sites {sorted(victim.sites)}")
+        for pid in victim.processes:
+            with contextlib.suppress(ProcessLookupError):  # of a daemon that is gone
+                os.kill(pid, signal.SIGSTOP if kind == "site paused" else signal.SIGKILL)
+        if also is not None:
+            time.sleep(self.draw.choice([0.0, 0.05, 0.3]))
+            self.control_fault(also)
+
+        def removed() -> bool:
+            if kind == "link closed":  # the leader that was asked may have died over it
+                self.client.cut(*victim.sites)
+            gone = victim.sites - set(view(self.client.status()).values())
+            return bool(gone) if kind == "link closed" else gone == victim.sites
+
+        self.until(removed, f"{kind}: {sorted(victim.sites)} removed")
+        self.failed += 1 if kind == "link closed" else len(victim.sites)
+        if kind == "site paused":
+            os.kill(victim.processes[0], signal.SIGCONT)
+        elif kind == "Spark worker killed":
+            assert self.cluster is not None
+            for number, worker in enumerate(self.cluster.workers):
+                if worker.pid in victim.processes:
+                    self.cluster.restart(number)
+
+    def control_fault(self, kind: str) -> None:
+        """The leading controller dies, or a ZooKeeper server, which comes back after a while."""
+        if kind == "leader killed":
+            self.until(self.leader_may_die, "a controller may die")
+            leader = int(self.client.status()["pid"])
+            self.count(kind, "")
+            self.leaders_killed.append(time.monotonic())
+            os.kill(leader, signal.SIGKILL)
+            return
+        self.until(self.mended.is_set, "all servers serve")
+        server, pause_s = self.draw.randint(1, SERVERS), self.draw.uniform(0.0, 2.0)
+        self.count(kind, f": {server}")
+        self.mended.clear()
+        self.ensemble.kill(server)
+
+        def mend() -> None:
+            time.sleep(pause_s)
+            self.ensemble.restart(server)
+            self.mended.set()
+
+        self.ends.start(mend)
+
+    def leader_may_die(self) -> bool:
+        """More deaths within a minute mean to the driver that controllers cannot run."""
+        oldest = self.leaders_killed[0] if self.leaders_killed else 0.0
+        full = len(self.leaders_killed) == self.leaders_killed.maxlen
+        return not full or time.monotonic() - oldest > WITHIN_S + 5
+
+    def count(self, kind: str, of: str) -> None:
+        """Count a fault, and show it."""
+        self.counts[kind] += 1
+        self.note(f"{kind}{of}")
+
+    # ---- the run
+
+    def run(self, kills: int, minutes: float) -> None:
+        """So many faults, or so many minutes of them, then the end of the input."""
+        end = time.monotonic() + 60 * minutes
+        self.until(lambda: self.ends.results > 3, "results come")
+        while self.kills < kills and time.monotonic() < end:
+            self.one()
+        self.until(lambda: self.client.status()["whole"], "all pairs are whole again")
+        self.until(self.mended.is_set, "all servers serve")
+        self.note("no more faults; all is whole")
+        self.ends.finish()
+        self.until(self.ends.done.is_set, "the end of the output")
+        self.note("all records are there")
+        self.client.close()
+        self.job.stop()
+        self.ends.check()
+
+    def told(self) -> str:
+        """One line."""
+        events = self.job.events()
+        kinds = Counter(event["kind"] for event in events)
+        unplanned = kinds["site_failed"] - self.failed - kinds["site_sent_elsewhere"]
+        took = [event["seconds"] for event in events if event["kind"] == "recovered"]
+        return self.summary(
+            f"{kinds['site_joined'] - SITES} sites and {kinds['controller_ended']} controllers "
+            f"restarted, {kinds['site_sent_elsewhere']} sites spread, {kinds['move']} copies moved "
+            f"apart, {unplanned} sites failed unplanned, whole again after "
+            f"{statistics.median(took or [0.0]) * 1e3:.0f} ms (median)"
+        )
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    add = parser.add_argument
+    add("--kills", type=int, default=100, help="how many faults")
+    add("--seed", type=int, default=0)
+    add("--master", default=MASTER, help=f"{MASTER} if left out; or standalone")
+    add("--pace", type=float, default=0.5, help="seconds between files")
+    add("--minutes", type=float, default=1e6, help="end after so many at the latest")
+    add("--keep", type=Path, help="folder for logs; a temporary one if left out")
+    options = parser.parse_args()
+    os.environ["PYTHONPATH"] = str(ROOT)
+    with contextlib.ExitStack() as stack:
+        folder = options.keep or Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        cluster, master = None, options.master
+        if master == "standalone":
+            cluster = stack.enter_context(standalone(folder / "spark", workers=EXECUTORS))
+            master = cluster.url
+        ensemble = stack.enter_context(
+            LoopbackEnsemble(folder / "zookeeper", size=SERVERS, heap_mb=96, tick_ms=1000)
+        )
+        ends = FileEnds(folder / "job", pace_s=options.pace)
+        job = SparkJob(folder / "job", master=master, zookeeper=ensemble.hosts)
+        stack.callback(job.kill)
+        ends.begin()
+        soak = SparkSoak(job, ends, ensemble, cluster, seed=options.seed)
+        try:
+            soak.run(options.kills, options.minutes)
+        except BaseException as error:
+            what = "LOST" if isinstance(error, DataLost) else "FAILED"
+            print(f"{what} with seed {options.seed} after {soak.told()}: {error}\n{job.said()}")
+            raise
+        print(f"passed with seed {options.seed}: {soak.told()}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
