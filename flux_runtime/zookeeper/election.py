@@ -25,7 +25,7 @@ from flux_runtime.zookeeper.client import Client, SessionState
 from flux_runtime.zookeeper.errors import SessionProblem
 from flux_runtime.zookeeper.membership import NO_ANSWER, SESSION_LOST, Resumed, Suspended
 from flux_runtime.zookeeper.nodes import ANSWER_LOST, app_path, ask, commit, delete, ensure, sync
-from flux_runtime.zookeeper.watcher import Poke, Watcher
+from flux_runtime.zookeeper.watcher import Poke, Watcher, patience_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,14 +140,14 @@ class Candidate:
 
     def _look(self, poke: Poke) -> None:
         losses = self._client.session_losses
-        kazoo = self._client.kazoo
+        kazoo, wait_s = self._client.kazoo, patience_s(self._client) / 2
         try:
-            data, stat = kazoo.get_async(self._leader_path, watch=poke).get(timeout=30.0)
+            data, stat = kazoo.get_async(self._leader_path, watch=poke).get(timeout=wait_s)
         except NoNodeError:
             self._compete()
             poke(None)  # look at who won
             return
-        term_data, term = kazoo.get_async(self.term_path).get(timeout=30.0)
+        term_data, term = kazoo.get_async(self.term_path).get(timeout=wait_s)
         if term_data != data:
             poke(None)  # another one was elected between the two requests
             return

@@ -21,6 +21,7 @@ from __future__ import annotations
 import contextlib
 import json
 import threading
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from types import MappingProxyType
@@ -31,7 +32,7 @@ from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError
 from flux_runtime.zookeeper.client import Client, SessionState
 from flux_runtime.zookeeper.errors import SessionProblem
 from flux_runtime.zookeeper.nodes import app_path, ask, children, delete, ensure
-from flux_runtime.zookeeper.watcher import Poke, Watcher
+from flux_runtime.zookeeper.watcher import Poke, Watcher, patience_s
 
 SESSION_LOST: Final = "the ZooKeeper session was lost"
 NO_ANSWER: Final = "the ensemble has not answered for as long as a session lives"
@@ -208,12 +209,18 @@ class Seat:
             delete(self._client, [self._path])
 
     def _look(self, poke: Poke) -> None:
-        if not self._client.kazoo.exists_async(self._path, watch=poke).get(timeout=30.0):
-            above = [_of(name) for name in children(self._client, self._folder)]
+        end = time.monotonic() + patience_s(self._client)
+
+        def left_s() -> float:
+            return max(0.001, end - time.monotonic())
+
+        if not self._client.kazoo.exists_async(self._path, watch=poke).get(timeout=left_s()):
+            names = children(self._client, self._folder, timeout_s=left_s())
+            above = [_of(name) for name in names]
             mine = (self.member.site, self.member.incarnation)
             later = any(of and of[0] == mine[0] and of > mine for of in above)
             self._fence(SUPERSEDED if later else REMOVED)
-        elif _owned(self._client, self._path) is False:
+        elif _owned(self._client, self._path, timeout_s=left_s()) is False:
             self._fence(SESSION_LOST)
 
     def _tick(self) -> None:
@@ -325,9 +332,9 @@ def _of(name: str) -> tuple[int, int] | None:
         return None
 
 
-def _owned(client: Client, path: str) -> bool | None:
+def _owned(client: Client, path: str, *, timeout_s: float = 30.0) -> bool | None:
     """Whether a znode is this session's; None: the connection is gone, so nobody can say."""
-    stat = ask(client, lambda: client.kazoo.exists_async(path))
+    stat = ask(client, lambda: client.kazoo.exists_async(path), timeout_s=timeout_s)
     mine = client.session_id
     return None if mine is None else stat is not None and stat.ephemeralOwner == mine
 

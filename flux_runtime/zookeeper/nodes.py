@@ -115,10 +115,20 @@ def ensure(client: Client, path: str) -> None:
     ask(client, lambda: client.kazoo.ensure_path_async(path))
 
 
-def children(client: Client, path: str, watch: Callable[[Event], None] | None = None) -> list[str]:
+def children(
+    client: Client,
+    path: str,
+    watch: Callable[[Event], None] | None = None,
+    *,
+    timeout_s: float = 30.0,
+) -> list[str]:
     """Names below a znode; none if there is no such znode (then nothing is watched either)."""
+
+    def request() -> Any:
+        return client.kazoo.get_children_async(path, watch=watch)
+
     try:
-        return list(ask(client, lambda: client.kazoo.get_children_async(path, watch=watch)))
+        return list(ask(client, request, timeout_s=timeout_s))
     except NoNodeError:
         return []
 

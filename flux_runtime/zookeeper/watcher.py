@@ -28,13 +28,22 @@ LOOKS_PER_SESSION: Final = 6
 Poke = Callable[[Any], None]
 
 
+def patience_s(client: Client) -> float:
+    """So long a look may wait for answers, so that the tick after it comes before the session ends.
+
+    The wait before the look is the rest of the session.
+    """
+    return client.session_timeout_s * (1 - 1 / LOOKS_PER_SESSION)
+
+
 class Watcher:
     """A thread that calls `look` until `close`.
 
     Args:
         client: the session; `look` is called only while it is connected.
         look: reads the present state, passing on what it is given as a watch. Answers that are
-            lost need no care: it is called again.
+            lost need no care: it is called again. It waits for no longer than `patience_s` where
+            `tick` is to notice in time that a session has ended.
         name: of the thread.
         tick: called about as often as `look`, connected or not.
         failed: called once with an error of `look` that repeating cannot mend; the thread ends.

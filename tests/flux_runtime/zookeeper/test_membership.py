@@ -10,7 +10,7 @@ import time
 from dataclasses import replace
 
 import pytest
-from zookeeper_wire import CREATE, Wire
+from zookeeper_wire import CREATE, EXISTS, Wire
 from zookeeper_world import Events, until
 
 from flux_runtime.zookeeper.client import Client, connect
@@ -147,6 +147,19 @@ def test_without_an_answer_it_fences_itself_before_kazoo_knows(
     seen.of(Left)
     wire.resume()
     roster.close()
+
+
+def test_a_connection_that_is_lost_while_it_looks_holds_no_fencing_up(
+    wire: Wire, remote: Client, app: str
+) -> None:
+    heard = Events()
+    join(remote, app, A, on_event=heard)
+    wire.open = False  # what is cut now is not replaced
+    wire.cut_after(EXISTS, nth=2)  # the second question of a look
+    until(lambda: wire.cuts == 1)
+    cut = time.monotonic()
+    assert heard.of(Fenced).reason == NO_ANSWER
+    assert time.monotonic() - cut < 20.0, "and the session lives for four seconds"
 
 
 SITE = """

@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable
 
 CREATE = 1
+EXISTS = 3
 MULTI = 14
 CREATE2 = 15
 
