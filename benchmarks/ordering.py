@@ -59,7 +59,10 @@ def producer(mode: str, hosts: str, app: str, name: str, paths: list[str], work:
     to = [Dial(path, family="AF_UNIX") for path in paths]
     data = encoded(size, 1)
     client = connect(hosts) if mode != "uncoordinated" else None
-    proposer = Proposer(client, app, name, timeout_s=300.0) if client else None
+    proposer = None
+    if client is not None:
+        ways = {"batch": {}, "message": {"in_flight_max": 64, "group_max": 1}}
+        proposer = Proposer(client, app, name, timeout_s=300.0, **ways[mode])
     ready.release()
     go.wait()
     for first in range(0, rows, size):

@@ -3,7 +3,8 @@
     follower = Follower(client, "app", "replica-1", fetch=received.pop, on_batch=process, log=log)
 
 All followers hand on the same batches in the same order, also one that starts later or again: the
-places come from the run's order log as far as it goes, then from ZooKeeper.
+places come from the run's order log as far as it goes, then from ZooKeeper. Batches that share a
+place are handed on one by one; the place is passed after the last of them.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from flux_runtime.ordering.order_log import OrderLog
-from flux_runtime.ordering.places import Batch, Claim, Order, Verdict, decode
+from flux_runtime.ordering.places import Batch, Claims, Order, counting, decode
 from flux_runtime.ordering.scope import ALL, Scope
 from flux_runtime.zookeeper.client import Client, SessionState
 from flux_runtime.zookeeper.tail import Reader, Trimmed
@@ -43,8 +44,8 @@ class Follower:
         app: name of the application.
         name: of the consumer, which survives restarts; what it has not passed is kept for it.
         fetch: the content of a batch; None: it is not there (yet), and is asked for again.
-        on_batch: given place, batch and content, in order. It returns when the batch has been
-            processed.
+        on_batch: given place, batch and content, in order of (place, first offset). It returns
+            when the batch has been processed.
         scope: `all`, or a bucket of the gate.
         log: the run's order log, for places that ZooKeeper has forgotten.
         order: the order up to the place to start from; None: from the very first.
@@ -86,7 +87,9 @@ class Follower:
         self._scope.register(name, self.order.at)
         self._noted = self.order.at
         self._noted_at = 0.0
-        self._pending: deque[tuple[int, Claim, Verdict]] = deque()
+        self._pending: deque[tuple[int, Claims, deque[Batch]]] = deque()
+        """Places that were read, their claims, and those that count and have yet to be handed on.
+        """
         self._ahead = Order.from_json(self.order.to_json())
         self._reader = Reader(client, self._scope.places, self.order.at)
         self._arrived = threading.Event()
@@ -119,12 +122,15 @@ class Follower:
                 break
             while self._pending and not self._closed:
                 self._client.require_session()  # OR-7
-                place, claim, verdict = self._pending[0]
-                if verdict is Verdict.COUNTS and not self._hand_on(place, claim):
-                    poke(None)
-                    return
+                place, claims, batches = self._pending[0]
+                if batches:
+                    if not self._hand_on(place, batches[0]):
+                        poke(None)
+                        return
+                    batches.popleft()
+                    continue
                 self._pending.popleft()
-                self.order.handle(place, claim)
+                self.order.handle(place, claims)
                 if self.order.at >= self._noted + PASSED_EVERY:
                     self._note()
         if time.monotonic() > self._noted_at + PASSED_AFTER_S:
@@ -139,21 +145,21 @@ class Follower:
                 raise
             self._reader.next += len(entries)
         for place, data in entries:
-            claim = decode(data)
-            self._pending.append((place, claim, self._ahead.handle(place, claim)))
+            claims = decode(data)
+            counted = counting(claims, self._ahead.handle(place, claims))
+            self._pending.append((place, claims, deque(batch for _, batch in counted)))
         self.last_known = self._ahead.at
         return bool(entries)
 
-    def _hand_on(self, place: int, claim: Claim) -> bool:
+    def _hand_on(self, place: int, batch: Batch) -> bool:
         """Hand a batch on; False where its content has not come within a moment."""
-        assert isinstance(claim, Batch)
         self._arrived.clear()
-        content = self._fetch(claim)
+        content = self._fetch(batch)
         if content is None:
-            self._wait_for(place, claim)
+            self._wait_for(place, batch)
             return False
         self._missing = None
-        self._on_batch(place, claim, content)
+        self._on_batch(place, batch, content)
         return True
 
     def _wait_for(self, place: int, batch: Batch) -> None:

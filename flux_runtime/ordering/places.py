@@ -1,9 +1,10 @@
 """The total order: what a place means (OR-1 to OR-3). A pure machine; no ZooKeeper in here.
 
-A place holds a claim. `Batch` claims the place for records `first` to `last` of a producer; `Begin`
-says that a producer has (re)started and that from here on only claims with its new token count.
-Whether a claim counts follows from the claims before it alone, so everybody who reads the order
-comes to the same sequence of batches, whatever was repeated, lost or late:
+A place holds claims: those of consecutive batches of a producer, or one `Begin`. `Batch` claims the
+records `first` to `last` of a producer; `Begin` says that a producer has (re)started and that from
+here on only claims with its new token count. Whether a claim counts follows from the claims before
+it alone, so everybody who reads the order comes to the same sequence of batches, whatever was
+repeated, lost, late or proposed again in other company:
 
 - a batch counts if it has its producer's present token and begins where the producer's last batch
   that counts ended;
@@ -12,18 +13,22 @@ comes to the same sequence of batches, whatever was repeated, lost or late:
   are proposed again;
 - what a process that has been replaced still had under way is OUTDATED, its `Begin` too.
 
-The total order of records is (place, offset). The offsets of a producer in a scope are 0, 1, 2, ...
+The total order of records is (place, offset), also where batches share a place: they are of one
+producer, and follow each other. The offsets of a producer in a scope are 0, 1, 2, ...
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from flux_runtime.zookeeper.tail import NUMBER_MAX
+
+CLAIMS_MAX: Final = 1024
+"""Claims in one place: some 20 KB of a znode's megabyte."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +53,8 @@ class Batch:
 
 
 Claim: TypeAlias = Begin | Batch
+Claims: TypeAlias = tuple[Claim, ...]
+"""What one place holds."""
 
 
 class Verdict(Enum):
@@ -58,6 +65,10 @@ class Verdict(Enum):
     REPEATED = "repeated"
     AHEAD = "ahead"
     OUTDATED = "outdated"
+
+
+Verdicts: TypeAlias = tuple[Verdict, ...]
+"""One for each claim of a place."""
 
 
 class Producer(NamedTuple):
@@ -82,27 +93,29 @@ class Order:
         """The place that comes next."""
         self.producers = dict(producers or {})
 
-    def handle(self, place: int, claim: Claim) -> Verdict:
-        """Go on by one place.
+    def handle(self, place: int, claims: Claims) -> Verdicts:
+        """Go on by one place; what each of its claims amounts to.
 
         Raises:
-            OutOfOrder: it is not the next place (OR-4), or a batch overlaps one that counts.
+            OutOfOrder: it is not the next place (OR-4), it holds none or too many claims, or a
+                batch overlaps one that counts. Nothing has changed then.
         """
         if place != self.at:
             raise OutOfOrder(f"place {place} follows {self.at - 1}")
         if place >= NUMBER_MAX - 1:
             raise OutOfOrder(f"place {place} is the last one that ZooKeeper can number")
-        verdict = self._judge(claim)
-        if verdict is Verdict.BEGUN:
-            assert isinstance(claim, Begin)
-            next_ = self.next_of(claim.producer)
-            self.producers[claim.producer] = Producer(claim.token, next_, claim.start)
-        elif verdict is Verdict.COUNTS:
-            assert isinstance(claim, Batch)
-            known = self.producers[claim.producer]
-            self.producers[claim.producer] = known._replace(next=claim.last + 1)
+        if not 0 < len(claims) <= CLAIMS_MAX:
+            raise OutOfOrder(f"place {place} holds {len(claims)} claims, not 1 to {CLAIMS_MAX}")
+        name = claims[0].producer
+        known = self.producers.get(name)
+        verdicts = []
+        for claim in claims:
+            verdict, known = _judge(known, claim)
+            verdicts.append(verdict)
+        if known is not None:
+            self.producers[name] = known
         self.at += 1
-        return verdict
+        return tuple(verdicts)
 
     def next_of(self, producer: str) -> int:
         """The offset that the producer's next batch has to begin with."""
@@ -128,39 +141,58 @@ class Order:
         """Reads `to_json` back."""
         return Order(data["at"], {name: Producer(*p) for name, p in data["producers"].items()})
 
-    def _judge(self, claim: Claim) -> Verdict:
-        present = self.token_of(claim.producer)
-        if isinstance(claim, Begin):
-            if present == claim.token:
-                return Verdict.REPEATED
-            late = claim.start <= self.start_of(claim.producer)
-            return Verdict.OUTDATED if late else Verdict.BEGUN
-        if present != claim.token:
-            return Verdict.OUTDATED
-        if claim.first > self.next_of(claim.producer):
-            return Verdict.AHEAD
-        if claim.last < self.next_of(claim.producer):
-            return Verdict.REPEATED
-        if claim.first < self.next_of(claim.producer):
-            raise OutOfOrder(
-                f"{claim} overlaps what ends at {self.next_of(claim.producer) - 1}: a batch was "
-                "proposed again with other bounds"
-            )
-        return Verdict.COUNTS
+
+def _judge(known: Producer | None, claim: Claim) -> tuple[Verdict, Producer | None]:
+    """What a claim amounts to, and what is known of its producer after it."""
+    present = None if known is None else known.token
+    if isinstance(claim, Begin):
+        if present == claim.token:
+            return Verdict.REPEATED, known
+        if known is not None and claim.start <= known.start:
+            return Verdict.OUTDATED, known
+        next_ = 0 if known is None else known.next
+        return Verdict.BEGUN, Producer(claim.token, next_, claim.start)
+    if known is None or present != claim.token:
+        return Verdict.OUTDATED, known
+    if claim.first > known.next:
+        return Verdict.AHEAD, known
+    if claim.last < known.next:
+        return Verdict.REPEATED, known
+    if claim.first < known.next:
+        raise OutOfOrder(
+            f"{claim} overlaps what ends at {known.next - 1}: a batch was proposed again with "
+            "other bounds"
+        )
+    return Verdict.COUNTS, known._replace(next=claim.last + 1)
 
 
-def encode(claim: Claim) -> bytes:
-    """The data of a place.
+def counting(claims: Claims, verdicts: Verdicts) -> Iterator[tuple[int, Batch]]:
+    """The batches of a place that count, each with its number among the claims."""
+    for number, (claim, verdict) in enumerate(zip(claims, verdicts, strict=True)):
+        if verdict is Verdict.COUNTS and isinstance(claim, Batch):
+            yield number, claim
 
-    >>> encode(Batch("ads", "t", 0, 99))
-    b'["ads","t",0,99]'
+
+def encode(claims: Claims) -> bytes:
+    """The data of a place: who claims, the first offset, and the last one of each batch.
+
+    >>> encode((Batch("ads", "t", 0, 99), Batch("ads", "t", 100, 109)))
+    b'["ads","t",0,99,109]'
     """
-    fields: list[str | int] = [claim.producer, claim.token]
-    fields += [claim.first, claim.last] if isinstance(claim, Batch) else [claim.start]
+    first = claims[0]
+    fields: list[str | int] = [first.producer, first.token]
+    if isinstance(first, Begin):
+        fields.append(first.start)
+    else:
+        fields += [first.first, *(claim.last for claim in claims if isinstance(claim, Batch))]
     return json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode()
 
 
-def decode(data: bytes) -> Claim:
+def decode(data: bytes) -> Claims:
     """Reads `encode` back."""
-    fields = json.loads(data)
-    return Begin(*fields) if len(fields) == 3 else Batch(*fields)
+    producer, token, *numbers = json.loads(data)
+    if len(numbers) == 1:
+        return (Begin(producer, token, *numbers),)
+    first, *lasts = numbers
+    firsts = [first, *(last + 1 for last in lasts[:-1])]
+    return tuple(Batch(producer, token, *bounds) for bounds in zip(firsts, lasts, strict=True))

@@ -2,12 +2,15 @@
 
 Events in, actions out; the caller sends the creates, in order, and tells what became of them:
 
-    proposals.add(0, 99)                    -> [Create(Batch(...))]
-    proposals.answered(batch, 17)           -> [Placed(batch, 17)]
-    proposals.failed(batch)                 -> ... -> [CatchUp()] when nothing is under way
+    proposals.add(0, 99)                    -> [Create((batch,))]
+    proposals.answered((batch,), 17)        -> [Placed(batch, 17)]
+    proposals.failed((batch,))              -> ... -> [CatchUp()] when nothing is under way
     proposals.caught_up(order, places)      -> what counts is Placed, the rest is sent again
 
-An answer means that the claim counts only as long as every create before it was answered. After a
+A batch goes out at once unless enough creates are under way. Those that come meanwhile wait, and
+the next create claims them together (group commit): they share a place, and its cost.
+
+An answer means that the claims count only as long as every create before it was answered. After a
 failure nothing is sent and no answer is believed until the order has been read up to its end.
 """
 
@@ -17,16 +20,20 @@ from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import TypeAlias
+from itertools import islice
+from typing import Final, TypeAlias
 
-from flux_runtime.ordering.places import Batch, Begin, Claim, Order, OutOfOrder
+from flux_runtime.ordering.places import CLAIMS_MAX, Batch, Begin, Claims, Order, OutOfOrder
+
+IN_FLIGHT_MAX: Final = 2
+"""Creates under way at once. With more, batches wait less for company, and a place is dear."""
 
 
 @dataclass(frozen=True, slots=True)
 class Create:
-    """Send this claim, after all that were to be sent before."""
+    """Send these claims in one create, after all that were to be sent before."""
 
-    claim: Claim
+    claims: Claims
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,24 +72,36 @@ class Proposals:
         producer: its name.
         token: unique to this start.
         in_flight_max: how many creates may be under way at once.
+        group_max: how many batches may share a place; 1: none does (OR-9).
     """
 
-    def __init__(self, producer: str, token: str, *, in_flight_max: int = 64) -> None:
+    def __init__(
+        self,
+        producer: str,
+        token: str,
+        *,
+        in_flight_max: int = IN_FLIGHT_MAX,
+        group_max: int = CLAIMS_MAX,
+    ) -> None:
+        if in_flight_max < 1 or not 1 <= group_max <= CLAIMS_MAX:
+            raise ValueError(f"{in_flight_max} creates of {group_max} batches")
         self.producer = producer
         self.token = token
         self.phase = Phase.BEGINNING
         self._in_flight_max = in_flight_max
-        self._in_flight: deque[Claim] = deque()
+        self._group_max = group_max
+        self._in_flight: deque[Claims] = deque()
         self._unplaced: deque[Batch] = deque()
         """Batches that do not count yet, as far as is known; the first `_sent` are under way."""
         self._sent = 0
-        self._begun = False
+        self.begun = False
+        """Whether its `Begin` counted."""
         self._start = 1
 
     @property
     def idle(self) -> bool:
         """Whether all that was added counts."""
-        return self._begun and not self._unplaced
+        return self.begun and not self._unplaced
 
     @property
     def unplaced(self) -> int:
@@ -91,7 +110,7 @@ class Proposals:
 
     def begin(self) -> list[Action]:
         """Claim the producer's name."""
-        return self._create(Begin(self.producer, self.token, self._start))
+        return self._create((Begin(self.producer, self.token, self._start),))
 
     def add(self, first: int, last: int) -> list[Action]:
         """Propose the next records.
@@ -104,21 +123,22 @@ class Proposals:
         self._unplaced.append(Batch(self.producer, self.token, first, last))
         return self._send()
 
-    def answered(self, claim: Claim, place: int) -> list[Action]:
+    def answered(self, claims: Claims, place: int) -> list[Action]:
         """A create was carried out."""
-        self._arrived(claim)
+        self._arrived(claims)
         if self.phase is Phase.DOUBTFUL:
             return self._settle()
-        if isinstance(claim, Begin):
+        if self.phase is Phase.BEGINNING:
             self.phase = Phase.CATCHING_UP
             return [CatchUp()]
-        assert self._unplaced[0] == claim
-        self._sent -= 1
-        return [Placed(self._unplaced.popleft(), place), *self._send()]
+        assert self._unplaced[0] == claims[0]
+        self._sent -= len(claims)
+        placed = [Placed(self._unplaced.popleft(), place) for _ in claims]
+        return [*placed, *self._send()]
 
-    def failed(self, claim: Claim) -> list[Action]:
+    def failed(self, claims: Claims) -> list[Action]:
         """A create was carried out or not; the answer is lost."""
-        self._arrived(claim)
+        self._arrived(claims)
         self.phase = Phase.DOUBTFUL
         return self._settle()
 
@@ -135,13 +155,13 @@ class Proposals:
         """
         assert self.phase is Phase.CATCHING_UP
         if order.token_of(self.producer) != self.token:
-            if self._begun:
+            if self.begun:
                 raise Superseded(f"another process proposes as {self.producer}")
             self.phase = Phase.BEGINNING
             self._start = order.start_of(self.producer) + 1
             return self.begin()
         self.phase = Phase.OPEN
-        self._begun = True
+        self.begun = True
         self._sent = 0
         counted: list[Action] = []
         while self._unplaced and self._unplaced[0].last < order.next_of(self.producer):
@@ -161,16 +181,17 @@ class Proposals:
             and self._sent < len(self._unplaced)
             and len(self._in_flight) < self._in_flight_max
         ):
-            actions += self._create(self._unplaced[self._sent])
-            self._sent += 1
+            claims = tuple(islice(self._unplaced, self._sent, self._sent + self._group_max))
+            actions += self._create(claims)
+            self._sent += len(claims)
         return actions
 
-    def _create(self, claim: Claim) -> list[Action]:
-        self._in_flight.append(claim)
-        return [Create(claim)]
+    def _create(self, claims: Claims) -> list[Action]:
+        self._in_flight.append(claims)
+        return [Create(claims)]
 
-    def _arrived(self, claim: Claim) -> None:
-        self._in_flight.remove(claim)
+    def _arrived(self, claims: Claims) -> None:
+        self._in_flight.remove(claims)
 
     def _settle(self) -> list[Action]:
         if self._in_flight:

@@ -1,11 +1,12 @@
-"""Proposes a producer's batches, many at a time, each once (OR-2, OR-3, OR-7).
+"""Proposes a producer's batches, those that wait together, each once (OR-2, OR-3, OR-7).
 
     proposer = Proposer(client, "app", "ads-3", on_placed=print)
     proposer.propose(proposer.next, proposer.next + 4095)
     proposer.wait()
 
-The shell around `proposals.Proposals`: creates that are pipelined, a thread that reads the order
-where an answer was lost. Nothing is sent while there is no session.
+The shell around `proposals.Proposals`. Whoever proposes sends the create, if it is time for one; a
+thread takes the answers, and reads the order where one was lost. Nothing is sent while there is no
+session.
 """
 
 from __future__ import annotations
@@ -17,8 +18,15 @@ import uuid
 from collections.abc import Callable
 from typing import Any, Final
 
-from flux_runtime.ordering.places import Batch, Begin, Claim, Verdict, encode
-from flux_runtime.ordering.proposals import Action, CatchUp, Create, Placed, Proposals
+from flux_runtime.ordering.places import CLAIMS_MAX, Batch, Claims, Verdicts, counting, encode
+from flux_runtime.ordering.proposals import (
+    IN_FLIGHT_MAX,
+    Action,
+    CatchUp,
+    Create,
+    Placed,
+    Proposals,
+)
 from flux_runtime.ordering.scope import ALL, Scope, catch_up
 from flux_runtime.zookeeper.client import Client
 from flux_runtime.zookeeper.errors import SessionProblem, SessionUnavailable
@@ -26,6 +34,9 @@ from flux_runtime.zookeeper.nodes import ANSWER_LOST
 from flux_runtime.zookeeper.tail import PREFIX, Trimmed, number_of
 
 _RETRY_S: Final = 0.2
+
+Event = Callable[[], list[Action]]
+"""Tells the machine what has happened."""
 
 
 class Proposer:
@@ -40,7 +51,10 @@ class Proposer:
         app: name of the application.
         producer: name that survives restarts.
         scope: `all`, or a bucket of the gate.
-        in_flight_max: how many creates are under way at once; 1 waits for each answer.
+        in_flight_max: how many creates are under way at once; batches that wait then share the
+            place of the next one.
+        group_max: how many batches share a place at most; 1, and many creates under way, is for
+            `propose_each`.
         waiting_max: how many batches `propose` takes ahead of their places.
         on_placed: called with every batch and its place, in order, in a thread of the proposer's.
         timeout_s: how long `Proposer` and `wait` wait.
@@ -53,7 +67,8 @@ class Proposer:
         producer: str,
         *,
         scope: str = ALL,
-        in_flight_max: int = 64,
+        in_flight_max: int = IN_FLIGHT_MAX,
+        group_max: int = CLAIMS_MAX,
         waiting_max: int = 1024,
         on_placed: Callable[[Batch, int], None] | None = None,
         timeout_s: float = 60.0,
@@ -61,14 +76,18 @@ class Proposer:
         self.next = 0
         """The offset of the next record to propose."""
         self._scope = Scope(client, app, scope)
-        self._machine = Proposals(producer, uuid.uuid4().hex, in_flight_max=in_flight_max)
+        self._group_max = group_max
+        self._machine = Proposals(
+            producer, uuid.uuid4().hex, in_flight_max=in_flight_max, group_max=group_max
+        )
         self._waiting_max = waiting_max
         self._on_placed = on_placed
         self._timeout_s = timeout_s
         self._order = self._scope.base()
         self._places: dict[int, int] = {}
-        self._events: queue.SimpleQueue[Callable[[], list[Action]] | None] = queue.SimpleQueue()
+        self._events: queue.SimpleQueue[Event | None] = queue.SimpleQueue()
         self._changed = threading.Condition()
+        """Guards the machine and what follows."""
         self._taken = 0
         self._placed = 0
         self._began = False
@@ -93,13 +112,21 @@ class Proposer:
         """
         if first != self.next or last < first:
             raise ValueError(f"records {first} to {last} are not the next ones after {self.next}")
-        self._wait(lambda: self._taken - self._placed < self._waiting_max)
-        self.next = last + 1
-        self._taken += 1
-        self._events.put(lambda: self._machine.add(first, last))
+        with self._changed:
+            self._wait(lambda: self._taken - self._placed < self._waiting_max)
+            self.next = last + 1
+            self._taken += 1
+            self._step(lambda: self._machine.add(first, last))
 
     def propose_each(self, first: int, last: int) -> None:
-        """Propose the next records one by one: the order of messages of the paper (OR-9)."""
+        """Propose the next records one by one, each in a place of its own: the order of messages of
+        the paper (OR-9).
+
+        Raises:
+            ValueError: records would share a place, `group_max` is not 1.
+        """
+        if self._group_max != 1:
+            raise ValueError(f"{self._group_max} batches share a place; OR-9 needs group_max=1")
         for offset in range(first, last + 1):
             self.propose(offset, offset)
 
@@ -135,18 +162,22 @@ class Proposer:
     def _run(self) -> None:
         try:
             while (event := self._events.get()) is not None:
-                self._act(event())
+                self._step(event)
         except Exception as error:
             with self._changed:
                 self._error = error
                 self._changed.notify_all()
 
-    def _act(self, actions: list[Action]) -> None:
+    def _step(self, event: Event) -> None:
+        """Do what the machine says; no other step gets in between it and its creates."""
+        with self._changed:
+            actions = event()
+            for action in actions:
+                if isinstance(action, Create):
+                    self._create(action.claims)
         placed = 0
         for action in actions:
             match action:
-                case Create(claim):
-                    self._create(claim)
                 case Placed(batch, place):
                     placed += 1
                     if self._on_placed is not None:
@@ -158,18 +189,18 @@ class Proposer:
                 self._placed += placed
                 self._changed.notify_all()
 
-    def _create(self, claim: Claim) -> None:
+    def _create(self, claims: Claims) -> None:
         answer = self._scope.client.kazoo.create_async(
-            f"{self._scope.places}/{PREFIX}", encode(claim), sequence=True
+            f"{self._scope.places}/{PREFIX}", encode(claims), sequence=True
         )
-        answer.rawlink(lambda answer: self._events.put(lambda: self._answered(claim, answer)))
+        answer.rawlink(lambda answer: self._events.put(lambda: self._answered(claims, answer)))
 
-    def _answered(self, claim: Claim, answer: Any) -> list[Action]:
+    def _answered(self, claims: Claims, answer: Any) -> list[Action]:
         try:
             path: str = answer.get(block=False)
         except ANSWER_LOST:
-            return self._machine.failed(claim)
-        return self._machine.answered(claim, number_of(path))
+            return self._machine.failed(claims)
+        return self._machine.answered(claims, number_of(path))
 
     def _catch_up(self) -> None:
         """Read the order to its end, however often the session is lost on the way."""
@@ -188,14 +219,12 @@ class Proposer:
                     raise
                 time.sleep(_RETRY_S)
         places, self._places = self._places, {}
-        actions = self._machine.caught_up(self._order, places)
-        if not any(isinstance(a, Create) and isinstance(a.claim, Begin) for a in actions):
-            with self._changed:
-                self._began = True
-                self._changed.notify_all()
-        self._act(actions)
+        self._step(lambda: self._machine.caught_up(self._order, places))
+        with self._changed:
+            self._began = self._machine.begun
+            self._changed.notify_all()
 
-    def _seen(self, place: int, claim: Claim, verdict: Verdict) -> None:
-        if verdict is Verdict.COUNTS and claim.token == self._machine.token:
-            assert isinstance(claim, Batch)
-            self._places[claim.first] = place
+    def _seen(self, place: int, claims: Claims, verdicts: Verdicts) -> None:
+        for _, batch in counting(claims, verdicts):
+            if batch.token == self._machine.token:
+                self._places[batch.first] = place

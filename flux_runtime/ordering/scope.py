@@ -19,7 +19,7 @@ from kazoo.exceptions import BadVersionError, NodeExistsError
 
 from flux_runtime.operators.rows import Batch as Rows
 from flux_runtime.operators.rows import KeySplit
-from flux_runtime.ordering.places import Claim, Order, Verdict, decode
+from flux_runtime.ordering.places import Claims, Order, Verdicts, decode
 from flux_runtime.zookeeper import tail
 from flux_runtime.zookeeper.client import Client
 from flux_runtime.zookeeper.nodes import app_path, ask, children, delete, ensure, read, sync
@@ -28,7 +28,7 @@ from flux_runtime.zookeeper.znode_names import znode_name
 ALL: Final = "all"
 """The scope of one order for everything."""
 
-Counted = Callable[[int, Claim, Verdict], None]
+Seen = Callable[[int, Claims, Verdicts], None]
 
 
 class BucketsDiffer(ValueError):  # noqa: N818 - what happened
@@ -169,9 +169,9 @@ class Scope:
 
 
 def catch_up(
-    scope: Scope, order: Order, *, to: int | None = None, seen: Counted | None = None
+    scope: Scope, order: Order, *, to: int | None = None, seen: Seen | None = None
 ) -> None:
-    """Read places into an order, up to one or to the end.
+    """Read places into an order, up to one or to the end; `seen` is given every place.
 
     Raises:
         Trimmed: the places after `order.at` have been forgotten.
@@ -182,7 +182,7 @@ def catch_up(
         for place, data in reader.read():
             if place >= to:
                 return
-            claim = decode(data)
-            verdict = order.handle(place, claim)
+            claims = decode(data)
+            verdicts = order.handle(place, claims)
             if seen is not None:
-                seen(place, claim, verdict)
+                seen(place, claims, verdicts)

@@ -5,20 +5,30 @@
     offset, results, _ = far.egress("report").read(0, timeout_s=1.0)
 
 Each stream is a producer (OR-1), each offer a batch. A content is written before it is proposed,
-and deleted when every reader has passed its place (OR-5). All readers get the same batches in the
-same order; the offset of a reader is a place.
+and deleted when every reader has passed it (OR-5). All readers get the same batches in the same
+order. Batches may share a place, so a batch is numbered by its place and its claim there, and the
+offset of a reader is such a number.
 """
 
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Mapping
 from typing import Any, Final
 
 import pyarrow as pa
 
 from flux_runtime.operators.rows import number as number_rows
-from flux_runtime.ordering.places import Batch, Claim, Order, Verdict, decode
+from flux_runtime.ordering.places import (
+    CLAIMS_MAX,
+    Batch,
+    Claims,
+    Order,
+    Verdicts,
+    counting,
+    decode,
+)
 from flux_runtime.ordering.proposer import Proposer
 from flux_runtime.ordering.scope import ALL, Scope, catch_up
 from flux_runtime.sealing.storage import Storage, storage_at
@@ -123,6 +133,10 @@ class ChannelEgress:
         self._scope = Scope(client, app, scope)
         self._scope.register(reader, 0)
         self._order = Order()
+        self._at = 0
+        """The offset that is read next."""
+        self._pending: deque[tuple[int, Batch]] = deque()
+        """Batches from there on whose places have been read, with their numbers."""
         self._counted: Order | None = None
         self._batches = 0
         self._reader = Reader(client, self._scope.places)
@@ -142,45 +156,47 @@ class ChannelEgress:
         size = 0
         while True:
             self._client.require_session()
-            for place, data in self._reader.read():
-                claim = decode(data)
-                if self._order.handle(place, claim) is Verdict.COUNTS:
-                    assert isinstance(claim, Batch)
-                    rows = number_rows(self._fetch(claim, place, deadline), place)
-                    found.append((place, rows))
-                    size += rows.nbytes
-                if size >= max_bytes:
-                    return self._order.at, found, False
-            if self._order.at > offset or (deadline is not None and time.monotonic() >= deadline):
-                return self._order.at, found, False
+            if not self._pending:
+                self._read_places()
+            while self._pending and size < max_bytes:
+                number, batch = self._pending[0]
+                rows = number_rows(self._fetch(batch, number, deadline), number)
+                found.append((number, rows))
+                size += rows.nbytes
+                self._pending.popleft()
+                self._at = number + 1
+            if not self._pending:
+                self._at = max(self._at, _number(self._order.at))
+            if self._at > offset or (deadline is not None and time.monotonic() >= deadline):
+                return self._at, found, False
             time.sleep(_POLL_S)
 
     def batches(self, since: int = 0) -> int:
-        """How many batches have their place by now, from a place on; it is always the same one.
+        """How many batches have their place by now, from an offset on; it is always the same one.
 
         Raises:
             Trimmed: places that would count have been forgotten.
         """
         order = self._counted or self._scope.base()
-        if self._counted is None and order.at > since:
-            raise Trimmed(since)
+        if self._counted is None and _number(order.at) > since:
+            raise Trimmed(order.at - 1)
 
-        def seen(place: int, _claim: Claim, verdict: Verdict) -> None:
-            self._batches += place >= since and verdict is Verdict.COUNTS
+        def seen(place: int, claims: Claims, verdicts: Verdicts) -> None:
+            counted = counting(claims, verdicts)
+            self._batches += sum(_number(place, claim) >= since for claim, _ in counted)
 
         catch_up(self._scope, order, seen=seen)
         self._counted = order
         return self._batches
 
     def commit(self, offset: int) -> None:
-        """See `EgressEnd`; deletes what every reader has passed."""
-        self._scope.passed(self._name, offset)
+        """See `EgressEnd`; deletes the batches of places that every reader has passed."""
+        self._scope.passed(self._name, offset // CLAIMS_MAX)
         below = min(self._scope.consumers().values())
         old: list[Batch] = []
 
-        def seen(place: int, claim: Claim, verdict: Verdict) -> None:
-            if verdict is Verdict.COUNTS and isinstance(claim, Batch):
-                old.append(claim)
+        def seen(_place: int, claims: Claims, verdicts: Verdicts) -> None:
+            old.extend(batch for _, batch in counting(claims, verdicts))
 
         catch_up(self._scope, self._scope.base(), to=below, seen=seen)
         for batch in old:
@@ -193,22 +209,40 @@ class ChannelEgress:
         self._client.close()
 
     def _go_to(self, offset: int) -> None:
-        if self._order.at != offset:
-            self._order = self._scope.base()
-            catch_up(self._scope, self._order, to=offset)
-        self._reader.next = self._order.at
+        if self._at == offset:
+            return
+        order = self._scope.base()
+        place = offset // CLAIMS_MAX
+        if order.at > place:
+            raise Trimmed(place)
+        catch_up(self._scope, order, to=place)
+        self._order, self._at = order, offset
+        self._reader.next = order.at
+        self._pending.clear()
 
-    def _fetch(self, batch: Batch, place: int, deadline: float | None) -> Any:
+    def _read_places(self) -> None:
+        for place, data in self._reader.read():
+            claims = decode(data)
+            for claim, batch in counting(claims, self._order.handle(place, claims)):
+                if _number(place, claim) >= self._at:
+                    self._pending.append((_number(place, claim), batch))
+
+    def _fetch(self, batch: Batch, number: int, deadline: float | None) -> Any:
         while True:
             data = self._storage.read(_content(batch.producer, batch.first))
             if data is not None:
                 return _decode(data)
             if deadline is not None and time.monotonic() > deadline:
                 raise ContentMissing(
-                    f"place {place}: records {batch.first} to {batch.last} of {batch.producer} "
-                    f"are not in {self._storage.uri()}"
+                    f"place {number // CLAIMS_MAX}: records {batch.first} to {batch.last} of "
+                    f"{batch.producer} are not in {self._storage.uri()}"
                 )
             time.sleep(_POLL_S)
+
+
+def _number(place: int, claim: int = 0) -> int:
+    """Of a claim: numbers grow along the order."""
+    return place * CLAIMS_MAX + claim
 
 
 def _content(stream: str, first: int) -> str:

@@ -3,8 +3,8 @@
     PARENT/n-0000000000, PARENT/n-0000000001, ...
 
 Sequential znodes are numbered like this by the ensemble, densely as long as nothing else is made
-under the parent. The reader asks for the numbers that come next, many at a time, instead of listing
-the parent, so that its cost does not grow with what is kept.
+under the parent. The parent's stat tells how many there have been, and the reader asks for what it
+has not read, all at once, instead of listing the parent: its cost does not grow with what is kept.
 """
 
 from __future__ import annotations
@@ -22,8 +22,6 @@ from flux_runtime.zookeeper.watcher import Poke, Watcher
 PREFIX: Final = "n-"
 NUMBER_MAX: Final = 2**31 - 1
 """ZooKeeper numbers with 32 bits, and goes on with negative numbers after this one."""
-
-_AT_FIRST: Final = 16
 
 Entry = tuple[int, bytes]
 """Number and data."""
@@ -68,7 +66,7 @@ class Reader:
         self.next = start
         self._client = client
         self._parent = parent
-        self._window = _AT_FIRST
+        self._end = 0
 
     def read(self, watch: Poke | None = None) -> list[Entry]:
         """What there is from `next` on, up to a thousand; `watch` is called when more comes.
@@ -78,31 +76,26 @@ class Reader:
         Raises:
             Trimmed: the next number has been there, and was deleted.
         """
+        while self.next >= self._end:
+            self._end = end_of(self._client, self._parent)
+            if self.next >= self._end and (watch is None or self._comes(watch)):
+                return []
         kazoo = self._client.kazoo
-        sent = [
-            kazoo.get_async(numbered(self._parent, n))
-            for n in range(self.next, self.next + self._window)
-        ]
+        numbers = range(self.next, min(self._end, self.next + IN_FLIGHT_MAX))
+        sent = [kazoo.get_async(numbered(self._parent, number)) for number in numbers]
         found: list[Entry] = []
         with contextlib.suppress(NoNodeError):
-            for number, answer in enumerate(sent, self.next):
+            for number, answer in zip(numbers, sent, strict=True):
                 found.append((number, answer.get(timeout=30.0)[0]))
+        if not found:
+            raise Trimmed(self.next)
         self.next += len(found)
-        self._window = min(2 * max(len(found), _AT_FIRST // 2), IN_FLIGHT_MAX)
-        if not found and not self._comes(watch):
-            return self.read(watch)
         return found
 
-    def _comes(self, watch: Poke | None) -> bool:
-        """Whether the next number has yet to come; else it has come meanwhile."""
+    def _comes(self, watch: Poke) -> bool:
+        """Whether the next number has yet to come, and is watched; else it has come meanwhile."""
         path = numbered(self._parent, self.next)
-        if self._client.kazoo.exists_async(path, watch=watch).get(timeout=30.0) is not None:
-            return False
-        if end_of(self._client, self._parent) <= self.next:
-            return True
-        if self._client.kazoo.exists_async(path, watch=watch).get(timeout=30.0) is not None:
-            return False
-        raise Trimmed(self.next)
+        return self._client.kazoo.exists_async(path, watch=watch).get(timeout=30.0) is None
 
 
 def follow(

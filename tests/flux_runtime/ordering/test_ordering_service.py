@@ -6,6 +6,7 @@ import random
 import subprocess
 import sys
 import threading
+from collections import Counter
 from pathlib import Path
 
 import pyarrow as pa
@@ -15,7 +16,7 @@ from zookeeper_world import Events, until
 
 from flux_runtime.ordering.follower import Follower, Recorder
 from flux_runtime.ordering.order_log import OrderLog
-from flux_runtime.ordering.places import Batch, Order, Verdict, decode
+from flux_runtime.ordering.places import CLAIMS_MAX, Batch, Order, Verdict, decode
 from flux_runtime.ordering.proposals import Superseded
 from flux_runtime.ordering.proposer import Proposer
 from flux_runtime.ordering.scope import (
@@ -63,10 +64,19 @@ class Consumer:
         return {name: len(offsets) for name, offsets in self.records().items()} == records
 
 
+def at_once(proposer: Proposer, offsets: range) -> None:
+    """Propose faster than any answer: all but the first two share a place where it is idle."""
+    with proposer._changed:
+        for n in offsets:
+            proposer.propose(n, n)
+
+
 def claims(client: Client, app: str) -> list[tuple[Verdict, object]]:
     found: list[tuple[Verdict, object]] = []
     scope = Scope(client, app)
-    catch_up(scope, Order(), seen=lambda _, claim, verdict: found.append((verdict, claim)))
+    catch_up(
+        scope, Order(), seen=lambda _, *place: found.extend(zip(*reversed(place), strict=True))
+    )
     return found
 
 
@@ -81,24 +91,35 @@ def test_or2_or4_all_consumers_follow_one_order(
         placed: list[tuple[Batch, int]] = []
         p = Proposer(client, app, "p", on_placed=lambda *what: placed.append(what))
         q = Proposer(other, app, "q")
-        for n in range(150):
+        for n in range(110):
             p.propose(10 * n, 10 * n + 9)
+            q.propose(n, n)
+        p.wait()
+        at_once(p, range(1100, 1500))
+        for n in range(110, 150):
             q.propose(n, n)
         p.wait()
         q.wait()
         until(lambda: one.has(p=1500, q=150) and two.has(p=1500, q=150))
         assert one.got == two.got
         assert one.records() == {"p": list(range(1500)), "q": list(range(150))}
+        assert {last - first for _, name, first, last in one.got if name == "q"} == {0}
+        assert [last - first for _, name, first, last in one.got if name == "p"] == [
+            *([9] * 110),
+            *([0] * 400),
+        ]  # OR-1: batches that share a place are the batches that were proposed
         assert [(b.first, place) for b, place in placed] == [
             (first, place) for place, name, first, _ in one.got if name == "p"
         ]
         one.follower.close()
         two.follower.close()
-        until(lambda: recorder.end == 302)
         scope = Scope(client, app)
-        until(lambda: scope.consumers() == {"one": 302, "two": 302, "log": 302})
+        end = scope.end()
+        assert end <= 302
+        until(lambda: recorder.end == end)
+        until(lambda: scope.consumers() == {"one": end, "two": end, "log": end})
         scope.trim()
-        assert scope.base().at == 302  # OR-5: forgotten when everybody had passed
+        assert scope.base().at == end  # OR-5: forgotten when everybody had passed
         third = Consumer(client, app, "three", log=log)
         until(lambda: third.has(p=1500, q=150))
         assert third.got == one.got  # and a replay reads the log
@@ -119,14 +140,18 @@ def test_or5_nothing_is_forgotten_that_a_registered_consumer_needs(
     slow = Consumer(client, app, "slow")
     slow.withheld = {7}
     recorder = Recorder(client, app, OrderLog(LocalStorage(tmp_path)), trim_every=5)
-    proposer = Proposer(client, app, "p")
+    placed: dict[int, int] = {}
+    proposer = Proposer(client, app, "p", on_placed=lambda b, at: placed.update({b.first: at}))
     for n in range(40):
         proposer.propose(n, n)
     proposer.wait()
-    until(lambda: recorder.end == 41)
+    scope = Scope(client, app)
+    until(lambda: recorder.end == scope.end())
     until(lambda: slow.got and slow.got[-1][2] == 6)
-    assert Scope(client, app).base().at <= 8
+    scope.trim()
+    assert scope.base().at <= scope.consumers()["slow"] <= placed[7]
     slow.withheld = set()
+    slow.follower.arrived()
     until(lambda: slow.has(p=40))
     slow.follower.close()
     recorder.close()
@@ -145,12 +170,76 @@ def test_or4_a_batch_that_cannot_be_read_is_waited_for_and_named(client: Client,
     for n in range(6):
         proposer.propose(n, n)
     place, batch, seconds = consumer.missing.wait(lambda _: True)
-    assert (place, batch.producer, batch.first) == (4, "p", 3)
+    assert (batch.producer, batch.first) == ("p", 3)
+    assert 3 <= place <= 4
     assert seconds >= 0.2
     assert consumer.records() == {"p": [0, 1, 2]}
     consumer.withheld = set()
     consumer.follower.arrived()
     until(lambda: consumer.has(p=6))
+    consumer.follower.close()
+    proposer.close()
+
+
+def test_or2_batches_that_wait_share_a_place(client: Client, app: str) -> None:
+    placed: list[tuple[int, int]] = []
+    proposer = Proposer(
+        *(client, app, "p"),
+        waiting_max=1500,
+        on_placed=lambda batch, place: placed.append((batch.first, place)),
+    )
+    at_once(proposer, range(1500))
+    proposer.wait()
+    assert placed == [
+        *((0, 1), (1, 2)),
+        *((n, 3) for n in range(2, 2 + CLAIMS_MAX)),
+        *((n, 4) for n in range(2 + CLAIMS_MAX, 1500)),
+    ]
+    assert Scope(client, app).end() == 5
+    proposer.propose(1500, 1500)  # nobody to wait for
+    proposer.wait()
+    assert placed[-1] == (1500, 5)
+    proposer.close()
+
+
+def test_or4_or5_a_place_is_passed_after_the_last_of_its_batches(client: Client, app: str) -> None:
+    consumer = Consumer(client, app, "one")
+    consumer.withheld = {6}
+    proposer = Proposer(client, app, "p")
+    at_once(proposer, range(10))
+    proposer.wait()
+    until(lambda: consumer.got and consumer.got[-1] == (3, "p", 5, 5))
+    consumer.follower.close()
+    scope = Scope(client, app)
+    assert (scope.trim(), scope.base().at) == (3, 3)
+    assert consumer.follower.order.at == 3
+    again = Consumer(client, app, "one", order=consumer.follower.order)
+    until(lambda: again.has(p=8))
+    assert again.got == [(3, "p", n, n) for n in range(2, 10)]  # the whole place
+    again.follower.close()
+    assert Scope(client, app).consumers() == {"one": 4}
+    proposer.close()
+
+
+@pytest.mark.parametrize("before_server", [False, True])
+def test_or3_a_group_without_an_answer_is_not_repeated(
+    wire: Wire, remote: Client, client: Client, app: str, before_server: bool
+) -> None:
+    consumer = Consumer(client, app, "one")
+    placed: list[tuple[int, int]] = []
+    proposer = Proposer(remote, app, "p", on_placed=lambda b, at: placed.append((b.first, at)))
+    for start, nth in zip(range(0, 120, 30), (3, 1, 2, 3), strict=True):
+        wire.cut_after(CREATE, nth=nth, before_server=before_server)
+        at_once(proposer, range(start, start + 30))
+        proposer.wait()
+    assert wire.cuts >= 4
+    until(lambda: consumer.has(p=120))
+    assert [(first, place) for place, _, first, _ in consumer.got] == placed
+    assert [first for first, _ in placed] == list(range(120))
+    verdicts = [verdict for verdict, _ in claims(client, app)]
+    assert verdicts.count(Verdict.COUNTS) == 120
+    assert Verdict.REPEATED not in verdicts
+    assert max(Counter(place for _, place in placed).values()) >= 28
     consumer.follower.close()
     proposer.close()
 
@@ -161,7 +250,7 @@ def test_or3_creates_without_an_answer_are_not_repeated(
 ) -> None:
     consumer = Consumer(client, app, "one")
     wire.cut_after(CREATE, nth=3, before_server=before_server)  # below the folders: the Begin
-    proposer = Proposer(remote, app, "p", in_flight_max=16)
+    proposer = Proposer(remote, app, "p", in_flight_max=16, group_max=1)
     rng = random.Random(1)
     for n in range(300):
         if n % 60 == 20:
@@ -309,11 +398,16 @@ def _propose_fails(proposer: Proposer) -> bool:
 
 def test_or9_message_by_message(client: Client, app: str) -> None:
     consumer = Consumer(client, app, "one")
-    proposer = Proposer(client, app, "p", in_flight_max=1)
+    proposer = Proposer(client, app, "p", in_flight_max=16, group_max=1)
     proposer.propose_each(0, 19)
     proposer.wait()
+    assert Scope(client, app).end() == 21
     until(lambda: consumer.has(p=20))
-    assert all(first == last for _, _, first, last in consumer.got)
+    assert [(place, first, last) for place, _, first, last in consumer.got] == [
+        (n + 1, n, n) for n in range(20)
+    ]
+    with pytest.raises(ValueError, match="share a place"):
+        Proposer(client, app, "q").propose_each(0, 1)
     consumer.follower.close()
     proposer.close()
 
@@ -413,4 +507,4 @@ def test_the_order_log_merges_small_files_and_refuses_gaps(tmp_path: Path) -> No
     log.append([(198, b"198"), (199, b"199"), (200, b"200")])  # a second recorder
     assert list(log.read(197)) == [(n, b"%d" % n) for n in range(197, 201)]
     assert log.end() == 201
-    assert decode(b'["p","t",1,2]') == Batch("p", "t", 1, 2)
+    assert decode(b'["p","t",1,2]') == (Batch("p", "t", 1, 2),)

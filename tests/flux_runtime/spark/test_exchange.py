@@ -246,3 +246,47 @@ def test_the_channel_drops_replays_and_forgets_what_all_have_read(
         one.read(after, timeout_s=0.2)
     for closing in (one, two, end):
         closing.close()
+
+
+@pytest.mark.zookeeper
+def test_the_channel_reads_and_forgets_batches_that_share_a_place_one_by_one(
+    tmp_path: Path, zookeeper_hosts: str
+) -> None:
+    far = Channel(zookeeper_hosts, f"app-{uuid.uuid4()}", LocalStorage(tmp_path))
+    one, two = far.egress("one"), far.egress("two")
+    end = far.ingress("s")
+    with end._proposer._changed:  # no answer comes in between: all but two wait
+        for offset in range(0, 100, 10):
+            end.offer(0, offset, ROWS.slice(0, 10))
+    end.flush()
+    after, found, _ = one.read(0, timeout_s=30.0)
+    numbers = [number for number, _ in found]
+    assert len(numbers) == 10
+    assert numbers[2:] == list(range(numbers[2], numbers[2] + 8)), "one place"
+    assert numbers == sorted(numbers) == [rows.column("sn_batch")[0].as_py() for _, rows in found]
+    at, stepwise = 0, []
+    while at < after:
+        at, some, _ = two.read(at, timeout_s=30.0, max_bytes=1)
+        stepwise += some
+        assert len(some) <= 1
+    assert (at, stepwise) == (after, found)
+    for done, number in enumerate(numbers):
+        assert two.read(number, timeout_s=30.0)[1] == found[done:]  # any stretch, again
+        counting = far.egress("two")
+        assert counting.batches(number) == 10 - done
+        counting.close()
+    contents = list(tmp_path.rglob("*.arrow"))
+    two.commit(after)
+    one.commit(numbers[5])
+    left = list(tmp_path.rglob("*.arrow"))
+    assert (len(contents), len(left)) == (10, 8), "the place is passed with its last batch"
+    restarted = far.egress("one")
+    assert restarted.read(numbers[5], timeout_s=30.0)[1] == found[5:]
+    assert restarted.batches(numbers[5]) == 5
+    for passed in (0, numbers[1]):
+        with pytest.raises(Trimmed):
+            restarted.read(passed, timeout_s=1.0)
+    restarted.commit(after)
+    assert list(tmp_path.rglob("*.arrow")) == []
+    for closing in (one, two, end, restarted):
+        closing.close()
