@@ -155,7 +155,6 @@ class ChannelEgress:
         found: list[tuple[int, Any]] = []
         size = 0
         while True:
-            self._client.require_session()
             if not self._pending:
                 self._read_places()
             while self._pending and size < max_bytes:

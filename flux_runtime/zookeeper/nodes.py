@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from kazoo.exceptions import (
     ConnectionLoss,
@@ -38,6 +38,8 @@ DATA_BYTES_MAX: Final = 900_000
 IN_FLIGHT_MAX: Final = 1000
 """Requests sent before their answers are read; more gains nothing on loopback."""
 
+_Found = TypeVar("_Found")
+
 Event = Any
 """kazoo's WatchedEvent; nobody looks into it: whatever happened, the state is read anew."""
 
@@ -63,11 +65,26 @@ def ask(client: Client, request: Callable[[], Any], *, timeout_s: float = 30.0) 
         EnsembleUnreachable: no answer within the time limit.
         KazooException: what the ensemble answered.
     """
+    return again(client, lambda left_s: request().get(timeout=left_s), timeout_s=timeout_s)
+
+
+def again(client: Client, work: Callable[[float], _Found], *, timeout_s: float = 30.0) -> _Found:
+    """What some work finds out; it is done again where an answer was lost.
+
+    Args:
+        client: a session.
+        work: is given the seconds that are left.
+        timeout_s: how long to try.
+
+    Raises:
+        EnsembleUnreachable: not done within the time limit.
+        KazooException: what the ensemble answered.
+    """
     deadline = time.monotonic() + timeout_s
     while True:
         client.wait_for_session(max(0.0, deadline - time.monotonic()))
         try:
-            return request().get(timeout=max(0.001, deadline - time.monotonic()))
+            return work(max(0.001, deadline - time.monotonic()))
         except ANSWER_LOST:
             if time.monotonic() > deadline:
                 raise unreachable(client.hosts, timeout_s) from None

@@ -16,7 +16,7 @@ from typing import Final
 from kazoo.exceptions import NoNodeError
 
 from flux_runtime.zookeeper.client import Client
-from flux_runtime.zookeeper.nodes import IN_FLIGHT_MAX, ask, children, delete
+from flux_runtime.zookeeper.nodes import IN_FLIGHT_MAX, again, ask, children, delete
 from flux_runtime.zookeeper.watcher import Poke, Watcher
 
 PREFIX: Final = "n-"
@@ -71,11 +71,18 @@ class Reader:
     def read(self, watch: Poke | None = None) -> list[Entry]:
         """What there is from `next` on, up to a thousand; `watch` is called when more comes.
 
-        `watch` is set only if the result is empty.
+        `watch` is set only if the result is empty. Where an answer is lost and nobody watches,
+        who would look again anyway, it is asked for again.
 
         Raises:
             Trimmed: the next number has been there, and was deleted.
+            EnsembleUnreachable: no answer within half a minute.
         """
+        if watch is None:
+            return again(self._client, lambda _: self._read(None))
+        return self._read(watch)
+
+    def _read(self, watch: Poke | None) -> list[Entry]:
         while self.next >= self._end:
             self._end = end_of(self._client, self._parent)
             if self.next >= self._end and (watch is None or self._comes(watch)):

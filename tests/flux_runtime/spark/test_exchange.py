@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from flux_runtime.sealing.storage import LocalStorage
 from flux_runtime.spark import ingress_staging
 from flux_runtime.spark.ingress_staging import OtherQuery
 from flux_runtime.spark.ordered_channel import Channel, ContentMissing
+from flux_runtime.zookeeper.ensemble import LoopbackEnsemble
 from flux_runtime.zookeeper.tail import Trimmed
 
 ONCE = [
@@ -290,3 +292,30 @@ def test_the_channel_reads_and_forgets_batches_that_share_a_place_one_by_one(
     assert list(tmp_path.rglob("*.arrow")) == []
     for closing in (one, two, end, restarted):
         closing.close()
+
+
+@pytest.mark.zookeeper
+def test_or7_a_reader_goes_on_while_one_server_after_the_other_dies(tmp_path: Path) -> None:
+    batches = range(60)
+    with LoopbackEnsemble(tmp_path / "zookeeper") as ensemble, ThreadPoolExecutor() as pool:
+        far = Channel(ensemble.hosts, "app", LocalStorage(tmp_path / "contents"))
+        reader, end = far.egress("one"), far.ingress("s")
+
+        def read() -> int:
+            at = rows = 0
+            while rows < len(batches) * ROWS.num_rows:
+                at, found, _ = reader.read(at, timeout_s=0.05)
+                rows += sum(each.num_rows for _, each in found)
+            return rows
+
+        reading = pool.submit(read)
+        for n in batches:
+            if n % 20 == 0:
+                ensemble.kill(n // 20 + 1)
+            end.offer(0, n * ROWS.num_rows, ROWS)
+            end.flush()
+            if n % 20 == 19:
+                ensemble.restart(n // 20 + 1)
+        assert reading.result(timeout=120) == len(batches) * ROWS.num_rows
+        reader.close()
+        end.close()
