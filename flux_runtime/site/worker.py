@@ -27,6 +27,7 @@ from flux_runtime.site.finding import Finder, finder
 from flux_runtime.site.host import LEADER, Host
 from flux_runtime.site.idle import IdleSelector, run
 from flux_runtime.site.keeping import Keeping
+from flux_runtime.site.neighbours import AGAIN_S, DIAL_TIMEOUT_S, Neighbours
 from flux_runtime.site.results import send_results
 from flux_runtime.site.shell import Link, Shell
 from flux_runtime.site.spilling import UNLIMITED, SiteStorage, Spilling
@@ -38,7 +39,6 @@ log = logging.getLogger(__name__)
 log.addHandler(logging.NullHandler())
 
 VERSION: Final = 1
-DIAL_TIMEOUT_S: Final = 5.0
 LOOK_S: Final = 0.25
 LEADER_LOOK_S: Final = 1.0
 
@@ -98,10 +98,7 @@ class Worker(Shell):
         self.epoch = 0
         self.notices: list[Notice] = []
         self.told = 0
-        self.addresses: dict[int, tuple[str, int]] = {}
-        self.ids: dict[int, str] = {}
-        self.broken: dict[int, str] = {}
-        self.waiting: list[tuple[Connection, Link]] = []
+        self.neighbours = Neighbours(self)
         self.readers: dict[Connection, Reader] = {}
         self.tasks: set[asyncio.Task[None]] = set()
         self.port = 0
@@ -120,10 +117,10 @@ class Worker(Shell):
         server, self.port = await listen(self, self.config.key, bind=self.config.bind)
         join = self.found.join
         self.id = await self.loop.run_in_executor(None, join, self.config, self.port, self._fence)
-        self._spawn(self._follow_leader())
-        self._spawn(self._watch_parent())
+        self.spawn(self._follow_leader())
+        self.spawn(self._watch_parent())
         if self.spilling is not None:
-            self._spawn(self._look_at_memory(self.spilling))
+            self.spawn(self._look_at_memory(self.spilling))
         try:
             await self.ended
         finally:
@@ -139,7 +136,8 @@ class Worker(Shell):
                 self.storage.close()
             await asyncio.sleep(0)
 
-    def _spawn(self, made: Any) -> None:
+    def spawn(self, made: Any) -> None:
+        """Run until this site ends, or fail with it."""
         task = self.loop.create_task(made)
         self.tasks.add(task)
         task.add_done_callback(self._task_done)
@@ -189,13 +187,13 @@ class Worker(Shell):
                         since = time.monotonic()
             if time.monotonic() - since > self.config.patience_s:
                 raise Fenced(f"no controller for {self.config.patience_s:g} s")
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(AGAIN_S)
 
     async def _until_replaced(self, connection: Connection, address: tuple[str, int]) -> None:
         """Until the connection is closed, or another leader has been elected."""
         looked = time.monotonic()
         while connection.transport is not None and not connection.transport.is_closing():
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(AGAIN_S)
             if time.monotonic() - looked > LEADER_LOOK_S:
                 looked = time.monotonic()
                 now = await self.loop.run_in_executor(None, self.found.leader)
@@ -224,9 +222,10 @@ class Worker(Shell):
                 },
             )
         elif connection.dialing:
-            self._greet_site(connection)
+            self.greet_site(connection)
 
-    def _greet_site(self, connection: Connection) -> None:
+    def greet_site(self, connection: Connection) -> None:
+        """Tell another site who this one is."""
         me = self.host.me
         greeting = {"v": VERSION, "role": "site", "id": self.id, "site": me}
         self.greet(connection, {**greeting, "view": self.host.position})
@@ -240,8 +239,7 @@ class Worker(Shell):
             case "leader":
                 self._leader_greeted(connection, link, said)
             case "site":
-                self.waiting.append((connection, link))
-                self._seat_waiting()
+                self.neighbours.greeted(connection, link)
             case "client":
                 connection.peer = "client"
                 self.greet(connection, {"v": VERSION, "role": "site", "site": self.host.me})
@@ -270,75 +268,13 @@ class Worker(Shell):
         if self.started is not None:
             self.started(number)
 
-    # ---- other sites
-
-    def _seat_waiting(self) -> None:
-        """Other sites' greetings are answered once this site's view knows them."""
-        waiting, self.waiting = self.waiting, []
-        for connection, link in waiting:
-            said = link.greeting or {}
-            number, known = said["site"], self.ids.get(said["site"])
-            if connection not in self.open:
-                continue
-            if known is None and number >= max(self.ids, default=-1):
-                self.waiting.append((connection, link))
-            elif known != said["id"] or number in self.links:
-                connection.close(f"site {number} is not, or no more, in the view")
-            else:
-                connection.peer = number
-                link.site = number
-                self.links[number] = connection
-                if not connection.dialing:
-                    self._greet_site(connection)
-                self.schedule()
-
-    def _sites(self, sites: list[list[Any]]) -> None:
-        """The view: who lives, and where."""
-        now = {number: (host, port) for number, _, host, port in sites}
-        self.ids = {number: id_ for number, id_, _, _ in sites}
-        for number in [n for n in self.addresses if n not in now]:
-            del self.addresses[number]
-            self.broken.pop(number, None)
-            self.host.disconnect(number)
-            connection = self.links.pop(number, None)
-            if connection is not None:
-                connection.close("removed from the view")
-        for number, address in now.items():
-            if number not in self.addresses and number != self.host.me:
-                self.addresses[number] = address
-                self.host.connect(number)
-                if number < self.host.me:
-                    self._spawn(self._dial_site(number, address))
-        self._seat_waiting()
-        self._tell_of_broken()
-        self.host.touch_all()
-
-    async def _dial_site(self, number: int, address: tuple[str, int]) -> None:
-        try:
-            key = self.config.key
-            await dial(self, key, address, peer=number, timeout_s=DIAL_TIMEOUT_S)
-        except (TimeoutError, OSError) as wrong:
-            self._lost_site(number, type(wrong).__name__)
-
     def lost(self, connection: Connection, link: Link, why: str) -> None:
         """A connection is gone: the controller decides what that means."""
         self.readers.pop(connection, None)
         if connection.peer == "leader":
             self.host.reconnect(LEADER)
         elif isinstance(connection.peer, int):
-            self._lost_site(connection.peer, why)
-
-    def _lost_site(self, number: int, why: str) -> None:
-        if number in self.addresses:
-            self.broken[number] = why
-            self._tell_of_broken()
-
-    def _tell_of_broken(self) -> None:
-        """Tell whoever leads, until a view without that site comes: a leader may die over it."""
-        leader = self.links.get(LEADER)
-        if leader is not None:
-            for number, why in self.broken.items():
-                self.tell(leader, {"c": "lost", "site": number, "why": why})
+            self.neighbours.lost(connection.peer, why)
 
     # ---- what the leader says
 
@@ -349,7 +285,7 @@ class Worker(Shell):
             return
         match message["c"]:
             case "sites":
-                self._sites(message["sites"])
+                self.neighbours.follow(message["sites"])
             case "layout":
                 if not self.laid_out:
                     self.laid_out = True

@@ -19,6 +19,7 @@ from flux_runtime.protocol.vocabulary import Pair
 from flux_runtime.simulation.example import events
 from flux_runtime.simulation.reference import reference
 from flux_runtime.site.client import Client, DataLost
+from flux_runtime.site.connection import HANDSHAKE_TIMEOUT_S
 from flux_runtime.site.journal import END_KEY, Journal
 from flux_runtime.site.local import LocalSites
 
@@ -254,6 +255,39 @@ def memory_limit(client: Client, site: int) -> int | None:
     load = client.status()["loads"].get(str(site))
     limit: int | None = None if load is None else load["spill"]["memory_limit_bytes"]
     return limit
+
+
+@pytest.mark.zookeeper
+def test_a_site_that_is_paused_for_less_than_its_session_stays(
+    tmp_path: Path,
+    on_path: None,
+    zookeeper_hosts: str,
+    batches: list[Any],
+    expected: list[tuple[int, Any]],
+) -> None:
+    with LocalSites(
+        dataflow=FLOWS,
+        sites=3,
+        folder=tmp_path,
+        zookeeper=zookeeper_hosts,
+        app=f"paused-{tmp_path.name}",
+        settings={"session_timeout_s": 36.0},
+    ) as job:
+        watcher = job.reader()
+
+        def pause() -> None:
+            """While one is paused, another one joins and dials it, for longer than it waits."""
+            job.kill(1, signal.SIGSTOP)
+            job.kill(0)
+            job.ready(job.start_site(0))
+            time.sleep(HANDSHAKE_TIMEOUT_S + 2.0)
+            job.kill(1, signal.SIGCONT)
+
+        found = run_through(job, batches, {40: pause})
+        same(found, expected)
+        eventually(lambda: whole(watcher), "the standbys have caught up, over the new link")
+        assert failed(job) == 1
+        assert len(watcher.status()["sites"]) == 3
 
 
 @pytest.mark.zookeeper
