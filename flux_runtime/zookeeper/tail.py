@@ -83,10 +83,22 @@ class Reader:
         return self._read(watch)
 
     def _read(self, watch: Poke | None) -> list[Entry]:
-        while self.next >= self._end:
-            self._end = end_of(self._client, self._parent)
-            if self.next >= self._end and (watch is None or self._comes(watch)):
+        while True:
+            fresh = self.next >= self._end
+            if fresh:
+                self._end = end_of(self._client, self._parent)
+            if self.next < self._end:
+                if found := self._get():
+                    self.next += len(found)
+                    return found
+                if fresh:
+                    raise Trimmed(self.next)
+                self._end = 0  # known from a server that was ahead of this one, or trimmed since
+            elif watch is None or self._comes(watch):
                 return []
+
+    def _get(self) -> list[Entry]:
+        """Numbers from `next` on, up to the first that is not there."""
         kazoo = self._client.kazoo
         numbers = range(self.next, min(self._end, self.next + IN_FLIGHT_MAX))
         sent = [kazoo.get_async(numbered(self._parent, number)) for number in numbers]
@@ -94,9 +106,6 @@ class Reader:
         with contextlib.suppress(NoNodeError):
             for number, answer in zip(numbers, sent, strict=True):
                 found.append((number, answer.get(timeout=30.0)[0]))
-        if not found:
-            raise Trimmed(self.next)
-        self.next += len(found)
         return found
 
     def _comes(self, watch: Poke) -> bool:
