@@ -42,11 +42,12 @@ SCHEMAS_MAX: Final = 1024
 ENVELOPE: Final = struct.Struct("<hHBIhHBIBqIx")
 """Source node, destination node, kind of message, its number, number of the schema."""
 CREDIT: Final = struct.Struct("<hHBIhHBIH")
+ACKNOWLEDGED: Final = struct.Struct("<hHBIhHBIq")
 ROWS: Final = struct.Struct("<qIxxxx")
 """A number, number of the schema; then rows."""
 
 NUMBERED: Final[tuple[type[Any], ...]] = (
-    Data, Progress, Psync, PauseAck, Ack, Reverse, Pause, Csync,
+    Data, Progress, Psync, PauseAck, Reverse, Pause, Csync,
 )  # fmt: skip
 CODE: Final = {kind: code for code, kind in enumerate(NUMBERED)}
 SELF_CONTAINED: Final = 0xFFFFFFFF
@@ -146,7 +147,12 @@ def put_frame(frame: Frame, encoder: RowsEncoder, out: Bundles) -> None:
     if frame.credits:
         packed = [CREDIT.pack(*c.src, *c.dst, n) for c, n in frame.credits]
         out.add(Kind.CREDITS, b"".join(packed))
+    acks: list[bytes] = []
     for src, dst, message in ((e.src, e.dst, e.message) for e in frame.envelopes):
+        if isinstance(message, Ack):
+            acks.append(ACKNOWLEDGED.pack(*src, *dst, message.batch))
+            continue
+        _put_acks(acks, out)
         code = CODE[type(message)]
         if isinstance(message, Data):
             number = encoder.schema_number(message.rows.schema, out)
@@ -154,11 +160,19 @@ def put_frame(frame: Frame, encoder: RowsEncoder, out: Bundles) -> None:
             out.add(Kind.MESSAGE, head, encoder.payload(message.rows, number))
         else:
             out.add(Kind.MESSAGE, ENVELOPE.pack(*src, *dst, code, _number(message), 0))
+    _put_acks(acks, out)
+
+
+def _put_acks(acks: list[bytes], out: Bundles) -> None:
+    """One frame for acknowledgements with nothing between them; every channel keeps its order."""
+    if acks:
+        out.add(Kind.ACKS, b"".join(acks))
+        acks.clear()
 
 
 def _number(message: Message) -> int:
     match message:
-        case Progress(number) | Psync(number) | PauseAck(number) | Ack(number):
+        case Progress(number) | Psync(number) | PauseAck(number):
             return number
         case Pause(number) | Csync(number):
             return number
@@ -182,6 +196,16 @@ def take_message(body: memoryview, decoder: RowsDecoder) -> Envelope:
     else:
         made = kind(number)
     return Envelope(Node(s, p, c, life), Node(s2, p2, c2, life2), made)
+
+
+def take_acks(body: memoryview) -> tuple[Envelope, ...]:
+    """The contents of an ACKS frame."""
+    if len(body) % ACKNOWLEDGED.size:
+        raise Malformed("acknowledgements that are cut off")
+    return tuple(
+        Envelope(Node(s, p, c, life), Node(s2, p2, c2, life2), Ack(number))
+        for s, p, c, life, s2, p2, c2, life2, number in ACKNOWLEDGED.iter_unpack(body)
+    )
 
 
 def take_credits(body: memoryview) -> tuple[tuple[Channel, int], ...]:

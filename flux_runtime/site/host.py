@@ -79,6 +79,8 @@ class Host:
 
     Attributes:
         owing: nodes that may have received units without acknowledging them yet.
+        acknowledging: some node has acknowledged in this turn; the others do so with it, since
+            what costs is not an acknowledgement but a bundle of its own.
         patient: what may be owed to a producer takes at most half of its pool, so that
             acknowledgements can wait for `Shape.ack_every` units, or until nothing happens.
     """
@@ -117,6 +119,7 @@ class Host:
         self.ready: dict[Node, None] = {}
         self.due: dict[Node, Segment] = {}
         self.owing: dict[Node, None] = {}
+        self.acknowledging = False
         shape = dataflow.shape
         self.patient = shape.pool >= 2 * shape.ack_every * max(shape.widths)
 
@@ -294,7 +297,7 @@ class Host:
             self._pass_on()
             if self.clock() > end:
                 break
-        if idle or not self.patient:
+        if idle or self.acknowledging or not self.patient:
             self._acknowledge()
         return bool(self.ready or self.due)
 
@@ -321,6 +324,7 @@ class Host:
     def _acknowledge(self) -> None:
         """BUF-C: acknowledge what has been read; one for all units of an inlet since the last."""
         owing, self.owing = self.owing, {}
+        self.acknowledging = False
         for node in owing:
             machine = self.nodes.get(node)
             if machine is None or machine.boundary.consumer is None or not machine.reads_log:
@@ -348,11 +352,13 @@ class Host:
             for src, queue in list(held.items()):
                 while queue and machine.accepts(src, queue[0]):
                     message = mux.take(src, node)
+                    answer = machine.receive(src, message)
                     if isinstance(message, Data):
                         load.units += 1
                         load.rows += message.rows.num_rows
                         self.owing[node] = None
-                    self._carry_out(node, machine.receive(src, message))
+                        self.acknowledging |= bool(answer)
+                    self._carry_out(node, answer)
                     moved = True
         return moved
 

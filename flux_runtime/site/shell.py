@@ -20,6 +20,7 @@ from flux_runtime.site.codec import (
     RowsEncoder,
     from_json,
     put_frame,
+    take_acks,
     take_credits,
     take_message,
     to_json,
@@ -129,6 +130,8 @@ class Shell:
             case Kind.MESSAGE:
                 site = self._site(link)
                 self.host.receive(site, Frame((take_message(body, link.decoder),), ()))
+            case Kind.ACKS:
+                self.host.receive(self._site(link), Frame(take_acks(body), ()))
             case Kind.CREDITS:
                 self.host.receive(self._site(link), Frame((), take_credits(body)))
             case Kind.SCHEMA:

@@ -51,6 +51,8 @@ class Kind(IntEnum):
     """A client's batch for the ingress."""
     RESULTS = 8
     """Output for a client."""
+    ACKS = 9
+    """Units that have been received, of several channels."""
 
 
 Part = bytes | bytearray | memoryview | Any

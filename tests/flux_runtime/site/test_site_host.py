@@ -11,8 +11,10 @@ from typing import Any
 import pytest
 
 from flux_runtime.operators.kept_state import Restored, file_of, size_of
+from flux_runtime.protocol.channels import Envelope, Frame
 from flux_runtime.protocol.ends import Egress, Ingress
-from flux_runtime.protocol.vocabulary import THE_INGRESS, Pair, Shape
+from flux_runtime.protocol.messages import Ack, Data
+from flux_runtime.protocol.vocabulary import THE_INGRESS, Node, Pair, Shape
 from flux_runtime.simulation.example import events, running_example
 from flux_runtime.simulation.reference import reference
 from flux_runtime.site.codec import notice_to_json
@@ -268,6 +270,26 @@ def test_buf_c_units_wait_to_be_acknowledged_together_where_the_pool_has_room_fo
 
     assert exchange() == (1 if patient else 0), "owed, and kept by the ingress"
     assert exchange() == 0, "acknowledged once nothing happens"
+
+
+def test_buf_c_what_one_copy_of_a_site_owes_is_acknowledged_with_what_another_does() -> None:
+    dataflow = running_example(Shape(widths=(2,), ack_every=8, pool=64, in_hand=8))
+    site = Host(dataflow, 0, credits=8)
+    site.connect(LEADER)
+    site.lay_out({(Pair(0, p), c): 0 for p in range(2) for c in range(2)})
+    copies = [node for node, _ in site.segments() if not node.copy]
+
+    def acknowledged(units: list[tuple[Node, int]]) -> dict[Node, int]:
+        said = [Envelope(THE_INGRESS, to, Data(n, events(1, ROWS)[0])) for to, n in units]
+        site.receive(LEADER, Frame(tuple(said), ()))
+        site.turn(60.0)
+        frame = site.peers[LEADER].next_frame()
+        sent = frame.envelopes if frame is not None else ()
+        return {e.src: e.message.batch for e in sent if isinstance(e.message, Ack)}
+
+    few = [(copies[0], n) for n in range(7)] + [(copies[1], 0)]
+    assert acknowledged(few) == {}
+    assert acknowledged([(copies[0], 7)]) == {copies[0]: 7, copies[1]: 0}
 
 
 @pytest.mark.parametrize("seed", range(4))

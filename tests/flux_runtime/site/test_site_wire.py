@@ -37,6 +37,7 @@ from flux_runtime.site.codec import (
     notice_from_json,
     notice_to_json,
     put_frame,
+    take_acks,
     take_credits,
     take_message,
     to_json,
@@ -89,6 +90,8 @@ def decoded(parts: list[object]) -> tuple[list[Envelope], list[tuple[Channel, in
             decoder.schema(body)
         elif kind is Kind.CREDITS:
             credits += take_credits(body)
+        elif kind is Kind.ACKS:
+            envelopes += take_acks(body)
         else:
             envelopes.append(take_message(body, decoder))
     return envelopes, credits
@@ -125,6 +128,19 @@ def test_messages_and_credits_come_back(sent: list[tuple[Node, Node, object]], n
     bundles = Bundles()
     put_frame(Frame(envelopes, credits), RowsEncoder({}), bundles)
     assert decoded(bundles.take()) == (list(envelopes), list(credits))
+
+
+def test_acknowledgements_in_a_row_share_a_frame_and_overtake_nothing_of_their_channel() -> None:
+    """BUF-C: an acknowledgement in front of a marker or a reverse stays in front of it (CU-18)."""
+    a, b, c = Node(1, 0, 0, 0), Node(0, 0, 1, 0), Node(0, 1, 1, 0)
+    said = [(b, Ack(7)), (c, Ack(7)), (b, Csync(1)), (b, Ack(9)), (b, Reverse()), (c, Ack(8))]
+    sent = [Envelope(a, to, message) for to, message in said]
+    bundles = Bundles()
+    put_frame(Frame(tuple(sent), ()), RowsEncoder({}), bundles)
+    parts = bundles.take()
+    kinds = [kind for kind, _ in parsed(parts)]
+    assert kinds == [Kind.ACKS, Kind.MESSAGE, Kind.ACKS, Kind.MESSAGE, Kind.ACKS]
+    assert decoded(parts) == (sent, [])
 
 
 def rows(kind: str) -> pa.RecordBatch:
@@ -171,7 +187,8 @@ def test_a_changed_byte_gives_other_messages_or_malformed_and_nothing_else(
     envelope = Envelope(Node(0, 0, 0, 0), Node(1, 0, 0, 0), Data(7, rows("text")))
     bundles = Bundles()
     credits = ((Channel(envelope.src, envelope.dst), 2),)
-    put_frame(Frame((envelope,), credits), RowsEncoder({}), bundles)
+    back = Envelope(envelope.dst, envelope.src, Ack(6))
+    put_frame(Frame((envelope, back), credits), RowsEncoder({}), bundles)
     sent = bytearray(b"".join(map(bytes, bundles.take())))
     for _ in range(data.draw(st.integers(1, 4))):
         sent[data.draw(st.integers(0, len(sent) - 1))] = data.draw(st.integers(0, 255))
@@ -189,6 +206,8 @@ def test_any_bytes_are_frames_or_malformed(data: bytes) -> None:
                     take_message(body, decoder)
                 case Kind.CREDITS:
                     take_credits(body)
+                case Kind.ACKS:
+                    take_acks(body)
                 case Kind.SCHEMA:
                     decoder.schema(body)
                 case _:
