@@ -39,7 +39,14 @@ from typing import Any
 import pyarrow.parquet as pq
 from sessions_on_spark import Files, executors
 from soaking import DEADLINE_S, Ends, Soak, may_fail, view
-from spark_processes import ENVIRONMENT, Standalone, application, parent, standalone
+from spark_processes import (
+    ENVIRONMENT,
+    SPARK_HOME,
+    Standalone,
+    application,
+    parent,
+    standalone,
+)
 
 from flux_runtime.observe.reader import Tail
 from flux_runtime.observe.run_folder import EVENTS_FILE
@@ -235,6 +242,7 @@ class SparkSoak(Soak):
         self.cluster = cluster
         self.next: deque[str] = deque()
         self.failed = 0
+        self.app = ""
         self.leaders_killed: deque[float] = deque(maxlen=RESTARTS_MAX - 1)
         self.mended = threading.Event()
         self.mended.set()
@@ -266,8 +274,8 @@ class SparkSoak(Soak):
                 for executor, sites in together.items()
             ]
         else:
-            app = application(next(iter(together)))
-            if len(executors(app)) < EXECUTORS:
+            self.app = application(next(iter(together))) or self.app
+            if len(executors(self.app)) < EXECUTORS:
                 return []
             found = [
                 Victim(frozenset(s), (e if kind == "executor killed" else parent(e),))
@@ -383,6 +391,11 @@ class SparkSoak(Soak):
         self.job.stop()
         self.ends.check()
 
+    def tidy(self) -> None:
+        """Delete what `local-cluster` has left of the application's executors."""
+        if self.app:
+            shutil.rmtree(SPARK_HOME / "work" / self.app, ignore_errors=True)
+
     def told(self) -> str:
         """One line."""
         events = self.job.events()
@@ -424,6 +437,7 @@ def main() -> int:
         stack.callback(job.kill)
         ends.begin()
         soak = SparkSoak(job, ends, ensemble, cluster, seed=options.seed)
+        stack.callback(soak.tidy)
         try:
             soak.run(options.kills, options.minutes)
         except BaseException as error:

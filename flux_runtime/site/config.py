@@ -135,11 +135,13 @@ class SiteConfig(Config):
     Attributes:
         site: number of its place, such as the index of its task; incarnations of the same place
             follow one another.
+        parent: the process whose end ends this one; None: its parent when it starts.
         spill: where partitions go that do not fit into memory, perhaps only its folder; None keeps
             everything in memory.
     """
 
     site: int = 0
+    parent: int | None = None
     spill: SpillTo | Path | None = None
 
 

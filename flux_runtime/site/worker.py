@@ -92,7 +92,7 @@ class Worker(Shell):
         self.found = found
         self.started = started
         self.id = ""
-        self.parent = os.getppid()
+        self.parent = os.getppid() if config.parent is None else config.parent
         self.registered = False
         self.laid_out = False
         self.epoch = 0

@@ -61,7 +61,10 @@ def host_site(task: SiteTask, room: int, numbers: Iterator[int]) -> Iterator[str
         numbers: the site's number.
     """
     (number,) = numbers
-    parent, executor = os.getppid(), executor_identity()
+    parent = os.getppid()
+    executor = executor_identity(parent)
+    if executor is None:  # and must not be used for another task
+        os._exit(1)
     if not seated(Path(task.seats), executor, number, room):
         yield CROWDED
         return
@@ -75,6 +78,7 @@ def host_site(task: SiteTask, room: int, numbers: Iterator[int]) -> Iterator[str
         bind=address,
         executor=executor,
         site=number,
+        parent=parent,
         spill=spill_to(task.memory_bytes),
     )
     try:
@@ -96,11 +100,32 @@ def spill_to(memory_bytes: int | None) -> SpillTo | None:
     return SpillTo(folder=folder, memory_bytes=memory_bytes)
 
 
-def executor_identity() -> str:
-    """What names this worker's executor on its machine: the parent of the parent process."""
-    stat = Path(f"/proc/{os.getppid()}/stat").read_text(errors="replace")
-    parent = stat.rpartition(")")[2].split()[1]
-    return f"{socket.gethostname()}-{parent}"
+def executor_identity(parent: int) -> str | None:
+    """What names this worker's executor on its machine: the process of Java that it belongs to.
+
+    Args:
+        parent: the worker's parent process: the daemon that forks Spark's workers and leads their
+            process group, or Java itself where there is none (spark.python.use.daemon).
+
+    Returns:
+        None if the daemon is gone. Spark goes on to use its workers, but such a one would outlive
+        its executor unnoticed.
+    """
+    if os.getpgrp() == parent:
+        return f"{socket.gethostname()}-{_stat(parent)[1]}"
+    if _stat(parent)[0] == "java":
+        return f"{socket.gethostname()}-{parent}"
+    return None
+
+
+def _stat(process: int) -> tuple[str, int]:
+    """Name and parent of a process; none if it is gone."""
+    try:
+        stat = Path(f"/proc/{process}/stat").read_text(errors="replace")
+    except OSError:
+        return "", 0
+    head, _, tail = stat.rpartition(")")
+    return head.partition("(")[2], int(tail.split()[1])
 
 
 def seated(seats: Path, executor: str, number: int, room: int) -> bool:
