@@ -52,7 +52,7 @@ def run(arguments: argparse.Namespace) -> int:
         case "markdown":
             text = run_report.to_markdown(report)
         case "prometheus":
-            text = exposition(read, read_stages(folder, read.events))
+            text = exposition(read, read_stages(folder, read))
         case "html":
             text = as_html(folder, read, report)
         case _:
@@ -74,7 +74,7 @@ def as_html(folder: Path, read: Run, report: RunReport) -> str:
         for each in count(read_dead_letters(kept.resolve().parent)):
             reasons = letters.setdefault(each.unit, {})
             reasons[each.reason] = reasons.get(each.reason, 0) + each.number
-    stages = read_stages(folder, read.events)
+    stages = read_stages(folder, read)
     return page(report, pictures=pictures(folder), stages=stages, dead_letters=letters)
 
 

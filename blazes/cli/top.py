@@ -83,7 +83,7 @@ class Watched:
         from blazes.report.top import Top
 
         run = self._run.poll()
-        stages = self._stages.poll(run.events)
+        stages = self._stages.poll(run)
         for stage in stages.values():
             self._note(stage.name, stage.t, stage.values.get("rows_per_s", 0.0))
         now = time.time()

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import Final, Protocol, Self, TextIO
 
 from blazes.report.plain import safe_write, unicode_of
 from blazes.report.progress import (
     BAD_EVENTS,
+    Event,
     Progress,
     duration,
     event_text,
@@ -45,6 +46,16 @@ class View(Protocol):
         """A message that stays."""
 
 
+def unsaid(events: Sequence[Event], last: Event | None) -> Sequence[Event]:
+    """The events after the last one that was said; what lies before it may have been thinned."""
+    if last is None:
+        return events
+    for n in reversed(range(len(events))):
+        if events[n] == last:
+            return events[n + 1 :]
+    return [event for event in events if event.t > last.t]
+
+
 class PlainView:
     """A line per unit every `every_s` seconds where something changed, and every event once."""
 
@@ -55,7 +66,7 @@ class PlainView:
         self._next = 0.0
         self._said: dict[str, str] = {}
         self._state = ""
-        self._events = 0
+        self._event: Event | None = None
         self._last: Progress | None = None
 
     def __enter__(self) -> Self:
@@ -76,9 +87,9 @@ class PlainView:
         if progress.state != self._state:
             self._state = progress.state
             self.say(f"{progress.name}: {progress.state}")
-        for event in recent(progress.events[self._events :], len(progress.events)):
+        for event in recent(unsaid(progress.events, self._event), len(progress.events)):
             self.say(event_text(event))
-        self._events = len(progress.events)
+        self._event = progress.events[-1] if progress.events else None
         if time.monotonic() >= self._next:
             self._next = time.monotonic() + self._every_s
             self._say_units(progress)

@@ -52,6 +52,10 @@ class Stage(Protocol):
         """Sites that failed."""
 
     @property
+    def recoveries(self) -> int:
+        """How often all pairs were made whole again."""
+
+    @property
     def recoveries_s(self) -> Sequence[float]:
         """How long each took."""
 
@@ -134,7 +138,7 @@ def _stages(stages: Mapping[str, Stage]) -> Iterator[str]:
             f"{stage.values.get('rows', 0):,.0f}",
             f"{stage.values.get('batches', 0):,.0f}",
             stage.failures,
-            len(stage.recoveries_s),
+            stage.recoveries,
             longest,
             stage.moves,
             stage.losses,

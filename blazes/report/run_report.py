@@ -9,7 +9,6 @@ from __future__ import annotations
 import itertools
 import textwrap
 import time
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -66,7 +65,11 @@ class Run(Protocol):
 
     @property
     def events(self) -> Sequence[Event]:
-        """What happened, in order."""
+        """What happened, in order, as far as it is still there."""
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """How many events of each kind there were."""
 
     @property
     def summary(self) -> Mapping[str, Any] | None:
@@ -144,7 +147,7 @@ def run_report(
         units={unit: dict(sample.values) for unit, sample in run.units.items()},
         rates={unit: tuple(values) for unit, values in rates.items()},
         hints=tuple(_hints(run.units, metrics)),
-        events=dict(Counter(event.kind for event in run.events)),
+        events=dict(run.counts),
         telling=tuple(map(event_text, bad[-EVENTS_LISTED:])),
         coordination=tuple(_coordination(run.plan or {})),
         error=summary.get("error"),

@@ -128,6 +128,10 @@ class Stage(Protocol):
         """Ordered."""
 
     @property
+    def recoveries(self) -> int:
+        """How often all pairs were made whole again."""
+
+    @property
     def recoveries_s(self) -> Sequence[float]:
         """How long each took."""
 
@@ -316,7 +320,7 @@ def _stage(top: Top, stage: Stage, width: int, *, unicode: bool) -> Iterator[Ren
     yield Text.assemble(
         "  ",
         (f"failures: {stage.failures}", "yellow" if stage.failures else ""),
-        f", recoveries: {len(stage.recoveries_s)}{last}, moves: {stage.moves}",
+        f", recoveries: {stage.recoveries}{last}, moves: {stage.moves}",
     )
     yield ""
     yield _sites(top, stage, width, unicode=unicode)

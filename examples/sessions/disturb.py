@@ -40,7 +40,7 @@ def newest_run() -> Path:
 
 def sites_of(folder: Path) -> dict[int, Site]:
     """The sites of the run that are in the view now."""
-    stages = read_stages(folder, read_run(folder).events)
+    stages = read_stages(folder, read_run(folder))
     if not stages:
         sys.exit(f"{folder} tells of no sites: has the job started, and is it a run folder?")
     return {site.number: site for stage in stages.values() for site in stage.sites}

@@ -67,7 +67,7 @@ STAGE_METRICS: Final = (
         "recoveries_total",
         "counter",
         "Times that all pairs were made whole again.",
-        lambda stage: len(stage.recoveries_s),
+        lambda stage: stage.recoveries,
     ),
     StageMetric("moves_total", "counter", "Moves that were ordered.", lambda s: s.moves),
     StageMetric("losses_total", "counter", "Partitions that lost both copies.", lambda s: s.losses),
@@ -94,7 +94,7 @@ class Exposition:
     def text(self) -> str:
         """The newest values."""
         run = self._run.poll()
-        return exposition(run, self._stages.poll(run.events))
+        return exposition(run, self._stages.poll(run))
 
 
 def exposition(run: Run, stages: Mapping[str, Stage]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,8 +19,10 @@ from flux_runtime.observe.run_folder import (
     PLAN_FILE,
     SUMMARY_FILE,
 )
+from flux_runtime.observe.thinned import dropped
 
 _EMPTY: Final[Mapping[str, Any]] = MappingProxyType({})
+_NONE: Final[Mapping[tuple[str | None, str], int]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +54,20 @@ class Run:
     units: Mapping[str, Sample]
     """Unit -> its newest metrics, in the order in which the units first reported."""
     events: tuple[Event, ...]
+    """In order; those that are not recent may have been thinned."""
     summary: Mapping[str, Any] | None
     """None while the run goes on, and where it ended without one."""
     plan: Mapping[str, Any] | None
+    dropped: Mapping[tuple[str | None, str], int] = field(default_factory=lambda: _NONE)
+    """(unit, kind) -> how many events have been thinned out of `events`."""
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """Kind -> how many events there were."""
+        counts = Counter(event.kind for event in self.events)
+        for (_, kind), number in self.dropped.items():
+            counts[kind] += number
+        return dict(counts)
 
     @property
     def started(self) -> float | None:
@@ -78,6 +92,7 @@ class Follower:
         self._events_tail = Tail(folder / EVENTS_FILE)
         self._units: dict[str, Sample] = {}
         self._events: list[Event] = []
+        self._dropped = _NONE
 
     def poll(self) -> Run:
         """What is known of the run at this moment."""
@@ -85,14 +100,26 @@ class Follower:
             sample = _sample(record)
             if sample is not None:
                 self._units[sample.unit] = sample
-        self._events += filter(None, map(_event, self._events_tail.records()))
+        self._read_events()
         return Run(
             self.folder,
             dict(self._units),
             tuple(self._events),
             _json_object(self.folder / SUMMARY_FILE),
             _json_object(self.folder / PLAN_FILE),
+            self._dropped,
         )
+
+    def _read_events(self) -> None:
+        before = self._events_tail.begun
+        records = list(self._events_tail.records())
+        if self._events_tail.begun != before:  # what has been read is in the thinned file, or gone
+            self._events, self._dropped = [], _NONE
+        for record in records:
+            if counts := {(unit, kind): n for (unit, kind), n in dropped(record)}:
+                self._dropped = counts
+            elif (event := _event(record)) is not None:
+                self._events.append(event)
 
 
 def read_run(folder: Path) -> Run:
@@ -120,6 +147,9 @@ class Tail:
     """The complete lines of a file that grows; half a line is kept until its end comes.
 
     A file that was replaced by a thinned one (`thinned`) is read from its beginning.
+
+    Attributes:
+        begun: how often it has been read from its beginning.
     """
 
     def __init__(self, file: Path) -> None:
@@ -127,6 +157,7 @@ class Tail:
         self._offset = 0
         self._half = b""
         self._identity: int | None = None
+        self.begun = 0
 
     def records(self) -> Iterator[Mapping[str, Any]]:
         """The JSON objects that were completed since the last call; other lines are skipped."""
@@ -135,6 +166,7 @@ class Tail:
                 status = os.fstat(content.fileno())
                 if status.st_ino != self._identity or status.st_size < self._offset:
                     self._identity, self._offset, self._half = status.st_ino, 0, b""
+                    self.begun += 1
                 content.seek(self._offset)
                 new = content.read()
         except FileNotFoundError:

@@ -1,8 +1,9 @@
 """The folder that a run leaves behind: plan, metrics, events, log, summary.
 
 `runs/YYYYMMDD-HHMMSS/` is made once, `runs/latest` points to the newest. Every line is appended
-with one write, so that a crash can tear the last line only, and several processes may append.
-`flux_runtime.observe.reader` reads it.
+with one write, so that a crash can tear the last line only, and several processes may append. Files
+of lines stay small (`thinned`): of metrics the last of every unit is kept, of events the first of
+every kind, and how many there were. `flux_runtime.observe.reader` reads it.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from flux_runtime.observe.metrics import Value, check
+from flux_runtime.observe.thinned import ThinnedLog
 
 METRICS_FILE: Final = "metrics.jsonl"
 EVENTS_FILE: Final = "events.jsonl"
@@ -54,6 +56,12 @@ class RunFolder:
         self._started = time.time()
         for name in (METRICS_FILE, EVENTS_FILE):
             _end_torn_line(path / name)
+        self._metrics = ThinnedLog(
+            path / METRICS_FILE, of=lambda line: line["unit"], lasting=lambda _: True
+        )
+        self._events = ThinnedLog(
+            path / EVENTS_FILE, of=lambda line: (line.get("unit"), line["kind"]), counted=True
+        )
 
     @classmethod
     def create(
@@ -110,7 +118,7 @@ class RunFolder:
     def event(self, kind: str, unit: str | None = None, **fields: Any) -> None:
         """Append an event at once; `fields` are JSON values."""
         event = {"t": _now(), "kind": kind, **({} if unit is None else {"unit": unit}), **fields}
-        _append(self.path / EVENTS_FILE, event)
+        self._events.append(event)
 
     def metrics(self, unit: str, *, stage: str | None = None, **values: Value) -> None:
         """Take note of a unit's newest values; those not given stay as they were.
@@ -171,7 +179,7 @@ class RunFolder:
         for unit in sorted(self._unwritten):
             age_s = now - self._written.get(unit, -math.inf)
             if all_of_them or age_s >= METRICS_PERIOD_S:
-                _append(self.path / METRICS_FILE, {"t": _now(), "unit": unit} | self._values[unit])
+                self._metrics.append({"t": _now(), "unit": unit} | self._values[unit])
                 self._written[unit] = now
                 self._unwritten.discard(unit)
 
@@ -196,12 +204,6 @@ def _replace_file(file: Path, text: str) -> None:
     temporary = file.with_name(f".{file.name}.{os.getpid()}")
     temporary.write_text(text, encoding="utf-8")
     temporary.replace(file)
-
-
-def _append(file: Path, record: Mapping[str, Any]) -> None:
-    line = json.dumps(record, ensure_ascii=False, default=str) + "\n"
-    with file.open("ab", buffering=0) as out:
-        out.write(line.encode("utf-8", errors="backslashreplace"))
 
 
 def _end_torn_line(file: Path) -> None:

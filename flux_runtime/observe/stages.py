@@ -6,13 +6,14 @@ and `events.jsonl`. `StagesFollower` reads them while the run goes on, `read_sta
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
-from flux_runtime.observe.reader import Event, Tail
+from flux_runtime.observe.reader import Run, Tail
 from flux_runtime.observe.run_folder import SITES_FILE, STAGES_FILE
 
 _EMPTY: Final[Mapping[str, Any]] = MappingProxyType({})
@@ -74,7 +75,8 @@ class Stage:
         copies: of all partitions.
         failures: how many sites have failed.
         moves: how many moves were ordered.
-        recoveries_s: how long each recovery took, until all pairs were whole again.
+        recoveries: how often all pairs were made whole again.
+        recoveries_s: how long recoveries took, of those whose events are still there.
         losses: partitions that lost both copies.
     """
 
@@ -87,6 +89,7 @@ class Stage:
     copies: tuple[Copy, ...]
     failures: int
     moves: int
+    recoveries: int
     recoveries_s: tuple[float, ...]
     losses: int
 
@@ -114,8 +117,8 @@ class StagesFollower:
         self._placed: dict[str, tuple[list[Any], list[Any]]] = {}
         self._reports: dict[tuple[str, int], Line] = {}
 
-    def poll(self, events: Sequence[Event] = ()) -> Mapping[str, Stage]:
-        """Every stage by name, with what these events tell of it."""
+    def poll(self, run: Run | None = None) -> Mapping[str, Stage]:
+        """Every stage by name, with what the events of the run tell of it."""
         for line in _lines(self._stages):
             self._line[line.stage] = line
             if "copies" in line.fields:
@@ -123,11 +126,14 @@ class StagesFollower:
         for line in _lines(self._sites):
             if isinstance(number := line.fields.get("number"), int):
                 self._reports[line.stage, number] = line
-        return {name: self._stage(line, events) for name, line in self._line.items()}
+        return {name: self._stage(line, run) for name, line in self._line.items()}
 
-    def _stage(self, line: Line, events: Sequence[Event]) -> Stage:
+    def _stage(self, line: Line, run: Run | None) -> Stage:
         sites, copies = self._placed.get(line.stage, ([], []))
-        mine = [event for event in events if event.unit == line.stage]
+        mine = [event for event in run.events if event.unit == line.stage] if run else []
+        counts = Counter(event.kind for event in mine)
+        for (unit, kind), number in run.dropped.items() if run else ():
+            counts[kind] += number if unit == line.stage else 0
         fields = line.fields
         return Stage(
             name=line.stage,
@@ -137,8 +143,9 @@ class StagesFollower:
             whole=bool(fields.get("whole")),
             sites=tuple(self._site(line.stage, site) for site in sites),
             copies=tuple(Copy(*copy) for copy in copies),
-            failures=sum(event.kind == FAILED for event in mine),
-            moves=sum(event.kind == MOVE for event in mine),
+            failures=counts[FAILED],
+            moves=counts[MOVE],
+            recoveries=counts[RECOVERED],
             recoveries_s=tuple(
                 float(event.fields["seconds"]) for event in mine if event.kind == RECOVERED
             ),
@@ -157,9 +164,9 @@ class StagesFollower:
         )
 
 
-def read_stages(folder: Path, events: Sequence[Event] = ()) -> Mapping[str, Stage]:
+def read_stages(folder: Path, run: Run | None = None) -> Mapping[str, Stage]:
     """What a run folder tells of its Flux stages."""
-    return StagesFollower(folder).poll(events)
+    return StagesFollower(folder).poll(run)
 
 
 def stage_history(folder: Path) -> tuple[Line, ...]:

@@ -2,7 +2,8 @@
 
 When a file has grown to its limit, what is not recent is thinned: what is left of it is spread
 evenly over the time, and all of it takes half of the limit. Lines that say what holds until the
-next such line (`lasting`) are thinned in the same way, but never the last of them.
+next such line (`lasting`) are thinned in the same way, but never the last of them. Where it matters
+how many lines there were (`counted`), the first line says what has been thinned out.
 
 Several processes may append: each opens the file for every line, and locks it. A reader that
 follows it sees by the file's identity that it was rewritten (`reader.Tail`).
@@ -13,7 +14,8 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -22,6 +24,8 @@ RECENT: Final = 0.25
 """The newest part of a file that is left complete."""
 FINEST_S: Final = 1.0
 COARSEST_S: Final = 1e8
+DROPPED: Final = "dropped"
+"""Key of the line that counts what was thinned out: a list of [what it is about, how many]."""
 
 Record = Mapping[str, Any]
 Of = Callable[[Record], Hashable]
@@ -34,6 +38,8 @@ class ThinnedLog:
         file: need not be there.
         of: what a record is about, of few things in all: each is thinned by itself.
         lasting: whether it holds until the next such one.
+        counted: whether to say how many records about what have been thinned out; `of` gives a
+            tuple then.
         max_bytes: see above; the file may exceed it by a line.
     """
 
@@ -43,16 +49,19 @@ class ThinnedLog:
         *,
         of: Of,
         lasting: Callable[[Record], bool] = lambda _: False,
+        counted: bool = False,
         max_bytes: int = MAX_BYTES,
     ) -> None:
         self._file = file
         self._of = of
         self._lasting = lasting
+        self._counted = counted
         self._max_bytes = max_bytes
 
     def append(self, record: Record) -> None:
-        """Add a line with one write."""
-        line = json.dumps(record, separators=(",", ":")).encode() + b"\n"
+        """Add a line with one write; what JSON does not know is written as text."""
+        text = json.dumps(record, separators=(",", ":"), ensure_ascii=False, default=str)
+        line = text.encode("utf-8", errors="backslashreplace") + b"\n"
         while True:
             with self._file.open("ab", buffering=0) as out:
                 fcntl.flock(out, fcntl.LOCK_EX)
@@ -66,9 +75,33 @@ class ThinnedLog:
     def _thin(self) -> None:
         lines = self._file.read_bytes().splitlines(keepends=True)
         kept = thinned(lines, self._max_bytes // 2, of=self._of, lasting=self._lasting)
+        if self._counted:
+            left = set(map(id, kept))
+            kept.insert(0, self._count(line for line in lines if id(line) not in left))
         temporary = self._file.with_name(f".{self._file.name}.{os.getpid()}")
         temporary.write_bytes(b"".join(kept))
         temporary.replace(self._file)
+
+    def _count(self, gone: Iterable[bytes]) -> bytes:
+        """The line that counts what is gone: these lines, and what the last such line counted."""
+        counts: Counter[Hashable] = Counter()
+        for line in gone:
+            try:
+                record = json.loads(line)
+                if before := dict(dropped(record)):
+                    counts.update(before)
+                else:
+                    counts[self._of(record)] += 1
+            except (ValueError, KeyError, TypeError):
+                continue
+        return json.dumps({DROPPED: list(counts.items())}).encode() + b"\n"
+
+
+def dropped(record: Record) -> Iterator[tuple[tuple[Any, ...], int]]:
+    """What a line says that has been thinned out: (what it is about, how many)."""
+    if record.keys() == {DROPPED}:
+        for about, number in record[DROPPED]:
+            yield tuple(about), int(number)
 
 
 def thinned(

@@ -168,7 +168,8 @@ class LocalSites:
 
     def events(self) -> list[dict[str, Any]]:
         """What the controllers have noted in the run folder."""
-        return [dict(event) for event in Tail(self.run_folder / EVENTS_FILE).records()]
+        records = Tail(self.run_folder / EVENTS_FILE).records()
+        return [dict(record) for record in records if "kind" in record]
 
     def stop(self) -> None:
         """End all processes that are left."""

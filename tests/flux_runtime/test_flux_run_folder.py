@@ -23,7 +23,7 @@ from flux_runtime.observe.stages import StagesFollower, read_stages
 
 def test_a_stage_has_the_sites_of_the_last_view_and_what_the_events_tell(tmp_path: Path) -> None:
     folder = write_run(tmp_path)
-    stage = read_stages(folder, read_run(folder).events)[STAGE]
+    stage = read_stages(folder, read_run(folder))[STAGE]
     assert [site.number for site in stage.sites] == [0, 2]
     assert [site.value("pid") for site in stage.sites] == [4711, 4713]
     assert [copy.site for copy in stage.copies] == [0, 2]

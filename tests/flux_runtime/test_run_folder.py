@@ -11,12 +11,17 @@ import threading
 import time
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from blazes.report.live import unsaid
+from flux_runtime.observe import run_folder
 from flux_runtime.observe.metrics import METRICS, prometheus_text
 from flux_runtime.observe.reader import Follower, latest_run, read_history, read_run
 from flux_runtime.observe.run_folder import METRICS_PERIOD_S, RunFolder, replace_link
+from flux_runtime.observe.stages import StagesFollower
+from flux_runtime.observe.thinned import MAX_BYTES
 
 NOON = datetime(2026, 2, 3, 12, 0, 0)
 
@@ -204,6 +209,67 @@ def test_what_was_written_survives_a_kill(tmp_path: Path) -> None:
     numbers = [event.fields["number"] for event in read_run(tmp_path / "run").events]
     assert numbers == list(range(1, len(numbers) + 1))
     assert len(numbers) >= 500
+
+
+def test_files_stay_small_and_say_how_much_there_was(tmp_path: Path) -> None:
+    run = RunFolder.at(tmp_path)
+    follower = Follower(tmp_path)
+    stages = StagesFollower(tmp_path)
+    append_stage(tmp_path / "stages.jsonl")
+    run.event("job_started", pid=7)
+    run.event("data_loss", "Count.counts", why="once, and long ago")
+    said: list[Any] = []
+    last = None
+    for number in range(6000):
+        run.event("site_failed", "Count.counts", number=number, why="x" * 1500)
+        if number % 500 == 0:
+            events = follower.poll().events
+            said += unsaid(events, last)
+            last = events[-1]
+    run.event("job_stopped")
+    for read in (follower.poll(), read_run(tmp_path)):
+        assert (tmp_path / "events.jsonl").stat().st_size < MAX_BYTES + 2000
+        assert len(read.events) < 3000
+        assert read.counts == {
+            "job_started": 1,
+            "data_loss": 1,
+            "site_failed": 6000,
+            "job_stopped": 1,
+        }
+        assert read.events[0].fields == {"pid": 7}
+        assert read.events[1].kind == "data_loss"
+        assert read.events[-1].kind == "job_stopped"
+        numbers = [e.fields["number"] for e in read.events if e.kind == "site_failed"]
+        assert numbers[-500:] == list(range(5500, 6000)), "the newest are complete"
+        assert stages.poll(read)["Count.counts"].failures == 6000
+    said += unsaid(follower.poll().events, last)
+    failures = [event.fields["number"] for event in said if event.kind == "site_failed"]
+    assert failures == list(range(6000)), "every event is said once"
+
+
+def append_stage(file: Path) -> None:
+    line = {"t": 1.0, "stage": "Count.counts", "sites": [], "copies": []}
+    file.write_text(json.dumps(line) + "\n", encoding="utf-8")
+
+
+def test_metrics_stay_small_and_the_last_of_every_unit_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_folder, "METRICS_PERIOD_S", 0.0)
+    run = RunFolder.at(tmp_path)
+    run.metrics("Early.out", batches=3)
+    many = {f"producer {number}": number for number in range(100)}
+    for number in range(4000):
+        run.metrics("Count.counts", batches=number, votes_missing=many)
+    run.close()
+    assert (tmp_path / "metrics.jsonl").stat().st_size < MAX_BYTES + 4000
+    units = read_run(tmp_path).units
+    assert units["Early.out"].values == {"batches": 3}
+    assert units["Count.counts"].values["batches"] == 3999
+    seen = [s.values["batches"] for s in read_history(tmp_path) if s.unit == "Count.counts"]
+    assert seen[0] == 0
+    assert seen == sorted(seen)
+    assert len(seen) < 3000
 
 
 def test_half_a_line_is_tolerated_and_not_continued(tmp_path: Path) -> None:
