@@ -8,13 +8,13 @@
     python benchmarks/flux_sites.py together [RUNS]
 
 `throughput`: rows per second and CPU per row without replication, in cluster pairs and in partition
-pairs, one after another in every run; medians and ratios. `gap`: one site is killed while batches
-come at a steady pace; the longest time between two results, and the time until all pairs are whole.
-`balance`: one site is stopped four fifths of the time; rows per second where copies stay and where
-they are balanced. `crowded`: the same, but the site shares one processor with processes that never
-wait. `durable`: throughput with a journal that survives the process, and with one that survives the
-machine. `together`: CPU per row where the operators of a site run partition by partition, and once
-over all that is there.
+pairs, one after another in every run, for two sizes of a batch; medians and ratios. `gap`: one site
+is killed while batches come at a steady pace; the longest time between two results, and the time
+until all pairs are whole. `balance`: one site is stopped four fifths of the time; rows per second
+where copies stay and where they are balanced. `crowded`: the same, but the site shares one
+processor with processes that never wait. `durable`: throughput with a journal that survives the
+process, and with one that survives the machine. `together`: CPU per row where the operators of a
+site run partition by partition, and once over all that is there.
 """
 
 from __future__ import annotations
@@ -43,6 +43,10 @@ from flux_runtime.site.config import Balance
 from flux_runtime.site.local import LocalSites
 
 SITES = 4
+ROWS = 1_474_560
+"""Of one run of `throughput`."""
+SIZES = (4096, 16_384)
+"""Rows of a batch; each stage cuts one into a unit for each of its four partitions."""
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -104,26 +108,36 @@ def feed(running: LocalSites, batches: list[Any], pace_s: float, at: dict[int, A
 
 
 def throughput(runs: int) -> None:
-    whole = [b.drop_columns(list(SN)) for b in events(120, 4096, keys=10_000)]
-    rows = sum(b.num_rows for b in whole)
-    found: dict[str, list[tuple[float, float]]] = {}
+    found: dict[tuple[int, str], list[tuple[float, float]]] = {}
     for _ in range(runs):
-        for made in (none, cluster_pairs, pairs):
-            with tempfile.TemporaryDirectory() as folder, job(made, folder) as running:
-                before, began = cpu_s(running), time.monotonic()
-                thread = threading.Thread(target=feed, args=(running, whole, 0.0, {}))
-                thread.start()
-                read_all(running, lambda: None)
-                thread.join()
-                took, used = time.monotonic() - began, cpu_s(running) - before
-                found.setdefault(made.__name__, []).append((rows / took, used / rows * 1e6))
+        for size in SIZES:
+            whole = [b.drop_columns(list(SN)) for b in events(ROWS // size, size, keys=10_000)]
+            for made in (none, cluster_pairs, pairs):
+                found.setdefault((size, made.__name__), []).append(measured(made, whole))
     medians = {n: [statistics.median(x) for x in zip(*v, strict=True)] for n, v in found.items()}
-    for name, (rate, cost) in medians.items():
-        print(f"{name:14} {rate:10,.0f} rows/s {cost:8.2f} CPU us/row")
-    for other in ("none", "cluster_pairs"):
-        rate = medians["pairs"][0] / medians[other][0]
-        cost = medians[other][1] / medians["pairs"][1]
-        print(f"pairs / {other}: {rate:.2f} by throughput, {cost:.2f} by CPU")
+    for (size, name), (rate, cost) in medians.items():
+        print(f"batches of {size:6,} {name:14} {rate:10,.0f} rows/s {cost:8.2f} CPU us/row")
+    for size in SIZES:
+        of_pairs = medians[size, "pairs"]
+        for other in ("none", "cluster_pairs"):
+            rate = of_pairs[0] / medians[size, other][0]
+            cost = medians[size, other][1] / of_pairs[1]
+            print(
+                f"batches of {size:6,} pairs / {other}: {rate:.2f} by throughput, {cost:.2f} by CPU"
+            )
+
+
+def measured(made: Callable[[], Dataflow], batches: list[Any]) -> tuple[float, float]:
+    """Rows per second, and microseconds of CPU for each, of all processes."""
+    rows = sum(b.num_rows for b in batches)
+    with tempfile.TemporaryDirectory() as folder, job(made, folder) as running:
+        before, began = cpu_s(running), time.monotonic()
+        thread = threading.Thread(target=feed, args=(running, batches, 0.0, {}))
+        thread.start()
+        read_all(running, lambda: None)
+        thread.join()
+        took, used = time.monotonic() - began, cpu_s(running) - before
+    return rows / took, used / rows * 1e6
 
 
 def note(times: list[float]) -> None:
