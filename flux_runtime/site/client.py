@@ -1,43 +1,26 @@
-"""How the outside feeds the dataflow and reads its results: plain blocking sockets.
+"""A client of a job: it follows the leader, over plain blocking sockets.
 
-    feeder = Feeder(config, source="events")
-    feeder.offer(batch_id, offset, rows)     # idempotent; waits where there is no room
-    feeder.flush()                           # everything offered is safe
-
-    reader = Reader(config)
-    offset, batches, ended = reader.read(offset)
-    reader.commit(offset)                    # what is below may be forgotten
-
-Both follow the leader: when it changes, a feeder offers again whatever has not been acknowledged,
-and a reader goes on at its offset with whichever copy of the results is there.
+`Feeder` (`feeder`) hands batches to the dataflow, `Reader` (`reader`) takes its results; what all
+clients can ask for is here.
 """
 
 from __future__ import annotations
 
-import socket
 import time
-from collections import OrderedDict
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
-from flux_runtime.site.codec import ROWS, RowsDecoder, RowsEncoder, from_json, to_json
+from flux_runtime.site.blocking import Broken, Channel
+from flux_runtime.site.codec import from_json
 from flux_runtime.site.config import Config
 from flux_runtime.site.finding import finder
-from flux_runtime.site.handshake import Handshake, Refused
-from flux_runtime.site.journal import Key
-from flux_runtime.site.key import JobKey
-from flux_runtime.site.wire import LENGTH, Bundles, Kind, Malformed, bundle_length, frames
+from flux_runtime.site.wire import Kind
 
-VERSION: Final = 1
-CONNECT_TIMEOUT_S: Final = 5.0
-READ_BYTES: Final = 8 << 20
 AGAIN_S: Final = 0.02
 SILENCE_S: Final = 0.5
 """After so much silence a client asks whether it still listens to the right process."""
-
-Broken = (OSError, Refused, Malformed)
 
 
 class Unreachable(Exception):  # noqa: N818 - what happened
@@ -61,80 +44,6 @@ class DataLost(Exception):  # noqa: N818 - what happened
             f"partition {part} of stage {stage} has lost both copies ({why}): its state, and what "
             "it had received and not passed on, are gone; start the job anew from its source"
         )
-
-
-class Channel:
-    """A blocking connection to a site or a controller."""
-
-    def __init__(self, key: JobKey, address: tuple[str, int], greeting: dict[str, Any]) -> None:
-        self.address = address
-        self.asked = -1
-        self.out = Bundles()
-        self.decoder = RowsDecoder()
-        self.encoder = RowsEncoder({})
-        self.inbox: list[tuple[Kind, memoryview]] = []
-        self._partial = b""
-        self.socket = socket.create_connection(address, timeout=CONNECT_TIMEOUT_S)
-        try:
-            self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            handshake = Handshake(key, dialing=True)
-            while not handshake.done:
-                self.socket.sendall(handshake.receive(self._exactly(handshake.wants)))
-            self.control({"v": VERSION, "role": "client", **greeting}, kind=Kind.GREETING)
-            kind, body = self.frame(CONNECT_TIMEOUT_S)
-            if kind is not Kind.GREETING:
-                raise Malformed("no greeting")
-            self.greeting = from_json(body)
-        except BaseException:
-            self.socket.close()
-            raise
-
-    def _exactly(self, size: int) -> bytes:
-        data = bytearray(size)
-        at = 0
-        while at < size:
-            n = self.socket.recv_into(memoryview(data)[at:])
-            if not n:
-                raise ConnectionResetError("closed by the other end")
-            at += n
-        return bytes(data)
-
-    def control(self, message: dict[str, Any], *, kind: Kind = Kind.CONTROL) -> None:
-        """Send a control message."""
-        self.out.add(kind, to_json(message))
-        self.flush()
-
-    def flush(self) -> None:
-        """Send what has been queued."""
-        parts = self.out.take()
-        if parts:
-            self.socket.settimeout(None)
-            self.socket.sendall(b"".join(parts))
-
-    def frame(self, timeout_s: float | None) -> tuple[Kind, memoryview]:
-        """The next frame.
-
-        Raises:
-            TimeoutError: there was none within the time.
-        """
-        while not self.inbox:
-            self.socket.settimeout(timeout_s)
-            first = self.socket.recv(1)
-            if not first:
-                raise ConnectionResetError("closed by the other end")
-            self.socket.settimeout(CONNECT_TIMEOUT_S * 4)
-            header = first + self._exactly(LENGTH.size - 1)
-            bundle = self._exactly(bundle_length(header))
-            for kind, body in frames(memoryview(bundle)):
-                if kind is Kind.SCHEMA:
-                    self.decoder.schema(body)
-                else:
-                    self.inbox.append((kind, body))
-        return self.inbox.pop(0)
-
-    def close(self) -> None:
-        """Close."""
-        self.socket.close()
 
 
 class Client:
@@ -302,199 +211,3 @@ class Client:
         trace: TracebackType | None,
     ) -> None:
         self.close()
-
-
-class Feeder(Client):
-    """Offers one source's batches.
-
-    Args:
-        config: how the job is reached.
-        source: name of the source; its offers are numbered by (batch_id, offset).
-        window: offers that may be unacknowledged before `offer` waits.
-    """
-
-    def __init__(
-        self, config: Config, source: str, *, window: int = 64, patience_s: float = 60.0
-    ) -> None:
-        super().__init__(config, patience_s=patience_s)
-        self.source = source
-        self.window = window
-        self.open: OrderedDict[Key, Any] = OrderedDict()
-        self.taken: Key = (-1, -1)
-
-    def greeting(self) -> dict[str, Any]:
-        """The source."""
-        return {"source": self.source}
-
-    def connected(self, channel: Channel) -> None:
-        """Offer again what has not been acknowledged."""
-        if channel.greeting.get("taken"):
-            self._taken(tuple(channel.greeting["taken"]))
-        for key, rows in list(self.open.items()):
-            self._put(channel, key, rows)
-        channel.flush()
-
-    def heard(self, message: dict[str, Any]) -> None:
-        """Acknowledgements."""
-        super().heard(message)
-        if message.get("c") == "taken":
-            self._taken(tuple(message["key"]))
-
-    def _taken(self, key: Any) -> None:
-        self.taken = max(self.taken, key)
-        while self.open and next(iter(self.open)) <= self.taken:
-            self.open.popitem(last=False)
-
-    def _put(self, channel: Channel, key: Key, rows: Any) -> None:
-        number = channel.encoder.schema_number(rows.schema, channel.out)
-        head = key[0].to_bytes(8, "little") + ROWS.pack(key[1], number)
-        channel.out.add(Kind.OFFER, head, channel.encoder.payload(rows, number))
-        channel.encoder.forget()
-
-    def offer(self, batch_id: int, offset: int, rows: Any) -> None:
-        """Offer a batch (a pyarrow.RecordBatch); offers must come in order of (batch_id, offset).
-
-        What was offered before, by whomever, is recognised and dropped. Waits while more than
-        `window` offers are not safe yet.
-
-        Raises:
-            Unreachable: no controller answers.
-            DataLost: the job cannot go on.
-        """
-        key = (batch_id, offset)
-        if key <= self.taken or key in self.open:
-            return
-        channel = self.leader()
-        self.open[key] = rows
-        try:
-            self._put(channel, key, rows)
-            channel.flush()
-        except Broken:
-            self.dropped()
-            self.leader()
-        self._wait(self.window)
-
-    def flush(self) -> None:
-        """Wait until everything that was offered is safe."""
-        self._wait(0)
-
-    def _wait(self, left: int) -> None:
-        while len(self.open) > left:
-            channel = self.leader()
-            try:
-                kind, body = self.frame(channel)
-                if kind is Kind.CONTROL:
-                    self.heard(from_json(body))
-            except Broken:
-                self.dropped()
-
-    def finish(self) -> None:
-        """Nothing more comes, from any source; waits until everything is safe, the end as well."""
-        self.flush()
-        self.ask({"c": "finish"}, "finished")
-
-
-class Reader(Client):
-    """Reads results by offset, from either copy of the collector."""
-
-    def __init__(self, config: Config, *, patience_s: float = 60.0) -> None:
-        super().__init__(config, patience_s=patience_s)
-        self.site: Channel | None = None
-        self._committed = -1
-
-    def connected(self, channel: Channel) -> None:
-        """Say again what is committed: the leader before may have died over it."""
-        if self._committed >= 0:
-            channel.control({"c": "commit", "offset": self._committed})
-
-    def read(
-        self, offset: int, *, timeout_s: float | None = None, max_bytes: int = READ_BYTES
-    ) -> tuple[int, list[tuple[int, Any]], bool]:
-        """Results of batches from `offset` on, in order.
-
-        Args:
-            offset: number of batches of input whose results have been read.
-            timeout_s: how long to wait for more; None waits for ever.
-            max_bytes: about how much to give at once.
-
-        Returns:
-            The next offset, (batch, rows) of every batch that has results, whether the input has
-            ended and nothing comes after these.
-
-        Raises:
-            DataLost: the job cannot go on; only noticed when there is nothing to read.
-        """
-        end = None if timeout_s is None else time.monotonic() + timeout_s
-        while True:
-            try:
-                if self.site is None:
-                    self.site = self._collector()
-                if self.site is not None:
-                    found = self._read(self.site, offset, max_bytes, end)
-                    if found is not None:
-                        return found
-            except TimeoutError:
-                if self.site is not None and self.site.address not in self._collectors():
-                    self._leave()
-            except Broken:
-                self._leave()
-            if end is not None and time.monotonic() >= end:
-                return offset, [], False
-            if self.site is None:
-                time.sleep(AGAIN_S)
-
-    def _collectors(self) -> list[tuple[str, int]]:
-        answer = self.ask({"c": "where"}, "where")
-        return [(host, port) for host, port in answer["collectors"]]
-
-    def _collector(self) -> Channel | None:
-        for address in self._collectors():
-            with suppress(*Broken):
-                return Channel(self.config.key, address, {})
-        return None
-
-    def _leave(self) -> None:
-        if self.site is not None:
-            self.site.close()
-            self.site = None
-
-    def _read(
-        self, site: Channel, offset: int, max_bytes: int, end: float | None
-    ) -> tuple[int, list[tuple[int, Any]], bool] | None:
-        if site.asked not in (-1, offset):
-            raise ConnectionResetError("an answer that nobody waits for any more is under way")
-        if site.asked == -1:
-            site.control({"c": "read", "offset": offset, "max": max_bytes})
-            site.asked = offset
-        found: list[tuple[int, Any]] = []
-        while True:
-            left = SILENCE_S if end is None else max(0.001, end - time.monotonic())
-            try:
-                kind, body = site.frame(min(left, SILENCE_S) if not found else CONNECT_TIMEOUT_S)
-            except TimeoutError:
-                if found:
-                    raise ConnectionResetError("half of an answer") from None
-                raise
-            if kind is Kind.RESULTS:
-                batch, schema = ROWS.unpack_from(body)
-                found.append((batch, site.decoder.rows(body[ROWS.size :], schema)))
-                continue
-            message = from_json(body)
-            site.asked = -1
-            if message.get("c") == "results":
-                return message["offset"], found, message["ended"]
-            self._leave()  # the collector is elsewhere by now
-            return None
-
-    def commit(self, offset: int) -> None:
-        """The results of all batches below `offset` are not needed any more.
-
-        Nobody answers: a new leader is told again, with the next read at the latest.
-        """
-        self._committed = max(self._committed, offset)
-        self.tell({"c": "commit", "offset": offset})
-
-    def close(self) -> None:
-        """Close both connections."""
-        self._leave()
-        super().close()

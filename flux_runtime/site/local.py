@@ -23,9 +23,11 @@ from typing import Any, Self
 
 from flux_runtime.observe.reader import Tail
 from flux_runtime.observe.run_folder import EVENTS_FILE
-from flux_runtime.site.client import Client, Feeder, Reader
+from flux_runtime.site.client import Client
 from flux_runtime.site.config import ControllerConfig, Made, SiteConfig
+from flux_runtime.site.feeder import Feeder
 from flux_runtime.site.key import JobKey
+from flux_runtime.site.reader import Reader
 from flux_runtime.zookeeper.process import free_port
 
 

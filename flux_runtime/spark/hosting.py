@@ -23,7 +23,9 @@ from pyspark import InheritableThread
 
 from flux_runtime.operators.components import Components
 from flux_runtime.operators.query import INTERFACE, tagged
-from flux_runtime.site.client import DataLost, Feeder, Reader
+from flux_runtime.site.client import DataLost
+from flux_runtime.site.feeder import Feeder
+from flux_runtime.site.reader import Reader
 from flux_runtime.spark import faults
 from flux_runtime.spark.context import Context, file_name
 from flux_runtime.spark.kept import Kept, KeptStates, NotKept, local_folder

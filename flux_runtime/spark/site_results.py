@@ -16,7 +16,7 @@ from typing import Any, Final
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from flux_runtime.site.client import Reader
+from flux_runtime.site.reader import Reader
 from flux_runtime.spark import faults
 from flux_runtime.spark.context import Context
 from flux_runtime.spark.step import to_arrow
