@@ -44,15 +44,13 @@ from flux_runtime.protocol.messages import (
 )
 from flux_runtime.protocol.segment import Segment, SegmentState
 from flux_runtime.protocol.vocabulary import THE_INGRESS, Node
+from flux_runtime.simulation import choices
 from flux_runtime.simulation.checks import Checks
 from flux_runtime.simulation.connections import LEADER
 from flux_runtime.simulation.full_disk import DiskFullError, SimulatedDisk
 from flux_runtime.simulation.local import (
-    NO_MORE_INPUT,
     Machine,
-    declares_dead,
     handle,
-    idle_standby,
     settle,
 )
 from flux_runtime.simulation.local import (
@@ -164,42 +162,7 @@ class World:
 
     def steps(self) -> list[Step]:
         """Every step that is possible now, in a fixed order. Faults are not among them."""
-        found: list[Step] = []
-        ingress = self.nodes[THE_INGRESS]
-        assert isinstance(ingress, Ingress)
-        if ingress.wants_input and self.position <= len(self.batches):
-            found.append(Step("source", THE_INGRESS))
-        nodes = self.nodes
-        for (src, dst), messages in self.links.items():
-            reader = nodes.get(dst)
-            if reader is not None and messages and reader.accepts(src, messages[0]):
-                found.append(Step("deliver", dst, src))
-        end = len(self.controller.log)
-        for node, machine in nodes.items():
-            if machine.reads_log and machine_position(machine) < end:
-                found.append(Step("log", node))
-            if isinstance(machine, Segment) and not machine.back.resident:
-                found.append(Step("activate", node))
-        egress = self.nodes[self.dataflow.shape.egress]
-        if isinstance(egress, Egress) and egress.unacked:
-            found.append(Step("acknowledge", self.dataflow.shape.egress))
-        found += [Step("frame", there, here) for there, here in self.network.frames()]
-        found += [Step("install", standby) for standby in self.moves]
-        found += [Step("moved", node) for node in self.moved]
-        found += [
-            Step("fence", node) for node in sorted(self.doomed) if idle_standby(self.nodes[node])
-        ]
-        if self.paused:
-            stopped: set[Node | int] = {n for n, site in self.site.items() if site in self.paused}
-            stopped |= self.paused
-            found = [step for step in found if step.at not in stopped]
-            found += [Step("resume", site) for site in sorted(self.paused)]
-        found += [Step("relieve", site) for site in sorted(self.squeezed)]
-        found += [Step("free disk", site) for site, disk in self.disks.items() if disk.full]
-        found += [Step("notice", node) for node, queue in self.notices.items() if queue]
-        found += [Step("detect", site) for site in self.undetected]
-        found += [Step("detect process", node) for node in self.dead_processes]
-        return found
+        return choices.possible(self)
 
     def perform(self, step: Step) -> None:
         """Perform one step.
@@ -207,99 +170,7 @@ class World:
         Raises:
             ProtocolError: a machine or a checker found a violation.
         """
-        at, peer = step.at, step.peer
-        if isinstance(at, Node):
-            self._perform_at(step.kind, at, peer)
-        else:
-            self._perform_on(step.kind, at, peer)
-
-    def _perform_at(self, kind: str, at: Node, peer: Node | int | None) -> None:
-        """A step of one node."""
-        match kind:
-            case "source":
-                more = self.position < len(self.batches)
-                rows = self.batches[self.position] if more else NO_MORE_INPUT
-                self.position += 1
-                self._let(at, "source", None, rows)
-            case "deliver":
-                assert isinstance(peer, Node)
-                self._deliver(peer, at)
-            case "log":
-                entry = self.controller.log[machine_position(self.nodes[at])]
-                if self.network.connections is not None and isinstance(entry, Fail):
-                    self._bury(at, entry)
-                if at not in self.nodes:
-                    return  # it was among the buried
-                if at in self.doomed and declares_dead(entry, at):
-                    self._remove(at)
-                else:
-                    self._let(at, "log", None, entry)
-            case "notice":
-                first, *rest = self.notices[at]
-                self.notices[at] = tuple(rest)
-                self.obey(self.controller.notice(first))
-            case "install":
-                self._let(at, "install", None, self.moves.pop(at)[1])
-            case "moved":
-                self._let(at, "moved", None, self.moved.pop(at))
-            case "acknowledge":
-                egress = self.nodes[at]
-                assert isinstance(egress, Egress)
-                self._let(at, "acknowledge", None, egress.unacked[0])
-            case "evict":
-                self._let(at, kind, None, None)
-            case "activate":
-                self._activate(at)
-            case "detect process":
-                self.dead_processes = tuple(n for n in self.dead_processes if n != at)
-                self.obey(self.controller.copy_failed(at))
-            case "fence":
-                self._remove(at)
-            case "kill":
-                self.kill(at)
-            case "suspect":
-                self.doomed.add(at)
-                self.dead_processes += (at,)
-            case "move":
-                self._move_away(at)
-            case "close":
-                assert isinstance(peer, Node)
-                self.close(at, peer)
-            case _:
-                raise ValueError(f"no such step of a node: {kind}")
-
-    def _perform_on(self, kind: str, site: int, peer: Node | int | None) -> None:
-        """A step of a site as a whole."""
-        match kind:
-            case "frame":
-                assert isinstance(peer, int)
-                self._arrive(*self.network.carry(site, peer))
-            case "close":
-                assert isinstance(peer, int)
-                self.close_connection(site, peer)
-            case "detect":
-                self.undetected = tuple(s for s in self.undetected if s != site)
-                self.obey(self.controller.site_failed(site))
-            case "crash":
-                self.crash(site)
-            case "pause":
-                self.paused |= {site}
-            case "suspect":
-                self.suspect(site)
-            case "resume":
-                self.paused -= {site}
-            case "squeeze":
-                self.squeeze(site)
-            case "relieve":
-                self.squeezed -= {site}
-            case "fill disk":
-                self.disks.setdefault(site, SimulatedDisk()).full = True
-            case "free disk":
-                self.disks[site].full = False
-            case "join":
-                self.obey(self.controller.site_joined(site))
-            case _:
-                raise ValueError(f"no such step of a site: {kind}")
+        choices.perform(self, step)
 
     # ---- faults
 
@@ -308,13 +179,13 @@ class World:
         if self.network.connections is not None:
             self.network.connections.crash(site)
         for node in self.nodes_on(site):
-            self._remove(node)
+            self.remove(node)
         self.paused -= {site}
         self.undetected += (site,)
 
     def kill(self, node: Node) -> None:
         """One process dies; the controller notices later (step `detect process`)."""
-        self._remove(node)
+        self.remove(node)
         self.dead_processes += (node,)
 
     def suspect(self, site: int) -> None:
@@ -340,28 +211,28 @@ class World:
         """A site's memory is taken away: all its partitions go to disk and take turns (SP-1..4)."""
         self.squeezed |= {site}
         for node in self.nodes_on(site):
-            self._let(node, "evict", None, None)
+            self.let(node, "evict", None, None)
 
-    def _activate(self, node: Node) -> None:
+    def activate(self, node: Node) -> None:
         """SP-4: a partition's turn; where memory is short, whoever is in it goes first."""
         site = self.site[node]
         for on_site in self.nodes_on(site) if site in self.squeezed else ():
             if on_site != node:
-                self._let(on_site, "evict", None, None)
-        self._let(node, "activate", None, None)
+                self.let(on_site, "evict", None, None)
+        self.let(node, "activate", None, None)
 
     def nodes_on(self, site: int) -> list[Node]:
         """The nodes of a site that live."""
         return [node for node, where in self.site.items() if where == site]
 
-    def _move_away(self, node: Node) -> None:
+    def move_away(self, node: Node) -> None:
         """UF-11: an induced failure; the new copy goes to the first site that may have it."""
         for site in sorted(self.controller.sites):
             if self.controller.may_move(node.pair, node.copy, site):
                 self.obey(self.controller.move(node.pair, node.copy, site))
                 return
 
-    def _bury(self, reader: Node, entry: Fail) -> None:
+    def bury(self, reader: Node, entry: Fail) -> None:
         """The first node of a site that reads of a failure makes the site forget the dead."""
         read = self.controller.log[: machine_position(self.nodes[reader])]
         of = (entry.pair, entry.copy)
@@ -372,9 +243,10 @@ class World:
         )
         self.network.forget(site, dead)
         if dead in self.doomed and self.site[dead] == site:
-            self._remove(dead)
+            self.remove(dead)
 
-    def _remove(self, node: Node) -> None:
+    def remove(self, node: Node) -> None:
+        """A node is no more, nor what it had under way."""
         self.network.remove(node, self.site[node])
         del self.nodes[node]
         del self.site[node]
@@ -387,15 +259,16 @@ class World:
 
     # ---- effects
 
-    def _deliver(self, src: Node, dst: Node) -> None:
+    def deliver(self, src: Node, dst: Node) -> None:
+        """A node reads the head of a link."""
         first, machine = self.network.take(src, dst), self.nodes[dst]
         if isinstance(first, Data) and self.checks.listens(machine, src):
             self.checks.received(machine, src, first)
-        self._let(dst, "deliver", src, first)
+        self.let(dst, "deliver", src, first)
         if src in self.nodes:
             self._settle(src)
 
-    def _arrive(self, arrived: Sequence[Envelope], touched: Sequence[Node]) -> None:
+    def arrive(self, arrived: Sequence[Envelope], touched: Sequence[Node]) -> None:
         """What has come over a connection can be read; who got credits back can send."""
         for envelope in arrived:
             if envelope.dst in self.nodes:
@@ -404,7 +277,7 @@ class World:
             if node in self.nodes:
                 self._settle(node)
 
-    def _let(self, node: Node, kind: str, peer: Node | None, what: Any) -> None:
+    def let(self, node: Node, kind: str, peer: Node | None, what: Any) -> None:
         """Let a node handle an event, and do what that enables."""
         try:
             for instruction in handle(self.nodes[node], kind, peer, what):
@@ -421,7 +294,7 @@ class World:
                 break
             except DiskFullError:
                 continue  # what waits stays in memory
-        self._arrive(*self.network.carry_locally(node))
+        self.arrive(*self.network.carry_locally(node))
 
     def _act(self, node: Node, instruction: Instruction) -> None:
         """Carry out what a node asks for."""
