@@ -1,13 +1,14 @@
 """Throughput of ordering: per batch, per message, and without coordination, side by side.
 
-    python benchmarks/ordering.py [--runs 3] [--rows 6000000] [--batch 8192 65536 262144]
+    python benchmarks/ordering.py [--runs 3] [--rows 24000000] [--batch 8192 65536 262144]
 
 Producers in processes of their own send Arrow batches to two replicas, also in processes of their
 own, over sockets on loopback; each replica adds up 1,000 groups. Without coordination a replica
 takes what comes as it comes; else it follows the order in ZooKeeper (one embedded server). Message
-by message has one znode per record (OR-9) and gets its contents without cost. A place costs the
-same whatever the size of the batch, so what ordering costs depends on that size: it is measured for
-several. Prints records per second, medians, and checks that ordered replicas saw the same sequence.
+by message has one znode per record (OR-9) and gets its contents without cost. What ordering costs
+depends on the size of a batch, so it is measured for several. A run lasts for seconds, since a
+shorter one measures how it begins. Prints records per second, medians, and checks that ordered
+replicas saw the same sequence.
 """
 
 from __future__ import annotations
@@ -187,7 +188,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--producers", type=int, default=3)
-    parser.add_argument("--rows", type=int, default=6_000_000, help="of each producer")
+    parser.add_argument("--rows", type=int, default=24_000_000, help="of each producer")
     parser.add_argument("--messages", type=int, default=1500, help="of each, message by message")
     parser.add_argument("--batch", type=int, nargs="+", default=[8192, 65536, 262144])
     args = parser.parse_args()

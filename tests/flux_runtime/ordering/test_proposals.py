@@ -22,6 +22,7 @@ from flux_runtime.ordering.places import (
     Claims,
     Order,
     OutOfOrder,
+    Producer,
     Verdict,
     counting,
     decode,
@@ -242,6 +243,15 @@ def test_the_largest_group_is_far_below_what_a_znode_holds() -> None:
     claims = batches(*((n, n) for n in range(at, at + CLAIMS_MAX)))
     assert len(encode(claims)) < DATA_BYTES_MAX / 20
     assert decode(encode(claims)) == claims
+    order = Order(1, {"p": Producer("t", at, 1)})
+    assert order.handle(1, claims) == (Verdict.COUNTS,) * CLAIMS_MAX
+
+
+def test_of_two_starts_with_one_number_the_first_counts() -> None:
+    order = Order()
+    assert order.handle(0, (Begin("p", "t", 1),)) == (Verdict.BEGUN,)
+    assert order.handle(1, (Begin("p", "u", 1),)) == (Verdict.OUTDATED,)
+    assert order.handle(2, (Begin("p", "u", 2),)) == (Verdict.BEGUN,)
 
 
 def test_or3_a_group_whose_answer_was_lost_is_not_repeated_and_the_rest_finds_new_company() -> None:
