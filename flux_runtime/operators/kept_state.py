@@ -30,10 +30,10 @@ def write_state(folder: Path, pair: Pair, state: Any) -> None:
 
 
 def size_of(folder: Path, pairs: Iterable[Pair]) -> int | None:
-    """Bytes of all these states; None as long as one is missing."""
+    """Bytes of all these states; None as long as one is missing, or cannot be seen."""
     try:
         return sum(file_of(folder, pair).stat().st_size for pair in pairs)
-    except FileNotFoundError:
+    except OSError:
         return None
 
 

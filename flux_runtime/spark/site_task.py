@@ -176,8 +176,11 @@ def examine(task: SiteTask, numbers: Iterator[int]) -> Iterator[str]:
             return
     if not Path(task.key).is_file():
         yield f"{where} does not see {task.key}: the state folder has to be shared"
-    elif not os.access(Path(task.key).parent, os.W_OK | os.X_OK):
-        yield f"{where} cannot write to {Path(task.key).parent}, where sites keep their states"
+    else:
+        try:
+            tempfile.TemporaryFile(dir=Path(task.key).parent).close()
+        except OSError as wrong:
+            yield f"{where} cannot write to the state folder: {wrong}"
     for component in task.components.stages:
         try:
             component.rehearse()

@@ -74,6 +74,20 @@ def test_zookeeper_does_not_answer_an_executor(tmp_path: Path) -> None:
     assert "that driver and executors reach" in problem
 
 
+def test_an_executor_cannot_write_to_the_state_folder(tmp_path: Path) -> None:
+    stage = Component(name="C", buckets=1, gate=None, operator=f"{__name__}:nothing")
+    read_only = Path("/proc/self/status")  # whoever asks
+    task = SiteTask(
+        components=Components(stages=(stage,)),
+        app="a",
+        zookeeper="127.0.0.1:1",
+        key=str(read_only),
+        seats=str(tmp_path),
+    )
+    (problem,) = [each for each in examine(task, iter([0])) if "state folder" in each]
+    assert "cannot write" in problem
+
+
 @pytest.mark.spark
 @pytest.mark.timeout(900)
 def test_an_executor_lacks_a_package(tmp_path: Path) -> None:

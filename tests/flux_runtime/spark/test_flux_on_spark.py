@@ -300,6 +300,28 @@ def test_or_5_the_order_is_trimmed_and_a_job_begins_with_the_kept_states(counts:
     assert places <= every + 3, "batches, and where a run began"
 
 
+def test_or_5_a_job_runs_on_where_its_states_cannot_be_kept_and_says_so(counts: FluxJob) -> None:
+    job = counts.folder / "job.py"
+    job.write_text(job.read_text().replace("writes=", "keep_every=1, writes="))
+    kept = counts.folder / "state" / "units" / "Count.counts" / "kept"
+    kept.parent.mkdir(parents=True)
+    kept.write_text("no folder")
+    for _ in range(4):
+        counts.more()
+    assert counts.run() == 0, counts.said()
+    counts.check()
+    (said,) = counts.events("state_not_kept")
+    assert str(kept) in said["why"]
+    assert "state folder" in said["remedy"]
+    assert counts.contents(), "the order is recorded"
+    kept.unlink()
+    counts.more()
+    assert counts.run() == 0, counts.said()
+    counts.check()
+    assert counts.events("state_kept")
+    assert not counts.contents()
+
+
 @pytest.mark.cluster
 def test_ct_4_one_executor_dies_after_the_other(tmp_path: Path) -> None:
     """Sites and copies are in two executors again before the second one dies."""
