@@ -25,22 +25,18 @@ import os
 import shutil
 import signal
 import statistics
-import subprocess
 import sys
 import tempfile
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-import pyarrow.parquet as pq
-from sessions_on_spark import Files, executors
-from soaking import DEADLINE_S, Ends, Soak, may_fail, view
+from sessions_on_spark import executors
+from soaked_sessions import SITES, FileEnds, SparkJob
+from soaking import Soak, may_fail, view
 from spark_processes import (
-    ENVIRONMENT,
     SPARK_HOME,
     Standalone,
     application,
@@ -48,31 +44,13 @@ from spark_processes import (
     standalone,
 )
 
-from flux_runtime.observe.reader import Tail
-from flux_runtime.observe.run_folder import EVENTS_FILE
-from flux_runtime.site.client import Client, DataLost
-from flux_runtime.site.config import Config
-from flux_runtime.site.key import JobKey
-from flux_runtime.spark.context import file_name
-from flux_runtime.spark.hosting import membership
+from flux_runtime.site.client import DataLost
 from flux_runtime.spark.sites import RESTARTS_MAX, WITHIN_S
 from flux_runtime.zookeeper.ensemble import LoopbackEnsemble
 
 ROOT = Path(__file__).resolve().parents[1]
-SESSIONS = ROOT / "examples" / "sessions"
-sys.path.insert(0, str(SESSIONS))
-
-import expected  # noqa: E402 - of the example
-
-NAME, UNIT = "sessions", "Statistics.statistics"
-SITES, SERVERS, EXECUTORS = 4, 3, 3
+SERVERS, EXECUTORS = 3, 3
 MASTER = f"local-cluster[{EXECUTORS},4,1024]"
-ROWS, PAIRS = 500, 500
-DEPLOYMENT = f"""
-deployment:
-  sites: {SITES}
-  conf: {{spark.ui.enabled: false, spark.executor.memory: 512m}}
-"""
 FAULTS = {
     "site killed": 7,
     "daemon killed": 2,
@@ -88,130 +66,6 @@ CONTROL = ("leader killed", "server killed")
 """May come at the same time as one of the others."""
 AT_ONCE = 0.3
 """How often that is so."""
-
-
-class FileEnds(Ends):
-    """Has files arrive at a steady pace, and checks what is committed."""
-
-    def __init__(self, folder: Path, *, pace_s: float) -> None:
-        super().__init__()
-        self.files = Files(folder / "data" / "packets", ROWS, 1, pace_s, PAIRS)
-        self.total = 0
-        self._results = folder / "target" / NAME / "results" / "statistics"
-        self._seen: set[str] = set()
-        self._awaited = expected.statistics(1 << 40, ROWS, pairs=PAIRS, seed=0)
-
-    def begin(self) -> None:
-        """Files arrive from now on."""
-        self.files.start()
-        self.start(self._read)
-
-    def finish(self) -> None:
-        """Nothing more goes in; what went in is to come out."""
-        self.files.enough.set()
-        self.files.join()
-        self.fed = self.files.batches
-        self.total = sum(1 for _ in expected.statistics(self.fed, ROWS, pairs=PAIRS, seed=0))
-        self.enough.set()
-
-    def complete(self) -> bool:
-        """Whether all that was fed has come out."""
-        return self.enough.is_set() and self.records >= self.total
-
-    def check(self) -> None:
-        """The job has ended: all is there, and nothing else."""
-        self._look()
-        if self.records != self.total:
-            raise AssertionError(f"{self.records} records where {self.total} were due")
-
-    def _read(self) -> None:
-        while not self.complete():
-            self._look()
-            if self.waited_s() > DEADLINE_S:
-                raise AssertionError(f"no result for {DEADLINE_S:g} s")
-            time.sleep(0.02)
-        self.done.set()
-
-    def _look(self) -> None:
-        """Compare what has been committed since the last time."""
-        new = {each.name: each for each in self._results.glob("*/") if each.name not in self._seen}
-        for name, commit in sorted(new.items()):
-            rows = [row for file in sorted(commit.glob("*.parquet")) for row in read_rows(file)]
-            for row in rows:
-                due = next(self._awaited)
-                if row != due:
-                    raise AssertionError(f"{name}: {row} where {due} was due")
-            self._seen.add(name)
-            self.came(1, len(rows))
-
-
-def read_rows(file: Path) -> Iterator[expected.Row]:
-    """Records of a file, in order."""
-    table = pq.read_table(file).select(list(expected.COLUMNS))
-    yield from zip(*(column.to_pylist() for column in table.columns), strict=True)
-
-
-class SparkJob:
-    """The session job, compiled, in a process of its own.
-
-    Args:
-        folder: for all that belongs to it.
-        master: where Spark runs it.
-        zookeeper: addresses of the ensemble.
-    """
-
-    def __init__(self, folder: Path, *, master: str, zookeeper: str) -> None:
-        self.folder = folder
-        self.zookeeper = zookeeper
-        folder.mkdir(parents=True, exist_ok=True)
-        shutil.copy(SESSIONS / "operators.py", folder)
-        dataflow = (SESSIONS / "sessions.yaml").read_text() + DEPLOYMENT
-        (folder / "sessions.yaml").write_text(dataflow)
-        compiled = [sys.executable, "-m", "blazes", "compile", "sessions.yaml"]
-        subprocess.run(compiled, cwd=folder, check=True, stdout=subprocess.DEVNULL)
-        self.target = folder / "target" / NAME
-        with (folder / "said.txt").open("ab") as said:
-            self.process = subprocess.Popen(
-                [sys.executable, str(self.target / "job.py"), "--zookeeper", zookeeper],
-                cwd=folder,
-                env={**os.environ, **ENVIRONMENT, "BLAZES_MASTER": master},
-                stdout=said,
-                stderr=said,
-            )
-
-    def client(self) -> Client:
-        """A client of the controllers, once they can be reached."""
-        (key,) = (self.target / "state" / "units").glob("*/sites/*/key")
-        app = membership(NAME, f"{file_name(UNIT)} {key.parent.name}")
-        secret = JobKey.from_hex(key.read_text())
-        config = Config(key=secret, dataflow="", app=app, zookeeper=self.zookeeper)
-        return Client(config, patience_s=DEADLINE_S)
-
-    def hosting(self) -> bool:
-        """Whether the sites have been told what they need."""
-        keys = (self.target / "state" / "units").glob("*/sites/*/key")
-        return any(key.read_text() for key in keys)
-
-    def events(self) -> list[dict[str, Any]]:
-        """What driver and controllers have noted."""
-        file = self.target / "runs" / "latest" / EVENTS_FILE
-        return [dict(event) for event in Tail(file).records()]
-
-    def said(self) -> str:
-        """The end of its logs."""
-        logs = [self.folder / "said.txt", self.target / "runs" / "latest" / "log.txt"]
-        return "\n".join(log.read_text()[-3000:] for log in logs if log.exists())
-
-    def stop(self) -> None:
-        """End it in order."""
-        self.process.send_signal(signal.SIGTERM)
-        if status := self.process.wait(DEADLINE_S):
-            raise AssertionError(f"the job ended with status {status}\n{self.said()}")
-
-    def kill(self) -> None:
-        """End it anyhow."""
-        self.process.kill()
-        self.process.wait()
 
 
 @dataclass(frozen=True)

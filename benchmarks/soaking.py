@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any
 
-DEADLINE_S = 180.0
+DEADLINE_S = 300.0
 
 
 class Ends:
