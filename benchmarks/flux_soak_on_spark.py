@@ -10,7 +10,7 @@ twenty: SIGKILL for the Python worker of a site, the `pyspark.daemon` of an exec
 an executor's JVM with all its sites, the leading controller, a ZooKeeper server, on a standalone
 cluster a worker with its executor; a site stopped for longer than its session; a link between two
 sites closed. Some of them come two at once. A site fails only while every pair that it has a copy
-of has another whole copy that does not fail with it, since no more is promised.
+of has another whole copy that does not fail with it, and no copy moves: no more is promised.
 
 What is committed is compared, record by record and in order, with what plain Python makes of the
 same packets. The last line sums up; the status is 0 if all records came exactly once.
@@ -32,6 +32,7 @@ import time
 from collections import Counter, deque
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from sessions_on_spark import executors
 from soaked_sessions import SITES, FileEnds, SparkJob
@@ -76,6 +77,19 @@ class Victim:
     processes: tuple[int, ...]
 
 
+def moving(status: dict[str, Any]) -> bool:
+    """Whether copies of a pair are about to be moved into different executors.
+
+    While one of them moves there is only the other one, whose loss is that of the pair.
+    """
+    executor_of = {site["number"]: site["executor"] for site in status["sites"]}
+    pairs: dict[tuple[int, int], set[str]] = {}
+    for stage, part, *_, at, _ in status["copies"]:
+        pairs.setdefault((stage, part), set()).add(executor_of.get(at, ""))
+    together = any(len(executors) < 2 for executors in pairs.values())
+    return together and bool(status["whole"]) and len(set(executor_of.values())) > 1
+
+
 class SparkSoak(Soak):
     """Faults of what a job on Spark stands on; Spark and the job repair them."""
 
@@ -116,6 +130,8 @@ class SparkSoak(Soak):
         pids = {int(n): int(load["pid"]) for n, load in status["loads"].items()}
         if not pids.keys() >= set(view(status).values()):
             return []  # a new leader has not heard of all of them
+        if moving(status):
+            return []
         together: dict[int, set[int]] = {}
         for site in status["sites"]:
             together.setdefault(int(site["executor"].rpartition("-")[2]), set()).add(site["number"])
@@ -140,6 +156,8 @@ class SparkSoak(Soak):
     def links(self) -> list[tuple[int, int]]:
         """Pairs of sites of which either may fail."""
         status = self.client.status()
+        if moving(status):
+            return []
         free = [n for n in view(status).values() if may_fail(status, {n})]
         return list(itertools.combinations(free, 2))
 

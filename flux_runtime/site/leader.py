@@ -46,6 +46,8 @@ LAST_WORDS_S: Final = 0.2
 """So long a leader that ends goes on sending what it has said."""
 WHY_MAX: Final = 500
 """Characters of what a site says that are passed on."""
+HEARD_S: Final = 0.2
+"""A site that has reported so lately may keep the only copy of a pair while the other one moves."""
 SNAPSHOT_EVENTS: Final = 1000
 """Events between two snapshots; every failure makes some ten per partition."""
 
@@ -215,7 +217,7 @@ class Leader(Shell):
         controller = self.ledger.controller
         if not self.began or self.separating or controller is None:
             return
-        if (move := controller.separation()) is not None:
+        if (move := controller.separation(self.reports.heard(HEARD_S))) is not None:
             (stage, part), copy, site = move
             event = {"e": "move", "stage": stage, "part": part, "copy": copy, "site": site}
 
@@ -378,6 +380,7 @@ class Leader(Shell):
             case "report":
                 if (record := self.ledger.sites.get(link.site)) is not None:
                     self.reports.add(link.site, record.id, message)
+                    self._separate()
             case "statistics":
                 if self.rounds is not None:
                     self.rounds.answered(link.site, message)

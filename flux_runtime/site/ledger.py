@@ -15,7 +15,7 @@ A site's number is its place among the `joined` events: a restarted site is a ne
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -117,11 +117,15 @@ class SpreadController(Controller):
         apart = self._apart(pair, c)
         return super().may_move(pair, c, site) and (not apart or site in apart)
 
-    def separation(self) -> tuple[Pair, int, int] | None:
+    def separation(self, heard: Collection[int]) -> tuple[Pair, int, int] | None:
         """The move (pair, copy, site) that takes the copies of a pair into different executors.
 
         While an executor is missing both may have to be in one; once another one has a site, the
         loss of an executor is to cost no pair both copies again.
+
+        Args:
+            heard: sites that have just said something: the copy that stays, the only one meanwhile,
+                must not be on a site that has stopped without anybody knowing it yet.
         """
         if not self.whole:
             return None
@@ -130,11 +134,11 @@ class SpreadController(Controller):
             sites = [copy.site for copy in view.copies if copy is not None]
             if len({self.executor_of[site] for site in sites}) == len(sites):
                 continue
-            c = max(LABELS, key=lambda c: load[sites[c]])
-            apart = self._apart(pair, c)
-            to = min(apart, key=lambda site: (load[site], site), default=None)
-            if to is not None and self.may_move(pair, c, to):
-                return pair, c, to
+            for c in sorted(LABELS, key=lambda c: -load[sites[c]]):
+                apart = self._apart(pair, c)
+                to = min(apart, key=lambda site: (load[site], site), default=None)
+                if to is not None and sites[other(c)] in heard and self.may_move(pair, c, to):
+                    return pair, c, to
         return None
 
     def _apart(self, pair: Pair, c: int) -> frozenset[int]:

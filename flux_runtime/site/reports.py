@@ -28,6 +28,7 @@ class Reports:
     def __init__(self, run_folder: Path | None, stage: str) -> None:
         self.newest: dict[int, dict[str, Any]] = {}
         self._stage = stage
+        self._heard_at: dict[int, float] = {}
         self._parts_at: dict[int, float] = {}
         self._out: ThinnedLog | None = None
         if run_folder is not None:
@@ -36,6 +37,7 @@ class Reports:
     def add(self, site: int, identity: str, report: dict[str, Any]) -> None:
         """A site has reported."""
         self.newest[site] = report
+        self._heard_at[site] = time.monotonic()
         if self._out is None:
             return
         now_s = round(time.time(), 3)
@@ -47,9 +49,15 @@ class Reports:
             self._parts_at[site] = time.monotonic()
         self._out.append(line)
 
+    def heard(self, within_s: float) -> set[int]:
+        """Sites that have reported in the last so many seconds."""
+        since = time.monotonic() - within_s
+        return {site for site, at in self._heard_at.items() if at > since}
+
     def forget(self, site: int) -> None:
         """It is gone."""
         self.newest.pop(site, None)
+        self._heard_at.pop(site, None)
         self._parts_at.pop(site, None)
 
 

@@ -45,7 +45,8 @@ def crowded() -> Ledger:
 
 def separate(ledger: Ledger) -> int:
     moves = 0
-    while (move := ledger.controller and ledger.controller.separation()) is not None:
+    assert ledger.controller is not None
+    while (move := ledger.controller.separation(ledger.sites)) is not None:
         (stage, part), copy, site = move
         event = {"e": "move", "stage": stage, "part": part, "copy": copy, "site": site}
         happen(ledger, event)
@@ -74,6 +75,19 @@ def test_ct_4_nothing_moves_into_the_executor_of_the_other_copy(crowded: Ledger)
             for site, executor in crowded.executor_of.items():
                 if executor == crowded.executor_of[mate.site]:
                     assert not controller(crowded).may_move(pair, copy, site)
+
+
+def test_ct_4_a_copy_stays_alone_only_on_a_site_that_was_heard_of(crowded: Ledger) -> None:
+    happen(crowded, joined(6, "c"))
+    assert crowded.controller is not None
+    assert crowded.controller.separation(()) is None
+    for heard in crowded.sites:
+        if (move := crowded.controller.separation({heard})) is not None:
+            pair, copy, _ = move
+            stays = crowded.controller.pairs[pair].copies[1 - copy]
+            assert stays is not None
+            assert stays.site == heard
+    assert crowded.controller.separation(crowded.sites) is not None
 
 
 def status(*executors: str, whole: bool = True) -> dict[str, object]:
