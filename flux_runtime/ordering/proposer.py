@@ -51,8 +51,8 @@ class Proposer:
         app: name of the application.
         producer: name that survives restarts.
         scope: `all`, or a bucket of the gate.
-        in_flight_max: how many creates are under way at once; batches that wait then share the
-            place of the next one.
+        in_flight_max: how many creates are under way at once; batches that come meanwhile share
+            the place of the next one.
         group_max: how many batches share a place at most; 1, and many creates under way, is for
             `propose_each`.
         waiting_max: how many batches `propose` takes ahead of their places.
