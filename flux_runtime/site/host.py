@@ -329,6 +329,9 @@ class Host:
             machine = self.nodes.get(node)
             if machine is None or machine.boundary.consumer is None or not machine.reads_log:
                 continue
+            if isinstance(machine, Segment) and machine.status is Status.PAUSE:
+                self.owing[node] = None  # CU-18: with its marker; until then nobody is told
+                continue
             for inlet in machine.boundary.consumer.inlets:
                 if inlet.owed:
                     self._carry_out(node, list(inlet.flush()))

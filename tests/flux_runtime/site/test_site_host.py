@@ -13,7 +13,7 @@ import pytest
 from flux_runtime.operators.kept_state import Restored, file_of, size_of
 from flux_runtime.protocol.channels import Envelope, Frame
 from flux_runtime.protocol.ends import Egress, Ingress
-from flux_runtime.protocol.messages import Ack, Data
+from flux_runtime.protocol.messages import Ack, Avail, CatchUpStart, Csync, Data, Fail
 from flux_runtime.protocol.vocabulary import THE_INGRESS, Node, Pair, Shape
 from flux_runtime.simulation.example import events, running_example
 from flux_runtime.simulation.reference import reference
@@ -270,6 +270,55 @@ def test_buf_c_units_wait_to_be_acknowledged_together_where_the_pool_has_room_fo
 
     assert exchange() == (1 if patient else 0), "owed, and kept by the ingress"
     assert exchange() == 0, "acknowledged once nothing happens"
+
+
+def test_buf_c_what_is_owed_while_the_state_moves_is_acknowledged_before_its_marker() -> None:
+    """Else the ingress would send the new copy again what it has got with the state."""
+    dataflow = running_example(Shape(widths=(1,), ack_every=8, pool=64, in_hand=8))
+    pair = Pair(0, 0)
+    leader, site = Host(dataflow, LEADER), Host(dataflow, 0)
+    leader.host_end(THE_INGRESS, Ingress(dataflow))
+    leader.host_end(dataflow.shape.egress, Egress(dataflow))
+    for host in (leader, site):
+        for other in {LEADER, 0, 1} - {host.me}:
+            host.connect(other)
+        host.lay_out({(pair, 0): 0, (pair, 1): 1})
+
+    def carry() -> list[type]:
+        """Everything that is under way arrives; gives what came to the ingress."""
+        found = []
+        for src, dst in ((leader, site), (site, leader)):
+            while (frame := src.peers[dst.me].next_frame()) is not None:
+                found += [type(e.message) for e in frame.envelopes if e.dst == THE_INGRESS]
+                dst.receive(src.me, frame)
+        return found
+
+    entries = [(Fail(pair, 1, 1), None), (Avail(pair, 1, 1), 1), (CatchUpStart(pair, 1), None)]
+    for entry, at in entries[:2]:
+        for host in (leader, site):
+            host.extend(entry, at)
+    for _ in range(4):
+        leader.turn(60.0)
+        carry()
+        site.turn(60.0)
+        carry()
+    leader.feed(events(1, ROWS)[0])
+    leader.turn(60.0)
+    carry()
+    site.turn(60.0)
+    assert Ack not in carry(), "it is owed"
+    for host in (leader, site):
+        host.extend(*entries[2])
+    site.turn(60.0)
+    ((active, standby, state),) = site.out.moves
+    assert standby == Node(*pair, 1, 1)
+    for _ in range(3):  # the standby's site has not connected yet
+        site.turn(60.0)
+        assert Ack not in carry()
+    site.moved(active, state.version)
+    site.turn(60.0)
+    told = carry()
+    assert told.index(Ack) < told.index(Csync)
 
 
 def test_buf_c_what_one_copy_of_a_site_owes_is_acknowledged_with_what_another_does() -> None:
