@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -102,7 +103,7 @@ def read_rows(file: Path) -> Iterator[expected.Row]:
 
 
 class SparkJob:
-    """The session job, compiled, in a process of its own.
+    """The session job, compiled, in a process of its own; a micro-batch takes all that is there.
 
     Args:
         folder: for all that belongs to it.
@@ -115,8 +116,9 @@ class SparkJob:
         self.zookeeper = zookeeper
         folder.mkdir(parents=True, exist_ok=True)
         shutil.copy(SESSIONS / "operators.py", folder)
-        dataflow = (SESSIONS / "sessions.yaml").read_text() + DEPLOYMENT
-        (folder / "sessions.yaml").write_text(dataflow)
+        dataflow = (SESSIONS / "sessions.yaml").read_text()
+        dataflow = re.sub(r"maxFilesPerTrigger: \d+", "maxFilesPerTrigger: 100000", dataflow)
+        (folder / "sessions.yaml").write_text(dataflow + DEPLOYMENT)
         compiled = [sys.executable, "-m", "blazes", "compile", "sessions.yaml"]
         subprocess.run(compiled, cwd=folder, check=True, stdout=subprocess.DEVNULL)
         self.target = folder / "target" / NAME
