@@ -5,6 +5,6 @@
 - `host`: the machines of one site and what lies on their channels, without any I/O.
 - `ledger`: membership, layout and view changes as a function of the recorded events.
 - `collector`, `journal`, `intake`: the two ends of the dataflow.
-- `worker`: `run_site(config)`, with `neighbours`, the other sites; `leader`: `run_controller(config)`.
+- `worker`: `run_site(config)`; `neighbours`: the other sites; `leader`: `run_controller(config)`.
 - `client`, `feeder`, `reader`: the outside.
 """
