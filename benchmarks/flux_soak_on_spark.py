@@ -151,7 +151,8 @@ class SparkSoak(Soak):
                 Victim(frozenset(s), (e if kind == "executor killed" else parent(e),))
                 for e, s in together.items()
             ]
-        return [v for v in found if all(v.processes) and may_fail(status, set(v.sites))]
+        real = [v for v in found if min(v.processes) > 1]  # what is orphaned belongs to nobody
+        return [victim for victim in real if may_fail(status, set(victim.sites))]
 
     def links(self) -> list[tuple[int, int]]:
         """Pairs of sites of which either may fail."""
