@@ -2,7 +2,7 @@
 
 - `workload`: small dataflows whose operators notice every loss, repetition and reorder.
 - `reference`: what a failure-free sequential run delivers to every partition and emits.
-- `world`: nodes, links, controller and faults; `choices`: the possible next steps, and one performed.
+- `world`: nodes, links, controller and faults; `choices`: its possible steps, and one performed.
   Links lie in a `network`, over multiplexed `connections` if wanted; disks may be full.
 - `checks`: one checker per concern, always on.
 - `sweep`: random schedules (`plans`) and `faults` from a seed; what failed is `kept`.
