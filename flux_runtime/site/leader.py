@@ -46,6 +46,8 @@ LAST_WORDS_S: Final = 0.2
 """So long a leader that ends goes on sending what it has said."""
 WHY_MAX: Final = 500
 """Characters of what a site says that are passed on."""
+SETTLED_S: Final = 1.0
+"""Sites come one after the other; copies move once no more have come for so long."""
 HEARD_S: Final = 0.2
 """A site that has reported so lately may keep the only copy of a pair while the other one moves."""
 SNAPSHOT_EVENTS: Final = 1000
@@ -103,6 +105,7 @@ class Leader(Shell):
         self.tasks: list[asyncio.Task[None]] = []
         self.leaving: set[int] = set()
         self.separating = False
+        self.joined_at = 0.0
         self.stopping = False
         self.failing: dict[int, float] = {}
         self.run_folder = RunFolder.at(config.run_folder) if config.run_folder else None
@@ -215,7 +218,8 @@ class Leader(Shell):
     def _separate(self) -> None:
         """Take copies of a pair that share an executor apart, one pair at a time (CT-4)."""
         controller = self.ledger.controller
-        if not self.began or self.separating or controller is None:
+        settled = time.monotonic() - self.joined_at > SETTLED_S
+        if not self.began or not settled or self.separating or controller is None:
             return
         if (move := controller.separation(self.reports.heard(HEARD_S))) is not None:
             (stage, part), copy, site = move
@@ -299,6 +303,7 @@ class Leader(Shell):
             event = {"e": "joined", "id": identity, "address": [str(host), int(port)]}
             event |= {"host": str(said["host"]), "executor": str(said["executor"])}
             self.event("site_joined", site=identity)
+            self.joined_at = time.monotonic()
             self.happened(event, attach)
 
     def _attach(self, connection: Connection, link: Link, number: int) -> None:
