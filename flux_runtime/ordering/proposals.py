@@ -104,6 +104,11 @@ class Proposals:
         return self.begun and not self._unplaced
 
     @property
+    def waiting(self) -> bool:
+        """Whether there are batches that no create claims yet."""
+        return self._sent < len(self._unplaced)
+
+    @property
     def unplaced(self) -> int:
         """How many batches do not count yet."""
         return len(self._unplaced)

@@ -6,7 +6,8 @@
 
 The shell around `proposals.Proposals`. Whoever proposes sends the create, if it is time for one; a
 thread takes the answers, and reads the order where one was lost. Nothing is sent while there is no
-session.
+session. A lone batch never waits; where batches come fast, each create takes along what has come
+within `GATHER_S`.
 """
 
 from __future__ import annotations
@@ -33,6 +34,8 @@ from flux_runtime.zookeeper.errors import SessionProblem, SessionUnavailable
 from flux_runtime.zookeeper.nodes import ANSWER_LOST
 from flux_runtime.zookeeper.tail import PREFIX, Trimmed, number_of
 
+GATHER_S: Final = 0.01
+"""So far apart at least are the creates of a producer whose batches come faster than that."""
 _RETRY_S: Final = 0.2
 
 Event = Callable[[], list[Action]]
@@ -91,6 +94,7 @@ class Proposer:
         self._taken = 0
         self._placed = 0
         self._began = False
+        self._created_at = 0.0
         self._error: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name=f"propose-{producer}", daemon=True)
         self._thread.start()
@@ -162,6 +166,7 @@ class Proposer:
     def _run(self) -> None:
         try:
             while (event := self._events.get()) is not None:
+                self._gather()
                 self._step(event)
         except Exception as error:
             with self._changed:
@@ -190,10 +195,16 @@ class Proposer:
                 self._changed.notify_all()
 
     def _create(self, claims: Claims) -> None:
+        self._created_at = time.monotonic()
         answer = self._scope.client.kazoo.create_async(
             f"{self._scope.places}/{PREFIX}", encode(claims), sequence=True
         )
         answer.rawlink(lambda answer: self._events.put(lambda: self._answered(claims, answer)))
+
+    def _gather(self) -> None:
+        """Where batches wait already, let more of them come for the next create (group commit)."""
+        if self._group_max > 1 and self._machine.waiting:
+            time.sleep(max(0.0, self._created_at + GATHER_S - time.monotonic()))
 
     def _answered(self, claims: Claims, answer: Any) -> list[Action]:
         try:

@@ -205,13 +205,16 @@ def test_a_lone_batch_goes_out_at_once_and_those_that_wait_share_a_place() -> No
     first, second = batches((0, 9)), batches((10, 19))
     assert proposals.add(0, 9) == [Create(first)]
     assert proposals.add(10, 19) == [Create(second)]
+    assert not proposals.waiting
     for start in range(20, 60, 10):
         assert proposals.add(start, start + 9) == []
+        assert proposals.waiting
     together = batches((20, 29), (30, 39), (40, 49))
     assert proposals.answered(first, 1) == [Placed(*first, 1), Create(together)]
     alone = batches((50, 59))
     assert proposals.answered(second, 3) == [Placed(*second, 3), Create(alone)]
     assert proposals.unplaced == 4
+    assert not proposals.waiting
     assert proposals.answered(together, 4) == [Placed(batch, 4) for batch in together]
     assert proposals.answered(alone, 5) == [Placed(*alone, 5)]
     assert proposals.idle
