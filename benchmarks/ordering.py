@@ -1,20 +1,22 @@
 """Throughput of ordering: per batch, per message, and without coordination, side by side.
 
-    python benchmarks/ordering.py [--runs 3] [--rows 24000000] [--batch 8192 65536 262144]
+    python benchmarks/ordering.py [--runs 3] [--work window|sum] [--batch 8192 65536 262144]
 
 Producers in processes of their own send Arrow batches to two replicas, also in processes of their
-own, over sockets on loopback; each replica adds up 1,000 groups. Without coordination a replica
-takes what comes as it comes; else it follows the order in ZooKeeper (one embedded server). Message
-by message has one znode per record (OR-9) and gets its contents without cost. What ordering costs
-depends on the size of a batch, so it is measured for several. A run lasts for seconds, since a
-shorter one measures how it begins. Prints records per second, medians, and checks that ordered
-replicas saw the same sequence.
+own, over sockets on loopback. With `window` a replica does what a site does with records: of each
+of 1,000 groups it aggregates the last 16, every 16 (order-sensitive); with `sum` it adds them up,
+which costs next to nothing. Without coordination a replica takes what comes as it comes; else it
+follows the order in ZooKeeper (one embedded server). Message by message has one znode per record
+(OR-9) and gets its contents without cost. What ordering costs depends on the size of a batch, so it
+is measured for several. Prints records per second, medians, and in how many runs both replicas came
+to the same results; it fails if ordered ones did not.
 """
 
 from __future__ import annotations
 
 import argparse
 import hashlib
+import itertools
 import multiprocessing as mp
 import os
 import statistics
@@ -23,6 +25,8 @@ import tempfile
 import threading
 import time
 import uuid
+from collections import Counter
+from collections.abc import Callable
 from multiprocessing.connection import Client as Dial
 from multiprocessing.connection import Listener
 from pathlib import Path
@@ -31,6 +35,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from flux_runtime.operators.rows import number
+from flux_runtime.operators.window import CountWindow
 from flux_runtime.ordering.follower import Follower
 from flux_runtime.ordering.places import Batch
 from flux_runtime.ordering.proposer import Proposer
@@ -38,8 +44,42 @@ from flux_runtime.zookeeper.client import connect
 from flux_runtime.zookeeper.embedded import EmbeddedZooKeeper
 
 GROUPS = 1000
+WINDOW = 16
 REPLICAS = 2
 AIM_MESSAGE, AIM_FREE = 10.0, 0.7
+
+
+Work = Callable[[Any], bytes]
+"""Takes records; gives what follows from them."""
+
+
+def adding() -> Work:
+    """A sum for each group."""
+    sums = np.zeros(GROUPS)
+
+    def work(rows: Any) -> bytes:
+        keys, values = rows.column("key").to_numpy(), rows.column("value").to_numpy()
+        sums[:] += np.bincount(keys, values, GROUPS)
+        return b""
+
+    return work
+
+
+def windows() -> Work:
+    """The sum of the last records of each group, again and again."""
+    operator = CountWindow(["key"], "value", ["sum"], history=WINDOW, slide=WINDOW)
+    numbers = itertools.count()
+
+    def work(rows: Any) -> bytes:
+        results = operator.process(number(rows, next(numbers)))
+        found: bytes = results.column("sum_value").to_numpy().tobytes()
+        return found
+
+    return work
+
+
+WORKS = {"window": (windows, 6_000_000), "sum": (adding, 24_000_000)}
+"""With how many records of each producer: a run that is shorter than seconds measures its start."""
 
 
 def encoded(rows: int, seed: int) -> bytes:
@@ -58,7 +98,7 @@ def producer(mode: str, hosts: str, app: str, name: str, paths: list[str], work:
     """Send all batches to every replica, and propose them."""
     rows, size, ready, go = work
     to = [Dial(path, family="AF_UNIX") for path in paths]
-    data = encoded(size, 1)
+    data = encoded(size, int(name[1:]))
     client = connect(hosts) if mode != "uncoordinated" else None
     proposer = None
     if client is not None:
@@ -82,10 +122,10 @@ def producer(mode: str, hosts: str, app: str, name: str, paths: list[str], work:
 
 def replica(mode: str, hosts: str, app: str, path: str, work: Any) -> None:
     """Process until all records of all producers are there; put time and digest."""
-    producers, total, ready, done, number = work
+    kind, producers, total, ready, done, name = work
     listener = Listener(path, family="AF_UNIX")
     ready.release()
-    sums = np.zeros(GROUPS)
+    do = WORKS[kind][0]()
     digest = hashlib.sha256()
     contents: dict[tuple[str, int], Any] = {}
     processed = 0
@@ -94,10 +134,9 @@ def replica(mode: str, hosts: str, app: str, path: str, work: Any) -> None:
     def process(source: str, first: int, rows: Any) -> None:
         nonlocal processed
         with lock:
-            sums[:] += np.bincount(
-                rows.column("key").to_numpy(), rows.column("value").to_numpy(), GROUPS
-            )
-            digest.update(f"{source} {first} {rows.num_rows};".encode())
+            digest.update(do(rows))
+            if follower is not None:
+                digest.update(f"{source} {first} {rows.num_rows};".encode())
             processed += rows.num_rows
             if processed >= total:
                 finished.set()
@@ -116,7 +155,7 @@ def replica(mode: str, hosts: str, app: str, path: str, work: Any) -> None:
         follower = Follower(
             client,
             app,
-            f"replica-{number}",
+            name,
             fetch=fetch,
             on_batch=lambda _, batch, rows: process(batch.producer, batch.first, rows),
         )
@@ -138,13 +177,15 @@ def replica(mode: str, hosts: str, app: str, path: str, work: Any) -> None:
     for _ in range(producers):
         threading.Thread(target=receive, args=(listener.accept(),), daemon=True).start()
     finished.wait(280)
-    done.put((time.monotonic(), processed, digest.hexdigest(), float(sums.sum())))
+    done.put((time.monotonic(), processed, digest.hexdigest()))
     if follower is not None:
         follower.close()
 
 
-def run(mode: str, hosts: str, producers: int, rows: int, size: int) -> float:
-    """Records per second of one run, with all processes new."""
+def run(
+    mode: str, hosts: str, work: str, producers: int, rows: int, size: int
+) -> tuple[float, bool]:
+    """Records per second of one run, with all processes new, and whether the replicas agree."""
     app = f"ordering-{uuid.uuid4()}"
     ready, go, done = mp.Semaphore(0), mp.Event(), mp.Queue()
     with tempfile.TemporaryDirectory() as folder:
@@ -152,7 +193,14 @@ def run(mode: str, hosts: str, producers: int, rows: int, size: int) -> float:
         total = producers * (-(-rows // size) * size)
         processes = [
             mp.Process(
-                target=replica, args=(mode, hosts, app, path, (producers, total, ready, done, n))
+                target=replica,
+                args=(
+                    mode,
+                    hosts,
+                    app,
+                    path,
+                    (work, producers, total, ready, done, f"replica-{n}"),
+                ),
             )
             for n, path in enumerate(paths)
         ]
@@ -176,11 +224,12 @@ def run(mode: str, hosts: str, producers: int, rows: int, size: int) -> float:
         ends = [done.get(timeout=290) for _ in paths]
         for process in processes:
             process.join()
-    if any(count != total for _, count, _, _ in ends):
+    if any(count != total for _, count, _ in ends):
         raise SystemExit(f"{mode}: not all records were processed: {ends}")
-    if mode != "uncoordinated" and len({digest for _, _, digest, _ in ends}) != 1:
+    same = len({digest for _, _, digest in ends}) == 1
+    if mode != "uncoordinated" and not same:
         raise SystemExit(f"{mode}: the replicas saw different sequences")
-    return total / (max(end for end, _, _, _ in ends) - began)
+    return total / (max(end for end, _, _ in ends) - began), same
 
 
 def main() -> int:
@@ -188,24 +237,30 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--producers", type=int, default=3)
-    parser.add_argument("--rows", type=int, default=24_000_000, help="of each producer")
+    parser.add_argument("--work", choices=WORKS, default="window", help="of a replica")
+    parser.add_argument("--rows", type=int, help="of each producer")
     parser.add_argument("--messages", type=int, default=1500, help="of each, message by message")
     parser.add_argument("--batch", type=int, nargs="+", default=[8192, 65536, 262144])
     args = parser.parse_args()
     kinds = [("message", args.messages)]
     kinds += [(mode, size) for size in args.batch for mode in ("uncoordinated", "batch")]
     rates: dict[tuple[str, int], list[float]] = {kind: [] for kind in kinds}
+    agreed: Counter[tuple[str, int]] = Counter()
+    records = args.rows or WORKS[args.work][1]
     with EmbeddedZooKeeper(Path(tempfile.mkdtemp()) / "zookeeper") as server:
         for _ in range(args.runs):
             for mode, size in kinds:
-                rows = args.messages if mode == "message" else args.rows
-                rates[mode, size].append(run(mode, server.hosts, args.producers, rows, size))
+                rows = args.messages if mode == "message" else records
+                rate, same = run(mode, server.hosts, args.work, args.producers, rows, size)
+                rates[mode, size].append(rate)
+                agreed[mode, size] += same
     median = {kind: statistics.median(found) for kind, found in rates.items()}
     for (mode, size), found in rates.items():
         of = "" if mode == "message" else f"{size:,} records"
         print(
             f"{mode:14s} {of:>16s} {median[mode, size]:12,.0f} records/s"
-            f"  ({min(found):,.0f}-{max(found):,.0f})"
+            f"  ({min(found):,.0f}-{max(found):,.0f}), "
+            f"replicas agree in {agreed[mode, size]} of {len(found)}"
         )
     met = False
     print(f"aims: batch / message {AIM_MESSAGE:g}, batch / uncoordinated {AIM_FREE}")
