@@ -27,6 +27,7 @@ BAD_EVENTS: Final = frozenset(
         "unit_failed",
         "site_failed",
         "data_loss",
+        "sites_begin_again",
         "state_not_kept",
     }
 )

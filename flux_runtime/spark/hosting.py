@@ -7,7 +7,8 @@ Every input is a streaming query whose batches get places in one order (OR-1 to 
 all other inputs. The order is kept, with its contents, up to where the operators' states are
 (`kept`). Sites that begin anew, with the job, begin with these states and are handed the order
 after them; they compute the same results then, in batches with the same numbers, and what has been
-committed is passed over.
+committed is passed over. Where a pair loses both copies while the job runs, the same is done with
+new sites, so that nothing is lost then either.
 """
 
 from __future__ import annotations
@@ -44,6 +45,8 @@ from flux_runtime.zookeeper.tail import Trimmed
 READER: Final = "sites"
 STOP_S: Final = 60.0
 LOOK_S: Final = 0.2
+LOSSES_MAX: Final = 3
+"""So many losses with nothing committed in between end the job: something ends its sites again."""
 REMEDY: Final = (
     "the job runs on, and the order and the time to start again grow; give the sites room in, and "
     "the right to write, the state folder, which has to be on storage that all of them share"
@@ -81,6 +84,8 @@ class Hosting:
         self._finished = False
         self._error: BaseException | None = None
         self._stopping = threading.Event()
+        self._over = threading.Event()
+        """The present sites are of no use any more."""
         self._sites: Sites | None = None
         self._threads: list[threading.Thread] = []
         self._order: ChannelEgress | None = None
@@ -133,6 +138,7 @@ class Hosting:
         for each in self._all():
             each.close()
         self._stopping.set()
+        self._over.set()
         end = time.monotonic() + STOP_S
         for thread in self._threads:  # a commit that is being written is finished
             thread.join(max(0.0, end - time.monotonic()))
@@ -166,7 +172,7 @@ class Hosting:
     def _all(self) -> list[OrderedInput]:
         return [*self._inputs[True], *self._inputs[False]]
 
-    def _thread(self, run: Callable[[], None]) -> None:
+    def _thread(self, run: Callable[[], None]) -> threading.Thread:
         """Run in a thread of its own; what it fails of is the unit's error."""
 
         def guarded() -> None:
@@ -179,6 +185,7 @@ class Hosting:
         thread = InheritableThread(target=guarded, name=f"{self.name} {run.__name__}", daemon=True)
         self._threads.append(thread)
         thread.start()
+        return thread
 
     def _failed(self, error: BaseException) -> None:
         if isinstance(error, DataLost):
@@ -192,12 +199,13 @@ class Hosting:
         of = f"{stages[loss.stage]}" if loss.stage < len(stages) else "the results"
         return (
             f"{self.name}: partition {loss.part} of {of} has lost both copies ({loss.why}"
-            f"{said and f'; {said}'}). What the sites held is gone; the results of the first "
-            f"{self.done} batches are committed, and the input after batch "
-            f"{self._kept.now.batches} is recorded. Start the job again, without --fresh: it goes "
-            f"on from there, and loses and repeats nothing. If it then ends in the same way, a "
-            "record or too little memory ends its sites: change the component or the deployment, "
-            "and start with --fresh, which reads the sources from their beginning"
+            f"{said and f'; {said}'}), {LOSSES_MAX} times and with nothing committed in between: a "
+            "record or too little memory ends its sites whenever they come to it. The results of "
+            f"the first {self.done} batches are committed, and the input after batch "
+            f"{self._kept.now.batches} is recorded. If the reason is gone, start the job again, "
+            "without --fresh: it goes on from there, and loses and repeats nothing. Else change "
+            "the component or the deployment, and start with --fresh, which reads the sources from "
+            "their beginning"
         )
 
     # ---- inputs
@@ -235,42 +243,90 @@ class Hosting:
     # ---- sites
 
     def _host(self) -> None:
-        """Start the sites once there is something new, and hand them the order."""
+        """Start sites once there is something new, and others where a pair has lost both copies."""
         assert self._order is not None
         kept = self._kept.now
         while kept.batches + self._order.batches(
             kept.place
         ) <= self.done and not self._stopping.wait(LOOK_S):
             pass
-        if self._stopping.is_set():
-            return
-        sites = self._sites = self._made_sites()
+        losses = 0
+        while True:
+            self._over, done = threading.Event(), self.done
+            if self._stopping.is_set():
+                return
+            try:
+                self._run_on_sites(self._over)
+                return
+            except DataLost as loss:
+                losses = losses + 1 if self.done == done else 1
+                if losses >= LOSSES_MAX or self._stopping.is_set():
+                    raise
+                self._begin_again(loss)
+
+    def _run_on_sites(self, over: threading.Event) -> None:
+        """Hand the order to new sites, from what is kept on, and commit what they put out.
+
+        Raises:
+            DataLost: a pair has lost both copies.
+        """
+        self._places = self._settled = self._kept.now.batches
+        self._gathered = None
+        sites = self._sites = self._made_sites(over)
         sites.start()
         if not sites.there():
             return
-        self._thread(self._commit_results)
-        with Feeder(sites.config, READER, patience_s=PATIENCE_S) as feeder:
-            at, size = kept.place, 0
-            while not self._stopping.is_set():
-                at, found, _ = self._order.read(at, timeout_s=LOOK_S)
-                self._places += len(found)
-                for place, rows in found:
-                    if self._stopping.is_set():
-                        return
-                    feeder.offer(place, 0, self._entered(rows))
-                    size += rows.nbytes
-                if self._gathered is None and self._kept.due(self._places, size):
-                    self._gather(feeder, at)
-                    size = 0
-                self._note_gathered()
-                if self._gathered is None:
-                    self._settled = self._places
+        losses: list[DataLost] = []
 
-    def _commit_results(self) -> None:
-        """In a thread of its own."""
+        def commit_results() -> None:
+            try:
+                with Reader(sites.config, patience_s=PATIENCE_S) as reader:
+                    self._results.commit_from(reader, stopping=over)
+            except DataLost as loss:
+                losses.append(loss)
+
+        results = self._thread(commit_results)
+        try:
+            with Feeder(sites.config, READER, patience_s=PATIENCE_S) as feeder:
+                self._feed(feeder, over, losses)
+        finally:
+            over.set()
+            results.join()
+
+    def _feed(self, feeder: Feeder, over: threading.Event, losses: list[DataLost]) -> None:
+        """The order from what is kept on, until these sites are of no use any more."""
+        assert self._order is not None
+        at, size = self._kept.now.place, 0
+        while not over.is_set():
+            if losses:
+                raise losses[0]
+            at, found, _ = self._order.read(at, timeout_s=LOOK_S)
+            self._places += len(found)
+            for place, rows in found:
+                if over.is_set():
+                    return
+                feeder.offer(place, 0, self._entered(rows))
+                size += rows.nbytes
+            if self._gathered is None and self._kept.due(self._places, size):
+                self._gather(feeder, at)
+                size = 0
+            self._note_gathered()
+            if self._gathered is None:
+                self._settled = self._places
+
+    def _begin_again(self, loss: DataLost) -> None:
+        """What the sites held is gone, what they were given is recorded: others take it up."""
         assert self._sites is not None
-        with Reader(self._sites.config, patience_s=PATIENCE_S) as reader:
-            self._results.commit_from(reader, stopping=self._stopping)
+        why = self._sites.why_a_site_ended()
+        self._sites.stop()
+        self._event(
+            "sites_begin_again",
+            stage=loss.stage,
+            part=loss.part,
+            why=f"{loss.why}{why and f'; {why}'}",
+            batches=self._kept.now.batches,
+            committed=self.done,
+        )
 
     def _gather(self, feeder: Feeder, place: int) -> None:
         """Have the sites write their states after all that was fed; nothing is fed meanwhile."""
@@ -281,7 +337,7 @@ class Hosting:
                 place,
                 ask=feeder.keep,
                 committed=lambda: self.done >= batches,
-                stopping=self._stopping,
+                stopping=self._over,
             )
         except NotKept as wrong:
             why = str(wrong)
@@ -305,7 +361,7 @@ class Hosting:
         took = round(self._waited_s, 3)
         self._event("state_kept", batches=kept.batches, bytes=kept.size, seconds=took)
 
-    def _made_sites(self) -> Sites:
+    def _made_sites(self, over: threading.Event) -> Sites:
         zookeeper = self.context.zookeeper
         assert zookeeper is not None
         run = uuid.uuid4().hex[:12]
@@ -328,7 +384,7 @@ class Hosting:
             folder=local_folder(self._state, f"sites/{run}"),
             run_folder=self.context.run.path,
             on_event=self._event,
-            stopping=self._stopping,
+            stopping=over,
         )
 
     def _entered(self, rows: Any) -> Any:

@@ -251,23 +251,36 @@ def test_the_driver_dies_between_any_two_steps(counts: FluxJob) -> None:
     counts.check()
 
 
-def test_fs_26_a_job_that_lost_both_copies_says_so_and_goes_on_when_it_is_started_again(
+def test_fs_26_a_job_that_lost_both_copies_says_so_and_goes_on_with_other_sites(
     counts: FluxJob,
 ) -> None:
     counts.more()
     counts.start()
     counts.until_counted()
-    for worker, _ in counts.seats().values():
-        os.kill(worker, signal.SIGKILL)
-    counts.more()
-    assert counts.ended() == 1
-    said = (counts.folder / "said.txt").read_text()
-    for part in ("has lost both copies", "batches are committed", "again, without --fresh"):
-        assert part in said
-    assert counts.events("data_loss")
-    counts.more()
-    assert counts.run() == 0, counts.said()
+    for again in (1, 2):
+        for worker, _ in counts.seats().values():
+            os.kill(worker, signal.SIGKILL)
+        counts.more()
+        counts.until(lambda again=again: len(counts.events("sites_begin_again")) == again)
+        counts.until_counted()
+    counts.stop()
     counts.check()
+    assert counts.events("data_loss")
+    assert [said["committed"] for said in counts.events("sites_begin_again")] == [1, 2]
+
+
+def test_fs_26_a_job_whose_sites_end_again_and_again_says_why_and_what_to_do(
+    counts: FluxJob,
+) -> None:
+    job = counts.folder / "job.py"
+    number = 'query=COUNT.replace("sum(v)", "sum(CAST(campaign AS INTEGER))")'
+    job.write_text(job.read_text().replace("query=COUNT", number))
+    counts.more()
+    assert counts.run() == 1
+    said = counts.said()
+    for part in ("has lost both copies", "Conversion Error", "0 batches are committed", "--fresh"):
+        assert part in said
+    assert len(counts.events("sites_begin_again")) == 2
 
 
 def test_or_5_the_order_is_trimmed_and_a_job_begins_with_the_kept_states(counts: FluxJob) -> None:
