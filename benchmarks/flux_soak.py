@@ -34,6 +34,7 @@ import numpy as np
 import pyarrow as pa
 from soaking import DEADLINE_S, Ends, Soak, may_fail, view
 
+from flux_runtime.observe.reader import read_run
 from flux_runtime.operators.rows import number
 from flux_runtime.protocol.dataflow import Dataflow
 from flux_runtime.protocol.vocabulary import Pair, Shape
@@ -302,7 +303,7 @@ class SitesSoak(Soak):
 
     def told(self) -> str:
         """One line."""
-        moved = Counter(e["kind"] for e in self.job.events())
+        moved = Counter(read_run(self.job.run_folder).counts)
         return self.summary(
             f"{moved['move']} moves, {moved['view_change']} view changes, {self.incarnations} "
             f"incarnations of {SITES} sites ({self.unplanned} processes ended unplanned)"

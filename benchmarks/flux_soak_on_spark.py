@@ -271,10 +271,10 @@ class SparkSoak(Soak):
 
     def told(self) -> str:
         """One line."""
-        events = self.job.events()
-        kinds = Counter(event["kind"] for event in events)
+        noted = self.job.noted()
+        kinds = Counter(noted.counts)
         unplanned = kinds["site_failed"] - self.failed - kinds["site_sent_elsewhere"]
-        took = [event["seconds"] for event in events if event["kind"] == "recovered"]
+        took = [event.fields["seconds"] for event in noted.events if event.kind == "recovered"]
         return self.summary(
             f"{kinds['site_joined'] - SITES} sites and {kinds['controller_ended']} controllers "
             f"restarted, {kinds['site_sent_elsewhere']} sites spread, {kinds['move']} copies moved "

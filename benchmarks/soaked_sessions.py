@@ -11,15 +11,13 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pyarrow.parquet as pq
 from sessions_on_spark import Files
 from soaking import DEADLINE_S, Ends
 from spark_processes import ENVIRONMENT
 
-from flux_runtime.observe.reader import Tail
-from flux_runtime.observe.run_folder import EVENTS_FILE
+from flux_runtime.observe.reader import Run, read_run
 from flux_runtime.site.client import Client
 from flux_runtime.site.config import Config
 from flux_runtime.site.key import JobKey
@@ -144,10 +142,9 @@ class SparkJob:
         keys = (self.target / "state" / "units").glob("*/sites/*/key")
         return any(key.read_text() for key in keys)
 
-    def events(self) -> list[dict[str, Any]]:
+    def noted(self) -> Run:
         """What driver and controllers have noted."""
-        file = self.target / "runs" / "latest" / EVENTS_FILE
-        return [dict(event) for event in Tail(file).records()]
+        return read_run(self.target / "runs" / "latest")
 
     def said(self) -> str:
         """The end of its logs."""
