@@ -1,14 +1,14 @@
-"""What happens to a gate, and what follows from it, as values that can be written down.
+"""What happens to a gate, and what follows from it, as values.
 
-Events go into `Tracker.handle` and into the journal; findings come out of it.
+Events go into `Tracker.handle`; findings come out of it.
 """
 
 from __future__ import annotations
 
-import dataclasses
+import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeAlias
+from typing import TypeAlias
 
 KeyText: TypeAlias = str
 """A key value as text; `flux_runtime.sealing.keys` says how."""
@@ -27,6 +27,35 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True)
+class Coverage:
+    """What a micro-batch holds, in the words of its source (SE-10).
+
+    A number alone does not identify a micro-batch: where the checkpoint is lost, Spark counts from
+    0 again and may cut the input differently.
+    """
+
+    query: str = ""
+    """The identity of the streaming query; a new checkpoint has a new one."""
+    start: str = ""
+    """The source's offsets before the micro-batch, as Spark logs them."""
+    end: str = ""
+    files: str = ""
+    """A digest of the files that it reads, where its source is one of files."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """What a chunk of the buffer holds, so that damage to it is noticed."""
+
+    form: str = "records"
+    rows: int = 0
+    keys: int = 0
+    """Key values that have data records in it, whatever becomes of them."""
+    files: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    """Name -> (bytes, CRC-32)."""
+
+
+@dataclass(frozen=True, slots=True)
 class Ingested:
     """A micro-batch of a waiting input is durable as a chunk of the same number."""
 
@@ -35,7 +64,9 @@ class Ingested:
     time: float
     groups: tuple[Group, ...]
     rejected: int = 0
-    """Records without key or producer, unreadable records, punctuations without a count."""
+    """Records without a usable key or producer, unreadable ones, punctuations without a count."""
+    coverage: Coverage = Coverage()
+    chunk: Chunk = Chunk()
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +78,8 @@ class Requested:
     time: float
     keys: Mapping[KeyText, int]
     rejected: int = 0
+    coverage: Coverage = Coverage()
+    chunk: Chunk = Chunk()
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,13 +92,26 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
-class Digested:
-    """The digests of what was received for a partition, by producer."""
+class Count:
+    """What the buffer holds of one producer's records, counted record by record."""
+
+    received: int
+    """All that were looked at."""
+    rows: int
+    """The same without repeats of known ids."""
+    digest: str | None = None
+    conflicts: int = 0
+    """Ids that several different records have."""
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """What was received for a partition, by producer, has been looked at again (SE-1, D6)."""
 
     input: str
     key: KeyText
     time: float
-    digests: Mapping[str, str]
+    counts: Mapping[str, Count]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +126,46 @@ class Excused:
     time: float
 
 
+class Resolution(enum.StrEnum):
+    """What a person decides about a partition in quarantine (SE-6)."""
+
+    RELEASE = "release"
+    """Release it as it is."""
+    DISCARD = "discard"
+    """Its records become dead letters; what comes later is late."""
+    RECOUNT = "recount"
+    """The newest punctuation of every producer is its promise, and what came is counted again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """A person decided what becomes of a partition in quarantine (SE-6)."""
+
+    key: KeyText
+    resolution: Resolution
+    reason: str
+    by: str
+    time: float
+
+
+@dataclass(frozen=True, slots=True)
+class Compacted:
+    """Chunks of an input were written anew as one that holds only what is still needed (SE-9)."""
+
+    input: str
+    old: tuple[int, ...]
+    number: int
+    """Of the new chunk; below 0, so that no micro-batch has it."""
+    chunk: Chunk
+
+
+@dataclass(frozen=True, slots=True)
+class Forgotten:
+    """Releases that are older than what the gate remembers (SE-9)."""
+
+    keys: tuple[KeyText, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class Release:
     """Partitions to release and requests to answer, in one step."""
@@ -89,12 +175,22 @@ class Release:
     """Partitions released by this step."""
     process: tuple[KeyText, ...]
     """Partitions that the component has to see; with requests, those that are asked for."""
-    chunks: Mapping[str, tuple[int, ...]]
-    """Waiting input -> micro-batches that hold records of the partitions to process."""
-    excluded: Mapping[str, tuple[tuple[KeyText, str], ...]] = field(default_factory=dict)
-    """Waiting input -> (partition, producer) that are in the chunks and belong to nobody (SE-7)."""
     answers: Mapping[str, Mapping[KeyText, tuple[int, ...]]] = field(default_factory=dict)
     """Requesting input -> partition -> micro-batches that hold requests to be answered now."""
+    discarded: tuple[KeyText, ...] = ()
+    """Those of `keys` whose records become dead letters instead."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What to read of one input's buffer."""
+
+    keys: Mapping[int, tuple[KeyText, ...]]
+    """Chunk -> the partitions to read of it."""
+    whole: frozenset[int] = frozenset()
+    """Chunks that hold nothing else."""
+    excluded: tuple[tuple[KeyText, str], ...] = ()
+    """(partition, producer) that are in the chunks and belong to nobody (SE-7)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +210,16 @@ class ReleaseFinished:
 
 
 Event: TypeAlias = (
-    Ingested | Requested | Found | Digested | Excused | ReleaseStarted | ReleaseFinished
+    Ingested
+    | Requested
+    | Found
+    | Counted
+    | Excused
+    | Resolved
+    | Compacted
+    | Forgotten
+    | ReleaseStarted
+    | ReleaseFinished
 )
 
 
@@ -157,53 +262,3 @@ class Unneeded:
 
 
 Finding: TypeAlias = Quarantined | Sealed | Outsider | Unneeded
-
-_EVENTS: Final = {
-    kind.__name__: kind
-    for kind in (Ingested, Requested, Found, Digested, Excused, ReleaseStarted, ReleaseFinished)
-}
-
-
-def event_to_json(event: Event) -> dict[str, Any]:
-    """An object that `json.dumps` takes and `event_from_json` reads back."""
-    name = type(event).__name__
-    if isinstance(event, Ingested):
-        groups = [[g.key, g.producer, g.count, g.digest, g.rows] for g in event.groups]
-        return {"event": name, **_shallow(event), "groups": groups}
-    return {"event": name, **dataclasses.asdict(event)}
-
-
-def event_from_json(data: Mapping[str, Any]) -> Event:
-    """The event that `event_to_json` wrote."""
-    fields = {name: value for name, value in data.items() if name != "event"}
-    kind: Any = _EVENTS[data["event"]]
-    if kind is Ingested:
-        fields["groups"] = tuple(Group(*group) for group in fields["groups"])
-    elif kind is Found:
-        fields["producers"] = {key: tuple(who) for key, who in fields["producers"].items()}
-    elif kind is ReleaseStarted:
-        fields["release"] = release_from_json(fields["release"])
-    event: Event = kind(**fields)
-    return event
-
-
-def release_from_json(data: Mapping[str, Any]) -> Release:
-    """A release from what `dataclasses.asdict` made of it, through JSON."""
-    return Release(
-        number=data["number"],
-        keys=tuple(data["keys"]),
-        process=tuple(data["process"]),
-        chunks={name: tuple(batches) for name, batches in data["chunks"].items()},
-        excluded={
-            name: tuple((key, producer) for key, producer in pairs)
-            for name, pairs in data["excluded"].items()
-        },
-        answers={
-            name: {key: tuple(batches) for key, batches in wanted.items()}
-            for name, wanted in data["answers"].items()
-        },
-    )
-
-
-def _shallow(event: Any) -> dict[str, Any]:
-    return {f.name: getattr(event, f.name) for f in dataclasses.fields(event)}

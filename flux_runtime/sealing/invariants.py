@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from typing import Final
+
+from flux_runtime.sealing.events import Resolution
 from flux_runtime.sealing.partition import Status
-from flux_runtime.sealing.tracker import Tracker
+from flux_runtime.sealing.tracker import Registered, Tracker
+
+_AS_THEY_ARE: Final = (Resolution.RELEASE, Resolution.DISCARD)
 
 
 def validate(tracker: Tracker) -> None:
     """Raise AssertionError, with the rule, if the state contradicts the protocol."""
     _check_partitions(tracker)
     _check_references(tracker)
+    _check_indexes(tracker)
     pending = set(tracker.pending.keys) if tracker.pending else set()
     releasing = {k for k, p in tracker.partitions.items() if p.status is Status.RELEASING}
     assert pending == releasing, f"SE-10: {pending ^ releasing} is in one of log and state only"
-    both = tracker.partitions.keys() & tracker.released.keys()
+    both = {key for key in tracker.partitions if tracker.released.get(key) is not None}
     assert not both, f"SE-3: {both} is released and waiting"
 
 
@@ -23,7 +29,9 @@ def _check_partitions(tracker: Tracker) -> None:
         assert (partition.quarantine is not None) == (partition.status is Status.QUARANTINED), key
         if partition.status is Status.OPEN:
             assert not partition.complete, f"SE-3: {key} is complete and waits"
-        elif partition.status is not Status.QUARANTINED:
+        elif (
+            partition.status is not Status.QUARANTINED and partition.resolution not in _AS_THEY_ARE
+        ):
             assert partition.complete, f"SE-4: {key} is {partition.status} and not complete"
         for name, share in partition.shares.items():
             members = set(share.producers) if share.producers is not None else None
@@ -32,11 +40,29 @@ def _check_partitions(tracker: Tracker) -> None:
                 assert not others, f"SE-7: {key} of {name} took {others}"
             assert share.batches == sorted(set(share.batches)), (key, name)
             assert all(rows > 0 for rows in share.received.values()), (key, name)
-            if partition.status is not Status.QUARANTINED and members is not None:
+            assert all(0 < n < share.received[p] for p, n in share.repeats.items()), (key, name)
+            if partition.status is Status.OPEN and members is not None:
                 for producer, vote in share.votes.items():
-                    if producer not in share.excused:
-                        received = share.received.get(producer, 0)
-                        assert received <= vote.count, f"SE-6: {key} of {name}: {producer}"
+                    known = not share.identified or producer in share.counts
+                    if known and producer not in share.excused:
+                        held = share.held(producer)
+                        assert held <= vote.count, f"SE-6: {key} of {name}: {producer}"
+
+
+def _check_indexes(tracker: Tracker) -> None:
+    """What is derived from the partitions is what they say."""
+
+    def having(status: Status) -> set[str]:
+        return {key for key, p in tracker.partitions.items() if p.status is status}
+
+    assert set(tracker.sealed) == having(Status.SEALED)
+    assert set(tracker.quarantined) == having(Status.QUARANTINED)
+    counting = {key for key, p in tracker.partitions.items() if any(p.to_count)}
+    assert set(tracker.counting) == counting
+    for name, rule in tracker.rules.inputs.items():
+        unknown = {key for key, p in tracker.partitions.items() if p.shares[name].producers is None}
+        if isinstance(rule, Registered):
+            assert set(tracker.unknown_sets.get(name, {})) == unknown
 
 
 def _check_references(tracker: Tracker) -> None:
@@ -60,3 +86,8 @@ def _check_references(tracker: Tracker) -> None:
             need(name, list(rows))
     actual = {name: of_input for name, of_input in tracker.references.items() if of_input}
     assert actual == expected, f"SE-9: chunks {actual} are kept, {expected} are needed"
+    for name, of_input in actual.items():
+        assert tracker.chunks[name].keys() == of_input.keys(), f"SE-9: chunks of {name}"
+        for number, needed in of_input.items():
+            if name in tracker.rules.inputs:
+                assert needed <= tracker.chunks[name][number].keys, (name, number)

@@ -1,7 +1,9 @@
-"""Key values as text: what the tracker, the journal and people see of a partition.
+"""Key values as text: what the tracker, the ledger and people see of a partition.
 
-A value of each key attribute as Spark casts it to STRING, as one JSON array. The text is exact:
-casting it back gives the value, for the types in `KEY_TYPES`.
+The text of each key attribute, as one JSON array. `flux_runtime.spark.key_columns` says which text
+a value has: as Spark casts it to STRING, save that a TIMESTAMP is in UTC whatever the session's
+zone, a BINARY is in hexadecimal, and of floating-point numbers -0.0 is 0.0. Values that Spark takes
+for equal have the same text, others another one.
 """
 
 from __future__ import annotations
@@ -12,19 +14,9 @@ from typing import Final
 
 from flux_runtime.sealing.events import KeyText
 
-KEY_TYPES: Final = (
-    "string",
-    "tinyint",
-    "smallint",
-    "int",
-    "bigint",
-    "boolean",
-    "date",
-    "timestamp",
-    "timestamp_ntz",
-    "decimal",
-)
-"""Types whose values survive the cast to STRING and back; a float's do not."""
+KEY_BYTES_MAX: Final = 32_768
+"""Bytes of UTF-8 that the texts of one key, or the name of one producer, may have. A record with
+more is a dead letter: every key is held in memory, stands in the ledger and in the commit."""
 
 
 def key_text(values: Sequence[str]) -> KeyText:

@@ -6,11 +6,16 @@ Pure data; `flux_runtime.sealing.tracker` changes it.
 from __future__ import annotations
 
 import enum
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Final
 
-from flux_runtime.sealing.events import KeyText, Quarantined
+from flux_runtime.sealing.events import Count, KeyText, Quarantined, Resolution
+
+NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
+"""What is rare has no container of its own: 10^5 open partitions are ordinary."""
 
 
 class Status(enum.StrEnum):
@@ -40,18 +45,23 @@ class Share:
 
     producers: tuple[str, ...] | None = None
     """The frozen producer set; None while it is not known."""
+    identified: bool = False
+    """Records have an id: what came more than once counts once (D6)."""
     received: dict[str, int] = field(default_factory=dict)
+    """Producer -> its records in the buffer, repeats among them."""
     votes: dict[str, Vote] = field(default_factory=dict)
-    disputes: dict[str, Vote] = field(default_factory=dict)
-    """A later punctuation that differs from the producer's first one."""
-    excused: dict[str, str] = field(default_factory=dict)
-    """Producer -> reason; its vote is not waited for, its records stay (SE-8)."""
-    digests: dict[str, str] = field(default_factory=dict)
-    """Of the received records, where they have been computed."""
     batches: list[int] = field(default_factory=list)
-    """Micro-batches whose chunks hold records of the partition."""
-    outsiders: list[str] = field(default_factory=list)
-    """Producers whose buffered records turned out not to belong here (SE-7)."""
+    """Chunks that hold records of the partition."""
+    repeats: Mapping[str, int] = field(default_factory=lambda: NOTHING)
+    """Producer -> how many of the received are repeats of known ids, as far as was counted."""
+    counts: Mapping[str, Count] = field(default_factory=lambda: NOTHING)
+    """Producer -> what was counted, as long as nothing came since."""
+    disputes: Mapping[str, Vote] = field(default_factory=lambda: NOTHING)
+    """The newest punctuation that differs from the producer's first one."""
+    excused: Mapping[str, str] = field(default_factory=lambda: NOTHING)
+    """Producer -> reason; its vote is not waited for, its records stay (SE-8)."""
+    outsiders: tuple[str, ...] = ()
+    """Producers whose records in the chunks turned out not to belong here (SE-7)."""
 
     @property
     def missing(self) -> tuple[str, ...]:
@@ -60,41 +70,46 @@ class Share:
             p for p in self.producers or () if p not in self.votes and p not in self.excused
         )
 
+    def held(self, producer: str) -> int:
+        """Records of a producer without the repeats that are known."""
+        return self.received.get(producer, 0) - self.repeats.get(producer, 0)
+
     @property
     def counted(self) -> bool:
-        """Every member has voted (SE-1; SE-2 is the set of one) and what it sent is here."""
+        """Every member has voted (SE-1; SE-2 is the set of one) and what it sent is here.
+
+        As far as is known: `uncounted` producers have to be looked at once more.
+        """
         return self.producers is not None and all(
-            p in self.excused
-            or (p in self.votes and self.votes[p].count == self.received.get(p, 0))
+            p in self.excused or (p in self.votes and self._arrived(p, self.votes[p].count))
             for p in self.producers
         )
 
     @property
-    def undigested(self) -> tuple[str, ...]:
-        """Producers whose digest has to be computed before the partition is complete."""
+    def uncounted(self) -> tuple[str, ...]:
+        """Producers whose records have to be counted, or digested, before SE-1 can hold."""
         return tuple(
             p
-            for p in self.producers or ()
-            if p in self.votes
+            for p, vote in self.votes.items()
+            if p in (self.producers or ())
             and p not in self.excused
-            and self.votes[p].digest is not None
-            and p not in self.digests
+            and (self.identified or vote.digest is not None)
+            and p not in self.counts
         )
+
+    def exceeded(self, producer: str) -> bool:
+        """More came of a producer than it promised, as far as is known."""
+        return self.held(producer) > self.votes[producer].count
 
     @property
     def complete(self) -> bool:
         """SE-1 holds for this input."""
-        return self.counted and not self.undigested and self.digests_agree
-
-    @property
-    def digests_agree(self) -> bool:
-        """No computed digest differs from the one its producer gave."""
-        return all(self.votes[p].digest == found for p, found in self.digests.items())
+        return self.counted and not self.uncounted and not any(self.contradictions("", ""))
 
     def add(self, producer: str, rows: int, batch: int) -> None:
-        """Records were buffered; what was digested before says nothing any more."""
+        """Records were buffered; what was counted before says nothing any more."""
         self.received[producer] = self.received.get(producer, 0) + rows
-        self.digests.pop(producer, None)
+        self.counts = _without(self.counts, producer)
         if not self.batches or self.batches[-1] != batch:
             self.batches.append(batch)
 
@@ -102,38 +117,77 @@ class Share:
         """A punctuation came; an equal one changes nothing."""
         earlier = self.votes.setdefault(producer, vote)
         if earlier != vote:
-            self.disputes.setdefault(producer, vote)
+            self.disputes = {**self.disputes, producer: vote}
+
+    def count(self, producer: str, count: Count) -> None:
+        """The producer's records were counted; of no account if more came meanwhile."""
+        if count.received == self.received.get(producer, 0):
+            self.counts = {**self.counts, producer: count}
+            if count.received > count.rows:
+                self.repeats = {**self.repeats, producer: count.received - count.rows}
+
+    def excuse(self, producer: str, reason: str) -> None:
+        """The producer's vote is not waited for (SE-8)."""
+        self.excused = {**self.excused, producer: reason}
+
+    def exclude(self, producer: str) -> None:
+        """The producer's records in the chunks do not belong here (SE-7)."""
+        if producer not in self.outsiders:
+            self.outsiders = (*self.outsiders, producer)
+
+    def drop(self, producer: str) -> tuple[int, int]:
+        """Forget a producer who does not belong here; its (records, punctuations)."""
+        rows = self.received.pop(producer, 0)
+        votes = int(self.votes.pop(producer, None) is not None) + int(producer in self.disputes)
+        self.disputes = _without(self.disputes, producer)
+        self.counts = _without(self.counts, producer)
+        self.repeats = _without(self.repeats, producer)
+        if rows:
+            self.exclude(producer)
+        return rows, votes
+
+    def recount(self) -> None:
+        """The newest punctuation of every producer is its promise, and nothing is counted yet."""
+        self.votes |= self.disputes
+        self.disputes = self.counts = NOTHING
 
     def contradictions(self, key: KeyText, name: str) -> Iterator[Quarantined]:
         """What cannot be right any more (SE-6); of members only, so nothing of an unknown set."""
         for producer in self.producers or ():
             if producer in self.votes and producer not in self.excused:
-                wrong = self._contradiction(key, name, producer)
-                if wrong is not None:
-                    yield wrong
+                contradiction = self._contradiction(key, name, producer)
+                if contradiction is not None:
+                    yield contradiction
 
     def _contradiction(self, key: KeyText, name: str, producer: str) -> Quarantined | None:
         vote, dispute = self.votes[producer], self.disputes.get(producer)
+        count = self.counts.get(producer)
+        held = self.held(producer)
+
+        def quarantined(why: str, promised: object, found: object) -> Quarantined:
+            return Quarantined(key, name, producer, why, str(promised), str(found))
+
         if dispute is not None:
-            return Quarantined(
-                key,
-                name,
-                producer,
-                "a second punctuation that differs from the first",
-                str(vote),
-                str(dispute),
-            )
-        received = self.received.get(producer, 0)
-        if received > vote.count:
-            return Quarantined(
-                key, name, producer, "more records than promised", str(vote.count), str(received)
-            )
-        digest = self.digests.get(producer)
-        if digest is not None and digest != vote.digest:
-            return Quarantined(
-                key, name, producer, "another digest than promised", str(vote.digest), digest
-            )
+            return quarantined("a second punctuation that differs from the first", vote, dispute)
+        if count is not None and count.conflicts:
+            why = "ids that several different records have"
+            return quarantined(why, 0, count.conflicts)
+        if held > vote.count and (count is not None or not self.identified):
+            return quarantined("more records than promised", vote.count, held)
+        if (
+            count is not None
+            and vote.digest is not None
+            and held == vote.count
+            and count.digest != vote.digest
+        ):
+            return quarantined("another digest than promised", vote.digest, count.digest)
         return None
+
+    def _arrived(self, producer: str, promised: int) -> bool:
+        held = self.held(producer)
+        return held == promised or (
+            self.identified and held > promised and producer not in self.counts
+        )
 
 
 @dataclass(slots=True)
@@ -146,51 +200,103 @@ class Partition:
     shares: dict[str, Share]
     status: Status = Status.OPEN
     quarantine: Quarantined | None = None
+    resolution: Resolution | None = None
+    """What a person decided after it had been in quarantine; it stands until the release."""
 
     @property
     def complete(self) -> bool:
         """SE-1 holds for every waiting input."""
         return all(share.complete for share in self.shares.values())
 
+    @property
+    def to_count(self) -> Iterator[tuple[str, tuple[str, ...]]]:
+        """(input, producers) that alone may keep it from being complete, or contradict it."""
+        if self.status is not Status.OPEN:
+            return
+        last = all(share.counted for share in self.shares.values())
+        for name, share in self.shares.items():
+            due = tuple(p for p in share.uncounted if last or share.exceeded(p))
+            if due:
+                yield name, due
 
-def partition_to_json(partition: Partition) -> dict[str, Any]:
-    """An object for the journal's snapshot."""
+
+def partition_to_json(partition: Partition) -> list[Any]:
+    """An array that `json.dumps` takes and `partition_from_json` reads back."""
     q = partition.quarantine
-    return {
-        "opened": partition.opened,
-        "last": partition.last,
-        "status": partition.status.value,
-        "quarantine": q and [q.key, q.input, q.producer, q.why, q.promised, q.found],
-        "shares": {
-            name: {
-                "producers": share.producers,
-                "received": share.received,
-                "votes": {p: [vote.count, vote.digest] for p, vote in share.votes.items()},
-                "disputes": {p: [vote.count, vote.digest] for p, vote in share.disputes.items()},
-                "excused": share.excused,
-                "digests": share.digests,
-                "batches": share.batches,
-                "outsiders": share.outsiders,
-            }
-            for name, share in partition.shares.items()
-        },
-    }
+    return [
+        partition.opened,
+        partition.last,
+        partition.status.value,
+        q and [q.key, q.input, q.producer, q.why, q.promised, q.found],
+        partition.resolution,
+        {name: _share_to_json(share) for name, share in partition.shares.items()},
+    ]
 
 
-def partition_from_json(data: Mapping[str, Any]) -> Partition:
-    """The partition that `partition_to_json` wrote."""
-    shares = {
-        name: Share(
-            producers=None if share["producers"] is None else tuple(share["producers"]),
-            received=dict(share["received"]),
-            votes={p: Vote(*vote) for p, vote in share["votes"].items()},
-            disputes={p: Vote(*vote) for p, vote in share["disputes"].items()},
-            excused=dict(share["excused"]),
-            digests=dict(share["digests"]),
-            batches=list(share["batches"]),
-            outsiders=list(share["outsiders"]),
-        )
-        for name, share in data["shares"].items()
-    }
-    quarantine = data["quarantine"] and Quarantined(*data["quarantine"])
-    return Partition(data["opened"], data["last"], shares, Status(data["status"]), quarantine)
+def partition_from_json(
+    data: list[Any], identified: frozenset[str], sets: dict[tuple[str, ...], tuple[str, ...]]
+) -> Partition:
+    """The partition that `partition_to_json` wrote.
+
+    Args:
+        data: what it wrote.
+        identified: inputs whose records have an id.
+        sets: producer sets that occurred already; partitions share them.
+    """
+    opened, last, status, quarantine, resolution, shares = data
+    return Partition(
+        opened,
+        last,
+        {name: _share_from_json(of, name in identified, sets) for name, of in shares.items()},
+        Status(status),
+        quarantine and Quarantined(*quarantine),
+        resolution and Resolution(resolution),
+    )
+
+
+def _share_to_json(share: Share) -> list[Any]:
+    usual = [
+        share.producers,
+        share.received,
+        {p: [vote.count, vote.digest] for p, vote in share.votes.items()},
+        share.batches,
+    ]
+    rare = [
+        dict(share.repeats),
+        {p: [c.received, c.rows, c.digest, c.conflicts] for p, c in share.counts.items()},
+        {p: [vote.count, vote.digest] for p, vote in share.disputes.items()},
+        dict(share.excused),
+        share.outsiders,
+    ]
+    return [*usual, rare] if any(rare) else usual
+
+
+def _share_from_json(
+    data: list[Any], identified: bool, sets: dict[tuple[str, ...], tuple[str, ...]]
+) -> Share:
+    producers, received, votes, batches, *rest = data
+    members = None
+    if producers is not None:
+        members = tuple(map(sys.intern, producers))
+        members = sets.setdefault(members, members)
+    share = Share(
+        members,
+        identified,
+        {sys.intern(p): rows for p, rows in received.items()},
+        {sys.intern(p): Vote(*vote) for p, vote in votes.items()},
+        batches,
+    )
+    if rest:
+        repeats, counts, disputes, excused, outsiders = rest[0]
+        share.repeats = repeats or NOTHING
+        share.counts = {p: Count(*count) for p, count in counts.items()} or NOTHING
+        share.disputes = {p: Vote(*vote) for p, vote in disputes.items()} or NOTHING
+        share.excused = excused or NOTHING
+        share.outsiders = tuple(outsiders)
+    return share
+
+
+def _without(values: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    if name not in values:
+        return values
+    return {n: value for n, value in values.items() if n != name} or NOTHING

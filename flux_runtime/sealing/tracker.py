@@ -1,10 +1,10 @@
 """The seal protocol of one gate as a state machine: events in, findings out, no I/O.
 
 Rules SE-1 to SE-12 (`docs/explanation/sealing.md`; Blazes sections III-C and V-B) stand beside the
-lines that implement them. Every event is handled once, in the order of the journal; the state is a
-function of the journal alone, so that a restart continues where the journal ends. What has to be
-done is read off the state (`lookups_due`, `digests_due`, `next_release`), not remembered as a
-message that a crash could lose.
+lines that implement them. What has to be done is read off the state (`lookups_due`, `counts_due`,
+`next_release`), not remembered as a message that a crash could lose. `changes` says which parts of
+the state an event changed, so that the ledger writes those only: what a micro-batch costs depends
+on what it brings, never on how many partitions are open or have been released.
 
     tracker = Tracker(Rules(inputs={"clicks": All(("ads-1", "ads-2"))}))
     for finding in tracker.handle(Ingested("clicks", 0, now, groups)): ...
@@ -13,38 +13,41 @@ message that a crash could lose.
 
 from __future__ import annotations
 
+import base64
 import enum
-import itertools
-from collections.abc import Iterable, Iterator, Mapping
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 from flux_runtime.sealing.events import (
-    Digested,
+    Chunk,
+    Compacted,
+    Counted,
+    Coverage,
     Event,
     Excused,
     Finding,
+    Forgotten,
     Found,
     Group,
     Ingested,
     KeyText,
     Outsider,
+    Reading,
     Release,
     ReleaseFinished,
     ReleaseStarted,
     Requested,
+    Resolution,
+    Resolved,
     Sealed,
     Unneeded,
 )
-from flux_runtime.sealing.partition import (
-    Partition,
-    Share,
-    Status,
-    Vote,
-)
+from flux_runtime.sealing.manifest import DamagedError
+from flux_runtime.sealing.partition import Partition, Share, Status, Vote
 
-REMEMBER: Final = 50_000
-"""How many released partitions are remembered by default (SE-9)."""
+FRESH: Final = "run with --fresh, which deletes state and results and starts from the sources"
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,11 +79,13 @@ class Rules:
     """Waiting inputs: a partition is complete when it is complete in each of them."""
     requests: tuple[str, ...] = ()
     """Requesting inputs (SE-12). With any, released partitions stay buffered for later requests."""
-    remember: int = REMEMBER
-    """Released partitions that are recognised when late records come (SE-5, SE-9). Past this
-    bound the oldest are forgotten: a record for one of those opens the partition anew, where it
-    waits for punctuations that will not come, and is seen by its age (SE-8). With requests
-    nothing is forgotten, because the partitions themselves are kept."""
+    identified: frozenset[str] = frozenset()
+    """Inputs whose records have an id, by which repeats are dropped before they count (D6)."""
+    remember_s: float | None = None
+    """Seconds for which released partitions are recognised when late records come (SE-5, SE-9);
+    None: for ever. A record for one that is forgotten opens the partition anew, where it waits for
+    punctuations that will not come, and is seen by its age (SE-8). With requests nothing is
+    forgotten, because the partitions themselves are kept."""
 
 
 class Verdict(enum.Enum):
@@ -99,11 +104,15 @@ class Verdict(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Released:
-    """What is remembered of a released partition, each by waiting input."""
+    """What is remembered of a released partition."""
 
-    votes: Mapping[str, Mapping[str, Vote]]
-    batches: Mapping[str, list[int]]
-    outsiders: Mapping[str, list[str]]
+    number: int
+    """Of the release."""
+    votes: frozenset[str]
+    """Marks of its punctuations; see `vote_mark`."""
+    batches: Mapping[str, list[int]] = field(default_factory=dict)
+    """Where there are requests: waiting input -> chunks that hold its records."""
+    outsiders: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -114,6 +123,10 @@ class Counters:
     late: int = 0
     unknown: int = 0
     rejected: int = 0
+    repeats: int = 0
+    """Records of released partitions that came more than once and counted once (D6)."""
+    discarded: int = 0
+    """Records of partitions that a person discarded."""
     released: int = 0
     answered: int = 0
     seal_wait_s: float = 0.0
@@ -121,16 +134,28 @@ class Counters:
 
 
 @dataclass(slots=True)
+class Changes:
+    """Parts of the state that changed since the ledger was written; its owner clears it."""
+
+    partitions: set[KeyText] = field(default_factory=set)
+    wanted: set[tuple[str, KeyText]] = field(default_factory=set)
+    chunks: set[tuple[str, int]] = field(default_factory=set)
+    pending: bool = False
+
+
+@dataclass(slots=True)
 class Tracker:
     """The state of one gate. `handle` is its only mutator."""
 
     rules: Rules
+    released: MutableMapping[KeyText, Released] = field(default_factory=dict)
+    """What is remembered of released partitions (SE-9); the ledger's is on disk."""
     partitions: dict[KeyText, Partition] = field(default_factory=dict)
     """What is not released, oldest first."""
-    released: dict[KeyText, Released] = field(default_factory=dict)
-    """What is remembered of released partitions, oldest first (SE-9)."""
-    ingested: dict[str, int] = field(default_factory=dict)
-    """Input -> last micro-batch (SE-10)."""
+    ingested: dict[str, tuple[int, Coverage]] = field(default_factory=dict)
+    """Input -> last micro-batch and what it covers (SE-10)."""
+    chunks: dict[str, dict[int, Chunk]] = field(default_factory=dict)
+    """Input -> the chunks that somebody needs, and what they must hold."""
     references: dict[str, dict[int, int]] = field(default_factory=dict)
     """Input -> chunk -> how many partitions, or requested keys, need it."""
     wanted: dict[str, dict[KeyText, dict[int, int]]] = field(default_factory=dict)
@@ -139,7 +164,17 @@ class Tracker:
     """Logged and not finished."""
     releases: int = 0
     """Number of the last release."""
+    compactions: int = 0
     counters: Counters = field(default_factory=Counters)
+    changes: Changes = field(default_factory=Changes)
+    sealed: dict[KeyText, None] = field(default_factory=dict)
+    """Index: partitions that are complete and not part of a release."""
+    quarantined: dict[KeyText, None] = field(default_factory=dict)
+    """Index."""
+    counting: dict[KeyText, None] = field(default_factory=dict)
+    """Index: partitions whose records have to be counted again."""
+    unknown_sets: dict[str, dict[KeyText, None]] = field(default_factory=dict)
+    """Index: input -> partitions whose producer set has to be looked up."""
 
     # ---- questions
 
@@ -148,35 +183,49 @@ class Tracker:
         decided = self._decide_ones(event)
         return [(group, self._verdict(event.input, group, decided)) for group in event.groups]
 
-    def replayed(self, name: str, batch: int) -> bool:
-        """Whether a micro-batch has been ingested before: then it changes nothing (SE-10)."""
-        return batch <= self.ingested.get(name, -1)
+    def replayed(self, name: str, batch: int, coverage: Coverage) -> bool:
+        """Whether a micro-batch has been ingested before: then it changes nothing (SE-10).
+
+        Raises:
+            DamagedError: it is not the next one, nor the last one once more.
+        """
+        last, covered = self.ingested.get(name, (-1, Coverage()))
+        if batch == last and coverage == covered:
+            return True
+        problem = None
+        if last >= 0 and coverage.query != covered.query:
+            problem = "its checkpoint is not the one that the state goes with"
+        elif batch == last:
+            problem = f"micro-batch {batch} holds other records than when it was taken"
+        elif batch < last:
+            problem = f"the checkpoint is at micro-batch {batch}, the state took {last} already"
+        elif batch > last + 1:
+            problem = f"micro-batches {last + 1} to {batch - 1} were taken and are not in the state"
+        elif last >= 0 and coverage.start != covered.end:
+            problem = f"micro-batch {batch} does not begin where {last} ended"
+        if problem is None:
+            return False
+        raise DamagedError(
+            f"input {name}",
+            problem,
+            f"nothing of it was taken, and what was put out before, {self.releases} releases, is "
+            f"right. Put back checkpoint and state of one moment, or {FRESH}",
+        )
 
     def lookups_due(self) -> dict[str, list[KeyText]]:
         """Input -> partitions whose producer set has to be looked up."""
-        due: dict[str, list[KeyText]] = {}
-        for name, rule in self.rules.inputs.items():
-            if isinstance(rule, Registered):
-                due[name] = [
-                    key
-                    for key, partition in self.partitions.items()
-                    if partition.shares[name].producers is None
-                ]
-        return {name: keys for name, keys in due.items() if keys}
+        return {name: list(keys) for name, keys in self.unknown_sets.items() if keys}
 
-    def unknown_sets(self, event: Ingested) -> list[KeyText]:
+    def sets_to_look_up(self, event: Ingested) -> list[KeyText]:
         """Partitions of a micro-batch whose producer set has not been looked up yet."""
         if not isinstance(self.rules.inputs[event.input], Registered):
             return []
         keys = dict.fromkeys(group.key for group in event.groups)
+        unknown = self.unknown_sets.get(event.input, {})
         return [
             key
             for key in keys
-            if key not in self.released
-            and (
-                key not in self.partitions
-                or self.partitions[key].shares[event.input].producers is None
-            )
+            if key in unknown or (key not in self.partitions and self.released.get(key) is None)
         ]
 
     def outsiders_of(self, event: Found) -> list[tuple[KeyText, str]]:
@@ -190,41 +239,72 @@ class Tracker:
                 outsiders += [(key, producer) for producer in sorted(came - set(producers))]
         return outsiders
 
-    def digests_due(self) -> list[tuple[str, KeyText, tuple[str, ...], tuple[int, ...]]]:
-        """(input, partition, producers, chunks) that only a digest keeps from being complete."""
-        return [
-            (name, key, share.undigested, tuple(share.batches))
-            for key, partition in self.partitions.items()
-            if partition.status is Status.OPEN
-            and all(share.counted for share in partition.shares.values())
-            for name, share in partition.shares.items()
-            if share.undigested
-        ]
+    def counts_due(self) -> dict[str, dict[KeyText, tuple[str, ...]]]:
+        """Input -> partition -> producers whose records have to be counted, or digested (SE-1)."""
+        due: dict[str, dict[KeyText, tuple[str, ...]]] = {}
+        for key in self.counting:
+            for name, producers in self.partitions[key].to_count:
+                due.setdefault(name, {})[key] = producers
+        return due
 
     def next_release(self) -> Release | None:
         """The release to do now: the unfinished one (SE-10), else all that is complete (SE-3)."""
         if self.pending is not None:
             return self.pending
-        keys = tuple(k for k, p in self.partitions.items() if p.status is Status.SEALED)
+        keys = tuple(self.sealed)
         answers = self._answers()
         if not keys and not answers:
             return None
-        process = keys
+        discarded = tuple(k for k in keys if self.partitions[k].resolution is Resolution.DISCARD)
+        process = tuple(k for k in keys if k not in set(discarded)) if discarded else keys
         if self.rules.requests:  # SE-12: only what somebody asked for
             process = tuple(sorted({key for wanted in answers.values() for key in wanted}))
-        return Release(
-            self.releases + 1,
-            keys,
-            process,
-            self._chunks_of(process),
-            self._excluded_of(process),
-            answers,
+        return Release(self.releases + 1, keys, process, answers, discarded)
+
+    def reading(self, name: str, keys: Iterable[KeyText]) -> Reading:
+        """What to read of an input's buffer to get partitions, released or not."""
+        by_chunk: dict[int, list[KeyText]] = {}
+        excluded: list[tuple[KeyText, str]] = []
+        for key in keys:
+            batches, outsiders = self._holdings(name, key)
+            for batch in batches:
+                by_chunk.setdefault(batch, []).append(key)
+            excluded += [(key, producer) for producer in outsiders]
+        chunks = self.chunks.get(name, {})
+        return Reading(
+            {batch: tuple(of_chunk) for batch, of_chunk in sorted(by_chunk.items())},
+            frozenset(b for b, of_chunk in by_chunk.items() if len(of_chunk) == chunks[b].keys),
+            tuple(excluded),
+        )
+
+    def sparse(self, name: str, share_max: float) -> tuple[int, ...]:
+        """Chunks of which at most such a part of the partitions is still needed (SE-9)."""
+        if self.rules.requests:
+            return ()
+        chunks = self.chunks.get(name, {})
+        busy = set() if self.pending is None else set(self.reading(name, self.pending.keys).keys)
+        return tuple(
+            number
+            for number, needed in self.references.get(name, {}).items()
+            if number not in busy and needed <= share_max * chunks[number].keys
+        )
+
+    def needing(self, name: str, chunks: Iterable[int]) -> Reading:
+        """What is still needed of chunks."""
+        wanted = set(chunks)
+        return self.reading(
+            name,
+            [
+                key
+                for key, partition in self.partitions.items()
+                if not wanted.isdisjoint(partition.shares[name].batches)
+            ],
         )
 
     # ---- changes
 
     def handle(self, event: Event) -> list[Finding]:
-        """Apply an event that is in the journal already; what follows from it."""
+        """Apply an event; what follows from it."""
         match event:
             case Ingested():
                 return list(self._on_ingested(event))
@@ -232,23 +312,30 @@ class Tracker:
                 return list(self._on_requested(event))
             case Found():
                 return list(self._on_found(event))
-            case Digested():
-                return list(self._on_digested(event))
+            case Counted():
+                return list(self._on_counted(event))
             case Excused():
                 return list(self._on_excused(event))
+            case Resolved():
+                return list(self._on_resolved(event))
+            case Compacted():
+                return list(self._on_compacted(event))
+            case Forgotten():
+                return list(self._on_forgotten(event))
             case ReleaseStarted():
                 return list(self._on_release_started(event))
             case ReleaseFinished():
                 return list(self._on_release_finished(event))
 
     def _on_ingested(self, event: Ingested) -> Iterator[Finding]:
-        if self.replayed(event.input, event.batch):  # SE-10
+        if self.replayed(event.input, event.batch, event.coverage):  # SE-10
             return
-        verdicts = self.assess(event)
         decided = self._decide_ones(event)
-        self.ingested[event.input] = event.batch
+        verdicts = [(g, self._verdict(event.input, g, decided)) for g in event.groups]
+        self.ingested[event.input] = event.batch, event.coverage
         self.counters.rejected += event.rejected
         touched: dict[KeyText, None] = {}
+        strangers: list[Group] = []
         for group, verdict in verdicts:
             if group.count is None:
                 self.counters.rows += group.rows
@@ -256,13 +343,20 @@ class Tracker:
                 self.counters.late += group.rows
             elif verdict is Verdict.UNKNOWN:  # SE-7
                 self.counters.unknown += group.rows
+                strangers.append(group)
             elif verdict is not Verdict.REPEATED:
                 share = self._share(event.input, group.key, event.time, decided)
                 self.partitions[group.key].last = event.time
                 touched[group.key] = None
                 self._take(event, group, share)
+        for group in strangers:  # whose records lie in the same chunk as a member's
+            if group.count is None and group.key in touched:
+                share = self.partitions[group.key].shares[event.input]
+                if event.batch in share.batches[-1:]:
+                    share.exclude(group.producer)
         for key in touched:
             yield from self._check(key, event.input)
+        yield from self._keep(event.input, event.batch, event.chunk)
 
     def _take(self, event: Ingested, group: Group, share: Share) -> None:
         if group.count is not None:
@@ -273,64 +367,122 @@ class Tracker:
         if len(share.batches) > before:
             self._refer(event.input, event.batch)
 
+    def _keep(self, name: str, number: int, chunk: Chunk) -> Iterator[Finding]:
+        if number in self.references.get(name, {}):
+            self.chunks.setdefault(name, {})[number] = chunk
+            self.changes.chunks.add((name, number))
+        else:
+            yield Unneeded(name, number)
+
     def _check(self, key: KeyText, name: str) -> Iterator[Finding]:
         """After a change of a partition: is it contradictory (SE-6) or complete (SE-1)?"""
         partition = self.partitions[key]
-        share = partition.shares[name]
-        for wrong in share.contradictions(key, name):
+        self.changes.partitions.add(key)
+        for contradiction in partition.shares[name].contradictions(key, name):
             if partition.status is not Status.QUARANTINED:
-                partition.status = Status.QUARANTINED
-                partition.quarantine = wrong
-                yield wrong
-        if partition.status is Status.OPEN and partition.complete:
-            partition.status = Status.SEALED
-            yield Sealed(key)
+                self._enter(key, partition, Status.QUARANTINED)
+                partition.quarantine = contradiction
+                yield contradiction
+        if partition.status is not Status.OPEN:
+            return
+        if any(partition.to_count):
+            self.counting[key] = None
+        else:
+            self.counting.pop(key, None)
+            if partition.complete:
+                self._enter(key, partition, Status.SEALED)
+                yield Sealed(key)
+
+    def _enter(self, key: KeyText, partition: Partition, status: Status) -> None:
+        """Change a partition's status, and the indexes with it."""
+        for index in (self.sealed, self.quarantined, self.counting):
+            index.pop(key, None)
+        partition.status = status
+        if status is Status.SEALED:
+            self.sealed[key] = None
+        elif status is Status.QUARANTINED:
+            self.quarantined[key] = None
+        self.changes.partitions.add(key)
 
     def _on_requested(self, event: Requested) -> Iterator[Finding]:
-        if self.replayed(event.input, event.batch):  # SE-10
+        if self.replayed(event.input, event.batch, event.coverage):  # SE-10
             return
-        self.ingested[event.input] = event.batch
+        self.ingested[event.input] = event.batch, event.coverage
         self.counters.rejected += event.rejected
         wanted = self.wanted.setdefault(event.input, {})
         for key, rows in sorted(event.keys.items()):
             self.counters.rows += rows
             wanted.setdefault(key, {})[event.batch] = rows
+            self.changes.wanted.add((event.input, key))
             self._refer(event.input, event.batch)
-        if not event.keys:
-            yield Unneeded(event.input, event.batch)
+        yield from self._keep(event.input, event.batch, event.chunk)
 
     def _on_found(self, event: Found) -> Iterator[Finding]:
         for key, producers in event.producers.items():
-            if key in self.released:
+            if key not in self.partitions and self.released.get(key) is not None:
                 continue
             share = self._share(event.input, key, event.time, {})
             if share.producers is not None:  # frozen at the first look-up
                 continue
             outsiders = self.outsiders_of(Found(event.input, event.time, {key: producers}))
             share.producers = tuple(sorted(producers))
+            self.unknown_sets.get(event.input, {}).pop(key, None)
             for _, producer in outsiders:  # SE-7
-                rows = share.received.pop(producer, 0)
-                if rows:
-                    share.outsiders.append(producer)
-                votes = [x for x in (share.votes, share.disputes) if x.pop(producer, None)]
-                self.counters.unknown += rows + len(votes)
+                rows, votes = share.drop(producer)
+                self.counters.unknown += rows + votes
                 yield Outsider(key, event.input, producer, rows)
             yield from self._check(key, event.input)
 
-    def _on_digested(self, event: Digested) -> Iterator[Finding]:
+    def _on_counted(self, event: Counted) -> Iterator[Finding]:
         partition = self.partitions.get(event.key)
         if partition is None or partition.status is not Status.OPEN:
             return
         share = partition.shares[event.input]
-        if share.counted:
-            share.digests.update({p: event.digests[p] for p in share.undigested})
-            yield from self._check(event.key, event.input)
+        for producer, count in event.counts.items():
+            if producer in share.votes:
+                share.count(producer, count)
+        yield from self._check(event.key, event.input)
 
     def _on_excused(self, event: Excused) -> Iterator[Finding]:
         partition = self.partitions.get(event.key)
         if partition is not None and partition.status is Status.OPEN:
-            partition.shares[event.input].excused[event.producer] = event.reason
+            partition.shares[event.input].excuse(event.producer, event.reason)
             yield from self._check(event.key, event.input)
+
+    def _on_resolved(self, event: Resolved) -> Iterator[Finding]:
+        partition = self.partitions.get(event.key)
+        if partition is None or partition.status is not Status.QUARANTINED:
+            return
+        partition.quarantine = None
+        partition.resolution = event.resolution
+        if event.resolution is Resolution.RECOUNT:
+            self._enter(event.key, partition, Status.OPEN)
+            for name, share in partition.shares.items():
+                share.recount()
+                yield from self._check(event.key, name)
+        else:
+            self._enter(event.key, partition, Status.SEALED)
+            yield Sealed(event.key)
+
+    def _on_compacted(self, event: Compacted) -> Iterator[Finding]:
+        old = set(event.old)
+        name = event.input
+        self.compactions += 1
+        for key, partition in self.partitions.items():
+            batches = partition.shares[name].batches
+            mine = [batch for batch in batches if batch in old]
+            if mine:
+                batches[:] = sorted({event.number, *(b for b in batches if b not in old)})
+                self.changes.partitions.add(key)
+                self._refer(name, event.number)
+                yield from self._unrefer(name, mine)
+        yield from self._keep(name, event.number, event.chunk)
+
+    def _on_forgotten(self, event: Forgotten) -> Iterator[Finding]:
+        for key in event.keys:
+            if self.released.get(key) is not None:
+                del self.released[key]
+        yield from ()
 
     def _on_release_started(self, event: ReleaseStarted) -> Iterator[Finding]:
         if self.pending is not None or event.release.number != self.releases + 1:
@@ -339,8 +491,9 @@ class Tracker:
             partition = self.partitions[key]
             if partition.status is not Status.SEALED:  # SE-4
                 raise ValueError(f"{key} is {partition.status}, not complete")
-            partition.status = Status.RELEASING
+            self._enter(key, partition, Status.RELEASING)
         self.pending = event.release
+        self.changes.pending = True
         self.releases = event.release.number
         yield from ()
 
@@ -349,40 +502,40 @@ class Tracker:
         if release is None or release.number != event.number:
             raise ValueError(f"release {event.number} finished without having started")
         self.pending = None
+        self.changes.pending = True
         for name, wanted in release.answers.items():
             for key, batches in wanted.items():
                 of_key = self.wanted[name][key]
                 self.counters.answered += sum(of_key.pop(batch) for batch in batches)
+                self.changes.wanted.add((name, key))
                 if not of_key:
                     del self.wanted[name][key]
                 yield from self._unrefer(name, batches)
         for key in release.keys:
-            yield from self._remember(key, event.time)
-        self._forget()
+            yield from self._remember(key, release.number, event.time)
 
-    def _remember(self, key: KeyText, time: float) -> Iterator[Finding]:
+    def _remember(self, key: KeyText, number: int, time: float) -> Iterator[Finding]:
         partition = self.partitions.pop(key)
+        self.changes.partitions.add(key)
+        for unknown in self.unknown_sets.values():  # of a partition that a person released
+            unknown.pop(key, None)
+        shares = partition.shares.items()
+        if partition.resolution is Resolution.DISCARD:
+            self.counters.discarded += sum(sum(s.received.values()) for _, s in shares)
+        else:
+            self.counters.repeats += sum(sum(s.repeats.values()) for _, s in shares)
         self.counters.released += 1
         self.counters.seal_wait_s = max(0.0, time - partition.last)
-        shares = partition.shares.items()
+        kept = bool(self.rules.requests) and partition.resolution is not Resolution.DISCARD
         self.released[key] = Released(
-            votes={name: dict(share.votes) for name, share in shares},
-            batches={name: list(share.batches) for name, share in shares if share.batches},
-            outsiders={name: list(share.outsiders) for name, share in shares if share.outsiders},
+            number,
+            frozenset(vote_mark(name, p, v) for name, s in shares for p, v in s.votes.items()),
+            {name: list(s.batches) for name, s in shares if s.batches} if kept else {},
+            {name: s.outsiders for name, s in shares if s.outsiders} if kept else {},
         )
-        if not self.rules.requests:  # SE-9: it leaves the buffer
+        if not kept:  # SE-9: it leaves the buffer
             for name, share in shares:
                 yield from self._unrefer(name, share.batches)
-
-    def _forget(self) -> None:
-        """SE-9: forget the oldest, save those whose records are still in somebody's chunk."""
-        excess = len(self.released) - self.rules.remember
-        if excess <= 0 or self.rules.requests:
-            return
-        oldest = itertools.islice(self.released.items(), excess)
-        gone = [key for key, was in oldest if not self._still_buffered(was.batches)]
-        for key in gone:
-            del self.released[key]
 
     # ---- parts
 
@@ -403,10 +556,14 @@ class Tracker:
 
     def _verdict(self, name: str, group: Group, decided: Mapping[KeyText, str]) -> Verdict:
         partition = self.partitions.get(group.key)
-        if group.key in self.released:
-            return _late(group, self.released[group.key].votes.get(name, {}))
-        if partition is not None and partition.status in (Status.SEALED, Status.RELEASING):
-            return _late(group, partition.shares[name].votes)
+        if partition is None:
+            released = self.released.get(group.key)
+            if released is not None:
+                return _late(group, name, released.votes)
+        elif partition.status in (Status.SEALED, Status.RELEASING):
+            vote = partition.shares[name].votes.get(group.producer)
+            marks = () if vote is None else (vote_mark(name, group.producer, vote),)
+            return _late(group, name, marks)
         producers = None if partition is None else partition.shares[name].producers
         if producers is None:
             producers = self._initial_set(name, group.key, decided)
@@ -428,8 +585,14 @@ class Tracker:
     def _share(self, name: str, key: KeyText, time: float, decided: Mapping[KeyText, str]) -> Share:
         partition = self.partitions.get(key)
         if partition is None:
-            shares = {n: Share(self._initial_set(n, key, {})) for n in self.rules.inputs}
+            shares = {}
+            for each, rule in self.rules.inputs.items():
+                members = self._initial_set(each, key, {})
+                shares[each] = Share(members, each in self.rules.identified)
+                if isinstance(rule, Registered):
+                    self.unknown_sets.setdefault(each, {})[key] = None
             partition = self.partitions[key] = Partition(time, time, shares)
+            self.changes.partitions.add(key)
         share = partition.shares[name]
         if share.producers is None:
             share.producers = self._initial_set(name, key, decided)
@@ -445,32 +608,17 @@ class Tracker:
 
     def _readable(self, key: KeyText) -> bool:
         partition = self.partitions.get(key)
-        return key in self.released if partition is None else partition.status is Status.SEALED
+        if partition is None:
+            return self.released.get(key) is not None
+        return partition.status is Status.SEALED
 
-    def _holders(self, key: KeyText) -> Iterator[tuple[str, list[int], list[str]]]:
-        """(input, chunks, outsiders) of a partition, released or not."""
-        if key in self.partitions:
-            for name, share in self.partitions[key].shares.items():
-                yield name, share.batches, share.outsiders
-        else:
-            was = self.released[key]
-            for name, batches in was.batches.items():
-                yield name, batches, was.outsiders.get(name, [])
-
-    def _chunks_of(self, keys: Iterable[KeyText]) -> dict[str, tuple[int, ...]]:
-        chunks: dict[str, set[int]] = {}
-        for key in keys:
-            for name, batches, _ in self._holders(key):
-                chunks.setdefault(name, set()).update(batches)
-        return {name: tuple(sorted(batches)) for name, batches in chunks.items()}
-
-    def _excluded_of(self, keys: Iterable[KeyText]) -> dict[str, tuple[tuple[KeyText, str], ...]]:
-        excluded: dict[str, list[tuple[KeyText, str]]] = {}
-        for key in keys:
-            for name, _, outsiders in self._holders(key):
-                if outsiders:
-                    excluded.setdefault(name, []).extend((key, p) for p in outsiders)
-        return {name: tuple(pairs) for name, pairs in excluded.items()}
+    def _holdings(self, name: str, key: KeyText) -> tuple[list[int], tuple[str, ...]]:
+        """(chunks, outsiders) of a partition in an input, released or not."""
+        partition = self.partitions.get(key)
+        if partition is not None:
+            return partition.shares[name].batches, partition.shares[name].outsiders
+        was = self.released[key]
+        return was.batches.get(name, []), was.outsiders.get(name, ())
 
     def _refer(self, name: str, batch: int) -> None:
         of_input = self.references.setdefault(name, {})
@@ -482,18 +630,26 @@ class Tracker:
             of_input[batch] -= 1
             if not of_input[batch]:
                 del of_input[batch]
+                self.chunks[name].pop(batch, None)
+                self.changes.chunks.add((name, batch))
                 yield Unneeded(name, batch)
 
-    def _still_buffered(self, chunks: Mapping[str, list[int]]) -> bool:
-        return any(
-            batch in self.references.get(name, {})
-            for name, batches in chunks.items()
-            for batch in batches
-        )
+
+def vote_mark(name: str, producer: str, vote: Vote) -> str:
+    """A punctuation in 11 characters, to recognise it when it comes again.
+
+    Two different ones have the same mark with a probability of 2^-64; then a punctuation that came
+    late would be taken for a repeated one.
+    """
+    text = "\0".join((name, producer, str(vote.count), vote.digest or ""))
+    digest = hashlib.blake2b(text.encode(errors="surrogatepass"), digest_size=8).digest()
+    return base64.urlsafe_b64encode(digest).decode().rstrip("=")
 
 
-def _late(group: Group, votes: Mapping[str, Vote]) -> Verdict:
+def _late(group: Group, name: str, marks: Iterable[str]) -> Verdict:
     """What comes for a complete partition: late (SE-5), unless it repeats its vote (SE-6)."""
-    if group.count is not None and votes.get(group.producer) == Vote(group.count, group.digest):
-        return Verdict.REPEATED
+    if group.count is not None:
+        mark = vote_mark(name, group.producer, Vote(group.count, group.digest))
+        if mark in marks:
+            return Verdict.REPEATED
     return Verdict.LATE

@@ -1,19 +1,26 @@
 """A gate without Spark, and a naive judge of what it should do, for property tests of the tracker.
 
-`World` drives a tracker as the gate does: chunks, journal, releases, outputs that are committed
-once, and crashes between any two steps. `Judge` recomputes everything from the list of what
-happened, by brute force.
+`World` drives a tracker as the gate does: chunks, ledger, releases, outputs that are committed
+once, compaction, and crashes between any two steps. `Judge` recomputes everything from the list of
+what happened, by brute force.
 """
 
 from __future__ import annotations
 
-import json
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import Any
 
 from flux_runtime.sealing.events import (
+    Chunk,
+    Compacted,
+    Count,
+    Counted,
+    Coverage,
     Event,
+    Finding,
     Found,
     Group,
     Ingested,
@@ -23,11 +30,9 @@ from flux_runtime.sealing.events import (
     ReleaseStarted,
     Requested,
     Unneeded,
-    event_from_json,
-    event_to_json,
 )
 from flux_runtime.sealing.invariants import validate
-from flux_runtime.sealing.snapshot import tracker_from_json, tracker_to_json
+from flux_runtime.sealing.ledger import Ledger
 from flux_runtime.sealing.tracker import All, Rules, Tracker, Verdict
 
 
@@ -36,6 +41,7 @@ class Message:
     """A record (`count` None) or a punctuation."""
 
     id: int
+    """Two messages with one id are one record that was delivered twice."""
     key: str
     producer: str
     count: int | None = None
@@ -56,15 +62,51 @@ def groups(messages: tuple[Message, ...]) -> tuple[Group, ...]:
     )
 
 
-class World:
-    """A gate's tracker with everything around it that survives a crash."""
+def chunk_of(messages: Iterable[Message]) -> Chunk:
+    """What the gate writes down of a chunk."""
+    data = [m for m in messages if m.count is None]
+    return Chunk("records", len(data), len({m.key for m in data}), {"part": (len(data), 0)})
 
-    def __init__(self, rules: Rules, registered: dict[tuple[str, str], tuple[str, ...]]) -> None:
+
+def covered(number: int) -> Coverage:
+    return Coverage("q", str(number - 1), str(number), "")
+
+
+def state_of(tracker: Tracker) -> dict[str, Any]:
+    """Everything of a tracker that a restart has to bring back."""
+    found = {f.name: getattr(tracker, f.name) for f in fields(tracker)}
+    del found["changes"]
+    found["released"] = {key: tracker.released.get(key) for key in tracker.released}
+    for name in ("chunks", "references", "unknown_sets", "wanted"):
+        found[name] = {source: of for source, of in found[name].items() if of}
+    return found
+
+
+class World:
+    """A gate's tracker with everything around it that survives a crash.
+
+    Args:
+        rules: of the gate.
+        registered: what the registry knows by now: (input, key) -> producers.
+        path: of the ledger; None: a crash replays the events instead.
+        eager: what has to be counted is counted at once.
+    """
+
+    def __init__(
+        self,
+        rules: Rules,
+        registered: dict[tuple[str, str], tuple[str, ...]],
+        path: Path | None = None,
+        *,
+        eager: bool = False,
+    ) -> None:
+        self.eager = eager
+        self.ledger = None if path is None else Ledger(path, rules)
+        self.path = path
         self.rules = rules
         self.registered = registered
-        """What the registry knows by now: (input, key) -> producers."""
-        self.tracker = Tracker(rules)
-        self.journal: list[str] = []
+        self.tracker = Tracker(rules) if self.ledger is None else self.ledger.tracker
+        self.events: list[Event] = []
         self.chunks: dict[tuple[str, int], list[Message]] = {}
         self.outputs: dict[int, tuple[frozenset[str], Counter[int], Counter[tuple]]] = {}
         self.late: Counter[int] = Counter()
@@ -76,47 +118,56 @@ class World:
 
     # ---- steps
 
-    def ingest(self, batch: Batch, *, crash_before_journal: bool = False) -> None:
-        if self.tracker.replayed(batch.input, batch.number):
-            before = tracker_to_json(self.tracker)
-            self.record(Ingested(batch.input, batch.number, 0.0, groups(batch.messages)))
-            assert tracker_to_json(self.tracker) == before, "SE-10: a replay changed something"
-            self.journal.pop()
+    def ingest(self, batch: Batch, *, crash_before_ledger: bool = False) -> None:
+        coverage = covered(batch.number)
+        if self.tracker.replayed(batch.input, batch.number, coverage):
+            before = repr(state_of(self.tracker))
+            self.tracker.handle(
+                Ingested(
+                    batch.input, batch.number, 0.0, groups(batch.messages), 0, coverage, Chunk()
+                )
+            )
+            assert repr(state_of(self.tracker)) == before, "SE-10: a replay changed something"
             return
-        event = Ingested(batch.input, batch.number, 1.0, groups(batch.messages))
-        self.look_up(batch.input, self.tracker.unknown_sets(event))
+        event = Ingested(
+            batch.input,
+            batch.number,
+            1.0,
+            groups(batch.messages),
+            0,
+            coverage,
+            chunk_of(batch.messages),
+        )
+        self.look_up(batch.input, self.tracker.sets_to_look_up(event))
         verdicts = {
             (g.key, g.producer, g.count): verdict for g, verdict in self.tracker.assess(event)
         }
         place = (batch.input, batch.number)
-        taken, late, unknown = [], [], []
+        late, unknown = [], []
         for m in batch.messages:
             verdict = verdicts[m.key, m.producer, m.count]
             if verdict is Verdict.LATE:
                 late.append(m.id)
             elif verdict is Verdict.UNKNOWN:
                 unknown.append(m.id)
-            elif m.count is None:
-                taken.append(m)
-        self.chunks[place] = taken
+        self.chunks[place] = [m for m in batch.messages if m.count is None]
         self.undecided[place] = [
             m for m in batch.messages if verdicts[m.key, m.producer, m.count] is Verdict.UNDECIDED
         ]
-        if crash_before_journal:
+        if crash_before_ledger:
             self.crash()
             return
         self.late.update(late)
         self.unknown.update(unknown)
         self.history.append(batch)
         self.record(event)
-        if batch.number not in self.tracker.references.get(batch.input, {}):
-            del self.chunks[place]
 
     def ask(self, name: str, number: int, keys: list[str]) -> None:
-        if self.tracker.replayed(name, number):
-            return
         self.chunks[name, number] = [Message(0, key, "") for key in keys]
-        self.record(Requested(name, number, 1.0, dict(Counter(keys))))
+        coverage = covered(number)
+        assert not self.tracker.replayed(name, number, coverage)
+        chunk = chunk_of(self.chunks[name, number])
+        self.record(Requested(name, number, 1.0, dict(Counter(keys)), 0, coverage, chunk))
 
     def look_up(self, name: str, keys: list[str]) -> None:
         found = {key: self.registered[name, key] for key in keys if (name, key) in self.registered}
@@ -134,17 +185,50 @@ class World:
             if release is not None:
                 self.record(ReleaseStarted(release, 2.0))
 
+    def count(self) -> None:
+        """Count the records of partitions that only this keeps from being complete (D6)."""
+        for name, due in self.tracker.counts_due().items():
+            for key, producers in due.items():
+                rows = list(self.read(name, [key]))
+                counts = {}
+                for producer in producers:
+                    ids = [m.id for m in rows if m.producer == producer]
+                    counts[producer] = Count(len(ids), len(set(ids)))
+                self.record(Counted(name, key, 1.0, counts))
+
+    def read(self, name: str, keys: Iterable[str]) -> Iterable[Message]:
+        """The records of partitions, as the gate reads them from its chunks."""
+        reading = self.tracker.reading(name, keys)
+        for number, of_chunk in reading.keys.items():
+            for m in self.chunks[name, number]:
+                excluded = (m.key, m.producer) in reading.excluded
+                if (number in reading.whole or m.key in of_chunk) and not excluded:
+                    yield m
+
+    def compact(self, share_max: float) -> None:
+        """Write chunks anew that hold little of what is still needed (SE-9)."""
+        for name in self.rules.inputs:
+            old = self.tracker.sparse(name, share_max)
+            if old:
+                needed = self.tracker.needing(name, old)
+                rows = [
+                    m
+                    for number in old
+                    for m in self.chunks[name, number]
+                    if m.key in needed.keys.get(number, ())
+                ]
+                number = -1 - self.tracker.compactions
+                self.chunks[name, number] = rows
+                self.record(Compacted(name, old, number, chunk_of(rows)))
+
     def process(self) -> None:
         release = self.tracker.pending
         if release is None:
             return
         rows: Counter[int] = Counter()
-        for name, batches in release.chunks.items():
-            excluded = set(release.excluded.get(name, ()))
-            for batch in batches:
-                for m in self.chunks[name, batch]:
-                    if m.key in release.process and (m.key, m.producer) not in excluded:
-                        rows[m.id] += 1
+        for name in self.rules.inputs:
+            came = [m.id for m in self.read(name, release.process)]
+            rows.update(set(came) if name in self.rules.identified else came)
         asked: Counter[tuple] = Counter()
         for name, wanted in release.answers.items():
             for key, batches in wanted.items():
@@ -159,22 +243,33 @@ class World:
         if release is not None and release.number in self.outputs:
             self.record(ReleaseFinished(release.number, 3.0))
 
-    def crash(self, *, from_snapshot: bool = False) -> None:
+    def crash(self) -> None:
         """Lose what is not durable."""
-        if from_snapshot:
-            state = json.loads(json.dumps(tracker_to_json(self.tracker)))
-            self.tracker = tracker_from_json(state, self.rules)
+        before = state_of(self.tracker)
+        if self.ledger is not None:
+            assert self.path is not None
+            self.ledger.close()
+            self.ledger = Ledger(self.path, self.rules)
+            self.tracker = self.ledger.tracker
         else:
-            before = tracker_to_json(self.tracker)
             self.tracker = Tracker(self.rules)
-            for line in self.journal:
-                self.tracker.handle(event_from_json(json.loads(line)))
-            assert tracker_to_json(self.tracker) == before, "SE-10: the journal is not the state"
+            for event in self.events:
+                self.tracker.handle(event)
+        assert state_of(self.tracker) == before, "SE-10: what is durable is not the state"
         validate(self.tracker)
 
     def record(self, event: Event) -> None:
-        self.journal.append(json.dumps(event_to_json(event)))
-        for finding in self.tracker.handle(event):
+        self.events.append(event)
+        if self.ledger is None:
+            self.follow(self.tracker.handle(event))
+        else:
+            self.follow(self.ledger.record(event))
+        validate(self.tracker)
+        if self.eager and not isinstance(event, Counted):
+            self.count()
+
+    def follow(self, findings: list[Finding]) -> None:
+        for finding in findings:
             match finding:
                 case Quarantined(key=key):
                     assert key not in self.quarantined
@@ -183,16 +278,17 @@ class World:
                     del self.chunks[name, batch]
                 case Outsider(key=key, input=name, producer=producer):
                     for (of, batch), messages in self.undecided.items():
-                        if of == name and self.tracker.replayed(of, batch):
+                        last, _ = self.tracker.ingested.get(of, (-1, None))
+                        if of == name and batch <= last:
                             same = [m for m in messages if (m.key, m.producer) == (key, producer)]
                             self.unknown.update(m.id for m in same)
                 case _:
                     pass
-        validate(self.tracker)
 
     def settle(self) -> None:
         """Do everything that is still to be done."""
         self.look_up_due()
+        self.count()
         while self.tracker.next_release() is not None:
             self.start_release()
             self.process()
@@ -236,10 +332,7 @@ class Judge:
             mine = [(n, m) for n, m in held[key]]
             for name in self.rules.inputs:
                 for producer in members(name, key) or ():
-                    said = {m.count for n, m in mine if (n, m.producer) == (name, producer)} - {
-                        None
-                    }
-                    came = sum((n, m.producer, m.count) == (name, producer, None) for n, m in mine)
+                    said, came = self.told(mine, name, producer)
                     if len(said) > 1 or any(came > promised for promised in said):
                         bad.add(key)
             if key in bad:
@@ -249,13 +342,13 @@ class Judge:
                 if known is None:
                     return
                 for producer in known:
-                    said = {m.count for n, m in mine if (n, m.producer) == (name, producer)} - {
-                        None
-                    }
-                    came = sum((n, m.producer, m.count) == (name, producer, None) for n, m in mine)
+                    said, came = self.told(mine, name, producer)
                     if said != {came}:
                         return
-            done[key] = Counter(m.id for n, m in mine if m.count is None)
+            done[key] = Counter()
+            for name in self.rules.inputs:
+                ids = [m.id for n, m in mine if n == name and m.count is None]
+                done[key].update(set(ids) if name in self.rules.identified else ids)
             votes_of_done[key] = [(n, m) for n, m in mine if m.count is not None]
 
         for step in self.history:
@@ -286,3 +379,10 @@ class Judge:
                 held[key] = stay
                 judge(key)
         return done, late, unknown, bad
+
+    def told(self, mine: list[tuple[str, Message]], name: str, producer: str) -> tuple[set, int]:
+        """(counts that a producer promised, records of it that came)."""
+        of_producer = [m for n, m in mine if (n, m.producer) == (name, producer)]
+        ids = [m.id for m in of_producer if m.count is None]
+        said = {m.count for m in of_producer} - {None}
+        return said, len(set(ids) if name in self.rules.identified else ids)

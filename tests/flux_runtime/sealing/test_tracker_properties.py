@@ -4,24 +4,29 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from pathlib import Path
 
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from seal_world import Batch, Judge, Message, World
 
-from flux_runtime.sealing.tracker import All, Registered, Rules
+from flux_runtime.sealing.tracker import All, Registered, Rules, Tracker
 
 KEYS = ("k1", "k2", "k3")
 PRODUCERS = ("a", "b", "c")
 
 
-def traffic(rng: random.Random, inputs: tuple[str, ...], *, clean: bool) -> list[tuple]:
+def traffic(
+    rng: random.Random, inputs: tuple[str, ...], *, clean: bool, repeats: bool
+) -> list[tuple]:
     """(input, message) of a random world; `clean`: every producer keeps its promises."""
     messages: list[tuple[str, Message]] = []
 
     def add(name: str, key: str, producer: str, count: int | None = None) -> None:
-        messages.append((name, Message(len(messages), key, producer, count)))
+        message = Message(len(messages), key, producer, count)
+        again = repeats and count is None and rng.random() < 0.3
+        messages.extend([(name, message)] * (1 + again * rng.randrange(1, 3)))
 
     for name in inputs:
         for key in KEYS:
@@ -51,34 +56,44 @@ def batches_of(rng: random.Random, messages: list[tuple]) -> list[Batch]:
     while messages:
         name = messages[0][0]
         size = rng.randrange(1, 12)
-        mine = [m for m in messages if m[0] == name][:size]
-        messages = [m for m in messages if m not in mine]
+        mine, rest = [], []
+        for message in messages:
+            (mine if message[0] == name and len(mine) < size else rest).append(message)
+        messages = rest
         batches.append(Batch(name, numbers[name], tuple(m for _, m in mine)))
         numbers[name] += 1
     return batches
 
 
-def live(rng: random.Random, *, clean: bool, registered: bool, asks: bool) -> None:
+def live(
+    rng: random.Random,
+    *,
+    clean: bool,
+    registered: bool,
+    asks: bool,
+    repeats: bool,
+    path: Path | None = None,
+) -> None:
     """One random life of a gate."""
     inputs = ("x", "y")[: rng.choice((1, 2))]
     rule = Registered() if registered else All(PRODUCERS)
     rules = Rules(
         inputs=dict.fromkeys(inputs, rule),
         requests=("ask",) if asks else (),
-        remember=rng.choice((0, 1, 100)) if clean and not (asks or registered) else 100,
+        identified=frozenset(inputs) if repeats else frozenset(),
     )
-    world = World(rules, {})
+    world = World(rules, {}, path, eager=repeats and not clean)
     unregistered = [(name, key) for name in inputs for key in KEYS] if registered else []
-    batches = batches_of(rng, traffic(rng, inputs, clean=clean))
+    batches = batches_of(rng, traffic(rng, inputs, clean=clean, repeats=repeats))
     asked: Counter[str] = Counter()
     asks_made = 0
 
     while batches or unregistered:
-        step = rng.randrange(10)
+        step = rng.randrange(12)
         if step <= 3 and batches:
             batch = batches[0]
             crash = rng.random() < 0.15
-            world.ingest(batch, crash_before_journal=crash)
+            world.ingest(batch, crash_before_ledger=crash)
             if not crash:
                 batches.pop(0)
                 if rng.random() < 0.2:
@@ -100,23 +115,49 @@ def live(rng: random.Random, *, clean: bool, registered: bool, asks: bool) -> No
             world.ask("ask", asks_made, keys)
             asked.update(keys)
             asks_made += 1
+        elif step == 10:
+            world.count()
+        elif step == 11:
+            world.compact(rng.choice((0.3, 0.6, 1.0)))
         if rng.random() < 0.1:
-            world.crash(from_snapshot=rng.random() < 0.5)
+            world.crash()
     world.settle()
-    check(world, Judge(rules, world.history), asked, clean=clean, registered=registered, asks=asks)
+    if world.ledger is not None:
+        world.ledger.close()
+        world.tracker = Tracker(rules, {}, world.tracker.partitions)
+    check(
+        world,
+        Judge(rules, world.history),
+        asked,
+        clean=clean,
+        registered=registered,
+        asks=asks,
+        repeats=repeats,
+    )
 
 
 def check(
-    world: World, judge: Judge, asked: Counter[str], *, clean: bool, registered: bool, asks: bool
+    world: World,
+    judge: Judge,
+    asked: Counter[str],
+    *,
+    clean: bool,
+    registered: bool,
+    asks: bool,
+    repeats: bool,
 ) -> None:
     released, late, unknown, bad = judge.verdict()
     assert world.released() == Counter(released.keys()), "SE-1, SE-3, SE-4"
     assert world.quarantined == bad, "SE-6"
-    assert world.late == late, "SE-5"
-    assert world.unknown == unknown, "SE-7"
+    if clean and repeats:  # until it is counted, a partition takes the repeats that come
+        assert world.late <= late, "SE-5"
+        assert unknown <= world.unknown <= unknown + late, "SE-7"
+    else:
+        assert world.late == late, "SE-5"
+        assert world.unknown == unknown, "SE-7"
     if clean:
         assert released.keys() == set(KEYS)
-        assert not late or registered
+        assert not late or registered or repeats
     if not asks:
         rows = sum((rows for _, rows, _ in world.outputs.values()), Counter())
         assert rows == sum(released.values(), Counter()), "SE-3: each record once"
@@ -132,12 +173,20 @@ def check(
     assert answered == Counter({k: n for k, n in asked.items() if k in released}), "SE-12"
 
 
+@pytest.mark.parametrize("repeats", [False, True], ids=["", "repeats"])
 @pytest.mark.parametrize("asks", [False, True], ids=["", "requests"])
 @pytest.mark.parametrize("registered", [False, True], ids=["all", "registered"])
 @pytest.mark.parametrize("clean", [True, False], ids=["clean", "wrong"])
-@settings(max_examples=150, deadline=None, phases=[Phase.explicit, Phase.reuse, Phase.generate])
+@settings(max_examples=100, deadline=None, phases=[Phase.explicit, Phase.reuse, Phase.generate])
 @given(seed=st.integers(0, 2**32))
 def test_every_life_of_a_gate_is_right(
-    seed: int, clean: bool, registered: bool, asks: bool
+    seed: int, clean: bool, registered: bool, asks: bool, repeats: bool
 ) -> None:
-    live(random.Random(seed), clean=clean, registered=registered, asks=asks)
+    live(random.Random(seed), clean=clean, registered=registered, asks=asks, repeats=repeats)
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_every_life_of_a_gate_with_its_ledger_is_right(seed: int, tmp_path: Path) -> None:
+    rng = random.Random(seed)
+    clean, registered, asks, repeats = (bool(seed >> bit & 1) for bit in range(4))
+    live(rng, clean=clean, registered=registered, asks=asks, repeats=repeats, path=tmp_path)
