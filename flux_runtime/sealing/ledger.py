@@ -88,7 +88,7 @@ class Ledger:
         with self._believed():
             access = AccessType.read_only(False) if read_only else AccessType.read_write()
             self._db = Rdict(str(path), _options(), access_type=access)
-            self._released = _ReleasedOnDisk(self._db)
+            self._released = _ReleasedOnDisk(self._db, path)
             self.tracker = Tracker(rules, self._released)
             self._load()
 
@@ -299,28 +299,27 @@ class Ledger:
         except DamagedError:
             raise
         except Exception as error:
-            text = str(error)
-            if "lock" in text.lower():
-                raise RuntimeError(f"{self.path}: another process has it open: {text}") from error
-            raise DamagedError(
-                str(self.path),
-                f"the ledger cannot be read: {text}",
-                f"what was put out is right. Put back a copy of the whole state folder, or {FRESH}",
-            ) from error
+            if "/LOCK:" in str(error):
+                raise RuntimeError(f"{self.path}: another process has it open") from error
+            raise _damaged(self.path, error) from error
 
 
 class _ReleasedOnDisk(MutableMapping[KeyText, Released]):
     """What is remembered of released partitions; changes wait for the ledger's next write."""
 
-    def __init__(self, db: Rdict) -> None:
+    def __init__(self, db: Rdict, path: Path) -> None:
         self._db = db
+        self._path = path
         self._new: dict[KeyText, Released | None] = {}
 
     def get(self, key: KeyText, default: Any = None) -> Any:
         """What is remembered of a partition, or the default."""
         if key in self._new:
             return self._new[key] or default
-        value = self._db.get(_name(_RELEASED, key))
+        try:
+            value = self._db.get(_name(_RELEASED, key))
+        except Exception as error:
+            raise _damaged(self._path, error) from error
         return default if value is None else _released(value)
 
     def into(self, batch: WriteBatch) -> None:
@@ -359,6 +358,14 @@ class _ReleasedOnDisk(MutableMapping[KeyText, Released]):
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
+
+
+def _damaged(path: Path, error: Exception) -> DamagedError:
+    return DamagedError(
+        str(path),
+        f"the ledger cannot be read: {error}",
+        f"what was put out is right. Put back a copy of the whole state folder, or {FRESH}",
+    )
 
 
 def _options() -> Options:
