@@ -13,14 +13,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from flux_runtime.sealing.journal import Journal
+from flux_runtime.sealing.ledger import Ledger
+from flux_runtime.sealing.manifest import DamagedError
 from flux_runtime.sealing.keys import key_values
 from flux_runtime.sealing.partition import Partition
 from flux_runtime.sealing.report import waits_for
 from flux_runtime.sealing.storage import LocalStorage
-from flux_runtime.sealing.tracker import All, One, Registered, Rules, Set
+from flux_runtime.sealing.tracker import All, One, Registered, Rules, Set, Tracker
 
 DESCRIPTION: Final = "gate.json"
+LEDGER: Final = "ledger"
 UNITS: Final = "units"
 _TRIES: Final = 10
 _AGAIN_S: Final = 0.05
@@ -70,6 +72,7 @@ def describe(unit: str, *, key: tuple[str, ...], rules: Rules, seal_timeout_s: f
             "seal_timeout_s": seal_timeout_s,
             "inputs": {name: _set_to_json(rule) for name, rule in rules.inputs.items()},
             "requests": rules.requests,
+            "identified": sorted(rules.identified),
         },
         ensure_ascii=False,
     ).encode()
@@ -85,7 +88,12 @@ def read_gate(folder: Path) -> GateView:
     """One sealed unit, from its part of the state folder."""
     data = json.loads((folder / DESCRIPTION).read_text(encoding="utf-8"))
     sets = {name: _set_from_json(rule) for name, rule in data["inputs"].items()}
-    tracker = _journal(folder, Rules(inputs=sets, requests=tuple(data["requests"]))).tracker
+    rules = Rules(
+        inputs=sets,
+        requests=tuple(data["requests"]),
+        identified=frozenset(data.get("identified", ())),
+    )
+    tracker = _tracker(folder / LEDGER, rules)
     return GateView(
         unit=data["unit"],
         key=tuple(data["key"]),
@@ -96,14 +104,18 @@ def read_gate(folder: Path) -> GateView:
     )
 
 
-def _journal(folder: Path, rules: Rules) -> Journal:
-    """The journal as it is now; read again where the running job replaced a file meanwhile."""
+def _tracker(folder: Path, rules: Rules) -> Tracker:
+    """The state as it is now; read again where the running job replaced a file meanwhile."""
+    if not folder.exists():
+        return Tracker(rules)
     for _ in range(_TRIES - 1):
         try:
-            return Journal(LocalStorage(folder / "journal"), rules)
-        except FileNotFoundError:
+            with Ledger(folder, rules, read_only=True) as ledger:
+                return ledger.tracker
+        except DamagedError:
             time.sleep(_AGAIN_S)
-    return Journal(LocalStorage(folder / "journal"), rules)
+    with Ledger(folder, rules, read_only=True) as ledger:
+        return ledger.tracker
 
 
 def _view(key: str, partition: Partition) -> OpenPartition:

@@ -5,33 +5,33 @@ their partial aggregates. It is named after its micro-batch and written anew whe
 (SE-10). One small job over the chunk then says who sent how many records for which key and what was
 promised: exact whatever tasks were retried, and cheaper than observing the pairs while writing.
 Where the chunk is at hand and of usual size, Arrow counts it without a Spark job.
+
+A chunk is never changed. What must not be read of it, late records and those of strangers, is left
+out when it is read: the tracker says which partitions to read of which chunk. Before it is read, its
+files are compared with what was counted; names and sizes every time, the contents once in a process.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import sys
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Final
 
-from pyspark.sql import DataFrame, SparkSession
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.types import DataType, StructType
 
-from flux_runtime.sealing.events import Group, KeyText
-from flux_runtime.sealing.keys import key_text, key_values
+from flux_runtime.sealing import manifest
+from flux_runtime.sealing.events import Chunk, Group, KeyText, Reading
+from flux_runtime.sealing.keys import KEY_BYTES_MAX, key_text
 from flux_runtime.sealing.storage import Storage
 from flux_runtime.spark.counting import Counted, count_here, count_on_spark
 from flux_runtime.spark.feed import COUNT, DATA, DIGEST, MALFORMED, PRODUCER, UNREADABLE
-from flux_runtime.spark.frames import (
-    Operator,
-    among,
-    column,
-    empty,
-    extended,
-    literal,
-    pruned,
-    union,
-)
+from flux_runtime.spark.frames import Operator, column, empty, extended, pruned, union
+from flux_runtime.spark.key_columns import CHUNK, KeyColumns, usable
 
 ROWS: Final = "__rows"
 """In partial aggregates: how many records stand behind one of them."""
@@ -40,6 +40,12 @@ RECORDS: Final = "records"
 PARTIALS: Final = "partials"
 """The two forms of a chunk, and the ends of its name."""
 
+CODEC: Final = "lz4_raw"
+"""Of chunks. Spark's `lz4` is Hadoop's, in blocks that pyarrow does not read above 256 KB."""
+
+_PRODUCER_OF: Final = "__producer_of_key"
+_IN_CHUNK: Final = "__in_chunk"
+
 
 @dataclass(frozen=True, slots=True)
 class Census:
@@ -47,10 +53,9 @@ class Census:
 
     groups: tuple[Group, ...]
     rejected: int
-    """Records without key or producer, unreadable ones, punctuations without a count."""
+    """Records without a usable key or producer, unreadable ones, punctuations without a count."""
     rows: int
-    size: int
-    """Rows of the chunk itself; fewer than `rows` where it holds partial aggregates."""
+    chunk: Chunk
 
 
 class Buffer:
@@ -63,6 +68,7 @@ class Buffer:
         producer_type: of its producers.
         keep: the columns that the component reads; None: all.
         digests: whether punctuations carry digests.
+        identity: columns that identify a record; without repeats of them it is put out (D6).
         partial: the first step of a partial aggregate, on the records with producer and count.
     """
 
@@ -75,96 +81,89 @@ class Buffer:
         producer_type: DataType,
         keep: Iterable[str] | None = None,
         digests: bool = False,
+        identity: Sequence[str] = (),
         partial: Operator | None = None,
     ) -> None:
         self._storage = storage
         self.schema = schema
-        self._key = tuple(key)
+        self.key = KeyColumns(schema, key)
         self._producer_type = producer_type
-        wanted = set(schema.fieldNames()) if keep is None else {*keep, *key}
+        wanted = set(schema.fieldNames()) if keep is None else {*keep, *key, *identity}
         self.columns: Sequence[str] = [f.name for f in schema.fields if f.name in wanted]
         self._envelope = [PRODUCER, COUNT, *([DIGEST] if digests else [])]
+        self._identity = tuple(identity)
         self.partial = partial
-        self._forms = dict(_parse(name) for name in storage.names())
         self._read_as: dict[str, StructType] = {}
 
-    def write(self, rows: DataFrame, batch: int, *, partial: bool = False) -> None:
-        """Write the chunk of a micro-batch, in place of what a crash may have left."""
-        self.delete(batch)
+    def write(self, rows: DataFrame, batch: int, *, partial: bool = False) -> str:
+        """Write the chunk of a micro-batch, in place of what a crash may have left; its form."""
         kept = rows.select([sf.col(column(c)) for c in (*self.columns, *self._envelope)])
         if partial:
             kept = self._aggregated(pruned(kept, self._enveloped(self.schema)))
-        self._write(kept, batch, partial)
+        form = PARTIALS if partial else RECORDS
+        self._write(kept, batch, form)
+        return form
 
-    def without(
-        self, session: SparkSession, batch: int, pairs: Iterable[tuple[KeyText, str]]
-    ) -> None:
-        """Write the chunk anew without some (key, producer) pairs."""
-        form = self._forms[batch]
-        rest = self._read(session, [batch], form).where(f"NOT ({self._pairs(pairs)})")
-        staged = self._storage.uri(f".{_name(batch, form)}")
-        rest.write.mode("overwrite").parquet(staged)
-        self.delete(batch)
-        self._storage.move(f".{_name(batch, form)}", _name(batch, form))
-        self._forms[batch] = form
-
-    def census(self, session: SparkSession, batch: int) -> Census:
-        """Who sent how many records for which key, and what was promised."""
-        form = self._forms[batch]
+    def census(self, session: SparkSession, batch: int, form: str) -> Census:
+        """Who sent how many records for which key, and what was promised; the chunk is flushed."""
         weight = ROWS if form == PARTIALS else None
-        columns = [*self._key, *self._envelope]
-        path = self._storage.uri(_name(batch, form))
-        types = [*(self.schema[name].dataType for name in self._key), self._producer_type]
-        counted = count_here(path, columns, weight, types)
+        columns = [*self.key.names, *self._envelope]
+        name = _name(batch, form)
+        files = manifest.take(self._storage, name)
+        types = [*self.key.types, self._producer_type]
+        counted = count_here(self._storage.uri(name), files, columns, weight, types)
         if counted is None:
             counted = count_on_spark(
-                self._read(session, [batch], form), columns, weight, len(types)
+                self._files(session, name, files, form),
+                [*self.key.texts(), sf.col(PRODUCER).cast("string")],
+                columns[len(types) :],
+                weight,
             )
-        return _census(counted, len(self._key))
+        return _census(counted, len(self.key.names), form, files)
 
     def records(
-        self,
-        session: SparkSession,
-        batches: Iterable[int],
-        keys: Iterable[KeyText],
-        excluded: Iterable[tuple[KeyText, str]] = (),
+        self, session: SparkSession, reading: Reading, chunks: Mapping[int, Chunk]
     ) -> DataFrame:
-        """The data records of partitions, with the input's schema; no partial aggregates."""
-        chosen = self._data(session, batches, RECORDS, keys, excluded)
-        return pruned(chosen, self.schema)
+        """The data records of partitions, with the input's schema and without repeats of ids."""
+        chosen = self._data(session, reading, chunks, RECORDS)
+        return pruned(self._once(chosen), self.schema)
 
-    def digestible(
-        self, session: SparkSession, batches: Iterable[int], keys: Iterable[KeyText]
+    def enveloped(
+        self, session: SparkSession, reading: Reading, chunks: Mapping[int, Chunk]
     ) -> DataFrame:
-        """The data records of partitions, whole, with their producer."""
-        return self._data(session, batches, RECORDS, keys, ())
+        """The data records of partitions as they are buffered, with their producer."""
+        return self._data(session, reading, chunks, RECORDS)
 
     def partials(
-        self,
-        session: SparkSession,
-        batches: Iterable[int],
-        keys: Iterable[KeyText],
-        excluded: Iterable[tuple[KeyText, str]] = (),
+        self, session: SparkSession, reading: Reading, chunks: Mapping[int, Chunk]
     ) -> DataFrame:
         """The partial aggregates of partitions, made now for chunks that hold records."""
-        batches, keys, excluded = list(batches), list(keys), list(excluded)
+        forms = {chunks[number].form for number in reading.keys} or {RECORDS}
         parts = []
-        if any(self._forms[b] == PARTIALS for b in batches):
-            parts.append(self._data(session, batches, PARTIALS, keys, excluded))
-        if any(self._forms[b] == RECORDS for b in batches) or not parts:
-            raw = self._data(session, batches, RECORDS, keys, excluded)
+        if PARTIALS in forms:
+            parts.append(self._data(session, reading, chunks, PARTIALS))
+        if RECORDS in forms:
+            raw = self._data(session, reading, chunks, RECORDS)
             parts.append(self._aggregated(pruned(raw, self._enveloped(self.schema))))
         return union(parts)
 
-    def delete(self, batch: int) -> None:
+    def compact(
+        self, session: SparkSession, reading: Reading, chunks: Mapping[int, Chunk], number: int
+    ) -> Chunk:
+        """Write what is still needed of chunks, all of one form, as a new chunk (SE-9)."""
+        form = chunks[next(iter(reading.keys))].form
+        rows = self._data(session, reading, chunks, form)
+        self._write(rows, number, form)
+        return self.census(session, number, form).chunk
+
+    def delete(self, number: int) -> None:
         """Delete a chunk, whatever its form; nothing if there is none."""
         for form in (RECORDS, PARTIALS):
-            self._storage.delete(_name(batch, form))
-        self._forms.pop(batch, None)
+            self._storage.delete(_name(number, form))
 
-    def batches(self) -> list[int]:
-        """The micro-batches that have a chunk."""
-        return sorted(self._forms)
+    def numbers(self) -> list[int]:
+        """The chunks that there are."""
+        return sorted(int(name.partition(".")[0]) for name in self._storage.names())
 
     # ---- parts
 
@@ -172,22 +171,25 @@ class Buffer:
         assert self.partial is not None
         return self.partial(rows)
 
-    def _write(self, rows: DataFrame, batch: int, partial: bool) -> None:
-        form = PARTIALS if partial else RECORDS
+    def _write(self, rows: DataFrame, number: int, form: str) -> None:
         self._read_as[form] = rows.schema
         (
-            rows.write.mode("overwrite")
-            .option("compression", "lz4")
-            .parquet(self._storage.uri(_name(batch, form)))
+            rows.withColumn(CHUNK, sf.lit(number).cast("bigint"))
+            .write.mode("overwrite")
+            .option("compression", CODEC)
+            .parquet(self._storage.uri(_name(number, form)))
         )
-        self._forms[batch] = form
 
-    def _read(self, session: SparkSession, batches: Iterable[int], form: str) -> DataFrame:
-        paths = [self._storage.uri(_name(b, form)) for b in batches if self._forms[b] == form]
+    def _files(
+        self, session: SparkSession, name: str, files: Iterable[str], form: str
+    ) -> DataFrame:
+        return self._read(session, [self._storage.uri(f"{name}/{file}") for file in files], form)
+
+    def _read(self, session: SparkSession, paths: Sequence[str], form: str) -> DataFrame:
         if form not in self._read_as:
             self._read_as[form] = self._form_schema(session, form)
-        reader = session.read.schema(self._read_as[form])
-        return reader.parquet(*paths) if paths else empty(session, self._read_as[form])
+        stored = extended(self._read_as[form], **{CHUNK: "long"})
+        return session.read.schema(stored).parquet(*paths) if paths else empty(session, stored)
 
     def _form_schema(self, session: SparkSession, form: str) -> StructType:
         if form == PARTIALS:
@@ -203,67 +205,101 @@ class Buffer:
         return extended(schema, **{name: types[name] for name in self._envelope})
 
     def _data(
+        self, session: SparkSession, reading: Reading, chunks: Mapping[int, Chunk], form: str
+    ) -> DataFrame:
+        """The data records, or partial aggregates, of partitions; without the chunk's number."""
+        whole: list[str] = []
+        parts: list[str] = []
+        pairs: list[tuple[int, KeyText]] = []
+        for number, keys in reading.keys.items():
+            chunk = chunks[number]
+            if chunk.form != form:
+                continue
+            name = _name(number, form)
+            manifest.check(self._storage, name, chunk.files)
+            paths = [self._storage.uri(f"{name}/{file}") for file in chunk.files]
+            if number in reading.whole:
+                whole += paths
+            else:
+                parts += paths
+                pairs += [(number, key) for key in keys]
+        frames = []
+        if whole or not parts:
+            frames.append(self._read(session, whole, form).where(self._taken()))
+        if parts:
+            wanted = self.key.table(
+                session,
+                [key for _, key in pairs],
+                beside={_IN_CHUNK: pa.array([number for number, _ in pairs], pa.int64())},
+            )
+            same = (sf.col(CHUNK) == sf.col(_IN_CHUNK)) & self.key.matches()
+            rows = self._read(session, parts, form).where(self._taken())
+            frames.append(rows.join(wanted, same, "left_semi"))
+        rows = union(frames)
+        if reading.excluded:
+            rows = rows.join(
+                self.pairs(session, reading.excluded), self.same_pair(), "left_anti"
+            )
+        return rows.drop(CHUNK)
+
+    def _taken(self) -> Column:
+        return (sf.col(COUNT) == DATA) & usable(sf.col(PRODUCER).cast("string")) & self.key.usable()
+
+    def _once(self, rows: DataFrame) -> DataFrame:
+        """One record for each id of a partition; a record without an id is no repeat (D6)."""
+        if not self._identity:
+            return rows
+        known = reduce(lambda a, b: a & b, (sf.col(column(c)).isNotNull() for c in self._identity))
+        once = rows.where(known).dropDuplicates([*self.key.names, *self._identity])
+        return once.unionByName(rows.where(~known))
+
+    def pairs(
         self,
         session: SparkSession,
-        batches: Iterable[int],
-        form: str,
-        keys: Iterable[KeyText],
-        excluded: Iterable[tuple[KeyText, str]],
+        pairs: Sequence[tuple[KeyText, str]],
+        *,
+        beside: Mapping[str, pa.Array] | None = None,
     ) -> DataFrame:
-        among_keys = among(self.schema, self._key, map(key_values, keys))
-        condition = f"{COUNT} = {DATA} AND {PRODUCER} IS NOT NULL AND ({among_keys})"
-        pairs = list(excluded)
-        if pairs:
-            condition += f" AND NOT ({self._pairs(pairs)})"
-        return self._read(session, batches, form).where(condition)
+        """A table of keys and producers; `same_pair` is the condition."""
+        producers = pa.array([producer for _, producer in pairs], pa.string())
+        columns = {_PRODUCER_OF: producers, **(beside or {})}
+        made = self.key.table(session, [key for key, _ in pairs], beside=columns)
+        return made.withColumn(_PRODUCER_OF, sf.col(_PRODUCER_OF).cast(self._producer_type))
 
-    def _pairs(self, pairs: Iterable[tuple[KeyText, str]]) -> str:
-        return pair_condition(self._enveloped(self.schema), self._key, pairs)
-
-
-def pair_condition(
-    schema: StructType, key: Sequence[str], pairs: Iterable[tuple[KeyText, str]]
-) -> str:
-    """The SQL condition that a row's key and producer are one of the given pairs; never null."""
-    by_producer: dict[str, list[KeyText]] = {}
-    for text, producer in pairs:
-        by_producer.setdefault(producer, []).append(text)
-
-    conditions = [
-        f"({PRODUCER} = {literal(producer, schema[PRODUCER].dataType)}"
-        f" AND {among(schema, key, map(key_values, keys))})"
-        for producer, keys in by_producer.items()
-    ]
-    return f"coalesce({' OR '.join(conditions)}, false)" if conditions else "false"
+    def same_pair(self) -> Column:
+        """That a record has key and producer of a row of `pairs`."""
+        return self.key.matches() & (sf.col(PRODUCER) == sf.col(_PRODUCER_OF))
 
 
-def _census(counted: Iterable[Counted], key_length: int) -> Census:
+def _census(
+    counted: Iterable[Counted], key_length: int, form: str, files: manifest.Files
+) -> Census:
     groups: list[Group] = []
     rejected = total = size = 0
+    keys = set()
     for values, rows, of_chunk in counted:
-        key, (producer, count, *digest) = values[:key_length], values[key_length:]
+        texts, (producer, count, *digest) = values[:key_length], values[key_length:]
         total += rows
         size += of_chunk
-        if None in key or producer is None or count in (MALFORMED, UNREADABLE):
+        if (
+            None in texts
+            or producer is None
+            or count in (MALFORMED, UNREADABLE)
+            or sum(len(text.encode()) for text in texts) > KEY_BYTES_MAX
+            or len(producer.encode()) > KEY_BYTES_MAX
+        ):
             rejected += rows
-        else:
-            groups.append(
-                Group(
-                    key_text(key),
-                    producer,
-                    None if count == DATA else count,
-                    digest[0] if digest else None,
-                    rows,
-                )
-            )
+            continue
+        key = key_text(texts)
+        promised = None if count == DATA else count
+        if promised is None:
+            keys.add(key)
+        groups.append(
+            Group(key, sys.intern(producer), promised, digest[0] if digest else None, rows)
+        )
     groups.sort(key=lambda g: (g.key, g.producer, g.count is not None, g.count or 0))
-    return Census(tuple(groups), rejected, total, size)
+    return Census(tuple(groups), rejected, total, Chunk(form, size, len(keys), files))
 
 
-def _name(batch: int, form: str) -> str:
-    return f"{batch:09d}.{form}"
-
-
-def _parse(name: str) -> tuple[int, str]:
-    batch, _, form = name.partition(".")
-    return int(batch), form
+def _name(number: int, form: str) -> str:
+    return f"{number:09d}.{form}"

@@ -16,23 +16,42 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
 from flux_runtime.sealing.storage import Storage
-from flux_runtime.spark.feed import COUNT, ENVELOPE, MALFORMED, UNREADABLE, UNREADABLE_TEXT
+from flux_runtime.spark.feed import (
+    COUNT,
+    ENVELOPE,
+    MALFORMED,
+    PRODUCER,
+    UNREADABLE,
+    UNREADABLE_TEXT,
+)
 from flux_runtime.spark.frames import column
+from flux_runtime.spark.key_columns import KeyColumns, usable
+
+REASON: Final = "__reason"
+"""A column that says why a row cannot be processed."""
 
 UNREADABLE_RECORD: Final = "unreadable"
 LATE: Final = "late"
 UNKNOWN: Final = "unknown_producer"
 NO_KEY: Final = "no_key"
+BAD_KEY: Final = "bad_key"
+"""Not valid UTF-8, or longer than a key may be."""
 NO_PRODUCER: Final = "no_producer"
+BAD_PRODUCER: Final = "bad_producer"
 NO_COUNT: Final = "no_count"
+DISCARDED: Final = "discarded"
+"""A person discarded the partition."""
 
 RULES: Final[Mapping[str, str | None]] = {
     UNREADABLE_RECORD: None,
     NO_KEY: None,
+    BAD_KEY: None,
     NO_PRODUCER: None,
+    BAD_PRODUCER: None,
     NO_COUNT: "SE-1",
     LATE: "SE-5",
     UNKNOWN: "SE-7",
+    DISCARDED: "SE-6",
 }
 """Reason -> the rule it follows from."""
 
@@ -70,7 +89,7 @@ class DeadLetters:
 
 def letters(rows: DataFrame, reason: Column) -> Iterable[tuple[str, Any]]:
     """(reason, record) of the rows whose reason is not null; records are whole."""
-    own = [c for c in rows.columns if c not in (*ENVELOPE, UNREADABLE_TEXT)]
+    own = [c for c in rows.columns if c not in (*ENVELOPE, UNREADABLE_TEXT, REASON)]
     text = sf.col(UNREADABLE_TEXT) if UNREADABLE_TEXT in rows.columns else sf.lit(None)
     chosen = rows.select(
         reason.alias("reason"),
@@ -81,21 +100,19 @@ def letters(rows: DataFrame, reason: Column) -> Iterable[tuple[str, Any]]:
         yield row.reason, json.loads(row.record) if row.text is None else row.text
 
 
-def reason_of(key: Iterable[str], producer: str, *, late: str, unknown: str) -> Column:
+def reason_of(key: KeyColumns, *, otherwise: Column | None = None, producer: bool = True) -> Column:
     """Why a row cannot be processed; null where it can.
 
     Args:
         key: the key columns.
-        producer: the producer column.
-        late: SQL condition of late rows.
-        unknown: SQL condition of rows of unknown producers.
+        otherwise: the reason, or null, of rows that have nothing wrong in themselves.
+        producer: rows have a producer.
     """
-    no_key = " OR ".join(f"{column(k)} IS NULL" for k in key)
-    return sf.expr(
-        f"CASE WHEN {COUNT} = {UNREADABLE} THEN '{UNREADABLE_RECORD}'"
-        f" WHEN {no_key} THEN '{NO_KEY}'"
-        f" WHEN {producer} IS NULL THEN '{NO_PRODUCER}'"
-        f" WHEN {COUNT} = {MALFORMED} THEN '{NO_COUNT}'"
-        f" WHEN {late} THEN '{LATE}'"
-        f" WHEN {unknown} THEN '{UNKNOWN}' END"
-    )
+    count = sf.col(COUNT)
+    reason = sf.when(count == UNREADABLE, UNREADABLE_RECORD)
+    reason = reason.when(~key.present(), NO_KEY).when(~key.usable(), BAD_KEY)
+    if producer:
+        name = sf.col(PRODUCER).cast("string")
+        reason = reason.when(name.isNull(), NO_PRODUCER).when(~usable(name), BAD_PRODUCER)
+    reason = reason.when(count == MALFORMED, NO_COUNT)
+    return reason.otherwise(sf.lit(None).cast("string") if otherwise is None else otherwise)

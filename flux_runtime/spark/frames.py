@@ -1,4 +1,4 @@
-"""Small things about DataFrames that several parts need: SQL over frames, empty ones, literals."""
+"""Small things about DataFrames that several parts need: SQL over frames, empty ones, schemas."""
 
 from __future__ import annotations
 
@@ -93,43 +93,6 @@ def column(name: str) -> str:
     '`a b``c`'
     """
     return "`" + name.replace("`", "``") + "`"
-
-
-def literal(text: str, of: DataType) -> str:
-    """The SQL literal of a value that was cast to STRING.
-
-    >>> literal("17", IntegerType()), literal("it's", StringType())
-    ('17', "'it\\\\'s'")
-    """
-    if isinstance(of, IntegerType):
-        return str(int(text))
-    if isinstance(of, IntegralType):
-        return f"CAST({int(text)} AS {of.simpleString()})"
-    if isinstance(of, BooleanType):
-        return "true" if text == "true" else "false"
-    quoted = "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
-    return quoted if isinstance(of, StringType) else f"CAST({quoted} AS {of.simpleString()})"
-
-
-def among(schema: StructType, names: Sequence[str], values: Iterable[Sequence[str]]) -> str:
-    """The SQL condition that the columns have one of the given values (texts of each).
-
-    One `IN` for each column, which file formats can use to skip, and for several columns one over
-    all of them.
-    """
-    rows = list(values)
-    if not rows:
-        return "false"
-    types = [schema[name].dataType for name in names]
-    texts = [[literal(text, of) for text, of in zip(row, types, strict=True)] for row in rows]
-    conditions = []
-    for position, name in enumerate(names):
-        distinct = dict.fromkeys(row[position] for row in texts)
-        conditions.append(f"{column(name)} IN ({', '.join(distinct)})")
-    if len(names) > 1:
-        listed = ", ".join(f"({', '.join(row)})" for row in texts)
-        conditions.append(f"({', '.join(map(column, names))}) IN ({listed})")
-    return " AND ".join(conditions)
 
 
 def columns_read(

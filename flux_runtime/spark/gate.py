@@ -9,40 +9,55 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any, Final
 
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as sf
 
-from flux_runtime.observe import excuses
-from flux_runtime.observe.gates import DESCRIPTION, describe
+from flux_runtime.observe import decisions
+from flux_runtime.observe.decisions import Excuse
+from flux_runtime.observe.gates import DESCRIPTION, LEDGER, describe
 from flux_runtime.sealing import report
 from flux_runtime.sealing.events import (
-    Digested,
+    Chunk,
+    Compacted,
+    Counted,
     Excused,
     Finding,
     Found,
+    KeyText,
     Outsider,
     Quarantined,
+    Reading,
     Release,
     ReleaseFinished,
     ReleaseStarted,
+    Resolved,
     Unneeded,
 )
-from flux_runtime.sealing.journal import Journal
 from flux_runtime.sealing.keys import key_text, key_values
-from flux_runtime.sealing.partition import Status
+from flux_runtime.sealing.ledger import Ledger
 from flux_runtime.sealing.tracker import One, Rules
 from flux_runtime.spark import faults
 from flux_runtime.spark.chunks import Buffer
 from flux_runtime.spark.context import Context, file_name
-from flux_runtime.spark.digests import digested_columns, digests, due_by_input
+from flux_runtime.spark.dead_letters import DISCARDED, letters
 from flux_runtime.spark.feed import Feed, Origin
 from flux_runtime.spark.frames import empty, union
 from flux_runtime.spark.intake import RequestIntake, WaitIntake
+from flux_runtime.spark.kept import local_folder
 from flux_runtime.spark.outputs import Seals
-from flux_runtime.spark.planning import check_key, columns_needed, first_step, has_digest
+from flux_runtime.spark.planning import (
+    check_key,
+    columns_needed,
+    first_step,
+    has_digest,
+    identity_of,
+)
 from flux_runtime.spark.query import Query
+from flux_runtime.spark.recounting import digested_columns, nothing, recount
 from flux_runtime.spark.releases import Releaser
 from flux_runtime.spark.requests import Requests
 from flux_runtime.spark.source import Source
@@ -53,6 +68,11 @@ from flux_runtime.zookeeper.znode_names import PartitionKey
 
 AHEAD_MAX: Final = 8
 """Micro-batches that may be buffered while complete partitions wait for their release."""
+
+SPARSE: Final = 0.25
+"""Chunks of which at most this part of the partitions is still needed are written anew (SE-9)..."""
+SPARSE_CHUNKS: Final = 8
+"""... once there are so many of them."""
 
 
 class Gate:
@@ -78,18 +98,22 @@ class Gate:
                 for name in origins
             },
             requests=tuple(self._reads),
-            remember=unit.remember,
+            identified=frozenset(name for name, origin in origins.items() if identity_of(origin)),
+            remember_s=unit.remember_s,
         )
         about = describe(unit.name, key=unit.key, rules=rules, seal_timeout_s=unit.seal_timeout_s)
         self._state.write(DESCRIPTION, about)
-        self.journal = Journal(self._state.at("journal"), rules)
+        self.ledger = Ledger(local_folder(self._state, LEDGER), rules)
+        self._identity = {name: identity_of(origin) for name, origin in origins.items()}
         self._digested: dict[str, list[str]] = {}
         self.buffers = {name: self._buffer(origin) for name, origin in origins.items()}
         self.requests = {
             name: self._request_buffer(name, feed) for name, (_, feed) in self._reads.items()
         }
         self.undecided = {
-            name: Undecided(self._state.at(f"undecided/{file_name(name)}"), name, unit.key_of(name))
+            name: Undecided(
+                self._state.at(f"undecided/{file_name(name)}"), name, self.buffers[name]
+            )
             for name in origins
         }
         self._tidy()
@@ -97,7 +121,7 @@ class Gate:
         self._ahead = 0
         self._released = threading.Condition()
         self._rows_out = 0
-        self._warned: set[str] = set()
+        self._warned: dict[KeyText, None] = {}
         self._queries = [*map(self._wait_query, origins.values())]
         self._queries += [self._request_query(name) for name in self._reads]
 
@@ -137,10 +161,14 @@ class Gate:
         for query in self._queries:
             query.stop()
         self.releaser.stop()
-        self.journal.snapshot()
         self.report()
+        self.ledger.close()
 
     # ---- what the intakes call
+
+    def checkpoint(self, name: str) -> Path:
+        """The checkpoint of an input's query."""
+        return local_folder(self._state, f"checkpoint/{file_name(name)}")
 
     def look_up(self, name: str, keys: list[str]) -> None:
         """Find the producer sets of partitions where they are registered; one look-up for each."""
@@ -156,17 +184,17 @@ class Gate:
         if not sets:
             return
         found = Found(name, time.time(), sets)
-        with self.journal.lock:
-            outsiders = self.journal.tracker.outsiders_of(found)
+        with self.ledger.lock:
+            outsiders = self.ledger.tracker.outsiders_of(found)
             if outsiders:
                 self.undecided[name].to_letters(
                     self.context.session,
                     self.context.dead_letters(self.unit),
                     outsiders,
-                    self.journal.tracker.ingested.get(name, -1),
+                    self._last(name),
                 )
             faults.point("outsiders-kept")
-            findings = self.journal.record(found)
+            findings = self.ledger.record(found)
         self.follow(findings)
 
     def follow(self, findings: list[Finding]) -> None:
@@ -201,7 +229,7 @@ class Gate:
                     pass
 
     def ingested(self) -> None:
-        """A micro-batch is in the journal: release what is complete, and do not run too far ahead.
+        """A micro-batch is in the ledger: release what is complete, and do not run too far ahead.
 
         Raises:
             BaseException: what ended the background thread.
@@ -224,8 +252,8 @@ class Gate:
 
     def report(self) -> None:
         """Hand the metrics to the run folder."""
-        with self.journal.lock:
-            values = report.metrics(self.journal.tracker, time.time())
+        with self.ledger.lock:
+            values = report.metrics(self.ledger.tracker, time.time())
         self.context.run.metrics(
             self.unit.name,
             batches=sum(q.batches for q in self._queries),
@@ -238,47 +266,101 @@ class Gate:
     # ---- the background thread
 
     def _work(self) -> bool:
-        return self._verify() or self._release()
+        return self._recount() or self._release()
 
-    def _verify(self) -> bool:
-        """Compare digests where only they keep a partition from being complete (SE-1)."""
-        with self.journal.lock:
-            due = due_by_input(self.journal.tracker.digests_due())
+    def _recount(self) -> bool:
+        """Count again where only that keeps a partition from being complete (SE-1, D6)."""
+        with self.ledger.lock:
+            due = self.ledger.tracker.counts_due()
         for name, keys in due.items():
-            batches = sorted({batch for _, of_key in keys.values() for batch in of_key})
-            rows = self.buffers[name].digestible(self.context.session, batches, keys)
-            key_columns = self.unit.key_of(name)
-            found = digests(rows, key_columns, self._digested[name])
-            events = [
-                Digested(
-                    name, key, time.time(), {p: found.get(key, {}).get(p, "0") for p in producers}
+            with self.ledger.lock:
+                rows = self.buffers[name].enveloped(
+                    self.context.session, *self._reading(name, keys)
                 )
-                for key, (producers, _) in keys.items()
-            ]
-            self.follow(self.journal.record(*events))
+            counted = recount(
+                rows,
+                self.buffers[name].key,
+                identity=self._identity[name],
+                digested=self._digested.get(name, ()),
+            )
+            none = nothing(name in self._digested)
+            events = []
+            for key, producers in keys.items():
+                counts = {p: counted.get(key, {}).get(p, none) for p in producers}
+                events.append(Counted(name, key, time.time(), counts))
+            self.follow(self.ledger.record(*events))
         return bool(due)
 
     def _release(self) -> bool:
-        with self.journal.lock:
-            tracker = self.journal.tracker
+        with self.ledger.lock:
+            tracker = self.ledger.tracker
             again = tracker.pending is not None
             release = tracker.next_release()
             if release is None:
                 return False
             if not again:
-                self.journal.record(ReleaseStarted(release, time.time()))
+                self.ledger.record(ReleaseStarted(release, time.time()))
         faults.point("release-logged")
         if release.process:
             self._rows_out += self._process(release)
+        if release.discarded:
+            self._discard(release)
         faults.point("release-processed")
-        findings = self.journal.record(ReleaseFinished(release.number, time.time()))
+        findings = self.ledger.record(ReleaseFinished(release.number, time.time()))
         faults.point("release-finished")
         self.follow(findings)
         with self._released:
             self._ahead = 0
             self._released.notify_all()
+        self._compact()
         self.report()
         return True
+
+    def _compact(self) -> None:
+        """Write chunks anew that hold little of what is still needed (SE-9)."""
+        for name, buffer in self.buffers.items():
+            with self.ledger.lock:
+                tracker = self.ledger.tracker
+                chunks = dict(tracker.chunks.get(name, {}))
+                by_form: dict[str, list[int]] = {}
+                for number in tracker.sparse(name, SPARSE):
+                    by_form.setdefault(chunks[number].form, []).append(number)
+                due = {form: old for form, old in by_form.items() if len(old) >= SPARSE_CHUNKS}
+            for old in due.values():
+                with self.ledger.lock:
+                    needed = self.ledger.tracker.needing(name, old)
+                    reading = Reading(
+                        {n: keys for n, keys in needed.keys.items() if n in old},
+                        excluded=needed.excluded,
+                    )
+                    number = -1 - self.ledger.tracker.compactions
+                chunk = buffer.compact(self.context.session, reading, chunks, number)
+                faults.point("chunks-compacted")
+                self.follow(self.ledger.record(Compacted(name, tuple(old), number, chunk)))
+
+    def _discard(self, release: Release) -> None:
+        """The records of partitions that a person discarded become dead letters (SE-6)."""
+        session = self.context.session
+        for name, buffer in self.buffers.items():
+            with self.ledger.lock:
+                reading = self._reading(name, release.discarded)
+            rows = (
+                buffer.partials(session, *reading)
+                if self._in_partials()
+                else buffer.enveloped(session, *reading)
+            )
+            self.context.dead_letters(self.unit).keep(
+                f"{file_name(name)}-discarded-{release.number:09d}",
+                name,
+                None,
+                letters(rows, sf.lit(DISCARDED)),
+            )
+
+    def _reading(
+        self, name: str, keys: Iterable[KeyText]
+    ) -> tuple[Reading, Mapping[int, Chunk]]:
+        tracker = self.ledger.tracker
+        return tracker.reading(name, keys), dict(tracker.chunks.get(name, {}))
 
     def _process(self, release: Release) -> int:
         """Hand whole partitions, and the requests for them, to the component; commit its output."""
@@ -286,8 +368,12 @@ class Gate:
         session = self.context.session
         for interface, feeds in self.unit.reads.items():
             names = [n for n, (i, f) in self._reads.items() if i == interface and f in feeds]
+            chunks = {n: dict(self.ledger.tracker.chunks.get(n, {})) for n in names}
             frames[interface] = union(
-                [self.requests[n].records(session, release.answers.get(n, {})) for n in names]
+                [
+                    self.requests[n].records(session, release.answers.get(n, {}), chunks[n])
+                    for n in names
+                ]
             )
         second = self.unit.partial[1] if self.unit.partial and self._in_partials() else None
         output = self.unit.compute(frames, second)
@@ -301,8 +387,9 @@ class Gate:
             name = feed.origin.name
             buffer = self.buffers[name]
             read = buffer.partials if self._in_partials() else buffer.records
-            chunks, excluded = release.chunks.get(name, ()), release.excluded.get(name, ())
-            return feed.apply(read(session, chunks, release.process, excluded))
+            with self.ledger.lock:
+                reading = self._reading(name, release.process)
+            return feed.apply(read(session, *reading))
 
         frames = {
             interface: union([rows_of(feed) for feed in feeds])
@@ -311,60 +398,76 @@ class Gate:
         return self.unit.arranged(frames)
 
     def _in_partials(self) -> bool:
-        """Whether the component works in two steps; a digest needs the records themselves."""
-        return self.unit.partial is not None and not self._digested
+        """Whether the component works in two steps; ids and digests need the records themselves."""
+        return self.unit.partial is not None and not self._digested and not any(
+            self._identity.values()
+        )
 
     def _housekeeping(self) -> None:
-        with self.journal.lock:
-            tracker = self.journal.tracker
+        with self.ledger.lock:
+            tracker = self.ledger.tracker
             due = tracker.lookups_due()
-            late = list(report.overdue(tracker, time.time(), self.unit.seal_timeout_s))
-            ingested = dict(tracker.ingested)
-        self._take_excuses()
+            late = list(
+                report.overdue(tracker, time.time(), self.unit.seal_timeout_s, self._warned)
+            )
+            missing = report.votes_missing(tracker)
+        self._take_decisions()
         for name, keys in due.items():
             self.look_up(name, keys)
         for name, undecided in self.undecided.items():
             if name not in due:
-                undecided.delete(ingested.get(name, -1))
+                undecided.delete(self._last(name))
+        self.ledger.forget(time.time())
         self.releaser.wake()
-        for key, age, reasons in late:
-            if key not in self._warned:  # SE-8
-                self._warned.add(key)
-                self.context.run.event(
-                    "seal_timeout",
-                    self.unit.name,
-                    partition=list(key_values(key)),
-                    age_s=round(age, 1),
-                    waits_for=reasons,
-                    rule="SE-8",
-                )
+        for key, age, reasons in late:  # SE-8
+            self.context.run.event(
+                "seal_timeout",
+                self.unit.name,
+                partition=list(key_values(key)),
+                age_s=round(age, 1),
+                waits_for=reasons,
+                rule="SE-8",
+            )
+        self.context.run.metrics(self.unit.name, votes_missing=missing)
         self.report()
 
-    def _take_excuses(self) -> None:
-        """Take up what people have decided (SE-8)."""
+    def _last(self, name: str) -> int:
+        """The last micro-batch of an input that is in the ledger."""
+        with self.ledger.lock:
+            last = self.ledger.tracker.ingested.get(name)
+        return -1 if last is None else last[0]
+
+    def _take_decisions(self) -> None:
+        """Take up what people have decided (SE-6, SE-8)."""
         state = self.context.state
-        for name, excuse in excuses.pending(state, self.unit.name):
-            if excuse.stream in self.buffers:
-                event = Excused(
-                    excuse.stream,
-                    key_text(excuse.key),
-                    excuse.producer,
-                    excuse.reason,
-                    excuse.by,
-                    excuse.time,
+        for name, decision in decisions.pending(state, self.unit.name):
+            key, why, by = key_text(decision.key), decision.reason, decision.by
+            told: dict[str, Any] = {"partition": list(decision.key), "by": by, "reason": why}
+            if not isinstance(decision, Excuse):
+                resolution = decision.resolution
+                event = Resolved(key, resolution, why, by, decision.time)
+                self.follow(self.ledger.record(event))
+                self.context.run.event(
+                    "quarantine_resolved",
+                    self.unit.name,
+                    resolution=resolution.value,
+                    rule="SE-6",
+                    **told,
                 )
-                self.follow(self.journal.record(event))
+            elif decision.stream in self.buffers:
+                stream, producer = decision.stream, decision.producer
+                self.follow(
+                    self.ledger.record(Excused(stream, key, producer, why, by, decision.time))
+                )
                 self.context.run.event(
                     "producer_excused",
                     self.unit.name,
-                    stream=excuse.stream,
-                    partition=list(excuse.key),
-                    producer=excuse.producer,
-                    by=excuse.by,
-                    reason=excuse.reason,
+                    stream=stream,
+                    producer=producer,
                     rule="SE-8",
+                    **told,
                 )
-            excuses.taken(state, self.unit.name, name)
+            decisions.taken(state, self.unit.name, name)
 
     # ---- setting up
 
@@ -377,6 +480,8 @@ class Gate:
             assert isinstance(origin, Source)
             self._digested[origin.name] = digested_columns(session, origin)
             keep = first = None
+        elif identity_of(origin):
+            keep, first = columns_needed(unit, session, self._state.at("empty"), origin), None
         else:
             keep = columns_needed(unit, session, self._state.at("empty"), origin)
             first = first_step(unit)
@@ -387,6 +492,7 @@ class Gate:
             producer_type=origin.producer_type(session),
             keep=keep,
             digests=origin.name in self._digested,
+            identity=identity_of(origin),
             partial=first,
         )
 
@@ -417,15 +523,15 @@ class Gate:
 
     def _tidy(self) -> None:
         """Delete chunks that a crash left behind after they had become unneeded."""
-        tracker = self.journal.tracker
+        tracker = self.ledger.tracker
         buffers: Mapping[str, Buffer | Requests] = {**self.buffers, **self.requests}
         for name, buffer in buffers.items():
             needed = tracker.references.get(name, {})
-            for batch in buffer.batches():
-                if tracker.replayed(name, batch) and batch not in needed:
-                    buffer.delete(batch)
+            for number in buffer.numbers():
+                if number not in needed and number <= self._last(name):
+                    buffer.delete(number)
 
     def _sealed_waiting(self) -> bool:
-        with self.journal.lock:
-            partitions = self.journal.tracker.partitions.values()
-            return any(p.status in (Status.SEALED, Status.RELEASING) for p in partitions)
+        with self.ledger.lock:
+            tracker = self.ledger.tracker
+            return bool(tracker.sealed) or tracker.pending is not None

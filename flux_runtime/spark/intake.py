@@ -1,6 +1,6 @@
-"""Micro-batches on their way into a gate: chunk, census, look-ups, dead letters, journal.
+"""Micro-batches on their way into a gate: chunk, census, look-ups, dead letters, ledger.
 
-Everything before the journal entry is named after the micro-batch and done anew on a replay;
+Everything before the entry in the ledger is named after the micro-batch and done anew on a replay;
 everything after it is recognised and skipped (SE-10).
 """
 
@@ -9,15 +9,19 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Final
 
+import pyarrow as pa
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as sf
 
 from flux_runtime.sealing.events import Group, Ingested, KeyText, Requested
 from flux_runtime.sealing.tracker import Verdict
 from flux_runtime.spark import faults
-from flux_runtime.spark.chunks import Buffer, Census, pair_condition
+from flux_runtime.spark.chunks import Buffer, Census
 from flux_runtime.spark.context import file_name
-from flux_runtime.spark.dead_letters import letters, reason_of
-from flux_runtime.spark.feed import COUNT, DATA, PRODUCER, Origin
+from flux_runtime.spark.coverage import coverage
+from flux_runtime.spark.dead_letters import LATE, REASON, UNKNOWN, letters, reason_of
+from flux_runtime.spark.feed import COUNT, DATA, Origin
+from flux_runtime.spark.frames import column
 from flux_runtime.spark.planning import KEEP_ALL
 from flux_runtime.spark.query import Query
 from flux_runtime.spark.unreadable import Watch
@@ -27,6 +31,8 @@ if TYPE_CHECKING:
 
 REDUCTION_MIN: Final = 4.0
 """Partial aggregates are buffered while there are at least so many records for each of them."""
+_COUNT_OF: Final = "__count_of"
+_REASON_OF: Final = "__reason_of"
 _JUDGED_FROM_ROWS: Final = 1000
 """A smaller chunk says nothing about the reduction."""
 
@@ -55,40 +61,43 @@ class WaitIntake:
     def __call__(self, rows: DataFrame, batch: int) -> int:
         """Take a micro-batch; how many rows it had."""
         gate, name = self._gate, self._name
-        if gate.journal.tracker.replayed(name, batch):  # SE-10
+        covered = coverage(self.query, gate.checkpoint(name), batch)
+        if gate.ledger.tracker.replayed(name, batch, covered):  # SE-10
             return 0
-        self._buffer.write(rows, batch, partial=self._partial)
+        self._buffer.delete(batch)
+        form = self._buffer.write(rows, batch, partial=self._partial)
         faults.point("chunk-written")
-        census = self._buffer.census(rows.sparkSession, batch)
+        census = self._buffer.census(rows.sparkSession, batch, form)
+        faults.point("chunk-counted")
         self._adapt(census)
-        event = Ingested(name, batch, time.time(), census.groups, census.rejected)
+        event = Ingested(
+            name, batch, time.time(), census.groups, census.rejected, covered, census.chunk
+        )
         self._look_up(event)
         faults.point("looked-up")
-        with gate.journal.lock:  # nothing is released between the verdicts and the journal
+        with gate.ledger.lock:  # nothing is released between the verdicts and the ledger
             self._sort_out(rows, event)
             faults.point("sorted-out")
-            findings = gate.journal.record(event)
+            findings = gate.ledger.record(event)
         faults.point("ingested")
         gate.follow(findings)
-        if batch not in gate.journal.tracker.references.get(name, {}):
-            self._buffer.delete(batch)
         gate.ingested()
         return census.rows
 
     def _adapt(self, census: Census) -> None:
         """Buffer records from now on where partial aggregates do not pay."""
         if self._partial and census.rows >= _JUDGED_FROM_ROWS:
-            self._partial = census.rows >= REDUCTION_MIN * census.size
+            self._partial = census.rows >= REDUCTION_MIN * census.chunk.rows
 
     def _look_up(self, event: Ingested) -> None:
         gate = self._gate
-        with gate.journal.lock:
-            keys = gate.journal.tracker.unknown_sets(event)
+        with gate.ledger.lock:
+            keys = gate.ledger.tracker.sets_to_look_up(event)
         gate.look_up(self._name, keys)
 
     def _sort_out(self, rows: DataFrame, event: Ingested) -> None:
-        """Dead letters for what cannot be taken, and a chunk without it."""
-        verdicts = self._gate.journal.tracker.assess(event)
+        """Dead letters for what cannot be taken."""
+        verdicts = self._gate.ledger.tracker.assess(event)
         late = [group for group, verdict in verdicts if verdict is Verdict.LATE]
         unknown = [group for group, verdict in verdicts if verdict is Verdict.UNKNOWN]
         open_ = {(g.key, g.producer) for g, v in verdicts if v is Verdict.UNDECIDED}
@@ -100,9 +109,6 @@ class WaitIntake:
         if open_:
             self._gate.undecided[self._name].write(whole, event.batch, sorted(open_))
         self._keep_letters(whole, event, late, unknown)
-        bad = {(g.key, g.producer) for g in (*late, *unknown) if g.count is None}
-        if bad:
-            self._buffer.without(rows.sparkSession, event.batch, sorted(bad))
 
     def _whole(self, rows: DataFrame) -> DataFrame:
         """The micro-batch with all columns, read again where only some of them were read."""
@@ -111,24 +117,34 @@ class WaitIntake:
         whole = self._origin.whole(rows.sparkSession, self.query.files())
         return rows if whole is None else whole
 
+    def _reasons(self, rows: DataFrame, late: list[Group], unknown: list[Group]) -> DataFrame:
+        """The rows with the reason why they cannot be processed, in `__reason`."""
+        found: dict[tuple[KeyText, str, int], str] = {}
+        for groups, reason in ((late, LATE), (unknown, UNKNOWN)):
+            for group in groups:
+                count = DATA if group.count is None else group.count
+                found[group.key, group.producer, count] = reason
+        otherwise = None
+        if found:
+            beside = {
+                _COUNT_OF: pa.array([count for _, _, count in found], pa.int64()),
+                _REASON_OF: pa.array(list(found.values()), pa.string()),
+            }
+            pairs = [(key, producer) for key, producer, _ in found]
+            listed = self._buffer.pairs(rows.sparkSession, pairs, beside=beside)
+            same = self._buffer.same_pair() & (sf.col(COUNT) == sf.col(_COUNT_OF))
+            rows = rows.join(listed, same, "left")
+            otherwise = sf.col(_REASON_OF)
+        return rows.withColumn(REASON, reason_of(self._buffer.key, otherwise=otherwise))
+
     def _keep_letters(
         self, rows: DataFrame, event: Ingested, late: list[Group], unknown: list[Group]
     ) -> None:
         gate, name = self._gate, self._name
-        key = gate.unit.key_of(name)
-        schema = rows.schema
-
-        def condition(groups: list[Group]) -> str:
-            data = [(g.key, g.producer) for g in groups if g.count is None]
-            votes = [(g.key, g.producer) for g in groups if g.count is not None]
-            return (
-                f"({COUNT} = {DATA} AND {pair_condition(schema, key, data)}) OR "
-                f"({COUNT} >= 0 AND {pair_condition(schema, key, votes)})"
-            )
-
-        reason = reason_of(key, PRODUCER, late=condition(late), unknown=condition(unknown))
+        own = rows.columns
+        marked = self._reasons(rows, late, unknown).select(*map(column, own), REASON)
         kept = gate.context.dead_letters(gate.unit).keep(
-            f"{file_name(name)}-{event.batch:09d}", name, event.batch, letters(rows, reason)
+            f"{file_name(name)}-{event.batch:09d}", name, event.batch, letters(marked, sf.col(REASON))
         )
         expected = sum(g.rows for g in (*late, *unknown)) + event.rejected
         if kept < expected:
@@ -186,23 +202,26 @@ class RequestIntake:
     def __call__(self, rows: DataFrame, batch: int) -> int:
         """Take a micro-batch; how many rows it had."""
         gate, name = self._gate, self._name
-        if gate.journal.tracker.replayed(name, batch):  # SE-10
+        covered = coverage(self.query, gate.checkpoint(name), batch)
+        if gate.ledger.tracker.replayed(name, batch, covered):  # SE-10
             return 0
         requests = gate.requests[name]
         requests.write(rows, batch)
         unreadable = self._watch.keep(self.query, batch)
         faults.point("requests-written")
-        keys, rejected = requests.census(rows.sparkSession, batch)
+        keys, rejected, chunk = requests.census(rows.sparkSession, batch)
         if rejected:
-            reason = reason_of(gate.unit.key_of(name), "''", late="false", unknown="false")
+            marked = rows.withColumn(COUNT, sf.lit(DATA).cast("bigint"))
             gate.context.dead_letters(gate.unit).keep(
                 f"{file_name(name)}-{batch:09d}",
                 name,
                 batch,
-                letters(rows.selectExpr("*", f"{DATA}L AS {COUNT}"), reason),
+                letters(marked, reason_of(requests.key, producer=False)),
             )
-        event = Requested(name, batch, time.time(), keys, rejected + unreadable)
-        gate.follow(gate.journal.record(event))
+        event = Requested(
+            name, batch, time.time(), keys, rejected + unreadable, covered, chunk
+        )
+        gate.follow(gate.ledger.record(event))
         faults.point("requested")
         gate.ingested()
         return sum(keys.values()) + rejected

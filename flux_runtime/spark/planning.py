@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import DataType, StructType
+from pyspark.sql.types import StructType
 
-from flux_runtime.sealing.keys import KEY_TYPES
 from flux_runtime.sealing.storage import Storage
 from flux_runtime.spark.context import file_name
 from flux_runtime.spark.feed import COUNT, PRODUCER, Origin
 from flux_runtime.spark.frames import Operator, columns_read, union
+from flux_runtime.spark.key_columns import refusal
 from flux_runtime.spark.source import Source
 from flux_runtime.spark.units import SealUnit, in_channel, no_rows
 
@@ -43,7 +43,7 @@ def columns_needed(
 
     def plan(frames: Mapping[str, DataFrame]) -> DataFrame:
         first = first_step(unit)
-        if first is not None and not has_digest(origin):
+        if first is not None and not has_digest(origin) and not identity_of(origin):
             return first(frames[origin.name])
         waiting = {
             interface: union([f.apply(frames[f.origin.name].drop(PRODUCER, COUNT)) for f in feeds])
@@ -76,6 +76,14 @@ def has_digest(origin: Origin) -> bool:
     )
 
 
+def identity_of(origin: Origin) -> tuple[str, ...]:
+    """The columns that identify a record of an origin; none: each record is one of its own.
+
+    Inside a job nothing comes twice: only sources can have them.
+    """
+    return origin.id if isinstance(origin, Source) else ()
+
+
 def check_key(unit: SealUnit, name: str, key: Sequence[str], schema: StructType) -> None:
     """Return if an input has the key's attributes, with types that can be a key's.
 
@@ -86,13 +94,6 @@ def check_key(unit: SealUnit, name: str, key: Sequence[str], schema: StructType)
     for attribute in key:
         if attribute not in types:
             raise ValueError(f"{unit.name} is sealed on {attribute}, which {name} does not have")
-        if _base(types[attribute]) not in KEY_TYPES:
-            raise ValueError(
-                f"{unit.name} is sealed on {attribute}, which is of type "
-                f"{types[attribute].simpleString()} in {name}; a key can be of "
-                f"{', '.join(KEY_TYPES)}"
-            )
-
-
-def _base(of: DataType) -> str:
-    return of.simpleString().partition("(")[0]
+        problem = refusal(types[attribute])
+        if problem is not None:
+            raise ValueError(f"{unit.name} is sealed on {attribute}, which in {name} {problem}")

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.types import StructType
 
-from flux_runtime.sealing.events import KeyText
-from flux_runtime.sealing.keys import key_text, key_values
+from flux_runtime.sealing import manifest
+from flux_runtime.sealing.events import Chunk, KeyText
+from flux_runtime.sealing.keys import key_text
 from flux_runtime.sealing.storage import Storage
-from flux_runtime.spark.frames import among, column, empty, extended
+from flux_runtime.spark.chunks import CODEC
+from flux_runtime.spark.frames import column, empty, extended
+from flux_runtime.spark.key_columns import CHUNK, KeyColumns
 
-_BATCH = "__batch"
+_IN_CHUNK = "__in_chunk"
 
 
 class Requests:
@@ -28,49 +32,73 @@ class Requests:
     def __init__(self, storage: Storage, schema: StructType, *, key: Sequence[str]) -> None:
         self._storage = storage
         self._schema = schema
-        self._key = tuple(key)
-        self._stored = extended(schema, **{_BATCH: "long"})
+        self.key = KeyColumns(schema, key)
+        self._stored = extended(schema, **{CHUNK: "long"})
 
     def write(self, rows: DataFrame, batch: int) -> None:
         """Write the chunk of a micro-batch, in place of what a crash may have left."""
         names = map(column, self._schema.fieldNames())
-        stored = rows.select(*names, sf.lit(batch).cast("bigint").alias(_BATCH))
-        stored.write.mode("overwrite").parquet(self._storage.uri(f"{batch:09d}"))
+        stored = rows.select(*names, sf.lit(batch).cast("bigint").alias(CHUNK))
+        writer = stored.write.mode("overwrite").option("compression", CODEC)
+        writer.parquet(self._storage.uri(_name(batch)))
 
-    def census(self, session: SparkSession, batch: int) -> tuple[Mapping[KeyText, int], int]:
-        """How many requests there are for each partition; how many have no key."""
-        counted = (
-            self._read(session, [batch])
-            .groupBy(*map(column, self._key))
-            .count()
-            .select(*(sf.col(column(k)).cast("string") for k in self._key), "count")
-        )
+    def census(
+        self, session: SparkSession, batch: int
+    ) -> tuple[Mapping[KeyText, int], int, Chunk]:
+        """How many requests there are for each partition; how many have no key; what was written.
+
+        The chunk is flushed to the disk.
+        """
+        files = manifest.take(self._storage, _name(batch))
+        texts = [sf.when(self.key.usable(), text) for text in self.key.texts()]
+        named = [text.alias(f"__text_{i}") for i, text in enumerate(texts)]
+        counted = self._read(session, {batch: files}).select(*named)
         keys: dict[KeyText, int] = {}
         rejected = 0
-        for *values, rows in counted.collect():
+        for *values, rows in counted.groupBy(*counted.columns).count().collect():
             if None in values:
                 rejected += rows
             else:
                 keys[key_text(values)] = rows
-        return keys, rejected
+        chunk = Chunk("records", sum(keys.values()) + rejected, len(keys), files)
+        return keys, rejected, chunk
 
-    def records(self, session: SparkSession, wanted: Mapping[KeyText, Sequence[int]]) -> DataFrame:
+    def records(
+        self,
+        session: SparkSession,
+        wanted: Mapping[KeyText, Sequence[int]],
+        chunks: Mapping[int, Chunk],
+    ) -> DataFrame:
         """The requests for partitions that came in the given micro-batches of each."""
-        pairs = [(str(b), *key_values(text)) for text, batches in wanted.items() for b in batches]
+        pairs = [(key, batch) for key, batches in wanted.items() for batch in batches]
         if not pairs:
             return empty(session, self._schema)
-        batches = sorted({int(batch) for batch, *_ in pairs})
-        condition = among(self._stored, [_BATCH, *self._key], pairs)
-        return self._read(session, batches).where(condition).drop(_BATCH)
+        batches = pa.array([batch for _, batch in pairs], pa.int64())
+        asked = self.key.table(session, [key for key, _ in pairs], beside={_IN_CHUNK: batches})
+        files = {batch: chunks[batch].files for _, batch in pairs}
+        for batch, of_chunk in files.items():
+            manifest.check(self._storage, _name(batch), of_chunk)
+        same = (sf.col(CHUNK) == sf.col(_IN_CHUNK)) & self.key.matches()
+        return self._read(session, files).join(asked, same, "left_semi").drop(CHUNK)
 
     def delete(self, batch: int) -> None:
         """Delete a chunk; nothing if there is none."""
-        self._storage.delete(f"{batch:09d}")
+        self._storage.delete(_name(batch))
 
-    def batches(self) -> list[int]:
+    def numbers(self) -> list[int]:
         """The micro-batches that have a chunk."""
         return [int(name) for name in self._storage.names()]
 
-    def _read(self, session: SparkSession, batches: Sequence[int]) -> DataFrame:
-        paths = [self._storage.uri(f"{batch:09d}") for batch in batches]
-        return session.read.schema(self._stored).parquet(*paths)
+    def _read(self, session: SparkSession, files: Mapping[int, manifest.Files]) -> DataFrame:
+        paths = [
+            self._storage.uri(f"{_name(batch)}/{file}")
+            for batch, of_chunk in files.items()
+            for file in of_chunk
+        ]
+        return session.read.schema(self._stored).parquet(*paths) if paths else empty(
+            session, self._stored
+        )
+
+
+def _name(batch: int) -> str:
+    return f"{batch:09d}"

@@ -12,9 +12,10 @@ from collections.abc import Iterable, Sequence
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
+from flux_runtime.sealing import manifest
 from flux_runtime.sealing.events import KeyText
 from flux_runtime.sealing.storage import Storage
-from flux_runtime.spark.chunks import pair_condition
+from flux_runtime.spark.chunks import CODEC, Buffer
 from flux_runtime.spark.context import file_name
 from flux_runtime.spark.dead_letters import UNKNOWN, DeadLetters, letters
 
@@ -25,18 +26,23 @@ class Undecided:
     Args:
         storage: the folder; one chunk per micro-batch that has any.
         name: of the input.
-        key: its key columns.
+        buffer: of the input, which knows its keys.
     """
 
-    def __init__(self, storage: Storage, name: str, key: Sequence[str]) -> None:
+    def __init__(self, storage: Storage, name: str, buffer: Buffer) -> None:
         self._storage = storage
         self._name = name
-        self._key = key
+        self._buffer = buffer
 
-    def write(self, rows: DataFrame, batch: int, pairs: Iterable[tuple[KeyText, str]]) -> None:
+    def write(self, rows: DataFrame, batch: int, pairs: Sequence[tuple[KeyText, str]]) -> None:
         """Keep the rows of (key, producer) pairs of a micro-batch, in an envelope."""
-        chosen = rows.where(pair_condition(rows.schema, self._key, pairs))
-        chosen.write.mode("overwrite").parquet(self._storage.uri(f"{batch:09d}"))
+        chosen = rows.join(
+            self._buffer.pairs(rows.sparkSession, pairs), self._buffer.same_pair(), "left_semi"
+        )
+        name = f"{batch:09d}"
+        writer = chosen.write.mode("overwrite").option("compression", CODEC)
+        writer.parquet(self._storage.uri(name))
+        manifest.take(self._storage, name)
 
     def to_letters(
         self,
@@ -59,8 +65,9 @@ class Undecided:
             return 0
         rows = session.read.option("mergeSchema", "true").parquet(*paths)
         for pair in outsiders:
-            mine = rows.where(pair_condition(rows.schema, self._key, [pair]))
-            mark = hashlib.sha256("\0".join(pair).encode()).hexdigest()[:16]
+            pairs = self._buffer.pairs(session, [pair])
+            mine = rows.join(pairs, self._buffer.same_pair(), "left_semi")
+            mark = hashlib.sha256("\0".join(pair).encode()).hexdigest()[:32]
             name = f"{file_name(self._name)}-outsider-{mark}"
             kept += dead.keep(name, self._name, None, letters(mine, sf.lit(UNKNOWN)))
         return kept
