@@ -78,7 +78,6 @@ class Gate:
                 for name in origins
             },
             requests=tuple(self._reads),
-            remember=unit.remember,
         )
         about = describe(unit.name, key=unit.key, rules=rules, seal_timeout_s=unit.seal_timeout_s)
         self._state.write(DESCRIPTION, about)
