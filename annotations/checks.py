@@ -66,7 +66,7 @@ def check_unchosen(
 
 
 def check_schemas(streams: Pairs, out: Findings) -> None:
-    """Seal keys and producer columns must be in the stream's schema (BLZ050)."""
+    """Seal keys, producer columns (BLZ050) and ids (BLZ076) must be in the stream's schema."""
     for name, (_, fields) in streams.items():
         if fields is BAD or "schema" not in fields:
             continue
@@ -76,6 +76,9 @@ def check_schemas(streams: Pairs, out: Findings) -> None:
                 _known(attribute, schema, f"the schema of {name}", out)
         if "producer" in fields:
             _known(fields.get("producer"), schema, f"the schema of {name}", out)
+        if "from" not in fields.node.entries:
+            for attribute in fields.get("id", ()):
+                _known(attribute, schema, f"the schema of {name}", out, "BLZ076")
 
 
 def check_component_attributes(streams: Streams, out: Findings) -> None:
@@ -99,11 +102,13 @@ def check_component_attributes(streams: Streams, out: Findings) -> None:
                     _known(copy, known, where, out)
 
 
-def _known(attribute: Scalar, known: Collection[str], where: str, out: Findings) -> None:
+def _known(
+    attribute: Scalar, known: Collection[str], where: str, out: Findings, code: str = "BLZ050"
+) -> None:
     if attribute.text not in known:
         near = out.suggest(attribute.text, known)
         remedy = f"Correct the attribute, or add it. There are {', '.join(sorted(known))}."
-        out.add("BLZ050", f"`{attribute.text}` is not in {where}{near}", attribute.mark, remedy)
+        out.add(code, f"`{attribute.text}` is not in {where}{near}", attribute.mark, remedy)
 
 
 def check_dependencies(

@@ -175,6 +175,12 @@ class Stream:
     """Declared nondeterminism of an external source: Run, Inst or Diverge."""
     schema: Mapping[str, str] | None = None
     """Attribute -> Spark SQL type, in order; None: not declared."""
+    id: tuple[str, ...] = ()
+    """What identifies a record of a source: two deliveries agree on these attributes exactly if
+    they are the same record; empty: not declared."""
+    delivery: str | None = None
+    """Guarantee of a source, `once` or `may-repeat`; None: by its format
+    (`annotations.delivery`)."""
     # ---- for the compiler
     source: External | None = None
     sink: External | None = None
@@ -185,6 +191,8 @@ class Stream:
     """What happens to a record after its seal (SE-5): `dead-letter` or `fail`."""
     seal_timeout_s: float = 600.0
     """Age at which an open partition is warned about (SE-8)."""
+    remember_s: float | None = None
+    """How long released partitions are remembered (SE-9); None: for ever."""
     lateness: str | None = None
     """A promise of the sources: no record is later than this behind the newest (an interval)."""
     description: str | None = None

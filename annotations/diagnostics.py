@@ -256,7 +256,8 @@ CODES: Final = _table(
      "Interfaces of equal name are connected, every output with every input.",
      "Write the `streams`, or give the interfaces different names."),
     ("BLZ048", _W, "declaration without effect",
-     "A component does not punctuate what it sends unless the stream declares a seal.",
+     "A component does not punctuate what it sends unless the stream declares a seal, and "
+     "partitions are released, and remembered, only of a sealed stream into a component.",
      "Remove the key, add `seal`, or declare it where the records come in, without `from`."),
     ("BLZ049", _W, "names that nearly match",
      "Without `streams` equal names are connected; names that are only alike are not, and the "
@@ -285,6 +286,19 @@ CODES: Final = _table(
     ("BLZ063", _E, "implementation that fits several outputs",
      "Each output is computed by its own query or function.",
      "Write a mapping from output to implementation."),
+    # ---- records that come twice
+    ("BLZ074", _W, "seal on a repeating stream without an id",
+     "A seal counts. Of two records that were promised one comes twice, the count is reached while "
+     "the other is on its way, and the partition is released with wrong rows; the good record is "
+     "late. A digest notices, and the partition stays in quarantine. With an id the copy is "
+     "dropped before it counts.",
+     "Declare what identifies a record, `id: [attribute, ...]`; or give the punctuation a "
+     "`digest`; or write `delivery: once`, if the source promises it."),
+    ("BLZ076", _E, "`id` or `delivery` that cannot hold",
+     "They say what a source promises: what identifies a record, and whether it may come again. "
+     "What a component sends follows from its input, and attributes that no record has identify "
+     "nothing.",
+     "Declare them on a stream without `from`, with attributes of its schema."),
     # ---- existing code
     ("BLZ080", _E, "code that cannot be read",
      "The code is run, without Spark and in a process of its own, to learn what it describes; "
@@ -334,3 +348,6 @@ CODES: Final = _table(
 )
 # fmt: on
 """Every kind of mistake that the front end reports, by code."""
+
+OF_DELIVERY: Final = frozenset({"BLZ074"})
+"""Warnings about records that come twice, of which the paper's rule set says nothing."""

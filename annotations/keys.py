@@ -17,6 +17,7 @@ from annotations.shapes import (
     ATTRIBUTE_NAME,
     ENDPOINT_NAME,
     INTERVAL,
+    REMEMBERED,
     Choice,
     Count,
     Duration,
@@ -257,6 +258,18 @@ STREAM: Final = _record(
             "instances, or for ever.",
         ),
         "schema": Entry(Schema(), "Attributes and their Spark SQL types, in order."),
+        "id": Entry(
+            ATTRIBUTES,
+            "What identifies a record of a source: two deliveries agree on these attributes "
+            "exactly if they are the same record. Where the stream is sealed, a record that is "
+            "known already is dropped before it counts; only without `from`.",
+        ),
+        "delivery": Entry(
+            Choice(("once", "may-repeat")),
+            "What a source guarantees: each record once, or perhaps again. Without it, `once` for "
+            "files, delta, iceberg, table, rate and where no format is given, and `may-repeat` for "
+            "kafka, kinesis, eventhubs, socket and any other format; only without `from`.",
+        ),
         "source": Entry(_END, "Where the records come from; only without `from`."),
         "sink": Entry(_END, "Where the records go; only without `to`."),
         "producer": Entry(ATTRIBUTE_NAME, "The column that names the producer of a record."),
@@ -271,6 +284,12 @@ STREAM: Final = _record(
         ),
         "seal_timeout": Entry(
             Duration(), "Age at which a partition that is still open is warned about (600 s)."
+        ),
+        "remember": Entry(
+            REMEMBERED,
+            "How long released partitions are remembered (forever). A record that comes within "
+            "that time is late; one that comes after it opens the partition anew, and waits. Where "
+            "a component waits for several streams, the longest counts.",
         ),
         "lateness": Entry(
             INTERVAL, "A promise: no record is later than this behind the newest one."

@@ -241,15 +241,25 @@ INTERVAL: Final = Text('an interval such as "10 minutes" or "1 hour 30 seconds"'
 
 @dataclass(frozen=True, slots=True)
 class Duration:
-    """A number of seconds or an interval; the value is in seconds."""
+    """A number of seconds or an interval; the value is in seconds, and None where it is endless."""
 
     expects: str = 'a number of seconds, or an interval such as "10 minutes"'
+    endless: str | None = None
+    """The word for a time that does not end, where there may be one."""
 
-    def read(self, node: Node, out: Findings) -> float | Bad:
+    def read(self, node: Node, out: Findings) -> float | Bad | None:
+        if type(node) is Scalar and self.endless is not None and node.text == self.endless:
+            return None
         if type(node) is Scalar and node.plain and re.fullmatch(_NUMBER, node.text):
             return float(node.text)
         interval = Text(self.expects, _INTERVAL).read(node, out)
         return seconds(interval) if isinstance(interval, str) else BAD
 
     def schema(self) -> Json:
-        return {"anyOf": [{"type": "number", "minimum": 0}, INTERVAL.schema()]}
+        words = [{"enum": [self.endless]}] if self.endless is not None else []
+        return {"anyOf": [{"type": "number", "minimum": 0}, INTERVAL.schema(), *words]}
+
+
+REMEMBERED: Final = Duration(
+    'forever, a number of seconds, or an interval such as "7 days"', endless="forever"
+)

@@ -8,9 +8,10 @@ from typing import Any, Final
 
 from annotations.components import Built
 from annotations.dataflow import Endpoint, External, Producers, Punctuation, Stream
+from annotations.delivery import counts, may_repeat
 from annotations.diagnostics import Findings
 from annotations.notation import key_of
-from annotations.positions import Scalar
+from annotations.positions import Scalar, shorten
 from annotations.records import Fields
 from annotations.shapes import Pairs
 from annotations.traps import ENDPOINT
@@ -20,6 +21,23 @@ _ONLY_WITHOUT: Final = {"source": "from", "label": "from", "sink": "to"}
 """Keys that a stream cannot have beside this end (BLZ043)."""
 _ABOUT_PUNCTUATIONS: Final = ("producer", "punctuation", "producers", "lateness")
 """Keys that change nothing about a stream from a component that declares no seal (BLZ048)."""
+_ABOUT_DELIVERY: Final = ("id", "delivery")
+"""Keys that only a source can declare (BLZ076)."""
+
+
+_OF_SOURCES: Final = {
+    "id": "Declare it on the stream that comes in; what identifies inner records follows from it.",
+    "delivery": "Declare it on the stream that comes in; inside of a job records come once.",
+}
+_TWICE: Final = (
+    "release partitions too early",
+    "Declare an `id`, give the punctuation a `digest`, or write `delivery: once` if that holds.",
+)
+_STOPPED: Final = (
+    "stop partitions in quarantine",
+    "Declare an `id`, by which copies are dropped, or write `delivery: once` if that holds.",
+)
+"""What copies do where the punctuation has no digest, and where it has one; and what to do."""
 
 
 class Streams:
@@ -70,7 +88,9 @@ class Streams:
             if text in fields.values
         }
         position = self.out.position(key.mark)
-        self.streams[key.text] = Stream(key.text, producer, consumer, position=position, **values)
+        stream = Stream(key.text, producer, consumer, position=position, **values)
+        self.streams[key.text] = stream
+        self._check_repeats(stream, fields)
 
     def _collect_attributes(self, component: str, fields: Fields) -> None:
         schema: Pairs | None = fields.get("schema")
@@ -121,6 +141,30 @@ class Streams:
                 if text in node.entries:
                     message = f"`{text}` on a stream from a component, without `seal`"
                     self.out.add("BLZ048", message, node.key_mark(text))
+
+        for text in _ABOUT_DELIVERY:
+            if text in node.entries and "from" in node.entries:
+                message = f"`{text}` on a stream from a component"
+                self.out.add("BLZ076", message, node.key_mark(text), _OF_SOURCES[text])
+        if "remember" in node.entries:
+            if "to" not in node.entries:
+                message = "`remember` on a stream that no component takes"
+                self.out.add("BLZ048", message, node.key_mark("remember"))
+            elif node.entries.keys().isdisjoint({"seal", "from"}):
+                message = "`remember` on a stream without `seal`"
+                self.out.add("BLZ048", message, node.key_mark("remember"))
+
+    def _check_repeats(self, stream: Stream, fields: Fields) -> None:
+        """Say what a repeated record does to a sealed stream without an id (BLZ074)."""
+        if not (counts(stream) and may_repeat(stream)) or stream.id:
+            return
+        given = "delivery: may-repeat"
+        if stream.delivery is None and stream.source is not None:
+            given = f"format: {shorten(stream.source.format)}"
+        digest = stream.punctuation.digest if stream.punctuation else None
+        outcome, remedy = _TWICE if digest is None else _STOPPED
+        message = f"records of {stream.name} that come again (`{given}`) {outcome}"
+        self.out.add("BLZ074", message, fields.node.key_mark("seal"), remedy)
 
     def _sleeps(self, key: Scalar, producer: Endpoint | None, consumer: Endpoint | None) -> bool:
         """True for a stream that ends at an interface of a variant that is not chosen."""
@@ -182,6 +226,8 @@ _CONVERSIONS: Final[Mapping[str, tuple[str, Callable[[Any, Findings], Any]]]] = 
     "Rep": ("rep", _same),
     "label": ("label", lambda label, out: _LABELS[label]),
     "schema": ("schema", lambda types, out: texts(types)),
+    "id": ("id", lambda names, out: tuple(name.text for name in names)),
+    "delivery": ("delivery", _same),
     "source": ("source", _external),
     "sink": ("sink", _external),
     "producer": ("producer_column", lambda node, out: node.text),
@@ -189,6 +235,7 @@ _CONVERSIONS: Final[Mapping[str, tuple[str, Callable[[Any, Findings], Any]]]] = 
     "producers": ("producers", _producers),
     "late": ("late", _same),
     "seal_timeout": ("seal_timeout_s", _same),
+    "remember": ("remember_s", _same),
     "lateness": ("lateness", _same),
     "description": ("description", _same),
 }

@@ -22,7 +22,8 @@ from blazes.effects import ASYNC, WORST
 from blazes.limits import Limits, limits
 from blazes.propagation import Propagation
 from blazes.rule_kinds import Conclusion, Condition
-from blazes.seals import meets, single_producers, waits
+from blazes.rules import BLAZES
+from blazes.seals import identified, meets, single_producers, waits
 
 
 class Strategy(enum.Enum):
@@ -69,6 +70,14 @@ class Alternative:
     streams: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class Dedup:
+    """A source whose known records a gate drops before they count (D6)."""
+
+    stream: str
+    id: tuple[str, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class Entry:
     """The plan for one order-sensitive path."""
@@ -89,6 +98,8 @@ class Entry:
     seals: Mapping[str, Key] = field(default_factory=dict)
     """Input interface that waits -> the key it is sealed on. All the same, which is `key`, unless
     the inputs have no compatible key in common; `key` is then the union of theirs."""
+    dedup: tuple[Dedup, ...] = ()
+    """The sources with an id among those whose records are held back, by name."""
     # order
     scope: Scope | None = None
     mode: Mode | None = None
@@ -163,6 +174,8 @@ class _Entries:
         self._keys: dict[tuple[Key, Key], list[Key]] = {}
         self._waits = waits(found)
         self._single = single_producers(found, self._waits) if self._waits else []
+        knows_ids = self._waits and found.interpreter.rules.name == BLAZES
+        self._identified = identified(found) if knows_ids else []
         self._cyclic = {
             stream
             for cycle in found.graph.cycles
@@ -218,7 +231,16 @@ class _Entries:
             vote=Vote.NONE if one else Vote.UNANIMOUS,
             release=Release.SORTED if path.within is Within.SEQUENCE else Release.WHOLE,
             seals={names[i]: key for i, key in wait.keys.items()},
+            dedup=self._dedup(streams),
         )
+
+    def _dedup(self, streams: Iterable[int]) -> tuple[Dedup, ...]:
+        """The sources that these streams are made of, where they have an id; by name."""
+        if not self._identified:
+            return ()
+        numbers = {source for stream in streams for source in self._identified[stream]}
+        sources = [self._graph.streams[number] for number in numbers]
+        return tuple(sorted(Dedup(source.name, source.id) for source in sources))
 
     def _order(self, component: str, number: int) -> Entry:
         graph = self._graph

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
+from annotations.delivery import counts
 from annotations.vocabulary import AnnotationKind, Key
 from blazes.effects import WORST, images
 from blazes.graph import Graph
@@ -178,6 +179,32 @@ def single_producers(found: Propagation, sealed: Iterable[int]) -> list[bool]:
                 elif not found.rep[graph.output_component[output]]:
                     single[number] = output in waiting or _passes_one(graph, output, single)
     return single
+
+
+def identified(found: Propagation) -> list[tuple[int, ...]]:
+    """For every stream: the sources with an id whose records a component that waits for it counts.
+
+    A seal travels through record-wise paths, and it is the records of the sources before them that
+    are held back, known by their id and counted (D6). Behind any other path the gate lies there.
+    """
+    graph = found.graph
+    sources: list[tuple[int, ...]] = [()] * len(graph.streams)
+    for number, stream in enumerate(graph.streams):
+        if stream.producer is None and stream.id and counts(stream):
+            sources[number] = (number,)
+    if not any(sources):
+        return sources
+    for item in graph.order:
+        if not isinstance(item, int):
+            continue  # no seal survives in a cycle
+        paths = graph.output_paths[item]
+        if any(graph.paths[path].annotation.kind is not AnnotationKind.CR for path in paths):
+            continue
+        inputs = {graph.path_input[path] for path in paths}
+        before = {s for i in inputs for stream in graph.input_streams[i] for s in sources[stream]}
+        for number in graph.output_streams[item]:
+            sources[number] = tuple(sorted(before))
+    return sources
 
 
 def _declared_single(graph: Graph, stream: int) -> bool:

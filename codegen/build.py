@@ -166,6 +166,8 @@ class Build:
         if stage.renamed:
             named.append(("renamed", {name: list(key) for name, key in stage.renamed.items()}))
         named += [("late", stage.late), ("seal_timeout_s", stage.seal_timeout_s)]
+        if stage.remember_s is not None:
+            named.append(("remember_s", stage.remember_s))
         if stage.forward:
             named.append(("forward", list(stage.forward)))
         if stage.partial is not None:
@@ -239,6 +241,8 @@ def source(stage: Source) -> Call:
         named.append(("producer", stage.producer))
     if stage.punctuation is not None:
         named.append(("punctuation", punctuation(stage.punctuation)))
+    if stage.record_id:
+        named.append(("id", list(stage.record_id)))
     return Call("job.source", [stage.name], named, tall=True)
 
 

@@ -161,10 +161,11 @@ _ROWS: Final = (
     Code(
         "BLZ527",
         Severity.ERROR,
-        "a seal on a type that has no exact text",
-        "Partitions are told apart by the text of their key; two equal floating-point numbers or "
-        "nested values need not have the same.",
-        "seal on integers, strings, booleans, dates, timestamps or decimals",
+        "a seal or an id on a type that does not tell values apart",
+        "Partitions are told apart by the value of their key, and records by that of their id. A "
+        "nested value is not one value, and under a collation different texts are equal.",
+        "use attributes of an atomic type: a part of the nested value, the text under the "
+        "collation UTF8_BINARY, an interval with units (DAY TO SECOND, YEAR TO MONTH)",
     ),
     Code(
         "BLZ531",

@@ -46,6 +46,7 @@ def source(stream: Stream) -> Source:
         seals=tuple(tuple(sorted(key)) for key in stream.seals),
         producer=stream.producer_column,
         punctuation=stream.punctuation,
+        record_id=stream.id,
     )
 
 

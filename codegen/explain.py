@@ -97,7 +97,11 @@ def facts(stage: Stage) -> Iterator[tuple[str, str]]:
             yield "release", wording.vote(stage.vote, stage.release)
             for name, producers in stage.producers.items():
                 yield "producers", f"{name}: {wording.producers(producers)}"
+            for name, id in stage.dedup.items():
+                yield "repeats", wording.dedup(name, id)
             yield "late", wording.late(stage.late, stage.seal_timeout_s)
+            if stage.remember_s is not None:
+                yield "remembers", wording.remembered(stage.remember_s)
             if stage.forward:
                 yield "forwards", f"punctuations on {wording.attributes(stage.forward)}"
             if stage.partial is not None:

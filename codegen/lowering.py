@@ -266,6 +266,8 @@ class Lowering:
             order_by=draft.component.order_by if release is Release.SORTED else (),
             late=late,
             seal_timeout_s=min(each.seal_timeout_s for each in policies),
+            remember_s=longest(each.remember_s for each in policies),
+            dedup={name: stream.id for name, stream in route.sources.items() if stream.id},
             forward=route.forward if draft.at in self._awaited else (),
             partial=self._partial(draft, function, route),
             why=wording.seal_why(draft.entries),
@@ -274,11 +276,14 @@ class Lowering:
     def _partial(self, draft: Draft, function: Function, route: Route) -> Partial | None:
         """The aggregate in two steps, where the buffer can hold partial results.
 
-        That takes one source that is read as it stands, with a declared schema.
+        That takes one source that is read as it stands, with a declared schema, and whose records
+        need not be known one by one.
         """
         if len(route.sources) != 1 or len(draft.writes) != 1 or draft.reads:
             return None
         ((name, stream),) = route.sources.items()
+        if stream.id:
+            return None
         (interface,) = draft.writes
         feeds = self._feeds(Endpoint(draft.component.name, interface))
         if feeds != (f"{Source.kind}:{name}",) or function.sql is None or stream.schema is None:
@@ -428,6 +433,16 @@ def common_gate(entries: Iterable[Entry]) -> tuple[str, ...]:
 def alternatives(entries: Iterable[Entry]) -> tuple[Alternative, ...]:
     """The seals that would make the order unnecessary."""
     return tuple(dict.fromkeys(each for entry in entries for each in entry.alternatives))
+
+
+def longest(times_s: Iterable[float | None]) -> float | None:
+    """The longest of some times, of which None is endless.
+
+    >>> longest([60.0, 3600.0]), longest([60.0, None])
+    (3600.0, None)
+    """
+    times = list(times_s)
+    return None if None in times else max(time for time in times if time is not None)
 
 
 def release_of(draft: Draft) -> Release:

@@ -98,6 +98,8 @@ class Source(Stage):
     seals: tuple[tuple[str, ...], ...] = ()
     producer: str | None = None
     punctuation: Punctuation | None = None
+    record_id: tuple[str, ...] = ()
+    """What identifies a record; empty: nothing that is declared."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,6 +151,10 @@ class Seal(Stage):
     order_by: tuple[str, ...] = ()
     late: str
     seal_timeout_s: float
+    remember_s: float | None = None
+    """How long released partitions are remembered; None: for ever."""
+    dedup: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: EMPTY)
+    """Source stream -> the id by which records that are known are dropped before they count."""
     forward: tuple[str, ...] = ()
     """The key as the output names it, where punctuations leave with a released partition."""
     partial: Partial | None = None

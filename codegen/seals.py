@@ -18,8 +18,11 @@ from codegen.drafts import Draft, Kind
 from codegen.network import Network
 from codegen.wording import attributes, listing
 
-INEXACT: Final = ("array", "binary", "double", "float", "interval", "map", "real", "struct")
-"""Types that cannot be a key: two equal values need not have the same text."""
+NOT_ATOMIC: Final = ("array", "map", "struct", "variant")
+"""Types that cannot be a key: their values are not one value, of which two are equal or not."""
+COLLATED: Final = re.compile(r"\bcollate\s+(\S+)")
+BINARY: Final = "utf8_binary"
+"""The only collation under which texts are equal exactly if they are the same text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,13 +212,35 @@ def unknown_producers(stream: Stream, key: tuple[str, ...]) -> list[Diagnostic]:
         message = f"stream {stream.name} has several producers and no column that names them"
         remedy = "add producer: COLUMN to the stream"
         found.append(Diagnostic(CODES["BLZ522"], message, stream.position, remedy))
+    return found + unfit_types(stream, key)
+
+
+def unfit_types(stream: Stream, key: tuple[str, ...]) -> list[Diagnostic]:
+    """Attributes of the key, and of the records' id, whose type cannot tell values apart."""
     schema = stream.schema or {}
-    for name in key:
-        type = schema.get(name, "").strip().lower()
-        if type.startswith(INEXACT):
-            message = f"stream {stream.name} is sealed on {name}, which is of type {schema[name]}"
-            found.append(Diagnostic(CODES["BLZ527"], message, stream.position))
-    return found
+    uses = [("sealed on", name) for name in key] + [("identified by", name) for name in stream.id]
+    return [
+        Diagnostic(
+            CODES["BLZ527"],
+            f"stream {stream.name} is {use} {name}, which is of type {schema[name]}",
+            stream.position,
+        )
+        for use, name in uses
+        if name in schema and not is_atomic(schema[name])
+    ]
+
+
+def is_atomic(type: str) -> bool:
+    """True for a Spark SQL type of which two values are equal exactly if they are the same.
+
+    >>> [is_atomic(t) for t in ("DOUBLE", "string collate utf8_binary", "map<int,int>")]
+    [True, True, False]
+    """
+    words = type.strip().lower()
+    if words.startswith(NOT_ATOMIC) or words == "interval":
+        return False  # an INTERVAL without units has months and days, and no fixed length
+    collation = COLLATED.search(words)
+    return collation is None or collation[1].split(".")[-1].strip("`") == BINARY
 
 
 def unusable_promise(

@@ -40,6 +40,8 @@ def source(stream: Stream, it: External) -> str:
     if stream.seals and stream.punctuation is not None:
         keys = " and ".join(attributes(sorted(key)) for key in stream.seals)
         words += f"; sealed on {keys}: a record with {stream.punctuation.when} is a punctuation"
+    if stream.id:
+        words += f"; a record is known by its {attributes(stream.id)}"
     return words
 
 
@@ -130,6 +132,32 @@ def late(policy: str, seal_timeout_s: float) -> str:
         f"a record after its seal {done}; a partition that is open for {seal_timeout_s:g} s is "
         "warned about, never guessed"
     )
+
+
+def dedup(stream: str, id: Iterable[str]) -> str:
+    """What happens to a record that comes again."""
+    return f"a record of {stream} whose {attributes(id)} is known is dropped before it counts"
+
+
+def remembered(remember_s: float) -> str:
+    """How long a released partition is remembered."""
+    return (
+        f"released partitions for {duration(remember_s)}; what comes for one after that opens it "
+        "anew, and waits for punctuations"
+    )
+
+
+def duration(seconds: float) -> str:
+    """A time in the largest unit that gives a whole number.
+
+    >>> duration(604800), duration(5400), duration(1.5)
+    ('7 days', '90 minutes', '1.5 s')
+    """
+    for unit, length_s in (("day", 86400), ("hour", 3600), ("minute", 60)):
+        count, rest = divmod(seconds, length_s)
+        if count and not rest:
+            return f"{count:g} {unit}{'s' if count != 1 else ''}"
+    return f"{seconds:g} s"
 
 
 def promise(stream: Stream, column: str) -> str:

@@ -101,6 +101,7 @@ class Recipe:
             label=label,
             schema=schema,
             producers=Producers("one") if self.chance(3) else None,
+            id=("a", "b") if source and self.chance(3) else (),
         )
 
     def dependency(self) -> FunctionalDependency:

@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from annotations.dataflow import Dataflow
-from annotations.diagnostics import Diagnostic
+from annotations.diagnostics import OF_DELIVERY, Diagnostic
 from annotations.vocabulary import Label
 from blazes.analysis import analyze
 from blazes.cli import CommandError, one_of
 from blazes.coordination import Plan, Strategy, plan
+from blazes.rules import BLAZES
 
 if TYPE_CHECKING:
     from blazes.report.layout import Layout
@@ -151,6 +152,8 @@ def plan_of(arguments: argparse.Namespace) -> tuple[Plan, tuple[Diagnostic, ...]
     """The plan for FILE under --rules and --target, and the warnings about the file."""
     dataflow, warnings = dataflow_of(arguments)
     analysis = analyze(dataflow, rules=arguments.rules)
+    if arguments.rules != BLAZES:
+        warnings = tuple(each for each in warnings if each.code.id not in OF_DELIVERY)
     return plan(analysis, target=Label.parse(arguments.target)), warnings
 
 

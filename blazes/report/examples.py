@@ -323,6 +323,21 @@ CODE_EXAMPLES: Final[Mapping[str, Example]] = {
         "components:\n  Count:\n    annotation:\n      - {from: words, to: counts, label: CW}\n"
         "      - {from: words, to: log, label: CR}\n    sql: SELECT * FROM words"
     ),
+    "BLZ074": _code(
+        _COUNT + "streams:\n"
+        "  words:\n"
+        "    to: Count.words\n"
+        "    source: {format: kafka, options: {subscribe: words}}\n"
+        "    seal: [word]\n"
+        "    punctuation: {when: sealed, count: n}\n"
+        "    producers: one\n"
+        "  counts: {from: Count.counts}"
+    ),
+    "BLZ076": _code(
+        _COUNT + "streams:\n"
+        "  words: {to: Count.words, id: [line, nr], schema: {word: string, line: int}}\n"
+        "  counts: {from: Count.counts}"
+    ),
     "BLZ082": _code(
         "components:\n"
         "  Latest:\n"

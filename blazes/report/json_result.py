@@ -100,6 +100,10 @@ def entry_object(entry: Entry) -> dict[str, Any]:
             "vote": entry.vote.value if entry.vote else None,
             "release": entry.release.value if entry.release else None,
         }
+        if entry.dedup:
+            common["dedup"] = [
+                {"stream": each.stream, "id": sorted(each.id)} for each in entry.dedup
+            ]
     if entry.strategy is Strategy.ORDER:
         common |= {
             "scope": entry.scope.value if entry.scope else None,

@@ -21,7 +21,8 @@ LABEL: Final = {"enum": [str(label) for label in Label]}
 def result_schema() -> dict[str, Any]:
     """A draft-07 schema; every object is closed, so that a new field needs a new version.
 
-    `derived` is only there where annotations were derived from code.
+    `derived` is only there where annotations were derived from code, and `dedup` where a source
+    that is waited for declares an `id`.
     """
     schema = {
         "$schema": "http://json-schema.org/draft-07/schema#",
@@ -112,7 +113,7 @@ def _entry(strategy: str, fields: dict[str, Any]) -> dict[str, Any]:
 
 def _seal() -> dict[str, Any]:
     gate = {"type": ["array", "null"], "items": STRING, "description": "null: unknown, `*`."}
-    return _entry(
+    schema = _entry(
         "seal",
         {
             "key": STRINGS,
@@ -125,8 +126,15 @@ def _seal() -> dict[str, Any]:
             "streams": {**STRINGS, "description": "The sealed streams that are waited for."},
             "vote": {"enum": [each.value for each in Vote]},
             "release": {"enum": [each.value for each in Release]},
+            "dedup": {
+                "type": "array",
+                "description": "Sources whose known records are dropped before they count, if any.",
+                "items": _object({"stream": STRING, "id": STRINGS}),
+            },
         },
     )
+    schema["required"].remove("dedup")
+    return schema
 
 
 def _order() -> dict[str, Any]:

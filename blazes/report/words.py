@@ -229,6 +229,11 @@ def _seals(entry: Entry) -> Iterator[str]:
             f"is complete, that is {said}."
         )
         yield "It is then answered once."
+    for source in entry.dedup:
+        yield (
+            f"A record of {source.stream} that comes again is known by its {tupled(source.id)}, "
+            "and is dropped before it counts."
+        )
     if entry.release is Release.SORTED:
         yield f"The {key} is handed over sorted, because the order inside it matters (SE-11)."
     yield f"One {key} does not wait for another, and nothing else waits."

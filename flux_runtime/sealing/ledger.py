@@ -87,7 +87,7 @@ class Ledger:
             path.mkdir(parents=True, exist_ok=True)
         with self._believed():
             access = AccessType.read_only(False) if read_only else AccessType.read_write()
-            self._db = Rdict(str(path), _options(), access_type=access)
+            self._db: Any = Rdict(str(path), _options(), access_type=access)
             self._released = _ReleasedOnDisk(self._db, path)
             self.tracker = Tracker(rules, self._released)
             self._load()
@@ -307,7 +307,7 @@ class Ledger:
 class _ReleasedOnDisk(MutableMapping[KeyText, Released]):
     """What is remembered of released partitions; changes wait for the ledger's next write."""
 
-    def __init__(self, db: Rdict, path: Path) -> None:
+    def __init__(self, db: Any, path: Path) -> None:
         self._db = db
         self._path = path
         self._new: dict[KeyText, Released | None] = {}

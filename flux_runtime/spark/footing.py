@@ -32,6 +32,7 @@ def footing(job: Job) -> Footing:
             "schema": " ".join((source.ddl or "").split()),
             "producer": source.producer,
             "punctuation": None if mark is None else [mark.when, mark.count, mark.digest],
+            **({"id": list(source.id)} if source.id else {}),
         }
     for loop in job.loops.values():
         found[f"loop {loop.name}"] = {"schema": loop.ddl, "feeds": [*map(_steps, loop.feeds)]}

@@ -15,7 +15,6 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.types import DataType, StringType, StructType
 
-from flux_runtime.sealing.tracker import REMEMBER
 from flux_runtime.spark.commit import Folders
 from flux_runtime.spark.context import file_name
 from flux_runtime.spark.feed import COUNT, DATA, PRODUCER, Feed, Producers, Punctuation
@@ -92,6 +91,7 @@ class Job:
         schema: str | None = None,
         producer: str | None = None,
         punctuation: Punctuation | None = None,
+        id: Sequence[str] = (),
     ) -> Feed:
         """An external source.
 
@@ -103,6 +103,8 @@ class Job:
             schema: the columns, `name TYPE, ...`; None: what the format says.
             producer: the column that names a record's producer.
             punctuation: how punctuations are recognised; None: there are none.
+            id: the columns that identify a record: two deliveries agree on them exactly if they
+                are the same record. Sealed units drop what they know already before it counts.
         """
         self._new(name)
         source = Source(
@@ -113,6 +115,7 @@ class Job:
             ddl=schema,
             producer=producer,
             punctuation=punctuation,
+            id=tuple(id),
         )
         self.sources[name] = source
         return Feed(source)
@@ -211,7 +214,7 @@ class Job:
         forward: Sequence[str] = (),
         partial: tuple[Operator, Operator] | None = None,
         replica: int | None = None,
-        remember: int = REMEMBER,
+        remember_s: float | None = None,
     ) -> Feed:
         """A component that sees whole partitions only (SE-1 to SE-12).
 
@@ -238,11 +241,13 @@ class Job:
                 punctuations (`__count` is 0 or more) are among them. The
                 second is called in `fn`'s place, on partial aggregates.
             replica: number of the replica, from 1.
-            remember: released partitions that are remembered (SE-9).
+            remember_s: how long released partitions are remembered (SE-9); None: for ever.
         """
         waiting = _inputs(waits)
         _one_of(name, "release", release, ("whole", "sorted"))
         _one_of(name, "late", late, ("dead-letter", "fail"))
+        if remember_s is not None and remember_s < 0:
+            raise ValueError(f"{name}: remember_s is at least 0, not {remember_s}")
         if forward and reads:
             raise ValueError(f"{name}: requests can come at any time, so no seal can be forwarded")
         if forward and len(forward) != len(key):
@@ -267,7 +272,7 @@ class Job:
             seal_timeout_s=seal_timeout_s,
             forward=tuple(forward),
             partial=partial,
-            remember=remember,
+            remember_s=remember_s,
         )
         for origin in unit.waiting().values():
             self._check_waiting(unit, origin)

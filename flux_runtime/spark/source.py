@@ -55,15 +55,17 @@ class Source:
     producer: str | None = None
     """The column that names a record's producer; None: the source is one producer."""
     punctuation: Punctuation | None = None
+    id: tuple[str, ...] = ()
+    """Columns that identify a record: a sealed unit drops one that is known before it counts."""
 
     def schema(self, session: SparkSession) -> StructType:
         """The records' columns, punctuation columns included."""
         if self.ddl is not None:
-            return _checked(parse_schema(self.ddl), self.name)
+            return self._checked(parse_schema(self.ddl))
         if self.format in FILE_FORMATS:
             reader = session.read.format(self.format).options(**self.options)
-            return _checked(reader.load(self.path).schema, self.name)
-        return _checked(self._reader(session).load(self.path).schema, self.name)
+            return self._checked(reader.load(self.path).schema)
+        return self._checked(self._reader(session).load(self.path).schema)
 
     def producer_type(self, session: SparkSession) -> DataType:
         """See `flux_runtime.spark.feed`."""
@@ -116,6 +118,21 @@ class Source:
             and "_corrupt_record" not in schema.fieldNames()
         )
 
+    def _checked(self, schema: StructType) -> StructType:
+        names = schema.fieldNames()
+        reserved = [name for name in names if name.startswith(RESERVED)]
+        if reserved:
+            raise ValueError(
+                f"source {self.name}: columns named {RESERVED}... are the runtime's: {reserved}"
+            )
+        missing = [name for name in self.id if name not in names]
+        if missing:
+            raise ValueError(
+                f"source {self.name}: its records are identified by {', '.join(missing)}, which "
+                f"they do not have; there are {', '.join(names)}"
+            )
+        return schema
+
     def _envelope(self, producer_type: DataType, keeps_unreadable: bool) -> list[Column]:
         named = sf.lit(self.name) if self.producer is None else sf.col(column(self.producer))
         count: Column = sf.lit(DATA)
@@ -132,12 +149,3 @@ class Source:
             unreadable = sf.col(UNREADABLE_TEXT).isNotNull()
             count = sf.when(unreadable, sf.lit(UNREADABLE)).otherwise(count)
         return [*columns, count.cast("bigint").alias(COUNT)]
-
-
-def _checked(schema: StructType, name: str) -> StructType:
-    reserved = [field for field in schema.fieldNames() if field.startswith(RESERVED)]
-    if reserved:
-        raise ValueError(
-            f"source {name}: columns named {RESERVED}... are the runtime's: {reserved}"
-        )
-    return schema

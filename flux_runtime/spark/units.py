@@ -96,7 +96,8 @@ class SealUnit(Unit):
     seal_timeout_s: float
     forward: tuple[str, ...]
     partial: tuple[Operator, Operator] | None
-    remember: int
+    remember_s: float | None
+    """How long released partitions are remembered (SE-9); None: for ever."""
 
     def inputs(self) -> Iterator[tuple[str, Feed]]:
         """(input interface, feed), all of them."""

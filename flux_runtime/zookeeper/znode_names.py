@@ -10,17 +10,19 @@ from __future__ import annotations
 
 import hashlib
 import re
-from datetime import date, datetime
+from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from typing import Final, TypeAlias
 from urllib.parse import quote, unquote_to_bytes
 
 PartitionKey: TypeAlias = tuple[str | None, ...]
-"""Values of the key attributes, in alphabetical order of the attributes, as Spark casts them to
-STRING; null is None."""
+"""Values of the key attributes, in alphabetical order of the attributes, as the runtime prints
+them: what Spark's cast to STRING gives, timestamps in UTC and binary in upper-case hexadecimal;
+null is None."""
 
-KeyValue: TypeAlias = str | int | bool | Decimal | date | datetime | None
-"""A key attribute's value as Python has it."""
+KeyValue: TypeAlias = str | int | bool | Decimal | date | datetime | time | bytes | None
+"""A key attribute's value as Python has it. A text stands for itself, of whatever type the
+attribute is."""
 
 NAME_LENGTH_MAX: Final = 200
 """Longer names are hashed: a stream's listing has to stay readable with many keys."""
@@ -37,8 +39,8 @@ def partition_key(values: KeyValue | list[KeyValue] | tuple[KeyValue, ...]) -> P
     Raises:
         TypeError: a value whose text is not the same everywhere, such as a float.
 
-    >>> partition_key(17), partition_key(["a/b", None, True])
-    (('17',), ('a/b', None, 'true'))
+    >>> partition_key(17), partition_key(["a/b", None, True, b"\\x00\\xff"])
+    (('17',), ('a/b', None, 'true', '00FF'))
     """
     if isinstance(values, list | tuple):
         return tuple(map(_text, values))
@@ -55,9 +57,14 @@ def _text(value: KeyValue) -> str | None:
             return str(value)
         case Decimal():
             return format(value, "f")
+        case bytes():
+            return value.hex().upper()
+        case datetime(tzinfo=None):
+            return _with_fraction(value.strftime("%Y-%m-%d %H:%M:%S"), value.microsecond)
         case datetime():
-            whole = value.strftime("%Y-%m-%d %H:%M:%S")
-            return f"{whole}.{value.microsecond:06d}".rstrip("0") if value.microsecond else whole
+            return _text(value.astimezone(UTC).replace(tzinfo=None))
+        case time(tzinfo=None):
+            return _with_fraction(value.strftime("%H:%M:%S"), value.microsecond)
         case date():
             return value.isoformat()
         case _:
@@ -65,6 +72,10 @@ def _text(value: KeyValue) -> str | None:
                 f"{value!r} cannot be part of a partition key: the text of a "
                 f"{type(value).__name__} differs between systems; cast it to a string"
             )
+
+
+def _with_fraction(whole: str, microsecond: int) -> str:
+    return f"{whole}.{microsecond:06d}".rstrip("0") if microsecond else whole
 
 
 def znode_name(key: PartitionKey) -> str:

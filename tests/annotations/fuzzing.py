@@ -97,7 +97,9 @@ def streams(draw: st.DrawFn, producer: str | None, consumer: str | None) -> Pair
     end = Pairs([("format", "json"), ("path", "a/b"), ("options", Pairs([("x.y", "true")]))])
     if producer is None:
         maybe(draw, pairs, "label", "Run", "Inst", "Diverge")
-        maybe(draw, pairs, "source", end, Pairs([("format", "rate")]))
+        maybe(draw, pairs, "source", end, Pairs([("format", "rate")]), Pairs([("format", "kafka")]))
+        maybe(draw, pairs, "id", "id", ["id", "y"])
+        maybe(draw, pairs, "delivery", "once", "may-repeat")
     if consumer is None:
         maybe(draw, pairs, "sink", end)
     maybe(draw, pairs, "seal", ["id"], [["id"], ["campaign", "y"]], "'Seal[id] Seal[y]'", "id")
@@ -109,6 +111,7 @@ def streams(draw: st.DrawFn, producer: str | None, consumer: str | None) -> Pair
     maybe(draw, pairs, "producers", "one", "registered", registered, ["a", "'10.0.0.1'"])
     maybe(draw, pairs, "late", "fail", "dead-letter")
     maybe(draw, pairs, "seal_timeout", "600", "1.5", "10 minutes", "'1 hour 30 seconds'")
+    maybe(draw, pairs, "remember", "forever", "3600", "7 days", "'2 weeks 1 hour'")
     maybe(draw, pairs, "lateness", "5 minutes")
     maybe(draw, pairs, "description", "text")
     return pairs

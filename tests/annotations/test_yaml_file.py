@@ -68,6 +68,9 @@ streams:
     producers: [ads-1, ads-2]
     late: fail
     seal_timeout: 2 minutes
+    remember: 7 days
+    id: [id, window]
+    delivery: may-repeat
     lateness: 1 hour
     description: every click
   requests: {to: Report.request, label: Inst, producers: {registered: who.json}, seal: "Seal[id]"}
@@ -171,6 +174,8 @@ def test_every_key_of_a_stream_arrives() -> None:
     assert clicks.producers == Producers("all", ("ads-1", "ads-2"))
     assert (clicks.rep, clicks.label, clicks.producer_column) == (True, None, "id")
     assert (clicks.late, clicks.seal_timeout_s, clicks.lateness) == ("fail", 120.0, "1 hour")
+    assert (clicks.id, clicks.delivery) == (("id", "window"), "may-repeat")
+    assert clicks.remember_s == 7 * 86400.0
     assert clicks.description == "every click"
     requests = streams["requests"]
     assert requests.label is Label.INST
@@ -178,6 +183,7 @@ def test_every_key_of_a_stream_arrives() -> None:
     assert requests.seals == (frozenset({"id"}),)
     assert streams["responses"].sink == External("parquet", "out")
     assert (streams["logs"].late, streams["logs"].seal_timeout_s) == ("dead-letter", 600.0)
+    assert (requests.id, requests.delivery, requests.remember_s) == ((), None, None)
 
 
 def test_the_rest_of_a_file_arrives() -> None:

@@ -101,6 +101,43 @@ def test_a_sealed_path_says_what_it_waits_for() -> None:
     assert entry["cause"] is None
 
 
+REPEATING = """
+components:
+  Count:
+    annotation: {from: words, to: counts, label: "OW[batch]"}
+streams:
+  words:
+    to: Count.words
+    source: {format: kafka}
+    seal: [batch]
+    punctuation: {when: sealed, count: n}
+    producers: one
+  counts: {from: Count.counts}
+"""
+
+
+def test_a_seal_names_the_ids_by_which_it_drops_copies() -> None:
+    (entry,) = result(REPEATING)["plan"]
+    assert "dedup" not in entry
+    known = result(REPEATING.replace("seal:", "id: [line, host]\n    seal:"))
+    jsonschema.validate(known, result_schema())
+    (entry,) = known["plan"]
+    assert entry["dedup"] == [{"stream": "words", "id": ["host", "line"]}]
+
+
+def test_the_papers_rules_say_nothing_about_copies(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "words.yaml"
+    file.write_text(REPEATING)
+    codes = {}
+    for rules in ("blazes", "icde14"):
+        assert main(["analyze", str(file), "--rules", rules, "--format", "json"]) == 0
+        warnings = json.loads(capsys.readouterr().out)["warnings"]
+        codes[rules] = [each["code"] for each in warnings]
+    assert codes == {"blazes": ["BLZ074"], "icde14": []}
+
+
 def test_a_sealed_stream_has_sorted_keys() -> None:
     found = result(
         "components:\n  Copy:\n    annotation: {from: a, to: b, label: CR}\n"

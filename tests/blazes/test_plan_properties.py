@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from reference import PathId, Reference, order_sensitive, smallest_sets
 from strategies import dataflows, many_dataflows
 
-from annotations.dataflow import Dataflow, Stream
+from annotations.dataflow import Dataflow, Endpoint, Stream
 from annotations.dependencies import compatible
 from annotations.vocabulary import AnnotationKind, Label
 from blazes.analysis import analyze
@@ -213,6 +213,59 @@ def test_a_sealed_writer_waits_for_the_other_writers_of_its_state() -> None:
                 assert set(entry.inputs) == writers
                 seen += len(writers) > 1
     assert seen > 20
+
+
+def made_of(dataflow: Dataflow, stream: Stream, seen: frozenset[str] = frozenset()) -> set[str]:
+    """The sources of a stream on ways of record-wise paths alone."""
+    if stream.producer is None:
+        return {stream.name}
+    paths = [
+        path
+        for path in dataflow.components[stream.producer.component].paths
+        if path.target == stream.producer.interface
+    ]
+    if stream.name in seen or any(p.annotation.kind is not AnnotationKind.CR for p in paths):
+        return set()
+    inputs = {Endpoint(stream.producer.component, path.source) for path in paths}
+    return {
+        source
+        for other in dataflow.streams.values()
+        if other.consumer in inputs
+        for source in made_of(dataflow, other, seen | {stream.name})
+    }
+
+
+def test_a_gate_drops_known_ids_of_all_sources_whose_records_it_holds_back() -> None:
+    seen = behind = 0
+    for found in plans(500, seed=30):
+        dataflow = found.analysis.dataflow
+        for entry in found.entries:
+            expected = {
+                source
+                for name in entry.streams
+                for source in made_of(dataflow, dataflow.streams[name])
+                if dataflow.streams[source].id and dataflow.streams[source].seals
+            }
+            if found.analysis.rules == "icde14":
+                expected = set()
+            assert {each.stream for each in entry.dedup} == expected
+            assert all(each.id == dataflow.streams[each.stream].id for each in entry.dedup)
+            seen += bool(expected)
+            behind += bool(expected - set(entry.streams))
+    assert seen > 100
+    assert behind > 10
+
+
+def test_ids_change_no_label_and_no_strategy() -> None:
+    for dataflow in many_dataflows(300, seed=31):
+        streams = {name: replace(each, id=()) for name, each in dataflow.streams.items()}
+        other = replace(dataflow, streams=streams)
+        for rules in RULES:
+            with_ids, without = planned(dataflow, rules=rules), planned(other, rules=rules)
+            assert with_ids.analysis.labels == without.analysis.labels
+            assert with_ids.repaired == without.repaired
+            entries = tuple(replace(entry, dedup=()) for entry in with_ids.entries)
+            assert entries == without.entries
 
 
 def test_every_alternative_makes_the_order_unnecessary() -> None:

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from annotations.dataflow import Component, Dataflow, Endpoint, Stream
 from annotations.dataflow import Path as DataPath
 from annotations.vocabulary import Annotation, AnnotationKind, Gate
-from annotations.yaml_file import load
+from annotations.yaml_file import load, loads
 from blazes.analysis import analyze
 from blazes.coordination import Plan, plan
 from blazes.report import dot, markdown, mermaid, sarif, terminal
@@ -197,6 +197,25 @@ def test_sarif_points_at_the_path_that_is_the_origin() -> None:
 def test_sarif_of_a_sealed_component_is_a_note() -> None:
     (result,) = sarif.log(ad_network("CAMPAIGN", sealed=True))["runs"][0]["results"]
     assert (result["ruleId"], result["level"]) == ("seal", "note")
+
+
+def test_every_report_says_how_a_sealed_component_knows_copies() -> None:
+    text = (GOLDEN / "ad_network_sealed.yaml").read_text(encoding="utf-8")
+    (stream,) = [line for line in text.splitlines() if line.lstrip().startswith("clicks:")]
+    assert stream.endswith("}")
+    known = text.replace(stream, f"{stream[:-1]}, id: [window, id]}}")
+    without, _ = loads(text, variants={"Report": "CAMPAIGN"})
+    with_id, _ = loads(known, variants={"Report": "CAMPAIGN"})
+    sentence = "A record of clicks that comes again is known by its (id, window), and is dropped"
+    for found, says in ((plan(analyze(without)), False), (plan(analyze(with_id)), True)):
+        reports = [
+            terminal.analysis_report(found, layout=Layout(width=200)),
+            terminal.plan_report(found, layout=Layout(width=200)),
+            terminal.component_report(found, "Report", layout=Layout(width=200)),
+            markdown.analysis_report(found),
+            html_page.page(found),
+        ]
+        assert [sentence in report for report in reports] == [says] * len(reports)
 
 
 @given(st.integers(min_value=20, max_value=140))

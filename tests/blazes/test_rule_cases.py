@@ -93,6 +93,7 @@ def entry_line(entry: Entry) -> str:
         return (
             f"{line} on [{','.join(sorted(entry.key))}], waits for {waits} "
             f"({', '.join(entry.streams)}), vote {entry.vote.value}, release {entry.release.value}"
+            + "".join(f", dedup {each.stream} by [{','.join(each.id)}]" for each in entry.dedup)
         )
     if entry.strategy is Strategy.ORDER:
         assert entry.scope is not None

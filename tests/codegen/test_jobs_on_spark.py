@@ -142,7 +142,10 @@ def test_the_shop_with_one_of_everything(tmp_path: Path) -> None:
     by_stream: dict[str, list[list[dict[str, Any]]]] = {"web": [], "tills": []}
     for (stream, shop, till), sold in sales.items():
         keys = {"shop": shop, "till": till}
-        file: list[dict[str, Any]] = [{**keys, "article": a, "cents": c} for a, c in sold]
+        file: list[dict[str, Any]] = [
+            {**keys, "receipt": 100 * ord(shop) + number, "article": article, "cents": cents}
+            for number, (article, cents) in enumerate(sold)
+        ]
         by_stream[stream].append([*file, {**keys, "closed": True, "sent": len(sold)}])
     for stream, files in by_stream.items():
         write_json(tmp_path / "data" / stream, files)

@@ -246,6 +246,65 @@ def test_a_key_is_followed_through_its_names() -> None:
     assert (second.late, second.seal_timeout_s) == ("dead-letter", 600.0)
 
 
+TWO = """
+components:
+  Split:
+    annotation: {from: lines, to: words, label: CR}
+    sql: SELECT day, explode(split(line, ' ')) AS word FROM lines
+  Count:
+    annotation: {from: words, to: counts, label: "OW[day]"}
+    sql: SELECT day, count(*) AS n FROM words GROUP BY day
+streams:
+  lines: &sealed
+    to: Split.lines
+    seal: [day]
+    schema: {day: int, line: string, nr: int, closed: boolean, sent: int}
+    source: {format: kafka, options: {subscribe: lines}}
+    punctuation: {when: closed, count: sent}
+    producers: one
+    id: [nr]
+    remember: 2 hours
+  more: {<<: *sealed, delivery: once, remember: REMEMBER}
+  words: {from: Split.words, to: Count.words}
+  counts: {from: Count.counts}
+"""
+
+
+@pytest.mark.parametrize(
+    ("remember", "longest_s"), [("7 days", 604800.0), ("forever", None), ("60", 7200.0)]
+)
+def test_the_longest_memory_of_the_streams_counts(remember: str, longest_s: float | None) -> None:
+    seal: Any = job(TWO.replace("REMEMBER", remember))["seal:Count.counts"]
+    assert seal.remember_s == longest_s
+
+
+def test_a_gate_knows_the_ids_of_all_its_sources() -> None:
+    found = job(TWO.replace("remember: REMEMBER", "id: [day, nr]"))
+    seal: Any = found["seal:Count.counts"]
+    assert dict(seal.dedup) == {"lines": ("nr",), "more": ("day", "nr")}
+    sources: Any = [found["source:lines"], found["source:more"]]
+    assert [each.record_id for each in sources] == [("nr",), ("day", "nr")]
+
+
+def test_records_that_have_to_be_known_one_by_one_are_not_summed_up() -> None:
+    whole = f"""
+components:
+  Count:
+    annotation: {{from: a, to: b, label: "OW[day]"}}
+    sql: SELECT day, count(*) AS n FROM a GROUP BY day
+streams:
+  a:
+    to: Count.a{SEALED}    producers: one
+  b: {{from: Count.b}}
+"""
+    plain: Any = job(whole)["seal:Count.b"]
+    known: Any = job(whole.replace("producers: one", "producers: one\n    id: [id]"))[
+        "seal:Count.b"
+    ]
+    assert plain.partial is not None
+    assert known.partial is None
+
+
 def test_stages_stand_in_the_order_of_the_data() -> None:
     assert [stage.id for stage in job(CHAIN)] == [
         "source:a",

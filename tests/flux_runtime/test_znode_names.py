@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import date, datetime
+from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
 
 import pytest
@@ -85,9 +85,18 @@ def test_values_have_the_text_that_spark_gives_them() -> None:
     values = [True, Decimal("1.50"), date(2024, 2, 3), datetime(2024, 2, 3, 4, 5, 6, 700_000)]
     assert partition_key(values) == ("true", "1.50", "2024-02-03", "2024-02-03 04:05:06.7")
     assert partition_key(datetime(2024, 2, 3, 4, 5)) == ("2024-02-03 04:05:00",)
+    assert partition_key([time(4, 5), time(4, 5, 6, 70)]) == ("04:05:00", "04:05:06.00007")
+    assert partition_key([b"\x00\xfe", b""]) == ("00FE", "")
 
 
-@pytest.mark.parametrize("value", [1.5, b"bytes", {"a": 1}])
+def test_a_moment_is_named_by_its_time_in_utc() -> None:
+    summer = timezone(timedelta(hours=2))
+    assert partition_key(datetime(2024, 7, 1, 1, 30, tzinfo=summer)) == ("2024-06-30 23:30:00",)
+
+
+@pytest.mark.parametrize(
+    "value", [1.5, timedelta(days=1), time(1, tzinfo=timezone(timedelta(hours=2))), {"a": 1}]
+)
 def test_values_without_one_text_are_refused(value: object) -> None:
     with pytest.raises(TypeError, match="cannot be part of a partition key"):
         partition_key(value)  # type: ignore[arg-type]

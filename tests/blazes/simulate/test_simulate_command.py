@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from annotations.yaml_file import loads
 from blazes.cli import main
 
 ROOT = Path(__file__).parents[3]
@@ -66,6 +67,22 @@ def test_a_sealed_word_count_never_differs(capsys: pytest.CaptureFixture[str]) -
     assert status == 0
     assert found["planned"]["schedules"] > 0
     assert not found["unexpected"]
+
+
+def test_ids_guarantees_and_memory_change_no_simulation(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plain = SEALED.read_text(encoding="utf-8")
+    keys = "id: [user, text]\n    delivery: may-repeat\n    remember: 7 days\n    seal: [batch]"
+    results = []
+    for text in (plain, plain.replace("seal: [batch]", keys)):
+        file = tmp_path / "wordcount.yaml"
+        file.write_text(text, encoding="utf-8")
+        assert loads(text)[0].streams["tweets"].id == (("user", "text") if results else ())
+        status, out, _ = blazes(capsys, file, "--inputs", 3, "--seed", 5, "--format", "json")
+        assert status == 0
+        results.append({**json.loads(out), "seconds": None})
+    assert results[0] == results[1]
 
 
 def test_what_exceeds_its_label_is_written_and_shown_again(

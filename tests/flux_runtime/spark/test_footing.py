@@ -44,6 +44,7 @@ def job_with(fn: Any = total, **changes: Any) -> Job:
         schema=changes.get("schema", "k INT, v INT, p STRING, sealed BOOLEAN, n BIGINT"),
         producer="p",
         punctuation=Punctuation(when=changes.get("when", "sealed"), count="n"),
+        id=changes.get("id", ()),
     )
     out = job.seal(
         changes.get("name", "Total"),
@@ -53,6 +54,7 @@ def job_with(fn: Any = total, **changes: Any) -> Job:
         producers={"items": Producers.all(["a"])},
         seal_timeout_s=changes.get("seal_timeout_s", 600.0),
         late=changes.get("late", "dead-letter"),
+        remember_s=changes.get("remember_s"),
     )
     job.sink("out", [out], format=changes.get("sink", "parquet"))
     return job
@@ -70,6 +72,7 @@ def changed(job: Job) -> list[str]:
         {"options": {"maxFilesPerTrigger": "3"}},
         {"seal_timeout_s": 5.0},
         {"late": "fail"},
+        {"remember_s": 3600.0},
         {"sink": "json"},
         {"fn": described()},
     ],
@@ -85,6 +88,7 @@ def test_a_job_goes_on_after_a_change_of(change: dict[str, Any]) -> None:
         ({"fn": largest}, ["unit Total: another function"]),
         ({"key": ("p",)}, ["unit Total: another key"]),
         ({"when": "not sealed"}, ["source items: another punctuation"]),
+        ({"id": ("k", "v")}, ["source items: another id"]),
         (
             {"schema": "k BIGINT, v INT, p STRING, sealed BOOLEAN, n BIGINT"},
             ["source items: another schema"],

@@ -1,14 +1,16 @@
 """The streaming job shop, compiled from shop.yaml.
 
 Compiling again writes this file anew: changes belong into the dataflow.
-sha256 of the input: 6b3f184115982e80cefb79f51d96d5afdae826854cd9bcae9e1a1f38eae708a1
+sha256 of the input: 295c656ec288c3f0d11f3f6184decd008d15caf2937b3799b1a56c48d21b87e2
 
 Stages, each after what it reads:
 
   source web
-      reads delta data/web; sealed on [shop]: a record with closed is a punctuation
+      reads delta data/web; sealed on [shop]: a record with closed is a punctuation; a
+      record is known by its [till, receipt]
   source tills
-      reads json data/tills; sealed on [shop]: a record with closed is a punctuation
+      reads json data/tills; sealed on [shop]: a record with closed is a punctuation; a
+      record is known by its [till, receipt]
   source visitors
       reads json data/visitors; sealed on [shop]: a record with closed is a punctuation
   source clock
@@ -159,12 +161,14 @@ def build(job: Job) -> None:
             article string,
             cents bigint,
             till string,
+            receipt bigint,
             closed boolean,
             sent bigint,
             hash string
         """,
         producer="till",
         punctuation=Punctuation(when="closed", count="sent", digest="hash"),
+        id=["till", "receipt"],
     )
 
     tills = job.source(
@@ -176,12 +180,14 @@ def build(job: Job) -> None:
             article string,
             cents bigint,
             till string,
+            receipt bigint,
             closed boolean,
             sent bigint,
             hash string
         """,
         producer="till",
         punctuation=Punctuation(when="closed", count="sent", digest="hash"),
+        id=["till", "receipt"],
     )
 
     visitors = job.source(
@@ -230,6 +236,7 @@ def build(job: Job) -> None:
         renamed={"web": ["shop"], "tills": ["shop"]},
         late="fail",
         seal_timeout_s=120.0,
+        remember_s=604800.0,
         forward=["store"],
     )
 
