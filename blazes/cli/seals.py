@@ -1,12 +1,16 @@
-"""See which partitions are open and why, excuse a producer, register producers.
+"""See which partitions are open and why, decide about them, register producers.
 
     list        partitions that are not released: age, and what they wait for
     excuse      let a partition go on without a producer's punctuation; recorded with the reason
+    release     release a partition in quarantine as it is; recorded with the reason
+    discard     make the records of a partition in quarantine dead letters; recorded with the reason
+    recount     take the newest punctuations of a partition in quarantine, and count again
     registered  producer sets in ZooKeeper
     register    register the producers of partitions, from the command line or a JSON file
 
-Key values are given in the alphabetical order of the key's attributes. An excuse is taken up by
-the running job within a second or so, or by the next one when it starts.
+Key values are given in the alphabetical order of the key's attributes. A decision is taken up
+by the running job within a second or so, or by the next one when it starts; only a run with --fresh
+undoes it.
 
 exit status: 0; 2 where something does not exist or was refused, and for bad usage.
 """
@@ -32,7 +36,8 @@ if TYPE_CHECKING:
     from flux_runtime.zookeeper.registry import ProducerRegistry
 
 SHOWN: Final = 50
-ACTIONS: Final = ("list", "excuse", "registered", "register")
+RESOLUTIONS: Final = ("release", "discard", "recount")
+ACTIONS: Final = ("list", "excuse", *RESOLUTIONS, "registered", "register")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -42,12 +47,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "action", type=one_of(*ACTIONS), nargs="?", default="list", metavar="|".join(ACTIONS)
     )
     add = parser.add_argument
-    add("--unit", help="only this unit, such as Count.counts; excuse: default, all that wait")
+    add("--unit", help="only this unit, such as Count.counts (decisions: default, all that apply)")
     add("--stream", help="excuse, registered, register: the sealed stream")
     add("--key", action="append", default=[], metavar="VALUE", help="a key value (repeatable)")
     add("--producer", action="append", default=[], metavar="NAME", help="a producer (repeatable)")
-    add("--reason", help="excuse: why, for the record")
-    add("--by", help="excuse: who decided (default: you)")
+    add("--reason", help="excuse, release, discard, recount: why, for the record")
+    add("--by", help="the same: who decided (default: you)")
     add("--from", dest="file_of_sets", metavar="JSON", help="register: key -> producers")
     add("--replace", action="store_true", help="register: overwrite sets not looked up yet")
     add("--zookeeper", metavar="HOSTS", help="host:port,... (default: what the job uses)")
@@ -63,6 +68,8 @@ def run(arguments: argparse.Namespace) -> int:
             return _list(arguments, project / "state")
         case "excuse":
             return _excuse(arguments, project / "state")
+        case "release" | "discard" | "recount":
+            return _resolve(arguments, project / "state")
         case "registered":
             return _registered(arguments, project)
         case _:
@@ -146,7 +153,7 @@ def _gate_json(gate: GateView) -> dict[str, object]:
 
 
 def _excuse(arguments: argparse.Namespace, state: Path) -> int:
-    from flux_runtime.observe.excuses import Excuse, request
+    from flux_runtime.observe.decisions import Excuse, request
 
     _need(arguments, "key", "producer", "reason")
     key = tuple(arguments.key)
@@ -204,6 +211,41 @@ def _holds_back(partition: OpenPartition, stream: str, producer: str) -> bool:
         reason.startswith(f"{stream}: ") and reason.endswith(f" of {producer}")
         for reason in partition.waits_for
     )
+
+
+# ---- quarantine
+
+
+def _resolve(arguments: argparse.Namespace, state: Path) -> int:
+    from flux_runtime.observe.decisions import Resolve, request
+    from flux_runtime.sealing.events import Resolution
+
+    _need(arguments, "key", "reason")
+    key = tuple(arguments.key)
+    resolution = Resolution(arguments.action)
+    partitions = [
+        (gate.unit, partition)
+        for gate in _gates(arguments, state)
+        for partition in gate.partitions
+        if partition.key == key
+    ]
+    units = [unit for unit, partition in partitions if partition.status == "quarantined"]
+    if not units:
+        problem = "is not in quarantine" if partitions else "is not open"
+        raise CommandError(
+            f"partition {_key(key)} {problem}", remedy=f"blazes seals {arguments.file} list"
+        )
+    for unit in units:
+        decision = Resolve(
+            key=key,
+            resolution=resolution,
+            by=arguments.by or getpass.getuser(),
+            reason=arguments.reason,
+            time=round(time.time(), 3),
+        )
+        request(state, unit, decision)
+        print(printable(f"{unit}: {_key(key)}: {resolution}"))
+    return 0
 
 
 # ---- ZooKeeper

@@ -13,12 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from flux_runtime.sealing.keys import key_values
 from flux_runtime.sealing.ledger import Ledger
 from flux_runtime.sealing.manifest import DamagedError
-from flux_runtime.sealing.keys import key_values
 from flux_runtime.sealing.partition import Partition
 from flux_runtime.sealing.report import waits_for
-from flux_runtime.sealing.storage import LocalStorage
 from flux_runtime.sealing.tracker import All, One, Registered, Rules, Set, Tracker
 
 DESCRIPTION: Final = "gate.json"

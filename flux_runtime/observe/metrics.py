@@ -128,6 +128,14 @@ METRICS: Final = _table(
         "`blazes dead-letters FILE list` shows them.",
     ),
     Metric(
+        "repeated_records",
+        Kind.COUNTER,
+        "records",
+        "Records of released partitions that came more than once and count once, by their id (D6).",
+        "High: a producer or its broker sends again what had arrived; nothing is wrong with the "
+        "result.",
+    ),
+    Metric(
         "dead_letters",
         Kind.COUNTER,
         "records",
@@ -141,7 +149,8 @@ METRICS: Final = _table(
         "partitions",
         "Partitions whose counts, digests or punctuations contradict each other (SE-6).",
         "Above zero: events.jsonl has both values. Find out what the producer really sent; the "
-        "records are kept and nothing of them was released.",
+        "records are kept and nothing of them was released. Then `blazes seals FILE release`, "
+        "`discard` or `recount`.",
     ),
     Metric(
         "order_places",

@@ -83,6 +83,7 @@ class Ledger:
         self.lock = threading.RLock()
         """Hold it while reading the tracker."""
         self._failed: BaseException | None = None
+        self._pending_keys: tuple[KeyText, ...] = ()
         if not read_only:
             path.mkdir(parents=True, exist_ok=True)
         with self._believed():
@@ -220,7 +221,6 @@ class Ledger:
     # ---- reading
 
     def _load(self) -> None:
-        self._pending_keys: tuple[KeyText, ...] = ()
         written = self._db.get(_META)
         if written is None:
             if any(True for _ in self._range(b"")):

@@ -7,8 +7,9 @@ promised: exact whatever tasks were retried, and cheaper than observing the pair
 Where the chunk is at hand and of usual size, Arrow counts it without a Spark job.
 
 A chunk is never changed. What must not be read of it, late records and those of strangers, is left
-out when it is read: the tracker says which partitions to read of which chunk. Before it is read, its
-files are compared with what was counted; names and sizes every time, the contents once in a process.
+out when it is read: the tracker says which partitions to read of which chunk. Before it is read,
+its files are compared with what was counted: names and sizes every time, the contents once in a
+process and whenever a file was touched.
 """
 
 from __future__ import annotations
@@ -237,9 +238,7 @@ class Buffer:
             frames.append(rows.join(wanted, same, "left_semi"))
         rows = union(frames)
         if reading.excluded:
-            rows = rows.join(
-                self.pairs(session, reading.excluded), self.same_pair(), "left_anti"
-            )
+            rows = rows.join(self.pairs(session, reading.excluded), self.same_pair(), "left_anti")
         return rows.drop(CHUNK)
 
     def _taken(self) -> Column:

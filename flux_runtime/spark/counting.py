@@ -65,7 +65,7 @@ def count_here(
         if pa.types.is_date32(table.schema.field(name).type):
             days = pc.min_max(table.column(name).cast(pa.int32())).as_py()
             if days["min"] is not None and not (
-                _FIRST_DAY <= days["min"] and days["max"] <= _LAST_DAY
+                days["min"] >= _FIRST_DAY and days["max"] <= _LAST_DAY
             ):
                 return None
     return _groups(table, columns, weight, len(text_types))

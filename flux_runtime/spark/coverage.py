@@ -1,8 +1,8 @@
 """What the running micro-batch covers, read off Spark's own logs and flushed to the disk (SE-10).
 
-Spark writes the offsets of a micro-batch into `offsets/N` of the checkpoint before it runs, but does
-not flush them. They are flushed here, before anything that follows from the micro-batch is written
-down: after a power failure the same micro-batch comes again, with the same records.
+Spark writes the offsets of a micro-batch into `offsets/N` of the checkpoint before it runs, but
+does not flush them. They are flushed here, before anything that follows from the micro-batch is
+written down: after a power failure the same micro-batch comes again, with the same records.
 """
 
 from __future__ import annotations

@@ -12,7 +12,6 @@ from pyspark.sql.types import (
     BooleanType,
     DataType,
     DateType,
-    IntegerType,
     IntegralType,
     StringType,
     StructField,

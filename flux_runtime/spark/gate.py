@@ -356,9 +356,7 @@ class Gate:
                 letters(rows, sf.lit(DISCARDED)),
             )
 
-    def _reading(
-        self, name: str, keys: Iterable[KeyText]
-    ) -> tuple[Reading, Mapping[int, Chunk]]:
+    def _reading(self, name: str, keys: Iterable[KeyText]) -> tuple[Reading, Mapping[int, Chunk]]:
         tracker = self.ledger.tracker
         return tracker.reading(name, keys), dict(tracker.chunks.get(name, {}))
 
@@ -399,8 +397,10 @@ class Gate:
 
     def _in_partials(self) -> bool:
         """Whether the component works in two steps; ids and digests need the records themselves."""
-        return self.unit.partial is not None and not self._digested and not any(
-            self._identity.values()
+        return (
+            self.unit.partial is not None
+            and not self._digested
+            and not any(self._identity.values())
         )
 
     def _housekeeping(self) -> None:

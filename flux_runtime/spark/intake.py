@@ -144,7 +144,10 @@ class WaitIntake:
         own = rows.columns
         marked = self._reasons(rows, late, unknown).select(*map(column, own), REASON)
         kept = gate.context.dead_letters(gate.unit).keep(
-            f"{file_name(name)}-{event.batch:09d}", name, event.batch, letters(marked, sf.col(REASON))
+            f"{file_name(name)}-{event.batch:09d}",
+            name,
+            event.batch,
+            letters(marked, sf.col(REASON)),
         )
         expected = sum(g.rows for g in (*late, *unknown)) + event.rejected
         if kept < expected:
@@ -218,9 +221,7 @@ class RequestIntake:
                 batch,
                 letters(marked, reason_of(requests.key, producer=False)),
             )
-        event = Requested(
-            name, batch, time.time(), keys, rejected + unreadable, covered, chunk
-        )
+        event = Requested(name, batch, time.time(), keys, rejected + unreadable, covered, chunk)
         gate.follow(gate.ledger.record(event))
         faults.point("requested")
         gate.ingested()

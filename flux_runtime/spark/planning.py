@@ -56,7 +56,7 @@ def columns_needed(
         return unit.compute(unit.arranged(waiting) | reading)
 
     read = columns_read(plan, files, paths).get(origin.name)
-    return None if read is None else read - {PRODUCER, COUNT}
+    return None if read is None else (read | {*identity_of(origin)}) - {PRODUCER, COUNT}
 
 
 def first_step(unit: SealUnit) -> Operator | None:

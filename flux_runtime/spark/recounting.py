@@ -1,4 +1,4 @@
-"""Counting buffered records again, one by one: without repeats of ids (D6), and with digests (SE-1).
+"""Counting buffered records again: without repeats of ids (D6), and with digests (SE-1).
 
 The digest is that of `flux_runtime.sealing.digest`, computed by Spark.
 """
@@ -66,10 +66,14 @@ def recount(
         known = reduce(lambda a, b: a & b, (sf.col(name).isNotNull() for name in names))
         alone = sf.when(~known, sf.monotonically_increasing_id())  # what has no id is no repeat
         by = [*groups, *names, "__alone"]
-        records = records.withColumn("__alone", alone).groupBy(*by).agg(
-            sf.count(sf.lit(1)).alias("__times"),
-            sf.min("__hash").alias("__hash"),
-            (sf.min("__hash") != sf.max("__hash")).cast("int").alias("__differ"),
+        records = (
+            records.withColumn("__alone", alone)
+            .groupBy(*by)
+            .agg(
+                sf.count(sf.lit(1)).alias("__times"),
+                sf.min("__hash").alias("__hash"),
+                (sf.min("__hash") != sf.max("__hash")).cast("int").alias("__differ"),
+            )
         )
         times, differ = sf.col("__times"), sf.col("__differ")
     # the sum over the halves of the hashes cannot overflow below 2^31 records

@@ -42,9 +42,7 @@ class Requests:
         writer = stored.write.mode("overwrite").option("compression", CODEC)
         writer.parquet(self._storage.uri(_name(batch)))
 
-    def census(
-        self, session: SparkSession, batch: int
-    ) -> tuple[Mapping[KeyText, int], int, Chunk]:
+    def census(self, session: SparkSession, batch: int) -> tuple[Mapping[KeyText, int], int, Chunk]:
         """How many requests there are for each partition; how many have no key; what was written.
 
         The chunk is flushed to the disk.
@@ -95,8 +93,10 @@ class Requests:
             for batch, of_chunk in files.items()
             for file in of_chunk
         ]
-        return session.read.schema(self._stored).parquet(*paths) if paths else empty(
-            session, self._stored
+        return (
+            session.read.schema(self._stored).parquet(*paths)
+            if paths
+            else empty(session, self._stored)
         )
 
 

@@ -7,11 +7,11 @@ import threading
 from pathlib import Path
 
 import pytest
-
 from flux_runtime.observe.excuses import Excuse, pending, request, taken
+from flux_runtime.sealing.journal import Journal
+
 from flux_runtime.observe.gates import DESCRIPTION, describe, read_gates
 from flux_runtime.sealing.events import Excused, Found, Group, Ingested
-from flux_runtime.sealing.journal import Journal
 from flux_runtime.sealing.keys import key_text
 from flux_runtime.sealing.storage import LocalStorage
 from flux_runtime.sealing.tracker import All, One, Registered, Rules

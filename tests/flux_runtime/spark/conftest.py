@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from flux_runtime.observe.run_folder import RunFolder
 from flux_runtime.sealing.invariants import validate
-from flux_runtime.sealing.journal import Journal
+from flux_runtime.sealing.ledger import Ledger
 from flux_runtime.sealing.storage import LocalStorage
 from flux_runtime.spark.context import LookUp
 from flux_runtime.spark.job import Job
@@ -129,11 +129,11 @@ def bench(spark: SparkSession, tmp_path: Path) -> Workbench:
 @pytest.fixture(autouse=True)
 def _validated(monkeypatch: pytest.MonkeyPatch) -> None:
     """Check the tracker's invariants after every event of every gate."""
-    record = Journal.record
+    record = Ledger.record
 
-    def checked(self: Journal, *events: Any) -> Any:
+    def checked(self: Ledger, *events: Any) -> Any:
         findings = record(self, *events)
         validate(self.tracker)
         return findings
 
-    monkeypatch.setattr(Journal, "record", checked)
+    monkeypatch.setattr(Ledger, "record", checked)

@@ -11,8 +11,8 @@ from collections import Counter
 import pytest
 from pyspark.sql import DataFrame
 
-from flux_runtime.observe import excuses
-from flux_runtime.observe.excuses import Excuse
+from flux_runtime.observe import decisions
+from flux_runtime.observe.decisions import Excuse
 from flux_runtime.sealing.digest import digest
 from flux_runtime.sealing.storage import LocalStorage
 from flux_runtime.spark import Job, Producers, Punctuation, sql
@@ -235,12 +235,12 @@ def test_an_excused_producer_is_not_waited_for(bench) -> None:
     excuse = Excuse(
         stream="items", key=("1",), producer="b", by="ann", reason="disk", time=time.time()
     )
-    excuses.request(bench.path / "state", "Total", excuse)
+    decisions.request(bench.path / "state", "Total", excuse)
     bench.run(gate(AB))
     assert sums(bench) == {1: 11}
     (event,) = bench.events("producer_excused")
     assert (event["by"], event["reason"], event["partition"]) == ("ann", "disk", ["1"])
-    assert list(excuses.pending(LocalStorage(bench.path / "state"), "Total")) == []
+    assert list(decisions.pending(LocalStorage(bench.path / "state"), "Total")) == []
 
 
 def test_gate_json_and_journal_can_be_read_from_outside(bench) -> None:

@@ -179,7 +179,7 @@ def test_columns_that_the_component_does_not_read_are_not_buffered(bench) -> Non
     bench.run(build)
     (chunk,) = (bench.path / "state" / "units" / "Count").glob("buffer/*/*")
     columns = bench.session.read.parquet(chunk.as_uri()).columns
-    assert sorted(columns) == ["__count", "__producer", "k"]
+    assert sorted(columns) == ["__chunk", "__count", "__producer", "k"]
     (letter,) = bench.dead_letters("Count")
     assert letter["record"] == {"g": "g", "k": 1, "v": 3, "p": "z", "sealed": None, "n": None}
 
