@@ -24,6 +24,7 @@ SCHEMA = "k INT, v INT, p STRING, sealed BOOLEAN, n BIGINT"
 
 POINTS = [
     "chunk-written",
+    "chunk-counted",
     "looked-up",
     "sorted-out",
     "ingested",
@@ -235,9 +236,9 @@ def test_kill_9_at_points_and_at_a_random_time(process: Process, spark) -> None:
         assert status == -signal.SIGKILL, err
     traffic.more()
     running = process.start()
-    journal = process.path / "state" / "units" / "Total" / "journal"
-    before = set(journal.iterdir())
-    until(lambda: set(journal.iterdir()) != before, running)
+    offsets = process.path / "state" / "units" / "Total" / "checkpoint" / "items" / "offsets"
+    before = set(offsets.iterdir())
+    until(lambda: set(offsets.iterdir()) != before, running)
     time.sleep(random.Random().uniform(0, 1.5))
     running.kill()
     running.communicate()
