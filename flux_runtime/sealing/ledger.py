@@ -264,7 +264,7 @@ class Ledger:
                 tracker.sealed[key] = None
             elif partition.status is Status.QUARANTINED:
                 tracker.quarantined[key] = None
-            elif any(partition.to_count):
+            elif partition.status is Status.OPEN and any(partition.to_count()):
                 tracker.counting[key] = None
             for name, share in partition.shares.items():
                 _count(tracker, name, share.batches)
@@ -383,11 +383,14 @@ def _options() -> Options:
 
 
 def _name(kind: bytes, *parts: str) -> bytes:
-    return b"\0".join((kind, *(part.encode(errors="surrogatepass") for part in parts)))
+    return kind + "\0".join(("", *parts)).encode(errors="surrogatepass")
+
+
+_json = json.JSONEncoder(separators=(",", ":")).encode
 
 
 def _encode(data: object) -> bytes:
-    return json.dumps(data, separators=(",", ":")).encode()
+    return _json(data).encode()
 
 
 def _released(value: bytes) -> Released:

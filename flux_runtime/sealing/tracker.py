@@ -175,13 +175,19 @@ class Tracker:
     """Index: partitions whose records have to be counted again."""
     unknown_sets: dict[str, dict[KeyText, None]] = field(default_factory=dict)
     """Index: input -> partitions whose producer set has to be looked up."""
+    _assessed: tuple[Ingested, list[tuple[Group, Verdict]]] | None = None
+    """The last answer of `assess`, as long as nothing has changed since."""
 
     # ---- questions
 
     def assess(self, event: Ingested) -> list[tuple[Group, Verdict]]:
         """What would become of each group of records, without changing anything."""
-        decided = self._decide_ones(event)
-        return [(group, self._verdict(event.input, group, decided)) for group in event.groups]
+        if self._assessed is None or self._assessed[0] is not event:
+            decided, fresh = self._decide_ones(event), set[KeyText]()
+            name = event.input
+            verdicts = [(g, self._verdict(name, g, decided, fresh)) for g in event.groups]
+            self._assessed = event, verdicts
+        return self._assessed[1]
 
     def replayed(self, name: str, batch: int, coverage: Coverage) -> bool:
         """Whether a micro-batch has been ingested before: then it changes nothing (SE-10).
@@ -243,7 +249,7 @@ class Tracker:
         """Input -> partition -> producers whose records have to be counted, or digested (SE-1)."""
         due: dict[str, dict[KeyText, tuple[str, ...]]] = {}
         for key in self.counting:
-            for name, producers in self.partitions[key].to_count:
+            for name, producers in self.partitions[key].to_count():
                 due.setdefault(name, {})[key] = producers
         return due
 
@@ -305,9 +311,10 @@ class Tracker:
 
     def handle(self, event: Event) -> list[Finding]:
         """Apply an event; what follows from it."""
+        if isinstance(event, Ingested):
+            return list(self._on_ingested(event))
+        self._assessed = None
         match event:
-            case Ingested():
-                return list(self._on_ingested(event))
             case Requested():
                 return list(self._on_requested(event))
             case Found():
@@ -331,7 +338,8 @@ class Tracker:
         if self.replayed(event.input, event.batch, event.coverage):  # SE-10
             return
         decided = self._decide_ones(event)
-        verdicts = [(g, self._verdict(event.input, g, decided)) for g in event.groups]
+        verdicts = self.assess(event)
+        self._assessed = None
         self.ingested[event.input] = event.batch, event.coverage
         self.counters.rejected += event.rejected
         touched: dict[KeyText, None] = {}
@@ -385,11 +393,11 @@ class Tracker:
                 yield contradiction
         if partition.status is not Status.OPEN:
             return
-        if any(partition.to_count):
+        if any(partition.to_count()):
             self.counting[key] = None
         else:
             self.counting.pop(key, None)
-            if partition.complete:
+            if partition.counted:  # and nothing contradicts it, or it would be in quarantine
                 self._enter(key, partition, Status.SEALED)
                 yield Sealed(key)
 
@@ -554,12 +562,17 @@ class Tracker:
                 decided[group.key] = min(mine, decided.get(group.key, mine))
         return {key: producer for key, (_, producer) in decided.items()}
 
-    def _verdict(self, name: str, group: Group, decided: Mapping[KeyText, str]) -> Verdict:
+    def _verdict(
+        self, name: str, group: Group, decided: Mapping[KeyText, str], fresh: set[KeyText]
+    ) -> Verdict:
+        """What becomes of a group; `fresh` are partitions that are known to be new."""
         partition = self.partitions.get(group.key)
         if partition is None:
-            released = self.released.get(group.key)
-            if released is not None:
-                return _late(group, name, released.votes)
+            if group.key not in fresh:
+                released = self.released.get(group.key)
+                if released is not None:
+                    return _late(group, name, released.votes)
+                fresh.add(group.key)
         elif partition.status in (Status.SEALED, Status.RELEASING):
             vote = partition.shares[name].votes.get(group.producer)
             marks = () if vote is None else (vote_mark(name, group.producer, vote),)

@@ -75,7 +75,7 @@ def covered(number: int) -> Coverage:
 def state_of(tracker: Tracker) -> dict[str, Any]:
     """Everything of a tracker that a restart has to bring back."""
     found = {f.name: getattr(tracker, f.name) for f in fields(tracker)}
-    del found["changes"]
+    del found["changes"], found["_assessed"]
     found["released"] = {key: tracker.released.get(key) for key in tracker.released}
     for name in ("chunks", "references", "unknown_sets", "wanted"):
         found[name] = {source: of for source, of in found[name].items() if of}
