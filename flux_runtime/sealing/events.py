@@ -51,6 +51,8 @@ class Chunk:
     rows: int = 0
     keys: int = 0
     """Key values that have data records in it, whatever becomes of them."""
+    rejected: int = 0
+    """Records in it that cannot be processed."""
     files: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     """Name -> (bytes, CRC-32)."""
 

@@ -170,7 +170,7 @@ class Ledger:
             if chunk is None:
                 batch.delete(name)
             else:
-                batch.put(name, _encode([chunk.form, chunk.rows, chunk.keys, dict(chunk.files)]))
+                batch.put(name, _encode([*_fields(chunk)]))
         for source, key in changes.wanted:
             rows = tracker.wanted[source].get(key)
             if rows:
@@ -188,8 +188,7 @@ class Ledger:
             if pending is None:
                 batch.delete(_PENDING)
             else:
-                fields = {f.name: getattr(pending, f.name) for f in dataclasses.fields(pending)}
-                batch.put(_PENDING, _encode(fields))
+                batch.put(_PENDING, _encode([*_fields(pending)]))
         self._released.into(batch)
         batch.put(_META, _encode(self._meta()))
         return batch
@@ -235,8 +234,9 @@ class Ledger:
         tracker.compactions = meta["compactions"]
         tracker.counters = Counters(**meta["counters"])
         for parts, value in self._parts(_CHUNK):
-            form, rows, keys, files = json.loads(value)
-            chunk = Chunk(form, rows, keys, {n: (size, crc) for n, (size, crc) in files.items()})
+            form, rows, keys, rejected, files = json.loads(value)
+            sizes = {n: (size, crc) for n, (size, crc) in files.items()}
+            chunk = Chunk(form, rows, keys, rejected, sizes)
             tracker.chunks.setdefault(parts[0], {})[int(parts[1])] = chunk
         sets: dict[tuple[str, ...], tuple[str, ...]] = {}
         partitions = [
@@ -401,13 +401,19 @@ def _released(value: bytes) -> Released:
     )
 
 
-def _release(data: dict[str, Any]) -> Release:
-    answers = {
+def _release(data: list[Any]) -> Release:
+    number, keys, process, answers, discarded = data
+    asked = {
         name: {key: tuple(batches) for key, batches in wanted.items()}
-        for name, wanted in data["answers"].items()
+        for name, wanted in answers.items()
     }
-    keys, process, discarded = (tuple(data[name]) for name in ("keys", "process", "discarded"))
-    return Release(data["number"], keys, process, answers, discarded)
+    return Release(number, tuple(keys), tuple(process), asked, tuple(discarded))
+
+
+def _fields(value: Any) -> Iterator[Any]:
+    """The values of a dataclass's fields, not copied."""
+    for field in dataclasses.fields(value):
+        yield getattr(value, field.name)
 
 
 def _count(tracker: Tracker, name: str, batches: Any) -> None:

@@ -279,7 +279,11 @@ class Tracker:
         chunks = self.chunks.get(name, {})
         return Reading(
             {batch: tuple(of_chunk) for batch, of_chunk in sorted(by_chunk.items())},
-            frozenset(b for b, of_chunk in by_chunk.items() if len(of_chunk) == chunks[b].keys),
+            frozenset(
+                number
+                for number, of_chunk in by_chunk.items()
+                if len(of_chunk) == chunks[number].keys and not chunks[number].rejected
+            ),
             tuple(excluded),
         )
 

@@ -32,7 +32,7 @@ from flux_runtime.sealing.storage import Storage
 from flux_runtime.spark.counting import Counted, count_here, count_on_spark
 from flux_runtime.spark.feed import COUNT, DATA, DIGEST, MALFORMED, PRODUCER, UNREADABLE
 from flux_runtime.spark.frames import Operator, column, empty, extended, pruned, union
-from flux_runtime.spark.key_columns import CHUNK, KeyColumns, usable
+from flux_runtime.spark.key_columns import CHUNK, KeyColumns, number_of, usable
 
 ROWS: Final = "__rows"
 """In partial aggregates: how many records stand behind one of them."""
@@ -94,11 +94,14 @@ class Buffer:
         self._envelope = [PRODUCER, COUNT, *([DIGEST] if digests else [])]
         self._identity = tuple(identity)
         self.partial = partial
+        self._data_only = sf.col(COUNT) == DATA
+        self._same_part = (sf.col(CHUNK) == sf.col(_IN_CHUNK)) & self.key.matches()
+        self._kept = [sf.col(column(c)) for c in (*self.columns, *self._envelope)]
         self._read_as: dict[str, StructType] = {}
 
     def write(self, rows: DataFrame, batch: int, *, partial: bool = False) -> str:
         """Write the chunk of a micro-batch, in place of what a crash may have left; its form."""
-        kept = rows.select([sf.col(column(c)) for c in (*self.columns, *self._envelope)])
+        kept = rows.select(self._kept)
         if partial:
             kept = self._aggregated(pruned(kept, self._enveloped(self.schema)))
         form = PARTIALS if partial else RECORDS
@@ -175,7 +178,7 @@ class Buffer:
     def _write(self, rows: DataFrame, number: int, form: str) -> None:
         self._read_as[form] = rows.schema
         (
-            rows.withColumn(CHUNK, sf.lit(number).cast("bigint"))
+            rows.withColumn(CHUNK, sf.lit(number_of(number)))
             .write.mode("overwrite")
             .option("compression", CODEC)
             .parquet(self._storage.uri(_name(number, form)))
@@ -189,7 +192,7 @@ class Buffer:
     def _read(self, session: SparkSession, paths: Sequence[str], form: str) -> DataFrame:
         if form not in self._read_as:
             self._read_as[form] = self._form_schema(session, form)
-        stored = extended(self._read_as[form], **{CHUNK: "long"})
+        stored = extended(self._read_as[form], **{CHUNK: "string"})
         return session.read.schema(stored).parquet(*paths) if paths else empty(session, stored)
 
     def _form_schema(self, session: SparkSession, form: str) -> StructType:
@@ -226,23 +229,21 @@ class Buffer:
                 pairs += [(number, key) for key in keys]
         frames = []
         if whole or not parts:
-            frames.append(self._read(session, whole, form).where(self._taken()))
+            frames.append(self._read(session, whole, form).where(self._data_only))
         if parts:
             wanted = self.key.table(
                 session,
                 [key for _, key in pairs],
-                beside={_IN_CHUNK: pa.array([number for number, _ in pairs], pa.int64())},
+                beside={_IN_CHUNK: pa.array([number_of(n) for n, _ in pairs], pa.string())},
             )
-            same = (sf.col(CHUNK) == sf.col(_IN_CHUNK)) & self.key.matches()
-            rows = self._read(session, parts, form).where(self._taken())
-            frames.append(rows.join(wanted, same, "left_semi"))
+            rows = self._read(session, parts, form).where(self._data_only)
+            if any(chunks[number].rejected for number, _ in pairs):
+                rows = rows.where(usable(sf.col(PRODUCER).cast("string")))
+            frames.append(rows.join(wanted, self._same_part, "left_semi"))
         rows = union(frames)
         if reading.excluded:
             rows = rows.join(self.pairs(session, reading.excluded), self.same_pair(), "left_anti")
         return rows.drop(CHUNK)
-
-    def _taken(self) -> Column:
-        return (sf.col(COUNT) == DATA) & usable(sf.col(PRODUCER).cast("string")) & self.key.usable()
 
     def _once(self, rows: DataFrame) -> DataFrame:
         """One record for each id of a partition; a record without an id is no repeat (D6)."""
@@ -297,7 +298,8 @@ def _census(
             Group(key, sys.intern(producer), promised, digest[0] if digest else None, rows)
         )
     groups.sort(key=lambda g: (g.key, g.producer, g.count is not None, g.count or 0))
-    return Census(tuple(groups), rejected, total, Chunk(form, size, len(keys), files))
+    chunk = Chunk(form, size, len(keys), rejected, files)
+    return Census(tuple(groups), rejected, total, chunk)
 
 
 def _name(number: int, form: str) -> str:

@@ -39,7 +39,8 @@ from flux_runtime.sealing.keys import KEY_BYTES_MAX, key_values
 from flux_runtime.spark.frames import column
 
 CHUNK: Final = "__chunk"
-"""The column of a buffered record that says which chunk it is in."""
+"""The column of a buffered record that says which chunk it is in, as text: Spark writes a number
+into the code that it generates, which it then would compile anew for every micro-batch."""
 
 _REFUSED: Final = (
     ArrayType,
@@ -98,6 +99,8 @@ class KeyColumns:
     def __init__(self, schema: StructType, names: Sequence[str]) -> None:
         self.names = tuple(names)
         self.types = tuple(schema[name].dataType for name in names)
+        self.added = tuple(map(_at, range(len(names))))
+        """The columns of `table` that hold the key."""
 
     def values(self) -> list[Column]:
         """The columns themselves."""
@@ -133,26 +136,23 @@ class KeyColumns:
         """
         rows = [key_values(key) for key in keys]
         arrays: dict[str, Any] = {
-            _at(i): pa.array([row[i] for row in rows], pa.string()) for i in range(len(self.names))
+            name: pa.array([row[i] for row in rows], pa.string())
+            for i, name in enumerate(self.added)
         }
         frame = table(session, arrays | dict(beside or {}))
         typed = {
-            _at(i): sf.col(_at(i)).cast(of)
-            for i, of in enumerate(self.types)
-            if isinstance(of, _TYPED)
+            name: sf.col(name).cast(of)
+            for name, of in zip(self.added, self.types, strict=True)
+            if isinstance(of, _TYPED) and not isinstance(of, StringType)
         }
         return frame.withColumns(typed) if typed else frame
 
     def matches(self) -> Column:
         """That a record has the key of a row of `table`."""
         return _all(
-            (value if isinstance(of, _TYPED) else text_of(value, of)) == sf.col(_at(i))
-            for i, (value, of) in enumerate(zip(self.values(), self.types, strict=True))
+            (value if isinstance(of, _TYPED) else text_of(value, of)) == sf.col(name)
+            for name, value, of in zip(self.added, self.values(), self.types, strict=True)
         )
-
-    def added(self) -> tuple[str, ...]:
-        """The columns of `table` that hold the key."""
-        return tuple(_at(i) for i in range(len(self.names)))
 
 
 def table(session: SparkSession, columns: Mapping[str, pa.Array]) -> DataFrame:
@@ -162,6 +162,15 @@ def table(session: SparkSession, columns: Mapping[str, pa.Array]) -> DataFrame:
 
 def _at(position: int) -> str:
     return f"__key_{position}"
+
+
+def number_of(chunk: int) -> str:
+    """What stands in the column `__chunk`.
+
+    >>> number_of(7), number_of(-1)
+    ('7', '-1')
+    """
+    return str(chunk)
 
 
 def _all(conditions: Iterable[Column]) -> Column:

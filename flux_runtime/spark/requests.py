@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -15,9 +16,9 @@ from flux_runtime.sealing.keys import key_text
 from flux_runtime.sealing.storage import Storage
 from flux_runtime.spark.chunks import CODEC
 from flux_runtime.spark.frames import column, empty, extended
-from flux_runtime.spark.key_columns import CHUNK, KeyColumns
+from flux_runtime.spark.key_columns import CHUNK, KeyColumns, number_of
 
-_IN_CHUNK = "__in_chunk"
+_IN_CHUNK: Final = "__in_chunk"
 
 
 class Requests:
@@ -33,12 +34,12 @@ class Requests:
         self._storage = storage
         self._schema = schema
         self.key = KeyColumns(schema, key)
-        self._stored = extended(schema, **{CHUNK: "long"})
+        self._stored = extended(schema, **{CHUNK: "string"})
 
     def write(self, rows: DataFrame, batch: int) -> None:
         """Write the chunk of a micro-batch, in place of what a crash may have left."""
         names = map(column, self._schema.fieldNames())
-        stored = rows.select(*names, sf.lit(batch).cast("bigint").alias(CHUNK))
+        stored = rows.select(*names, sf.lit(number_of(batch)).alias(CHUNK))
         writer = stored.write.mode("overwrite").option("compression", CODEC)
         writer.parquet(self._storage.uri(_name(batch)))
 
@@ -58,7 +59,7 @@ class Requests:
                 rejected += rows
             else:
                 keys[key_text(values)] = rows
-        chunk = Chunk("records", sum(keys.values()) + rejected, len(keys), files)
+        chunk = Chunk("records", sum(keys.values()) + rejected, len(keys), rejected, files)
         return keys, rejected, chunk
 
     def records(
@@ -71,7 +72,7 @@ class Requests:
         pairs = [(key, batch) for key, batches in wanted.items() for batch in batches]
         if not pairs:
             return empty(session, self._schema)
-        batches = pa.array([batch for _, batch in pairs], pa.int64())
+        batches = pa.array([number_of(batch) for _, batch in pairs], pa.string())
         asked = self.key.table(session, [key for key, _ in pairs], beside={_IN_CHUNK: batches})
         files = {batch: chunks[batch].files for _, batch in pairs}
         for batch, of_chunk in files.items():

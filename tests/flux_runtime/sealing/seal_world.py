@@ -65,7 +65,7 @@ def groups(messages: tuple[Message, ...]) -> tuple[Group, ...]:
 def chunk_of(messages: Iterable[Message]) -> Chunk:
     """What the gate writes down of a chunk."""
     data = [m for m in messages if m.count is None]
-    return Chunk("records", len(data), len({m.key for m in data}), {"part": (len(data), 0)})
+    return Chunk("records", len(data), len({m.key for m in data}), 0, {"part": (len(data), 0)})
 
 
 def covered(number: int) -> Coverage:
