@@ -24,7 +24,7 @@ import contextlib
 import dataclasses
 import json
 import threading
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Callable, Iterator, MutableMapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
@@ -73,13 +73,22 @@ class Ledger:
         path: the folder; made if it is missing, else the tracker continues from there.
         rules: what the gate waits for.
         read_only: look at it while its job runs; `record` is not allowed.
+        guard: called before anything is written; raises where another driver has taken over.
 
     Raises:
         DamagedError: what is there cannot be believed.
     """
 
-    def __init__(self, path: Path, rules: Rules, *, read_only: bool = False) -> None:
+    def __init__(
+        self,
+        path: Path,
+        rules: Rules,
+        *,
+        read_only: bool = False,
+        guard: Callable[[], object] | None = None,
+    ) -> None:
         self.path = path
+        self._guard = guard
         self.lock = threading.RLock()
         """Hold it while reading the tracker."""
         self._failed: BaseException | None = None
@@ -194,6 +203,8 @@ class Ledger:
         return batch
 
     def _write(self, batch: WriteBatch) -> None:
+        if self._guard is not None:
+            self._guard()
         options = WriteOptions()
         options.sync = True
         self._db.write(batch, options)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import re
 import threading
 import time
@@ -15,7 +13,6 @@ from urllib.parse import unquote
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
-from flux_runtime.sealing.storage import storage_at
 from flux_runtime.spark import faults
 
 OnBatch: TypeAlias = Callable[[DataFrame, int], int | None]
@@ -67,7 +64,7 @@ class Query:
         """Called with the number of every micro-batch before it is processed."""
         self._files: list[str] | None = None
         self._frame = frame
-        self._checkpoint = checkpoint
+        self.checkpoint = checkpoint
         self._on_batch = on_batch
         self._output_mode = output_mode
         self._counted = -1
@@ -82,7 +79,7 @@ class Query:
         writer = (
             self._frame.writeStream.queryName(self.name)
             .outputMode(self._output_mode)
-            .option("checkpointLocation", self._checkpoint)
+            .option("checkpointLocation", self.checkpoint)
             .foreachBatch(self._process)
         )
         if available_now:
@@ -131,32 +128,6 @@ class Query:
             RepeatedFileError: Spark reads one of them more than once.
         """
         return [_as_read(file) for file in sorted({*self._encoded_files()})]
-
-    def covers(self, batch: int) -> dict[str, Any]:
-        """What the running micro-batch reads, as JSON data: the same for every replay of it.
-
-        Offsets of all sources (`since` and `to`, as their offset log has them) and, where a source
-        is one of files, how many there are and a digest of their names: the offsets of files are
-        numbers of micro-batches, which say nothing after a checkpoint was deleted.
-
-        Raises:
-            RepeatedFileError: see `files`.
-        """
-        files = sorted(self._encoded_files())
-        digest = hashlib.sha256("\n".join(files).encode()).hexdigest() if files else None
-        return {
-            "since": self._offsets(batch - 1),
-            "to": self._offsets(batch),
-            "files": {"count": len(files), "sha256": digest},
-        }
-
-    def _offsets(self, batch: int) -> list[Any] | None:
-        """The offsets that a micro-batch reads up to, one for each source; None: from the start."""
-        log = storage_at(self._checkpoint).read(f"offsets/{batch}")
-        if log is None:
-            return None
-        _, _, *offsets = log.decode().splitlines()  # a version and settings come first
-        return [None if offset == "-" else json.loads(offset) for offset in offsets]
 
     def _encoded_files(self) -> list[str]:
         """Addresses of files, percent-encoded; asked of Spark once in a micro-batch."""

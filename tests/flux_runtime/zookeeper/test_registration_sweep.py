@@ -42,10 +42,11 @@ def test_a_registration_goes_an_hour_after_the_release(registry: ProducerRegistr
     def is_released(stream: str, keys: Sequence[PartitionKey]) -> Collection[PartitionKey]:
         return released & set(keys)
 
+    sweep.joins("clicks", is_released)
     for _ in range(5):
-        assert sweep.tick("clicks", is_released) == 0
+        assert sweep.tick("clicks") == 0
     clock.ahead = 3601
-    while sweep.tick("clicks", is_released):
+    while sweep.tick("clicks"):
         pass
     assert {r.key for r in registry.registered("clicks")} == set(KEYS[10:])
     assert sweep.deleted == 10
@@ -66,9 +67,10 @@ def test_what_earlier_processes_released_and_what_came_too_late_is_swept(
 
     def whole_sweep(sweep: RegistrationSweep) -> None:
         for _ in range(len(KEYS)):
-            sweep.tick("clicks", is_released)
+            sweep.tick("clicks")
 
     sweep = RegistrationSweep(registry, clock=clock)
+    sweep.joins("clicks", is_released)
     whole_sweep(sweep)
     assert asked == []  # none is an hour old
     clock.ahead = 3700
@@ -86,6 +88,22 @@ def test_a_gate_that_answers_too_much_deletes_nothing_else(registry: ProducerReg
     clock.ahead = 3700
     sweep = RegistrationSweep(registry, clock=clock)
     registry.register("other", ("1",), ["a"])
-    sweep.tick("clicks", lambda stream, keys: [*keys, ("1", "2"), ("not registered",)])
+    sweep.joins("clicks", lambda stream, keys: [*keys, ("1", "2"), ("not registered",)])
+    sweep.tick("clicks")
     assert registry.registered("clicks") == ()
     assert [r.key for r in registry.registered("other")] == [("1",)]
+
+
+def test_a_registration_stays_until_every_gate_has_released_its_partition(
+    registry: ProducerRegistry,
+) -> None:
+    clock = Clock()
+    sweep = RegistrationSweep(registry, clock=clock)
+    slower = set(KEYS[:3])
+    sweep.joins("clicks", lambda stream, keys: keys)
+    sweep.joins("clicks", lambda stream, keys: slower & set(keys))
+    sweep.released("clicks", KEYS[:10])
+    clock.ahead = 3601
+    for _ in range(3):
+        sweep.tick("clicks")
+    assert {r.key for r in registry.registered("clicks")} == set(KEYS[3:])
