@@ -1,0 +1,201 @@
+"""Manifests: what a folder of files holds, so that it can be checked before it is believed.
+
+A chunk, a run or a commit is a folder that somebody else wrote, Spark as a rule. Once it is
+written, `take` reads every file back, flushes the files and then the folders to the disk, and says
+size and CRC32 of each. Whoever keeps that (in a journal, or in a catalogue beside the folder) can
+`check` the folder whenever it is read: a file that is missing, that was added, cut short or changed
+is refused as damage. A file that has been verified is not read again in the same process while its
+inode, size and times stay as they were, so that a second check costs a `stat`.
+
+Names that begin with `.` or `_` belong to file systems and writers, and are no part of a manifest.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import zlib
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+from urllib.parse import unquote, urlsplit
+
+from flux_runtime.sealing.storage import Storage, sync_folder
+
+Files: TypeAlias = Mapping[str, tuple[int, int]]
+"""Path below the folder, with `/` -> (bytes, CRC32)."""
+
+REMEDY: Final = (
+    "nothing was read from it and nothing was changed. Restore it from a copy of the same moment "
+    "as the rest of the state, or begin anew with --fresh"
+)
+"""What to do where the caller knows nothing better."""
+
+_BLOCK: Final = 1 << 20
+_REMEMBERED: Final = 1 << 16
+"""Files whose verification is remembered."""
+
+_Stamp: TypeAlias = tuple[int, int, int, int]
+"""Inode, size, time of modification and of change, in ns."""
+
+_verified: OrderedDict[str, tuple[_Stamp, int]] = OrderedDict()
+_lock = threading.Lock()
+
+
+class DamagedError(Exception):
+    """Kept files are not what was written.
+
+    Args:
+        place: what is damaged: an address.
+        problem: what is wrong with it.
+        remedy: what is safe, and how to go on.
+    """
+
+    def __init__(self, place: str, problem: str, remedy: str) -> None:
+        super().__init__(f"{place}: {problem}; {remedy}")
+        self.place = place
+        self.problem = problem
+        self.remedy = remedy
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What a folder holds.
+
+    Args:
+        rows: in all files.
+        files: see `take`.
+        covers: what the rows are, as JSON data: micro-batches, source offsets, keys.
+    """
+
+    rows: int
+    files: Files
+    covers: Mapping[str, Any] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON data."""
+        files = {name: list(size_and_crc) for name, size_and_crc in sorted(self.files.items())}
+        return {"rows": self.rows, "files": files, "covers": dict(self.covers)}
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> Manifest:
+        """The reverse of `to_json`.
+
+        >>> Manifest.from_json(Manifest(3, {"a": (5, 7)}, {"batch": 1}).to_json())
+        Manifest(rows=3, files={'a': (5, 7)}, covers={'batch': 1})
+        """
+        files = {name: (int(size), int(crc)) for name, (size, crc) in data["files"].items()}
+        return Manifest(int(data["rows"]), files, data["covers"])
+
+
+def take(storage: Storage, name: str) -> Files:
+    """Size and CRC32 of every file of a folder, all of it flushed to the disk.
+
+    Args:
+        storage: must be on a mounted file system.
+        name: of the folder.
+
+    Raises:
+        FileNotFoundError: there is no such folder.
+    """
+    root = _path(storage, name)
+    if not root.is_dir():
+        raise FileNotFoundError(f"{storage.uri(name)} is no folder")
+    files = {}
+    for file in _visible(root):
+        with file.open("rb") as content:
+            crc = _crc32(content)
+            os.fsync(content.fileno())
+            stamp = _stamp(os.fstat(content.fileno()))
+        _remember(file, stamp, crc)
+        files[file.relative_to(root).as_posix()] = (stamp[1], crc)
+    below = {root / folder for name in files for folder in Path(name).parents}
+    for folder in (*sorted(below | {root}, reverse=True), root.parent):  # the deepest first
+        sync_folder(folder)
+    return files
+
+
+def check(storage: Storage, name: str, files: Files, *, remedy: str = REMEDY) -> None:
+    """Return if a folder holds just these files, with these contents.
+
+    Args:
+        storage: as for `take`.
+        name: of the folder.
+        files: what `take` gave.
+        remedy: of the error.
+
+    Raises:
+        DamagedError: naming the first file that is not as it was, or the folder.
+    """
+    root = _path(storage, name)
+    if not root.is_dir():
+        raise DamagedError(storage.uri(name), "the folder is missing", remedy)
+    present = {file.relative_to(root).as_posix() for file in _visible(root)}
+    for wrong, problem in (
+        (sorted(files.keys() - present), "the file is missing"),
+        (sorted(present - files.keys()), "the file was added by somebody else"),
+    ):
+        if wrong:
+            more = f" ({len(wrong)} files are like this)" if len(wrong) > 1 else ""
+            raise DamagedError(storage.uri(f"{name}/{wrong[0]}"), problem + more, remedy)
+    for file, expected in files.items():
+        difference = _difference(root / file, expected)
+        if difference is not None:
+            raise DamagedError(storage.uri(f"{name}/{file}"), difference, remedy)
+
+
+def _difference(file: Path, expected: tuple[int, int]) -> str | None:
+    """What is wrong with a file; None: nothing."""
+    size, crc = expected
+    try:
+        with file.open("rb") as content:
+            stamp = _stamp(os.fstat(content.fileno()))
+            if stamp[1] != size:
+                return f"the file has {stamp[1]} bytes and was written with {size}"
+            known = _verified.get(str(file))
+            actual = known[1] if known is not None and known[0] == stamp else _crc32(content)
+    except OSError as error:
+        return f"the file cannot be read ({error.strerror})"
+    if actual != crc:
+        return f"the content is not what was written: CRC32 {actual:08x} instead of {crc:08x}"
+    _remember(file, stamp, crc)
+    return None
+
+
+def _crc32(content: Any) -> int:
+    crc = 0
+    while block := content.read(_BLOCK):
+        crc = zlib.crc32(block, crc)
+    return crc
+
+
+def _remember(file: Path, stamp: _Stamp, crc: int) -> None:
+    with _lock:
+        _verified[str(file)] = (stamp, crc)
+        _verified.move_to_end(str(file))
+        if len(_verified) > _REMEMBERED:
+            _verified.popitem(last=False)
+
+
+def _stamp(status: os.stat_result) -> _Stamp:
+    return (status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+
+
+def _visible(folder: Path) -> Iterator[Path]:
+    """All files below a folder that belong to a manifest, in order."""
+    for entry in sorted(folder.iterdir()):
+        if entry.name[0] in "._":
+            continue
+        if entry.is_dir():
+            yield from _visible(entry)
+        else:
+            yield entry
+
+
+def _path(storage: Storage, name: str) -> Path:
+    parts = urlsplit(storage.uri(name))
+    if parts.scheme != "file":
+        raise ValueError(f"{storage.uri(name)} is not on a mounted file system")
+    return Path(unquote(parts.path))
