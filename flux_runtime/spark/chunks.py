@@ -28,7 +28,7 @@ from pyspark.sql.types import DataType, StructType
 from flux_runtime.sealing import manifest
 from flux_runtime.sealing.events import Chunk, Group, KeyText, Reading
 from flux_runtime.sealing.keys import KEY_BYTES_MAX, key_text
-from flux_runtime.sealing.storage import Storage
+from flux_runtime.sealing.storage import Storage, local_path
 from flux_runtime.spark.counting import Counted, count_here, count_on_spark
 from flux_runtime.spark.feed import COUNT, DATA, DIGEST, MALFORMED, PRODUCER, UNREADABLE
 from flux_runtime.spark.frames import Operator, column, empty, extended, pruned, union
@@ -115,7 +115,7 @@ class Buffer:
         name = _name(batch, form)
         files = manifest.take(self._storage, name)
         types = [*self.key.types, self._producer_type]
-        counted = count_here(self._storage.uri(name), files, columns, weight, types)
+        counted = count_here(local_path(self._storage.uri(name)), files, columns, weight, types)
         if counted is None:
             counted = count_on_spark(
                 self._files(session, name, files, form),

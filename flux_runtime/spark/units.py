@@ -149,6 +149,10 @@ class StatefulUnit(Unit):
     ordered: bool
     order_by: tuple[str, ...]
     changed_by: tuple[str, ...] | None
+    summaries: Mapping[str, tuple[Operator, Operator]] = field(default_factory=dict)
+    """Interface -> (records to partial aggregates, these to fewer); kept in place of records."""
+    on_kept: Operator | None = None
+    """The component on what is kept, where that is not records."""
 
     def inputs(self) -> Iterator[tuple[str, Feed]]:
         """(input interface, feed), all of them."""
