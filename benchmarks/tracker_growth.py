@@ -18,10 +18,17 @@ from pathlib import Path
 from typing import Final
 
 from flux_runtime.sealing import report
-from flux_runtime.sealing.events import Group, Ingested, KeyText, ReleaseFinished, ReleaseStarted
-from flux_runtime.sealing.journal import Journal
+from flux_runtime.sealing.events import (
+    Chunk,
+    Coverage,
+    Group,
+    Ingested,
+    KeyText,
+    ReleaseFinished,
+    ReleaseStarted,
+)
 from flux_runtime.sealing.keys import key_text
-from flux_runtime.sealing.storage import LocalStorage
+from flux_runtime.sealing.ledger import Ledger
 from flux_runtime.sealing.tracker import All, Rules
 
 INPUT: Final = "clicks"
@@ -33,9 +40,9 @@ TIMED: Final = 30
 DAY_S: Final = 86_400.0
 
 
-def opened(folder: Path) -> Journal:
-    """A tracker with its durable state: the one place that knows which class keeps it."""
-    return Journal(LocalStorage(folder), Rules(inputs={INPUT: All(PRODUCERS)}))
+def opened(folder: Path) -> Ledger:
+    """A tracker with its durable state."""
+    return Ledger(folder, Rules(inputs={INPUT: All(PRODUCERS)}))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,17 +102,26 @@ class Traffic:
 
     def reopened_s(self) -> float:
         """How long it takes to read the state again."""
+        self._ledger.close()
         began = time.perf_counter()
-        opened(self._folder)
+        self._ledger = opened(self._folder)
         return time.perf_counter() - began
 
     def _ingest(self, groups: Sequence[Group]) -> None:
         self._batch += 1
         ledger = self._ledger
-        event = Ingested(INPUT, self._batch, self._time, tuple(groups))
-        if ledger.tracker.replayed(INPUT, self._batch):
+        keys = len({group.key for group in groups if group.count is None})
+        event = Ingested(
+            INPUT,
+            self._batch,
+            self._time,
+            tuple(groups),
+            coverage=Coverage("query", str(self._batch - 1), str(self._batch)),
+            chunk=Chunk("records", len(groups), keys, 0, {"part-00000.parquet": (1000, 1)}),
+        )
+        if ledger.tracker.replayed(INPUT, self._batch, event.coverage):
             raise AssertionError("the state was not empty")
-        ledger.tracker.unknown_sets(event)
+        ledger.tracker.sets_to_look_up(event)
         ledger.tracker.assess(event)
         ledger.record(event)
         release = ledger.tracker.next_release()
