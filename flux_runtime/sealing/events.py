@@ -56,6 +56,24 @@ class Chunk:
     files: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     """Name -> (bytes, CRC-32)."""
 
+    def name(self, number: int) -> str:
+        """Of the chunk's folder."""
+        return chunk_name(number, self.form)
+
+
+def chunk_name(number: int, form: str) -> str:
+    """The name of a chunk's folder.
+
+    >>> chunk_name(7, "records"), chunk_name(-1, "partials")
+    ('000000007.records', '-00000001.partials')
+    """
+    return f"{number:09d}.{form}"
+
+
+def chunk_number(name: str) -> int:
+    """The number of the chunk with that name."""
+    return int(name.partition(".")[0])
+
 
 @dataclass(frozen=True, slots=True)
 class Ingested:

@@ -26,7 +26,14 @@ from pyspark.sql import functions as sf
 from pyspark.sql.types import DataType, StructType
 
 from flux_runtime.sealing import manifest
-from flux_runtime.sealing.events import Chunk, Group, KeyText, Reading
+from flux_runtime.sealing.events import (
+    Chunk,
+    Group,
+    KeyText,
+    Reading,
+    chunk_name,
+    chunk_number,
+)
 from flux_runtime.sealing.keys import KEY_BYTES_MAX, key_text
 from flux_runtime.sealing.storage import Storage, local_path
 from flux_runtime.spark.counting import Counted, count_here, count_on_spark
@@ -112,7 +119,7 @@ class Buffer:
         """Who sent how many records for which key, and what was promised; the chunk is flushed."""
         weight = ROWS if form == PARTIALS else None
         columns = [*self.key.names, *self._envelope]
-        name = _name(batch, form)
+        name = chunk_name(batch, form)
         files = manifest.take(self._storage, name)
         types = [*self.key.types, self._producer_type]
         counted = count_here(local_path(self._storage.uri(name)), files, columns, weight, types)
@@ -163,11 +170,11 @@ class Buffer:
     def delete(self, number: int) -> None:
         """Delete a chunk, whatever its form; nothing if there is none."""
         for form in (RECORDS, PARTIALS):
-            self._storage.delete(_name(number, form))
+            self._storage.delete(chunk_name(number, form))
 
     def numbers(self) -> list[int]:
         """The chunks that there are."""
-        return sorted(int(name.partition(".")[0]) for name in self._storage.names())
+        return sorted(map(chunk_number, self._storage.names()))
 
     # ---- parts
 
@@ -181,7 +188,7 @@ class Buffer:
             rows.withColumn(CHUNK, sf.lit(number_of(number)))
             .write.mode("overwrite")
             .option("compression", CODEC)
-            .parquet(self._storage.uri(_name(number, form)))
+            .parquet(self._storage.uri(chunk_name(number, form)))
         )
 
     def _files(
@@ -219,7 +226,7 @@ class Buffer:
             chunk = chunks[number]
             if chunk.form != form:
                 continue
-            name = _name(number, form)
+            name = chunk_name(number, form)
             manifest.check(self._storage, name, chunk.files)
             paths = [self._storage.uri(f"{name}/{file}") for file in chunk.files]
             if number in reading.whole:
@@ -300,7 +307,3 @@ def _census(
     groups.sort(key=lambda g: (g.key, g.producer, g.count is not None, g.count or 0))
     chunk = Chunk(form, size, len(keys), rejected, files)
     return Census(tuple(groups), rejected, total, chunk)
-
-
-def _name(number: int, form: str) -> str:
-    return f"{number:09d}.{form}"

@@ -19,7 +19,14 @@ from pyspark.sql import functions as sf
 
 from flux_runtime.observe import decisions
 from flux_runtime.observe.decisions import Excuse
-from flux_runtime.observe.gates import DESCRIPTION, LEDGER, describe
+from flux_runtime.observe.gates import (
+    BUFFER,
+    CHECKPOINT,
+    DESCRIPTION,
+    LEDGER,
+    REQUESTS,
+    describe,
+)
 from flux_runtime.sealing import report
 from flux_runtime.sealing.events import (
     Chunk,
@@ -499,7 +506,7 @@ class Gate:
             keep = columns_needed(unit, session, self._state.at("empty"), origin)
             first = first_step(unit)
         return Buffer(
-            self._state.at(f"buffer/{file_name(origin.name)}"),
+            self._state.at(f"{BUFFER}/{file_name(origin.name)}"),
             schema,
             key=key,
             producer_type=origin.producer_type(session),
@@ -514,7 +521,7 @@ class Gate:
         schema = feed.apply(empty(session, feed.origin.schema(session))).schema
         key = self.unit.key_of(name)
         check_key(self.unit, name, key, schema)
-        return Requests(self._state.at(f"requests/{file_name(name)}"), schema, key=key)
+        return Requests(self._state.at(f"{REQUESTS}/{file_name(name)}"), schema, key=key)
 
     def _wait_query(self, origin: Origin) -> Query:
         intake = WaitIntake(self, origin)
@@ -532,7 +539,7 @@ class Gate:
         return intake.query
 
     def _query(self, name: str, stream: DataFrame, intake: Any) -> Query:
-        checkpoint = self._state.uri(f"checkpoint/{file_name(name)}")
+        checkpoint = self._state.uri(f"{CHECKPOINT}/{file_name(name)}")
         return Query(f"{self.unit.name} <- {name}", stream, checkpoint, intake)
 
     def _check_results(self) -> None:
