@@ -110,7 +110,7 @@ class Traffic:
     def _ingest(self, groups: Sequence[Group]) -> None:
         self._batch += 1
         ledger = self._ledger
-        keys = len({group.key for group in groups if group.count is None})
+        keys = len({group.key for group in groups if group.promised is None})
         event = Ingested(
             INPUT,
             self._batch,

@@ -8,19 +8,21 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 KeyText: TypeAlias = str
 """A key value as text; `flux_runtime.sealing.keys` says how."""
 
 
-@dataclass(frozen=True, slots=True)
-class Group:
-    """The records of one micro-batch that agree in key, producer and punctuation."""
+class Group(NamedTuple):
+    """The records of one micro-batch that agree in key, producer and punctuation.
+
+    A tuple, since there is one for each key and producer of every micro-batch.
+    """
 
     key: KeyText
     producer: str
-    count: int | None
+    promised: int | None
     """What the punctuation promises; None: these are data records."""
     digest: str | None
     rows: int

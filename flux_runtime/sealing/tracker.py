@@ -349,7 +349,7 @@ class Tracker:
         touched: dict[KeyText, None] = {}
         strangers: list[Group] = []
         for group, verdict in verdicts:
-            if group.count is None:
+            if group.promised is None:
                 self.counters.rows += group.rows
             if verdict is Verdict.LATE:  # SE-5
                 self.counters.late += group.rows
@@ -362,7 +362,7 @@ class Tracker:
                 touched[group.key] = None
                 self._take(event, group, share)
         for group in strangers:  # whose records lie in the same chunk as a member's
-            if group.count is None and group.key in touched:
+            if group.promised is None and group.key in touched:
                 share = self.partitions[group.key].shares[event.input]
                 if event.batch in share.batches[-1:]:
                     share.exclude(group.producer)
@@ -371,8 +371,8 @@ class Tracker:
         yield from self._keep(event.input, event.batch, event.chunk)
 
     def _take(self, event: Ingested, group: Group, share: Share) -> None:
-        if group.count is not None:
-            share.vote(group.producer, Vote(group.count, group.digest))  # SE-6: equal ones are one
+        if group.promised is not None:
+            share.vote(group.producer, Vote(group.promised, group.digest))  # SE-6: equal ones are one
             return
         before = len(share.batches)
         share.add(group.producer, group.rows, event.batch)
@@ -562,7 +562,7 @@ class Tracker:
         for group in event.groups:
             partition = self.partitions.get(group.key)
             if partition is None or partition.shares[event.input].producers is None:
-                mine = (group.count is None, group.producer)
+                mine = (group.promised is None, group.producer)
                 decided[group.key] = min(mine, decided.get(group.key, mine))
         return {key: producer for key, (_, producer) in decided.items()}
 
@@ -665,8 +665,8 @@ def vote_mark(name: str, producer: str, vote: Vote) -> str:
 
 def _late(group: Group, name: str, marks: Iterable[str]) -> Verdict:
     """What comes for a complete partition: late (SE-5), unless it repeats its vote (SE-6)."""
-    if group.count is not None:
-        mark = vote_mark(name, group.producer, Vote(group.count, group.digest))
+    if group.promised is not None:
+        mark = vote_mark(name, group.producer, Vote(group.promised, group.digest))
         if mark in marks:
             return Verdict.REPEATED
     return Verdict.LATE

@@ -51,6 +51,7 @@ PARTIALS: Final = "partials"
 CODEC: Final = "lz4_raw"
 """Of chunks. Spark's `lz4` is Hadoop's, in blocks that pyarrow does not read above 256 KB."""
 
+_NO_GROUP: Final = (MALFORMED, UNREADABLE)
 _PRODUCER_OF: Final = "__producer_of_key"
 _IN_CHUNK: Final = "__in_chunk"
 
@@ -283,27 +284,37 @@ def _census(
 ) -> Census:
     groups: list[Group] = []
     rejected = total = size = 0
-    keys = set()
+    names: dict[tuple[str | None, ...], KeyText | None] = {}
+    with_data = set()
     for values, rows, of_chunk in counted:
-        texts, (producer, count, *digest) = values[:key_length], values[key_length:]
         total += rows
         size += of_chunk
-        if (
-            None in texts
-            or producer is None
-            or count in (MALFORMED, UNREADABLE)
-            or sum(len(text.encode()) for text in texts) > KEY_BYTES_MAX
-            or len(producer.encode()) > KEY_BYTES_MAX
-        ):
+        texts, producer, count = values[:key_length], values[key_length], values[key_length + 1]
+        if texts not in names:
+            names[texts] = _name(texts)
+        key = names[texts]
+        if key is None or count in _NO_GROUP or producer is None or _too_long((producer,)):
             rejected += rows
             continue
-        key = key_text(texts)
-        promised = None if count == DATA else count
-        if promised is None:
-            keys.add(key)
-        groups.append(
-            Group(key, sys.intern(producer), promised, digest[0] if digest else None, rows)
-        )
-    groups.sort(key=lambda g: (g.key, g.producer, g.count is not None, g.count or 0))
-    chunk = Chunk(form, size, len(keys), rejected, files)
+        digest = values[key_length + 2] if len(values) > key_length + 2 else None
+        if count == DATA:
+            with_data.add(key)
+            count = None
+        groups.append(Group(key, sys.intern(producer), count, digest, rows))
+    groups.sort(key=lambda g: (g[0], g[1], g[2] is not None, g[2] or 0))
+    chunk = Chunk(form, size, len(with_data), rejected, files)
     return Census(tuple(groups), rejected, total, chunk)
+
+
+def _name(texts: tuple[str | None, ...]) -> KeyText | None:
+    """The text of a key; None where it cannot be one."""
+    if None in texts or _too_long(texts):
+        return None
+    return key_text([text for text in texts if text is not None])
+
+
+def _too_long(texts: tuple[str | None, ...]) -> bool:
+    characters = sum(map(len, filter(None, texts)))
+    if 4 * characters <= KEY_BYTES_MAX:
+        return False
+    return sum(len(text.encode()) for text in texts if text is not None) > KEY_BYTES_MAX

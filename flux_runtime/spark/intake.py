@@ -122,7 +122,7 @@ class WaitIntake:
         found: dict[tuple[KeyText, str, int], str] = {}
         for groups, reason in ((late, LATE), (unknown, UNKNOWN)):
             for group in groups:
-                count = DATA if group.count is None else group.count
+                count = DATA if group.promised is None else group.promised
                 found[group.key, group.producer, count] = reason
         otherwise = None
         if found:

@@ -140,7 +140,7 @@ class World:
         )
         self.look_up(batch.input, self.tracker.sets_to_look_up(event))
         verdicts = {
-            (g.key, g.producer, g.count): verdict for g, verdict in self.tracker.assess(event)
+            (g.key, g.producer, g.promised): verdict for g, verdict in self.tracker.assess(event)
         }
         place = (batch.input, batch.number)
         late, unknown = [], []

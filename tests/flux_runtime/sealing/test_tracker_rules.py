@@ -65,8 +65,8 @@ class Story:
 
     @staticmethod
     def batch(input: str, number: int, groups: tuple[Group, ...], time: float = 0.0) -> Ingested:
-        keys = len({group.key for group in groups if group.count is None})
-        rows = sum(group.rows for group in groups if group.count is None)
+        keys = len({group.key for group in groups if group.promised is None})
+        rows = sum(group.rows for group in groups if group.promised is None)
         chunk = Chunk("records", rows, keys, 0, {"part": (rows, 0)})
         return Ingested(input, number, time, groups, 0, covered(number), chunk)
 
