@@ -25,6 +25,7 @@ from flux_runtime.commits.owner import (
     read_identity,
 )
 from flux_runtime.commits.record import CommitRecord, check_commit, commit_name, read_record
+from flux_runtime.observe.seal_audit import damage_of_seals
 from flux_runtime.sealing.manifest import DamagedError
 from flux_runtime.sealing.storage import LocalStorage
 
@@ -219,13 +220,19 @@ def check_commits(state: Path, results: Sequence[Path]) -> Iterator[Finding]:
                 )
 
 
+def check_seals(state: Path, results: Sequence[Path]) -> Iterator[Finding]:
+    """Ledgers, chunks and checkpoints of the sealed units are whole, and of one moment."""
+    for damage in damage_of_seals(state):
+        yield _finding(damage, safe="the results, and the other units of the job")
+
+
 CHECKS: Final[tuple[Check, ...]] = (
     check_identity,
     check_epoch,
     check_owners,
     check_ledger,
     check_commits,
-    # checks of the units' own state (journals, snapshots, chunks) come here
+    check_seals,
 )
 """All checks, in order."""
 

@@ -371,8 +371,8 @@ class Tracker:
         yield from self._keep(event.input, event.batch, event.chunk)
 
     def _take(self, event: Ingested, group: Group, share: Share) -> None:
-        if group.promised is not None:
-            share.vote(group.producer, Vote(group.promised, group.digest))  # SE-6: equal ones are one
+        if group.promised is not None:  # SE-6: equal ones are one
+            share.vote(group.producer, Vote(group.promised, group.digest))
             return
         before = len(share.batches)
         share.add(group.producer, group.rows, event.batch)
