@@ -71,8 +71,7 @@ def text_of(value: Column, of: DataType) -> Column:
     """The text of a key's value; `flux_runtime.sealing.keys` says which."""
     match of:
         case TimestampType():
-            epoch = sf.lit("1970-01-01 00:00:00").cast("timestamp_ntz")
-            value = sf.timestamp_add("MICROSECOND", sf.unix_micros(value), epoch)
+            value = sf.timestamp_add("MICROSECOND", sf.unix_micros(value), _epoch())
         case BinaryType():
             return sf.hex(value)
         case FloatType() | DoubleType():
@@ -80,6 +79,18 @@ def text_of(value: Column, of: DataType) -> Column:
         case _:
             pass
     return value.cast("string")
+
+
+def value_of(text: Column, of: DataType) -> Column:
+    """The value that has a text; the reverse of `text_of`."""
+    match of:
+        case TimestampType():
+            micros = sf.timestamp_diff("MICROSECOND", _epoch(), text.cast("timestamp_ntz"))
+            return sf.timestamp_micros(micros)
+        case BinaryType():
+            return sf.unhex(text)
+        case _:
+            return text.cast(of)
 
 
 def usable(text: Column) -> Column:
@@ -134,18 +145,28 @@ class KeyColumns:
             keys: one for each row.
             beside: further columns.
         """
+        frame = self.texts_table(session, keys, beside=beside)
+        typed = {
+            name: value_of(sf.col(name), of)
+            for name, of in zip(self.added, self.types, strict=True)
+            if isinstance(of, _TYPED) and not isinstance(of, StringType)
+        }
+        return frame.withColumns(typed) if typed else frame
+
+    def texts_table(
+        self,
+        session: SparkSession,
+        keys: Iterable[KeyText],
+        *,
+        beside: Mapping[str, pa.Array] | None = None,
+    ) -> DataFrame:
+        """The same, with the texts of all attributes."""
         rows = [key_values(key) for key in keys]
         arrays: dict[str, Any] = {
             name: pa.array([row[i] for row in rows], pa.string())
             for i, name in enumerate(self.added)
         }
-        frame = table(session, arrays | dict(beside or {}))
-        typed = {
-            name: sf.col(name).cast(of)
-            for name, of in zip(self.added, self.types, strict=True)
-            if isinstance(of, _TYPED) and not isinstance(of, StringType)
-        }
-        return frame.withColumns(typed) if typed else frame
+        return table(session, arrays | dict(beside or {}))
 
     def matches(self) -> Column:
         """That a record has the key of a row of `table`."""
@@ -162,6 +183,10 @@ def table(session: SparkSession, columns: Mapping[str, pa.Array]) -> DataFrame:
 
 def _at(position: int) -> str:
     return f"__key_{position}"
+
+
+def _epoch() -> Column:
+    return sf.lit("1970-01-01 00:00:00").cast("timestamp_ntz")
 
 
 def number_of(chunk: int) -> str:

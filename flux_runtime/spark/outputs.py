@@ -11,16 +11,18 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.types import StructType
 
 from flux_runtime.commits.fence import Fence
 from flux_runtime.sealing.events import KeyText
-from flux_runtime.sealing.keys import key_text, key_values
+from flux_runtime.sealing.keys import key_text
 from flux_runtime.spark.commit import Folders, commit_name
 from flux_runtime.spark.feed import COUNT, DATA, PRODUCER, Feed
 from flux_runtime.spark.frames import column
+from flux_runtime.spark.key_columns import KeyColumns, value_of
 from flux_runtime.spark.units import in_channel
 
 
@@ -166,10 +168,11 @@ class Output:
     def _punctuate(self, session: SparkSession, uri: str, seals: Seals) -> None:
         """Add the punctuations of a release, each with the count of what was released (SE-3)."""
         stored = in_channel(self.schema)
-        of_key = [sf.col(column(c)).cast("string") for c in seals.columns]
+        of_key = KeyColumns(self.schema, seals.columns)
         staged = session.read.schema(stored).parquet(uri)
+        texts = [t.alias(name) for t, name in zip(of_key.texts(), of_key.added, strict=True)]
         counts = dict.fromkeys(seals.keys, 0)
-        for *values, rows in staged.groupBy(*of_key).count().collect():
+        for *values, rows in staged.select(*texts).groupBy(*of_key.added).count().collect():
             key = key_text(["null" if value is None else value for value in values])
             if None in values or key not in counts:
                 raise ValueError(
@@ -177,16 +180,13 @@ class Output:
                     f"out records with {key}, which was not released with them"
                 )
             counts[key] = rows
-        given = session.createDataFrame(
-            [(*key_values(key), rows) for key, rows in counts.items()],
-            ", ".join([*(f"{column(c)} STRING" for c in seals.columns), f"{COUNT} BIGINT"]),
-        )
+        beside = {COUNT: pa.array(counts.values(), pa.int64())}
+        given = of_key.texts_table(session, counts, beside=beside)
+        values_of = {PRODUCER: sf.lit(self.unit), COUNT: sf.col(COUNT)}
+        for name, text, of in zip(seals.columns, of_key.added, of_key.types, strict=True):
+            values_of[name] = value_of(sf.col(text), of)
         columns = [
-            sf.col(column(f.name)).cast(f.dataType).alias(f.name)
-            if f.name in (*seals.columns, COUNT)
-            else (sf.lit(self.unit) if f.name == PRODUCER else sf.lit(None).cast(f.dataType)).alias(
-                f.name
-            )
+            values_of.get(f.name, sf.lit(None)).cast(f.dataType).alias(f.name)
             for f in stored.fields
         ]
         given.select(columns).coalesce(1).write.mode("append").parquet(uri)
