@@ -28,6 +28,13 @@ WORKS = "g STRING, d DATE, v BIGINT, p STRING, sealed BOOLEAN, n BIGINT"
 ASKS = "ask BIGINT, k STRING"
 FILES = "SEAL_FAULTS_FILES"
 """Environment variable: files in a micro-batch."""
+QUICK = {
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.shuffle.partitions": "1",
+}
+"""Settings with which a job that is killed all the time gets going sooner."""
 MEMBERS = "members.json"
 """Beside the job: the producers of every partition of `items`."""
 
@@ -143,7 +150,8 @@ def _run(main: Any, folder: Path, arguments: Sequence[str]) -> tuple[int, str, f
     status = 0
     try:
         with contextlib.redirect_stderr(said):
-            main(build, name="attacked", folder=folder, argv=["--root", str(folder), *arguments])
+            argv = ["--root", str(folder), *arguments]
+            main(build, name="attacked", folder=folder, conf=QUICK, argv=argv)
     except SystemExit as end:
         status = int(end.code or 0)
     return status, said.getvalue(), time.monotonic() - began
