@@ -31,6 +31,8 @@ sys.path.insert(0, str(ROOT))
 
 from benchmarks.seal_attack import accounts  # noqa: E402
 from benchmarks.seal_attack.accounts import ViolationError  # noqa: E402
+from benchmarks.seal_attack.damage import DAMAGES, TO_COME, Damage, Place, delete  # noqa: E402
+from benchmarks.seal_attack.disk import Disk, in_mounts_of_its_own  # noqa: E402
 from benchmarks.seal_attack.driver import Driver, HangError, Run  # noqa: E402
 from benchmarks.seal_attack.traffic import Traffic  # noqa: E402
 from flux_runtime.observe import decisions  # noqa: E402
@@ -39,7 +41,15 @@ from flux_runtime.sealing.events import Resolution  # noqa: E402
 
 SEALING: Final = ("commit", "gate", "intake", "query")
 """Modules of `flux_runtime.spark` whose points the job passes."""
+PLANT: Final = "SEAL_FAULTS_PLANT"
+"""Environment variable: the mistake that is planted in the job."""
+KEPT: Final = ("state", "results")
+"""What a person would copy, and put back."""
+NAMED: Final = re.compile(r"file:/|/state/|/results/|input \w+|\bcheckpoint\b")
+"""A message that says what is damaged."""
 REMEDY: Final = re.compile(r"--fresh|[Pp]ut back|[Rr]estore")
+SETTLED: Final = 0.4
+"""How often a kill is followed by a run that is not disturbed."""
 ROUNDS_MAX: Final = 6
 """Decisions about partitions in quarantine, until nothing is open."""
 
@@ -63,10 +73,14 @@ class Attack:
     """
 
     def __init__(self, folder: Path, seed: int, plant: str | None = None) -> None:
-        self.folder = folder
+        self.folder = folder / "job"
+        self.folder.mkdir(parents=True)
         self.rng = random.Random(seed)
-        self.traffic = Traffic(folder, seed)
-        self.driver = Driver(folder, {"SEAL_FAULTS_PLANT": plant or ""})
+        self.disk = Disk(self.folder)
+        self.traffic = Traffic(self.folder, seed)
+        self.driver = Driver(self.folder, folder / "driver.log", {PLANT: plant or ""})
+        self.copy = folder / "copy"
+        self.older = folder / "older"
         self.story: list[str] = []
         self.outcomes: dict[str, Counter[str]] = defaultdict(Counter)
         self.usual_s = 5.0
@@ -85,6 +99,11 @@ class Attack:
             raise ViolationError(f"the job does not go on: {run.said.strip()[-1500:]}")
         self.usual_s = run.seconds
         self.check(final=False)
+
+    def perhaps_settle(self) -> None:
+        """After a kill, the next fault may come before anything has been put right."""
+        if self.rng.random() < SETTLED:
+            self.settle()
 
     def check(self, *, final: bool) -> None:
         """Compare what is there with what has to be there."""
@@ -142,7 +161,7 @@ class Attack:
         run = self.driver.run(crash_at=f"{point}@{often}", files=self.rng.randint(1, 3))
         self._no_error(run)
         self.tell(f"    {point}@{often}: {'passed by' if run.status == 0 else 'killed'}")
-        self.settle()
+        self.perhaps_settle()
         return "went on"
 
     def killed_at_random(self) -> str:
@@ -153,7 +172,7 @@ class Attack:
         if not self.driver.running(after):
             self._no_error(self.driver.end())
         self.driver.kill()
-        self.settle()
+        self.perhaps_settle()
         return "went on"
 
     def java_killed(self) -> str:
@@ -164,7 +183,7 @@ class Attack:
             self.driver.kill_java(zookeeper=False)
         self.driver.end()
         self.driver.kill()
-        self.settle()
+        self.perhaps_settle()
         return "went on"
 
     def zookeeper_killed(self) -> str:
@@ -186,28 +205,104 @@ class Attack:
         self.settle()
         return "went on"
 
+    def disk_full(self) -> str:
+        """No space left, for a while."""
+        self.traffic.more()
+        self.driver.start()
+        with self.disk.full(self.rng, self.driver.pid) as what:
+            run = self.driver.run(files=self.rng.randint(1, 3))
+        self.tell(f"    {what}: {_last_line(run.said) if run.status else 'enough'}")
+        self.settle()
+        return "stopped, then went on" if run.status else "went on"
+
+    def damaged(self, damage: Damage) -> str:
+        """Something is damaged; the job says so, and what to do, or goes on exactly."""
+        self.traffic.more(hold=0.7)
+        self.settle()
+        self.save(self.copy)
+        if not self.older.exists():
+            self.save(self.older)
+        done = damage(Place(self.folder, self.rng, self.older))
+        if done is None:
+            return "nothing to damage"
+        self.tell(f"    {done}")
+        if self.rng.random() < 0.5:
+            self.driver.kill()
+        self.traffic.complete()
+        run = self.driver.run(files=self.rng.randint(1, 3))
+        if run.status == 0:
+            self.check(final=False)
+            self._renew_older()
+            return "went on"
+        if run.status is None:
+            raise ViolationError("the process ended")
+        self.tell(f"    {_last_line(run.said)}")
+        if not REMEDY.search(run.said) or not NAMED.search(run.said):
+            raise ViolationError(f"refused without what is damaged, or a remedy: {run.said[-3000:]}")
+        accounts.check_released(self.traffic, accounts.read_results(self.folder))
+        if "--fresh" in run.said and self.rng.random() < 0.3:
+            self.traffic.begin_anew()
+            delete(self.older)
+            self.settle("--fresh")
+            return "refused; begun anew"
+        self.restore(self.copy)
+        self.settle()
+        self._renew_older()
+        return "refused; put back"
+
+    def save(self, copy: Path) -> None:
+        """Copy state and results."""
+        if copy.exists():
+            delete(copy)
+        for name in KEPT:
+            if (self.folder / name).exists():
+                shutil.copytree(self.folder / name, copy / name)
+
+    def restore(self, copy: Path) -> None:
+        """Put a copy back."""
+        for name in KEPT:
+            if (self.folder / name).exists():
+                delete(self.folder / name)
+            if (copy / name).exists():
+                shutil.copytree(copy / name, self.folder / name)
+
+    def _renew_older(self) -> None:
+        """Now and then, the copy of some steps ago becomes a newer one."""
+        if self.rng.random() < 0.5 and self.older.exists():
+            delete(self.older)
+
     def _no_error(self, run: Run) -> None:
         if run.status not in (0, None):
             raise ViolationError(f"the job stopped by itself: {run.said.strip()[-1500:]}")
+
+
+def _last_line(said: str) -> str:
+    """What the job said in the end, for the story."""
+    lines = [line for line in said.splitlines() if not line.strip().startswith("log: ")]
+    return " ".join(" ".join(lines[-4:]).split())[-400:]
 
 
 Fault = Callable[[Attack], str]
 
 FAULTS: Final[dict[str, tuple[int, Fault]]] = {
     "hostile input": (2, Attack.undisturbed),
-    "driver killed at a point": (8, Attack.killed_at_a_point),
-    "driver killed at random": (4, Attack.killed_at_random),
-    "JVM killed": (2, Attack.java_killed),
-    "ZooKeeper killed": (1, Attack.zookeeper_killed),
+    "driver killed at a point": (20, Attack.killed_at_a_point),
+    "driver killed at random": (8, Attack.killed_at_random),
+    "JVM killed": (3, Attack.java_killed),
+    "ZooKeeper killed": (2, Attack.zookeeper_killed),
+    "disk full": (4, Attack.disk_full),
+    **{
+        name: (1, lambda attack, damage=damage: attack.damaged(damage))
+        for name, damage in DAMAGES.items()
+    },
 }
 """Fault -> how often it comes, and what does it."""
 
 
 def order(rng: random.Random, faults: int, only: str | None) -> Iterator[str]:
     """The faults in the order in which they come: each kind as often as it should."""
-    kinds = [kind for kind, (often, _) in FAULTS.items() for _ in range(often)]
-    if only is not None:
-        kinds = [kind for kind in kinds if only in kind]
+    chosen = [kind for kind in FAULTS if (kind not in TO_COME if only is None else only in kind)]
+    kinds = [kind for kind in chosen for _ in range(FAULTS[kind][0])]
     due: list[str] = []
     for _ in range(faults):
         if not due:
@@ -217,15 +312,16 @@ def order(rng: random.Random, faults: int, only: str | None) -> Iterator[str]:
 
 def main() -> int:
     """Run the attack; the exit status."""
+    in_mounts_of_its_own()
     parser = argparse.ArgumentParser(description="Attack the seal layer.")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--faults", type=int, default=200)
-    parser.add_argument("--only", choices=sorted(FAULTS), help="this fault alone")
+    parser.add_argument("--only", help="only faults with this in their name")
     parser.add_argument("--plant", help="plant a mistake in the job")
     parser.add_argument("--keep", type=Path, help="work here, and leave everything behind")
     args = parser.parse_args()
     folder = args.keep or Path(tempfile.mkdtemp(prefix="seal-faults-"))
-    attack = Attack(folder / "job", args.seed, args.plant)
+    attack = Attack(folder, args.seed, args.plant)
     began = time.monotonic()
     try:
         attack.settle()
@@ -239,6 +335,7 @@ def main() -> int:
         return 1
     finally:
         attack.driver.kill()
+        attack.disk.leave(folder)
     print()
     for fault, outcomes in attack.outcomes.items():
         each = ", ".join(f"{outcome} {times}" for outcome, times in outcomes.items())

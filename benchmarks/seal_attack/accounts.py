@@ -60,13 +60,40 @@ class Accounts:
     """Partitions of `Answer` that are not released."""
 
 
+def read_results(folder: Path) -> dict[str, dict[Key, Counter[int]]]:
+    """Unit -> partition -> marks of its records in the results."""
+    found: dict[str, dict[Key, Counter[int]]] = {
+        "Clean": defaultdict(Counter),
+        "Work": defaultdict(Counter),
+    }
+    for row in _rows(folder, "records"):
+        found["Clean"][(row["k"],)][row["v"]] += 1
+    for row in _rows(folder, "worked"):
+        found["Work"][row["g"], _day(row["d"])][row["v"]] += 1
+    return found
+
+
+def check_released(traffic: Traffic, results: Mapping[str, dict[Key, Counter[int]]]) -> None:
+    """Return if what has been put out is right, whatever may be missing.
+
+    Raises:
+        ViolationError: naming the first partition that is wrong.
+    """
+    for partition in traffic.partitions:
+        for name, released in results.items():
+            marks = released.get(partition.key)
+            if UNITS[name] != partition.stream or not marks:
+                continue
+            wrong = set(marks) != partition.marks(Kind.RECORD) and not partition.contradictory
+            if wrong or not partition.whole or max(marks.values()) > 1:
+                raise ViolationError(f"{name} put out {_short(partition.key)} wrong: {marks}")
+
+
 def read(folder: Path) -> Accounts:
     """The accounts of a job that is not running."""
     units = {name: Unit() for name in UNITS}
-    for row in _rows(folder, "records"):
-        units["Clean"].released[(row["k"],)][row["v"]] += 1
-    for row in _rows(folder, "worked"):
-        units["Work"].released[row["g"], _day(row["d"])][row["v"]] += 1
+    for name, released in read_results(folder).items():
+        units[name].released = released
     sums: dict[Key, list[tuple[int, int]]] = defaultdict(list)
     for row in _rows(folder, "sums"):
         sums[row["g"], _day(row["d"])].append((row["c"], row["s"]))

@@ -39,6 +39,7 @@ class Driver:
 
     Args:
         folder: of the job.
+        log: what the process says on standard error.
         environment: added to that of the process.
         prefix: a command that starts the process.
     """
@@ -46,10 +47,12 @@ class Driver:
     def __init__(
         self,
         folder: Path,
+        log: Path,
         environment: Mapping[str, str] | None = None,
         prefix: tuple[str, ...] = (),
     ) -> None:
         self.folder = folder
+        self.log = log
         self.starts = 0
         self._environment = dict(environment or {})
         self._prefix = prefix
@@ -69,8 +72,7 @@ class Driver:
 
     def begin(self, *arguments: str, crash_at: str | None = None, files: int = 2) -> None:
         """Begin a run."""
-        if self._process is None or self._process.poll() is not None:
-            self._start()
+        self.start()
         command = {
             "arguments": ["--available-now", *arguments],
             "crash_at": crash_at,
@@ -91,7 +93,7 @@ class Driver:
         if line is None:
             os.kill(self.pid, signal.SIGUSR1)  # writes its stacks to the log
             time.sleep(1)
-            raise HangError(f"a run took more than {seconds:g} s; see {self.folder}/driver.log")
+            raise HangError(f"a run took more than {seconds:g} s; see {self.log}")
         if not line:
             self.kill()
             return Run(None)
@@ -119,7 +121,7 @@ class Driver:
 
     def kill_java(self, *, zookeeper: bool) -> bool:
         """SIGKILL for the JVM of Spark, or of ZooKeeper; whether there was one."""
-        for pid, command in _descendants(self.pid):
+        for pid, command in descendants(self.pid):
             if "java" in command and ("QuorumPeer" in command or "ZooKeeper" in command) == (
                 zookeeper
             ):
@@ -128,7 +130,10 @@ class Driver:
                     return True
         return False
 
-    def _start(self) -> None:
+    def start(self) -> None:
+        """Start the process, if it is not there."""
+        if self._process is not None and self._process.poll() is None:
+            return
         self.kill()
         self.starts += 1
         self._process = subprocess.Popen(
@@ -142,7 +147,7 @@ class Driver:
             },
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=(self.folder / "driver.log").open("ab"),
+            stderr=self.log.open("ab"),
         )
 
     def _line(self, seconds: float) -> bytes | None:
@@ -163,12 +168,12 @@ class Driver:
         return line
 
 
-def _descendants(pid: int) -> Iterator[tuple[int, str]]:
+def descendants(pid: int) -> Iterator[tuple[int, str]]:
     """(pid, command) of everything below a process."""
     for child in _children(pid):
         with contextlib.suppress(OSError):
             yield child, Path(f"/proc/{child}/cmdline").read_bytes().replace(b"\0", b" ").decode()
-        yield from _descendants(child)
+        yield from descendants(child)
 
 
 def _children(pid: int) -> list[int]:

@@ -100,14 +100,14 @@ def variant(rng: random.Random, of: str) -> str:
     return rng.choice(changes)(of)
 
 
-def key(rng: random.Random, others: Collection[str]) -> str:
+def key(rng: random.Random, others: Collection[str], size_max: int = KEY_BYTES_MAX) -> str:
     """A key that can be one: hostile, rarely as long as a key may be, or like another one."""
     if others and rng.random() < 0.3:
         made = variant(rng, rng.choice(sorted(others, key=len)[: len(others) // 2 + 1]))
-        if _is_text(made):
+        if len(made.encode()) <= size_max:
             return made
     if rng.random() < 0.04:
-        return long(rng, KEY_BYTES_MAX - rng.randrange(2))
+        return long(rng, size_max - rng.randrange(2))
     return text(rng)
 
 
@@ -136,10 +136,6 @@ def not_text(rng: random.Random) -> bytes:
 def name(rng: random.Random, number: int) -> str:
     """A hostile name, of a producer; the number makes it the only one."""
     return f"{text(rng)}{number}"
-
-
-def _is_text(made: str) -> bool:
-    return len(made.encode(errors="replace")) <= KEY_BYTES_MAX
 
 
 def _any_character(rng: random.Random) -> str:

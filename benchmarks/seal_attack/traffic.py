@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 
 from benchmarks.seal_attack import hostile
 from benchmarks.seal_attack.job import MEMBERS
+from flux_runtime.sealing.keys import KEY_BYTES_MAX
 from flux_runtime.zookeeper.znode_names import partition_key
 
 Key: TypeAlias = tuple[str, ...]
@@ -152,7 +153,7 @@ class Traffic:
                 due += made
             due += self._misfits(stream)
             rng.shuffle(due)
-            self._deliver(stream, due, files=rng.randint(1, 3))
+            self._deliver(stream, due, files=rng.randint(1, 2))
         for partition in self.partitions:
             if not partition.registered and rng.random() < 0.3:
                 partition.registered = True
@@ -171,6 +172,13 @@ class Traffic:
             self.rng.shuffle(due)
             self._deliver(stream, due, files=self.rng.randint(1, 2))
         self.held.clear()
+
+    def begin_anew(self) -> None:
+        """The job begins from the sources: what was late may now come in time, as one too many."""
+        for partition in self.partitions:
+            partition.released = False
+            if partition.marks(Kind.LATE, Kind.LATE_PROMISE):
+                partition.contradictory = True
 
     def _partition(self, stream: str) -> list[Message]:
         """The messages of a new partition."""
@@ -327,9 +335,11 @@ class Traffic:
     def _key(self, stream: str) -> Key:
         known = self._keys[stream]
         while True:
-            text = hostile.key(self.rng, [key[0] for key in known])
-            key: Key = (text,)
-            if stream == "works":
+            others = [key[0] for key in known]
+            if stream == "items":
+                key: Key = (hostile.key(self.rng, others),)
+            else:
+                text = hostile.key(self.rng, others, KEY_BYTES_MAX - len("0001-01-01"))
                 day = datetime.date(1, 1, 1) + datetime.timedelta(
                     self.rng.choice([0, 738_000, 738_001, 3_652_058])
                 )
