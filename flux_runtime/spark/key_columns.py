@@ -81,6 +81,19 @@ def text_of(value: Column, of: DataType) -> Column:
     return value.cast("string")
 
 
+def value_of(text: Column, of: DataType) -> Column:
+    """The reverse of `text_of`."""
+    match of:
+        case TimestampType():
+            epoch = sf.lit("1970-01-01 00:00:00").cast("timestamp_ntz")
+            moment = text.cast("timestamp_ntz")
+            return sf.timestamp_micros(sf.timestamp_diff("MICROSECOND", epoch, moment))
+        case BinaryType():
+            return sf.unhex(text)
+        case _:
+            return text.cast(of)
+
+
 def usable(text: Column) -> Column:
     """Whether a text can be part of a key, or name a producer; never null."""
     valid = sf.is_valid_utf8(text) & (sf.octet_length(text) <= KEY_BYTES_MAX)

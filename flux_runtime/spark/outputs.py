@@ -18,6 +18,7 @@ from flux_runtime.sealing.keys import key_text, key_values
 from flux_runtime.spark.commit import Folders, commit_name
 from flux_runtime.spark.feed import COUNT, DATA, PRODUCER, Feed
 from flux_runtime.spark.frames import column
+from flux_runtime.spark.key_columns import KeyColumns, value_of
 from flux_runtime.spark.units import in_channel
 
 
@@ -111,7 +112,7 @@ class Output:
     def _punctuate(self, session: SparkSession, uri: str, seals: Seals) -> None:
         """Add the punctuations of a release, each with the count of what was released (SE-3)."""
         stored = in_channel(self.schema)
-        of_key = [sf.col(column(c)).cast("string") for c in seals.columns]
+        of_key = KeyColumns(stored, seals.columns).texts()
         staged = session.read.schema(stored).parquet(uri)
         counts = dict.fromkeys(seals.keys, 0)
         for *values, rows in staged.groupBy(*of_key).count().collect():
@@ -127,7 +128,7 @@ class Output:
             ", ".join([*(f"{column(c)} STRING" for c in seals.columns), f"{COUNT} BIGINT"]),
         )
         columns = [
-            sf.col(column(f.name)).cast(f.dataType).alias(f.name)
+            value_of(sf.col(column(f.name)), f.dataType).alias(f.name)
             if f.name in (*seals.columns, COUNT)
             else (sf.lit(self.unit) if f.name == PRODUCER else sf.lit(None).cast(f.dataType)).alias(
                 f.name
