@@ -430,12 +430,12 @@ class Gate:
                 report.overdue(tracker, time.time(), self.unit.seal_timeout_s, self._warned)
             )
             missing = report.votes_missing(tracker)
+            decided = {name: self._last(name) for name in self.undecided if name not in due}
         self._take_decisions()
         for name, keys in due.items():
             self.look_up(name, keys)
-        for name, undecided in self.undecided.items():
-            if name not in due:
-                undecided.delete(self._last(name))
+        for name, last in decided.items():
+            self.undecided[name].delete(last)
         self.ledger.forget(time.time())
         self._sweep()
         self.releaser.wake()

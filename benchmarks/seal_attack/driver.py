@@ -1,0 +1,184 @@
+"""The process of the attacked job, seen from outside."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+HANGS_S: Final = 400.0
+"""A run that takes longer is taken to hang."""
+
+
+class HangError(Exception):
+    """A run did not end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """How a run of the job ended."""
+
+    status: int | None
+    """None: the process was killed."""
+    said: str = ""
+    seconds: float = 0.0
+
+
+class Driver:
+    """Runs the job in a process, which is started anew when it has been killed.
+
+    Args:
+        folder: of the job.
+        log: what the process says on standard error.
+        environment: added to that of the process.
+        prefix: a command that starts the process.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        log: Path,
+        environment: Mapping[str, str] | None = None,
+        prefix: tuple[str, ...] = (),
+    ) -> None:
+        self.folder = folder
+        self.log = log
+        self.starts = 0
+        self._environment = dict(environment or {})
+        self._prefix = prefix
+        self._process: subprocess.Popen[bytes] | None = None
+        self._rest = b""
+
+    @property
+    def pid(self) -> int:
+        """Of the process that runs the job."""
+        assert self._process is not None
+        return self._process.pid
+
+    def run(self, *arguments: str, crash_at: str | None = None, files: int = 2) -> Run:
+        """Run the job on what there is."""
+        self.begin(*arguments, crash_at=crash_at, files=files)
+        return self.end()
+
+    def begin(self, *arguments: str, crash_at: str | None = None, files: int = 2) -> None:
+        """Begin a run."""
+        self.start()
+        command = {
+            "arguments": ["--available-now", *arguments],
+            "crash_at": crash_at,
+            "files": files,
+        }
+        assert self._process is not None
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps(command).encode() + b"\n")
+        self._process.stdin.flush()
+
+    def end(self, seconds: float = HANGS_S) -> Run:
+        """Wait for the end of the run, or of the process.
+
+        Raises:
+            HangError: neither came.
+        """
+        line = self._line(seconds)
+        if line is None:
+            os.kill(self.pid, signal.SIGUSR1)  # writes its stacks to the log
+            time.sleep(1)
+            raise HangError(f"a run took more than {seconds:g} s; see {self.log}")
+        if not line:
+            self.kill()
+            return Run(None)
+        answer = json.loads(line)
+        return Run(answer["status"], answer["said"], answer["seconds"])
+
+    def running(self, seconds: float) -> bool:
+        """Whether the run still goes on after so long."""
+        assert self._process is not None
+        assert self._process.stdout is not None
+        ready, _, _ = select.select([self._process.stdout], [], [], seconds)
+        return not ready
+
+    def kill(self) -> None:
+        """SIGKILL for the driver; its JVM notices and ends by itself."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            for stream in (self._process.stdin, self._process.stdout):
+                with contextlib.suppress(OSError):
+                    assert stream is not None
+                    stream.close()
+            self._process = None
+            self._rest = b""
+
+    def kill_java(self, *, zookeeper: bool) -> bool:
+        """SIGKILL for the JVM of Spark, or of ZooKeeper; whether there was one."""
+        for pid, command in descendants(self.pid):
+            if "java" in command and ("QuorumPeer" in command or "ZooKeeper" in command) == (
+                zookeeper
+            ):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+                    return True
+        return False
+
+    def start(self) -> None:
+        """Start the process, if it is not there."""
+        if self._process is not None and self._process.poll() is None:
+            return
+        self.kill()
+        self.starts += 1
+        self._process = subprocess.Popen(
+            [*self._prefix, sys.executable, "-m", "benchmarks.seal_attack.job", str(self.folder)],
+            cwd=ROOT,
+            env={
+                **os.environ,
+                "PYTHONPATH": str(ROOT),
+                "BLAZES_MASTER": "local[2]",
+                **self._environment,
+            },
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self.log.open("ab"),
+        )
+
+    def _line(self, seconds: float) -> bytes | None:
+        """The next line; empty: the process has ended; None: none came."""
+        assert self._process is not None
+        assert self._process.stdout is not None
+        output = self._process.stdout.fileno()
+        deadline = time.monotonic() + seconds
+        while b"\n" not in self._rest:
+            left = deadline - time.monotonic()
+            if left <= 0 or not select.select([output], [], [], left)[0]:
+                return None
+            some = os.read(output, 1 << 16)
+            if not some:
+                return b""
+            self._rest += some
+        line, _, self._rest = self._rest.partition(b"\n")
+        return line
+
+
+def descendants(pid: int) -> Iterator[tuple[int, str]]:
+    """(pid, command) of everything below a process."""
+    for child in _children(pid):
+        with contextlib.suppress(OSError):
+            yield child, Path(f"/proc/{child}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+        yield from descendants(child)
+
+
+def _children(pid: int) -> list[int]:
+    found: list[int] = []
+    with contextlib.suppress(OSError):
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            found += map(int, (task / "children").read_text().split())
+    return found

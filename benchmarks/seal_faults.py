@@ -1,0 +1,355 @@
+"""Attack the seal layer in every way that comes to mind, and account for each record.
+
+    python benchmarks/seal_faults.py --seed 1 --faults 200 [--only FAULT] [--plant NAME] [--keep DIR]
+
+A job of four sealed units (`seal_attack/job.py`) reads what a generator sends it: hostile keys and
+names, repeats, late, unknown and unreadable records, promises that are not kept. Faults come in an
+order that the seed decides. After each of them the job either goes on exactly, or refuses to, and
+names what is damaged and a remedy, which is then followed. In the end every record has been
+released once, is dead with a reason, or both it and the reason why it was kept are known.
+
+The last lines say how often each fault came and how it ended. The status is 1 if a record is not
+where it has to be; the story up to there is printed, and `--seed` tells it again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import re
+import shutil
+import sys
+import tempfile
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from benchmarks.seal_attack import accounts  # noqa: E402
+from benchmarks.seal_attack.accounts import ViolationError  # noqa: E402
+from benchmarks.seal_attack.damage import DAMAGES, TO_COME, Damage, Place, delete  # noqa: E402
+from benchmarks.seal_attack.disk import Disk, in_mounts_of_its_own  # noqa: E402
+from benchmarks.seal_attack.driver import Driver, HangError, Run  # noqa: E402
+from benchmarks.seal_attack.traffic import Traffic  # noqa: E402
+from flux_runtime.observe import decisions  # noqa: E402
+from flux_runtime.observe.decisions import Resolve  # noqa: E402
+from flux_runtime.sealing.events import Resolution  # noqa: E402
+
+SEALING: Final = ("commit", "gate", "intake", "query")
+"""Modules of `flux_runtime.spark` whose points the job passes."""
+PLANT: Final = "SEAL_FAULTS_PLANT"
+"""Environment variable: the mistake that is planted in the job."""
+KEPT: Final = ("state", "results")
+"""What a person would copy, and put back."""
+NAMED: Final = re.compile(r"file:/|/state/|/results/|input \w+|\bcheckpoint\b")
+"""A message that says what is damaged."""
+REMEDY: Final = re.compile(r"--fresh|[Pp]ut back|[Rr]estore")
+SETTLED: Final = 0.4
+"""How often a kill is followed by a run that is not disturbed."""
+ROUNDS_MAX: Final = 6
+"""Decisions about partitions in quarantine, until nothing is open."""
+
+
+def crash_points() -> list[str]:
+    """The places in the code at which the process can be made to kill itself."""
+    found = []
+    for module in SEALING:
+        text = (ROOT / "flux_runtime" / "spark" / f"{module}.py").read_text()
+        found += re.findall(r'faults\.point\("([^"]+)"\)', text)
+    return found
+
+
+class Attack:
+    """One job, and all that is done to it.
+
+    Args:
+        folder: of the job.
+        seed: decides everything but the machine's timing.
+        plant: a mistake that is planted in the job.
+    """
+
+    def __init__(self, folder: Path, seed: int, plant: str | None = None) -> None:
+        self.folder = folder / "job"
+        self.folder.mkdir(parents=True)
+        self.rng = random.Random(seed)
+        self.disk = Disk(self.folder)
+        self.traffic = Traffic(self.folder, seed)
+        self.driver = Driver(self.folder, folder / "driver.log", {PLANT: plant or ""})
+        self.copy = folder / "copy"
+        self.older = folder / "older"
+        self.story: list[str] = []
+        self.outcomes: dict[str, Counter[str]] = defaultdict(Counter)
+        self.usual_s = 5.0
+
+    # ---- steps
+
+    def tell(self, step: str) -> None:
+        """Add to the story, and show it."""
+        self.story.append(step)
+        print(f"{time.strftime('%H:%M:%S')} {step}", flush=True)
+
+    def settle(self, *arguments: str) -> None:
+        """Run the job to its end, which has to be a good one, and check the accounts."""
+        run = self.driver.run(*arguments, files=self.rng.randint(1, 3))
+        if run.status != 0:
+            raise ViolationError(f"the job does not go on: {run.said.strip()[-1500:]}")
+        self.usual_s = run.seconds
+        self.check(final=False)
+
+    def perhaps_settle(self) -> None:
+        """After a kill, the next fault may come before anything has been put right."""
+        if self.rng.random() < SETTLED:
+            self.settle()
+
+    def check(self, *, final: bool) -> None:
+        """Compare what is there with what has to be there."""
+        now = accounts.read(self.folder)
+        accounts.check(self.traffic, now, final=final)
+        accounts.mark_released(self.traffic, now)
+
+    def finish(self) -> None:
+        """Bring everything to an end: complete what is open, decide about what contradicts."""
+        self.traffic.complete()
+        for _ in range(ROUNDS_MAX):
+            self.settle()
+            if not self._decide():
+                break
+        self.check(final=True)
+
+    def _decide(self) -> bool:
+        """Decide about every partition in quarantine; whether there was one."""
+        now = accounts.read(self.folder)
+        decided = False
+        partitions = {(p.stream, p.key): p for p in self.traffic.partitions}
+        for name, stream in accounts.UNITS.items():
+            for key, (status, _) in now.units[name].open.items():
+                if status == "quarantined":
+                    decided = True
+                    partition = partitions[stream, key]
+                    partition.loose = True
+                    choice = self.rng.choice([Resolution.DISCARD, Resolution.RECOUNT])
+                    decisions.request(
+                        self.folder / "state",
+                        name,
+                        Resolve(
+                            key=key,
+                            resolution=choice,
+                            by="the attack",
+                            reason="to go on",
+                            time=time.time(),
+                        ),
+                    )
+        return decided
+
+    # ---- faults
+
+    def one(self, fault: str) -> None:
+        """One fault, and what follows from it."""
+        outcome = FAULTS[fault][1](self)
+        self.outcomes[fault][outcome] += 1
+        self.tell(f"{fault}: {outcome}")
+
+    def killed_at_a_point(self) -> str:
+        """SIGKILL where the code says that it matters."""
+        self.traffic.more()
+        point = self.rng.choice(crash_points())
+        often = self.rng.choice([1, 1, 1, 2, 3])
+        run = self.driver.run(crash_at=f"{point}@{often}", files=self.rng.randint(1, 3))
+        self._no_error(run)
+        self.tell(f"    {point}@{often}: {'passed by' if run.status == 0 else 'killed'}")
+        self.perhaps_settle()
+        return "went on"
+
+    def killed_at_random(self) -> str:
+        """SIGKILL at any time."""
+        self.traffic.more()
+        self.driver.begin(files=self.rng.randint(1, 3))
+        after = self.rng.uniform(0.0, 1.1 * self.usual_s)
+        if not self.driver.running(after):
+            self._no_error(self.driver.end())
+        self.driver.kill()
+        self.perhaps_settle()
+        return "went on"
+
+    def java_killed(self) -> str:
+        """SIGKILL for the JVM alone."""
+        self.traffic.more()
+        self.driver.begin(files=self.rng.randint(1, 3))
+        if self.driver.running(self.rng.uniform(0.3, 1.0) * self.usual_s):
+            self.driver.kill_java(zookeeper=False)
+        self.driver.end()
+        self.driver.kill()
+        self.perhaps_settle()
+        return "went on"
+
+    def zookeeper_killed(self) -> str:
+        """SIGKILL for the ZooKeeper server, which the job starts again."""
+        self.traffic.more()
+        self.driver.begin(files=self.rng.randint(1, 3))
+        done = False
+        if self.driver.running(self.rng.uniform(0.3, 0.9) * self.usual_s):
+            done = self.driver.kill_java(zookeeper=True)
+        run = self.driver.end()
+        if run.status != 0:
+            self.driver.kill()
+        self.settle()
+        return "went on" if run.status == 0 or not done else "stopped, then went on"
+
+    def undisturbed(self) -> str:
+        """Nothing: hostile input alone."""
+        self.traffic.more(partitions=6)
+        self.settle()
+        return "went on"
+
+    def disk_full(self) -> str:
+        """No space left, for a while."""
+        self.traffic.more()
+        self.driver.start()
+        with self.disk.full(self.rng, self.driver.pid) as what:
+            run = self.driver.run(files=self.rng.randint(1, 3))
+        self.tell(f"    {what}: {_last_line(run.said) if run.status else 'enough'}")
+        self.settle()
+        return "stopped, then went on" if run.status else "went on"
+
+    def damaged(self, damage: Damage) -> str:
+        """Something is damaged; the job says so, and what to do, or goes on exactly."""
+        self.traffic.more(hold=0.7)
+        self.settle()
+        self.save(self.copy)
+        if not self.older.exists():
+            self.save(self.older)
+        done = damage(Place(self.folder, self.rng, self.older))
+        if done is None:
+            return "nothing to damage"
+        self.tell(f"    {done}")
+        if self.rng.random() < 0.5:
+            self.driver.kill()
+        self.traffic.complete()
+        run = self.driver.run(files=self.rng.randint(1, 3))
+        if run.status == 0:
+            self.check(final=False)
+            self._renew_older()
+            return "went on"
+        if run.status is None:
+            raise ViolationError("the process ended")
+        self.tell(f"    {_last_line(run.said)}")
+        if not REMEDY.search(run.said) or not NAMED.search(run.said):
+            raise ViolationError(f"refused without what is damaged, or a remedy: {run.said[-3000:]}")
+        accounts.check_released(self.traffic, accounts.read_results(self.folder))
+        if "--fresh" in run.said and self.rng.random() < 0.3:
+            self.traffic.begin_anew()
+            delete(self.older)
+            self.settle("--fresh")
+            return "refused; begun anew"
+        self.restore(self.copy)
+        self.settle()
+        self._renew_older()
+        return "refused; put back"
+
+    def save(self, copy: Path) -> None:
+        """Copy state and results."""
+        if copy.exists():
+            delete(copy)
+        for name in KEPT:
+            if (self.folder / name).exists():
+                shutil.copytree(self.folder / name, copy / name)
+
+    def restore(self, copy: Path) -> None:
+        """Put a copy back."""
+        for name in KEPT:
+            if (self.folder / name).exists():
+                delete(self.folder / name)
+            if (copy / name).exists():
+                shutil.copytree(copy / name, self.folder / name)
+
+    def _renew_older(self) -> None:
+        """Now and then, the copy of some steps ago becomes a newer one."""
+        if self.rng.random() < 0.5 and self.older.exists():
+            delete(self.older)
+
+    def _no_error(self, run: Run) -> None:
+        if run.status not in (0, None):
+            raise ViolationError(f"the job stopped by itself: {run.said.strip()[-1500:]}")
+
+
+def _last_line(said: str) -> str:
+    """What the job said in the end, for the story."""
+    lines = [line for line in said.splitlines() if not line.strip().startswith("log: ")]
+    return " ".join(" ".join(lines[-4:]).split())[-400:]
+
+
+Fault = Callable[[Attack], str]
+
+FAULTS: Final[dict[str, tuple[int, Fault]]] = {
+    "hostile input": (2, Attack.undisturbed),
+    "driver killed at a point": (20, Attack.killed_at_a_point),
+    "driver killed at random": (8, Attack.killed_at_random),
+    "JVM killed": (3, Attack.java_killed),
+    "ZooKeeper killed": (2, Attack.zookeeper_killed),
+    "disk full": (4, Attack.disk_full),
+    **{
+        name: (1, lambda attack, damage=damage: attack.damaged(damage))
+        for name, damage in DAMAGES.items()
+    },
+}
+"""Fault -> how often it comes, and what does it."""
+
+
+def order(rng: random.Random, faults: int, only: str | None) -> Iterator[str]:
+    """The faults in the order in which they come: each kind as often as it should."""
+    chosen = [kind for kind in FAULTS if (kind not in TO_COME if only is None else only in kind)]
+    kinds = [kind for kind in chosen for _ in range(FAULTS[kind][0])]
+    due: list[str] = []
+    for _ in range(faults):
+        if not due:
+            due = rng.sample(kinds, len(kinds))
+        yield due.pop()
+
+
+def main() -> int:
+    """Run the attack; the exit status."""
+    in_mounts_of_its_own()
+    parser = argparse.ArgumentParser(description="Attack the seal layer.")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--faults", type=int, default=200)
+    parser.add_argument("--only", help="only faults with this in their name")
+    parser.add_argument("--plant", help="plant a mistake in the job")
+    parser.add_argument("--keep", type=Path, help="work here, and leave everything behind")
+    args = parser.parse_args()
+    folder = args.keep or Path(tempfile.mkdtemp(prefix="seal-faults-"))
+    attack = Attack(folder, args.seed, args.plant)
+    began = time.monotonic()
+    try:
+        attack.settle()
+        for fault in order(random.Random(args.seed), args.faults, args.only):
+            attack.one(fault)
+        attack.finish()
+    except (ViolationError, HangError) as violation:
+        print(f"\nseed {args.seed}, after {sum(map(Counter.total, attack.outcomes.values()))} "
+              f"faults:\n{violation}\n\nthe story (all of it is in {folder}):")
+        print("\n".join(attack.story[-12:]))
+        return 1
+    finally:
+        attack.driver.kill()
+        attack.disk.leave(folder)
+    print()
+    for fault, outcomes in attack.outcomes.items():
+        each = ", ".join(f"{outcome} {times}" for outcome, times in outcomes.items())
+        print(f"{fault:28} {outcomes.total():4}  {each}")
+    kinds = ", ".join(f"{kind.name} {times}" for kind, times in attack.traffic.kinds.items())
+    print(
+        f"{sum(map(Counter.total, attack.outcomes.values()))} faults, {len(attack.traffic.partitions)} "
+        f"partitions, {sum(attack.traffic.kinds.values())} messages ({kinds}): each accounted for; "
+        f"{attack.driver.starts} drivers, {time.monotonic() - began:.0f} s"
+    )
+    if args.keep is None:
+        shutil.rmtree(folder, ignore_errors=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,160 @@
+"""Keys are data: of every SQL type, of any content, many at once; late records find them again."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections import Counter
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import DataFrame
+
+from benchmarks.seal_attack import hostile
+from flux_runtime.sealing.keys import KEY_BYTES_MAX
+from flux_runtime.spark import Job, Producers, Punctuation, sql
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800)]
+
+NEW_YORK = "America/New_York"
+AT_FOLD = 1_730_611_800
+"""2024-11-03 01:30 in New York, for the first time; an hour later it is so again."""
+
+VALUES = {
+    "tinyint": [["-128Y"], ["0Y"], ["127Y"]],
+    "smallint": [["-32768S"], ["0S"]],
+    "int": [["-2147483648"], ["7"]],
+    "bigint": [["-9223372036854775808L"], ["9223372036854775807L"]],
+    "decimal(38,10)": [["0.1BD", "0.1000BD"], ["-1234567890123456789012345678.0000000001BD"]],
+    "decimal(5,0)": [["0BD", "-0BD"], ["99999BD"]],
+    "string": [["''"], ["'null'"], ["'a b'"], ["'a'"], ["'A'"], ["'a '"], ["'\\\\'"]],
+    "boolean": [["true"], ["false"]],
+    "date": [
+        ["DATE'0001-01-01'"],
+        ["DATE'9999-12-31'"],
+        ["DATE'-0044-03-15'"],
+        ["DATE'+12024-02-29'"],
+    ],
+    "timestamp": [
+        [f"timestamp_seconds({AT_FOLD})"],
+        [f"timestamp_seconds({AT_FOLD + 3600})"],
+        ["TIMESTAMP'1582-10-04 00:00:00.000001 UTC'"],
+        ["TIMESTAMP'9999-12-31 23:59:59.999999'", "TIMESTAMP'+10000-01-01 04:59:59.999999 UTC'"],
+    ],
+    "timestamp_ntz": [
+        ["TIMESTAMP_NTZ'2024-11-03 01:30:00'"],
+        ["TIMESTAMP_NTZ'2024-03-10 02:30:00'"],  # no such time in New York
+        ["TIMESTAMP_NTZ'0001-01-01 00:00:00.1'"],
+    ],
+    "binary": [["X''"], ["X'00'"], ["X'FF00'"], ["X'3030'"], ["X'27'"]],
+    "interval year to month": [["INTERVAL '-1-2' YEAR TO MONTH"], ["INTERVAL '0-0' YEAR TO MONTH"]],
+    "interval day to second": [
+        ["INTERVAL '1 00:00:00.000001' DAY TO SECOND"],
+        ["INTERVAL '1 00:00:00' DAY TO SECOND", "INTERVAL '24' HOUR"],
+    ],
+    "float": [
+        ["float('NaN')"],
+        ["float(0.0)", "float('-0.0')"],
+        ["float(0.1)"],
+        ["float('-Infinity')"],
+        ["float('1.4E-45')"],
+    ],
+    "double": [
+        ["double('NaN')"],
+        ["0.0D", "double('-0.0')"],
+        ["0.1D"],
+        ["double(float(0.1))"],
+        ["1.7976931348623157E308D"],
+    ],
+}
+"""Type -> values, those that are equal in one list."""
+
+
+def total(item: DataFrame) -> DataFrame:
+    return sql("SELECT k, sum(v) AS s, count(*) AS c FROM item GROUP BY k", item=item)
+
+
+def passed(item: DataFrame) -> DataFrame:
+    return sql("SELECT k, s, c FROM item", item=item)
+
+
+def job_of(kind: str):
+    """Two gates on a key of that type, with a channel between them."""
+
+    def build(job: Job) -> None:
+        items = job.source(
+            "items",
+            format="parquet",
+            path="data/items",
+            schema=f"k {kind}, v BIGINT, p STRING, sealed BOOLEAN, n BIGINT",
+            producer="p",
+            punctuation=Punctuation(when="sealed", count="n"),
+        )
+        totals = job.seal(
+            "Total",
+            total,
+            waits={"item": [items]},
+            key=("k",),
+            producers={"items": Producers.all(["a"])},
+            forward=("k",),
+        )
+        job.sink("totals", [totals])
+        job.sink("out", [job.seal("Next", passed, waits={"item": [totals]}, key=("k",))])
+
+    return build
+
+
+@pytest.fixture
+def zone(bench) -> Iterator[str]:
+    """A session in a zone with summer time."""
+    name = "spark.sql.session.timeZone"
+    before = bench.session.conf.get(name)
+    bench.session.conf.set(name, NEW_YORK)
+    yield NEW_YORK
+    bench.session.conf.set(name, before)
+
+
+def file(bench, kind: str, rows: list[str]) -> None:
+    """A file of rows `key, v, p, sealed, n`, as SQL."""
+    union = " UNION ALL ".join(f"SELECT {row}" for row in rows)
+    frame = bench.session.sql(
+        f"SELECT CAST(_1 AS {kind}) AS k, v, p, sealed, n FROM ({union}) AS t(_1, v, p, sealed, n)"
+    )
+    folder = bench.path / "data" / "items"
+    folder.mkdir(parents=True, exist_ok=True)
+    staged = bench.path / "staged"
+    frame.coalesce(1).write.parquet(staged.as_uri())
+    (part,) = staged.glob("*.parquet")
+    part.rename(folder / f"{len(list(folder.iterdir()))}.parquet")
+    shutil.rmtree(staged)
+
+
+@pytest.mark.parametrize("kind", VALUES)
+def test_a_key_can_be_of_any_type(bench, zone, kind: str) -> None:
+    """Released once, under its own value, with a seal that the next gate understands; then late."""
+    groups = VALUES[kind]
+    rows = []
+    for i, values in enumerate(groups):
+        rows += [f"{value}, {1 << i}L, 'a', false, 0L" for value in values]
+        rows.append(f"{values[-1]}, 0L, 'a', true, {len(values)}L")
+    file(bench, kind, rows)
+    bench.run(job_of(kind))
+    right = sorted(((1 << i) * len(values), len(values)) for i, values in enumerate(groups))
+    for sink in ("totals", "out"):
+        stored = bench.session.read.parquet(f"{(bench.path / 'results' / sink).as_uri()}/*")
+        where = {
+            value: f"s = {(1 << i) * len(values)} AND k <=> CAST({value} AS {kind})"
+            for i, values in enumerate(groups)
+            for value in values
+        }
+        rows = stored.selectExpr("s", "c", *where.values()).collect()
+        assert sorted((row[0], row[1]) for row in rows) == right
+        assert [sum(flags) for flags in list(zip(*rows, strict=True))[2:]] == [1] * len(where)
+    late = [value for values in groups for value in values]
+    file(bench, kind, [f"{value}, 5L, 'a', false, 0L" for value in late])
+    bench.run(job_of(kind))
+    assert [x["reason"] for x in bench.dead_letters("Total")] == ["late"] * len(late)
+    assert bench.metrics("Next")["released_partitions"] == len(groups)
+    assert bench.metrics("Next")["open_partitions"] == bench.metrics("Total")["open_partitions"] == 0
