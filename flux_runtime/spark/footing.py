@@ -102,7 +102,10 @@ def _of_kind(unit: Unit) -> dict[str, Any]:
             return {"output_mode": unit.output_mode, "watermark": watermark}
         case StatefulUnit():
             changed_by = None if unit.changed_by is None else list(unit.changed_by)
-            kept = {name: [*map(code, steps)] for name, steps in unit.summaries.items()}
+            kept = {
+                name: [each and code(each) for each in steps]
+                for name, steps in unit.summaries.items()
+            }
             on_kept = None if unit.on_kept is None else code(unit.on_kept)
             return {
                 "monotone": unit.monotone,

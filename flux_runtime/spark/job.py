@@ -166,7 +166,7 @@ class Job:
         ordered: bool = False,
         order_by: Sequence[str] = (),
         changed_by: Sequence[str] | None = None,
-        partial: tuple[Mapping[str, tuple[Operator, Operator]], Operator] | None = None,
+        partial: tuple[Mapping[str, tuple[Operator, Operator | None]], Operator] | None = None,
         replica: int | None = None,
     ) -> Feed:
         """A component whose records accumulate durably and are read again.
@@ -184,9 +184,9 @@ class Job:
             changed_by: gate attributes; without reads, after each batch `fn` is applied to all
                 records of the gate partitions that changed, in recorded order.
             partial: what is kept in place of records, and the component on that. For an input
-                interface, a function that makes partial aggregates of records, and one that makes
-                fewer of partial aggregates, with the same columns; both may be applied to any
-                share of what there is.
+                interface, a function that makes a partial aggregate of each record, or leaves it
+                out, and one that makes fewer of any partial aggregates, with the same columns;
+                None: of equal rows, one is enough.
             replica: number of the replica, from 1.
         """
         kept, on_kept = partial or ({}, None)

@@ -8,17 +8,17 @@ Spark job. When it is done, its rows become part of what is kept of each input:
 - rows of which all are needed stay in Parquet, for Spark to read.
 
 Parts of one level are merged when there are many, so a row is rewritten as often as the number of
-micro-batches has digits. A *summary* is kept in place of records where the component can be
-computed from partial aggregates: those of one group are combined whenever they are merged.
+micro-batches has digits. Where partial aggregates take the place of records, those of one group are
+combined whenever parts are merged.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -54,34 +54,21 @@ FILE_BYTES: Final = 1 << 27
 """Size of the files of merged Parquet, about."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Summary:
-    """Partial aggregates that are kept in place of records.
-
-    Args:
-        schema: of the partial aggregates.
-        first: records -> their partial aggregates.
-        again: partial aggregates -> fewer that say the same.
-    """
-
-    schema: StructType
-    first: Callable[[DataFrame], DataFrame]
-    again: Callable[[DataFrame], DataFrame]
+Combine: TypeAlias = Callable[[DataFrame], DataFrame]
+"""Partial aggregates -> fewer that say the same."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arrived:
-    """Rows that a micro-batch brought of one interface, in a folder of Parquet files.
+    """Rows that a micro-batch brought of one interface.
 
     Args:
         interface: its name.
-        folder: the folder's name.
-        slot: the column that holds the rows as structs; None: a summary, column by column.
+        folder: name of a folder of Parquet files.
     """
 
     interface: str
     folder: str
-    slot: str | None
 
 
 class Records:
@@ -92,8 +79,8 @@ class Records:
         storage: the unit's folder.
         catalogue: of the unit.
         reach: what micro-batches need.
-        schemas: of the records of every interface, also of those that are not kept.
-        summaries: interface -> what is kept in place of its records.
+        schemas: of the rows of every interface, also of those that are not kept.
+        combines: the interfaces whose rows are partial aggregates.
     """
 
     def __init__(
@@ -103,7 +90,7 @@ class Records:
         catalogue: Catalogue,
         reach: Reach,
         schemas: Mapping[str, StructType],
-        summaries: Mapping[str, Summary],
+        combines: Mapping[str, Combine],
     ) -> None:
         self.parts = Parts(storage, catalogue)
         self._session = session
@@ -111,7 +98,7 @@ class Records:
         self._catalogue = catalogue
         self._reach = reach
         self._schemas = {name: nullable(schema) for name, schema in schemas.items()}
-        self._summaries = summaries
+        self._combines = combines
         self._slots = {name: f"__row_{number}" for number, name in enumerate(schemas)}
         width = max(len(reach.hashed(name)) for name in schemas)
         self._hashes = [*map(_hash_name, range(width))]
@@ -130,7 +117,7 @@ class Records:
                 (own if other == name else sf.lit(None)).cast(self._schemas[other]).alias(slot)
                 for other, slot in self._slots.items()
             ]
-            hashed = () if name in self._summaries else self._reach.hashed(name)
+            hashed = self._reach.hashed(name)
             hashes = [*_hash_columns(schema, hashed)]
             hashes += [sf.lit(None).cast(LongType()).alias(h) for h in self._hashes[len(hashed) :]]
             tag = sf.lit(number).cast(IntegerType()).alias(INPUT)
@@ -152,37 +139,21 @@ class Records:
         return Manifest(rows_in, files, {"batch": batch})
 
     def arrived(self, begun: Begun) -> dict[str, Arrived]:
-        """What the chunk holds of each interface, with summaries computed."""
+        """What the chunk holds of each interface that it has rows of."""
         chunk = _chunk(begun.batch)
         check(self._storage, chunk, begun.chunk.files, remedy=self._catalogue.remedy)
-        found = {}
-        for number, name in enumerate(self._schemas):
-            below = f"{INPUT}={number}"
-            if covered(begun.chunk, below).files:
-                rows = Arrived(interface=name, folder=f"{chunk}/{below}", slot=self._slots[name])
-                found[name] = self._summarised(rows) if name in self._summaries else rows
-        return found
-
-    def _summarised(self, arrived: Arrived) -> Arrived:
-        name = arrived.interface
-        folder = f"{STAGED}/summary-{self._slots[name]}"
-        summary = self._summaries[name].first(self.rows(arrived).drop(BATCH))
-        self._write_summary(name, summary, self.parts.uri(folder))
-        return Arrived(interface=name, folder=folder, slot=None)
-
-    def _write_summary(self, name: str, summary: DataFrame, uri: str) -> None:
-        schema = self._summaries[name].schema
-        own = map(column, schema.fieldNames())
-        rows = summary.select(*own, *_hash_columns(schema, self._reach.hashed(name)))
-        rows.write.mode("overwrite").option("compression", COMPRESSION).parquet(uri)
+        below = {name: f"{INPUT}={number}" for number, name in enumerate(self._schemas)}
+        return {
+            name: Arrived(interface=name, folder=f"{chunk}/{folder}")
+            for name, folder in below.items()
+            if covered(begun.chunk, folder).files
+        }
 
     # ---- rows, as Spark sees them
 
     def rows(self, arrived: Arrived) -> DataFrame:
         """What a micro-batch brought; records have their batch in `__batch`."""
-        if arrived.slot is None:
-            return self._summary_in(arrived.interface, arrived.folder)
-        return self._records_in(arrived.interface, arrived.folder)
+        return self._in_chunks(arrived.interface, arrived.folder)
 
     def all_rows(self, name: str) -> DataFrame | None:
         """All that was kept of an interface; None: nothing was."""
@@ -228,27 +199,23 @@ class Records:
 
     def kept_schema(self, name: str) -> StructType:
         """Of what is kept of an interface."""
-        if name in self._summaries:
-            return self._summaries[name].schema
+        if name in self._combines:
+            return self._schemas[name]
         return extended(self._schemas[name], **{BATCH: "long"})
 
     def _in_parts(self, name: str, parts: Sequence[Part]) -> DataFrame:
         chunks = [part.name for part in parts if part.name.startswith(f"{CHUNKS}/")]
         others = [part.name for part in parts if part.name not in chunks]
-        frames = [self._records_in(name, *chunks)] if chunks else []
+        frames = [self._in_chunks(name, *chunks)] if chunks else []
         if others:
             read = self._session.read.schema(self.kept_schema(name))
             frames.append(read.parquet(*map(self.parts.uri, others)))
         return union(frames)
 
-    def _records_in(self, name: str, *folders: str) -> DataFrame:
-        read = self._session.read.schema(self._chunk).parquet(*map(self.parts.uri, folders))
-        return read.select(f"{self._slots[name]}.*", BATCH)
-
-    def _summary_in(self, name: str, folder: str) -> DataFrame:
-        return self._session.read.schema(self._summaries[name].schema).parquet(
-            self.parts.uri(folder)
-        )
+    def _in_chunks(self, name: str, *folders: str) -> DataFrame:
+        rows = self._session.read.schema(self._chunk).parquet(*map(self.parts.uri, folders))
+        batch = () if name in self._combines else (BATCH,)
+        return rows.select(f"{self._slots[name]}.*", *batch)
 
     # ---- what is kept
 
@@ -270,17 +237,15 @@ class Records:
     def merged(self, name: str, parts: Sequence[Part]) -> Part:
         """One part that holds what some hold."""
         interface, *by = json.loads(name)
-        summary = self._summaries.get(interface)
         level = parts[0].level + 1
+        combine = self._combines.get(interface)
         if by:
-            combine = None
-            if summary is not None:
-                combine = self._combine(interface, tuple(by), summary)
-            return self.parts.new_run(runs.merged([*map(self.parts.run, parts)], combine), level)
+            joint = None if combine is None else self._joint(interface, tuple(by), combine)
+            return self.parts.new_run(runs.merged([*map(self.parts.run, parts)], joint), level)
         self.parts.check(parts)
         rows = self._in_parts(interface, parts)
-        if summary is not None:
-            rows = summary.again(rows).select(*map(column, summary.schema.fieldNames()))
+        if combine is not None:
+            rows = combine(rows).select(*map(column, self._schemas[interface].fieldNames()))
         size = sum(size for part in parts for size, _ in part.manifest.files.values())
         written = rows.coalesce(max(size // FILE_BYTES, 1)).write.mode("overwrite")
         return self.parts.new_folder(written.option("compression", COMPRESSION).parquet, level)
@@ -290,28 +255,35 @@ class Records:
         self.parts.sweep(CHUNKS)
 
     def _whole(self, arrived: Arrived, begun: Begun) -> Part:
-        if arrived.slot is None:
-            return self.parts.moved(arrived.folder, 0)
-        below = arrived.folder.rpartition("/")[2]
-        return Part(arrived.folder, 0, covered(begun.chunk, below))
+        return Part(arrived.folder, 0, covered(begun.chunk, arrived.folder.rpartition("/")[2]))
 
     def _tables(self, arrived: Arrived, columns: Columns) -> Iterator[Any]:
         """Rows to be kept, with the hash of some columns."""
-        own = self._hash(arrived.interface, columns)
-        wanted = [BATCH, *self._hashes[: len(self._reach.hashed(arrived.interface))]]
+        name = arrived.interface
+        wanted = [*self._hashes[: len(self._reach.hashed(name))]]
+        wanted += [] if name in self._combines else [BATCH]
         files = self.parts.files(arrived.folder)
-        for table in read_tables(files, wanted, arrived.slot):
+        return self._with_hash(read_tables(files, wanted, self._slots[name]), name, columns)
+
+    def _with_hash(self, tables: Iterable[Any], name: str, columns: Columns) -> Iterator[Any]:
+        own = self._hash(name, columns)
+        for table in tables:
             yield table.drop_columns([own]).append_column(HASH, table.column(own))
 
-    def _combine(self, name: str, columns: Columns, summary: Summary) -> runs.Combine:
+    def _joint(self, name: str, columns: Columns, combine: Combine) -> runs.Combine:
+        """What combines tables of partial aggregates, in Spark."""
+        schema, target = self._schemas[name], f"{STAGED}/combined"
+
         def combined(table: Any) -> Any:
             file = self.parts.staged("to-combine", [table])
             assert file is not None
-            target = f"{STAGED}/combined"
-            again = summary.again(self._summary_in(name, file)).coalesce(1)
-            self._write_summary(name, again, self.parts.uri(target))
-            rows = Arrived(interface=name, folder=target, slot=None)
-            return pa.concat_tables(self._tables(rows, columns))
+            rows = combine(self._session.read.schema(schema).parquet(self.parts.uri(file)))
+            own = map(column, schema.fieldNames())
+            hashed = rows.select(*own, *_hash_columns(schema, self._reach.hashed(name)))
+            written = hashed.coalesce(1).write.mode("overwrite")
+            written.option("compression", COMPRESSION).parquet(self.parts.uri(target))
+            tables = read_tables(self.parts.files(target), (), None)
+            return pa.concat_tables(self._with_hash(tables, name, columns))
 
         return combined
 

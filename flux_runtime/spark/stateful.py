@@ -50,7 +50,7 @@ from flux_runtime.spark.parts import STAGED, by_name
 from flux_runtime.spark.put_out import PUT_OUT, RESULTS, PutOut
 from flux_runtime.spark.query import Query
 from flux_runtime.spark.reach import Reach, reach_of
-from flux_runtime.spark.records import BATCH, Arrived, Records, Summary
+from flux_runtime.spark.records import BATCH, Arrived, Records
 from flux_runtime.spark.relevance import Columns, LookUp
 from flux_runtime.spark.runs import Hashes
 from flux_runtime.spark.units import StatefulUnit, no_rows
@@ -69,27 +69,30 @@ class Stateful:
         session = context.session
         self._state = context.unit_state(unit)
         self._watch = Watch(session, context.dead_letters(unit), unit.name)
-        schemas = {n: f.schema for n, f in unit.frames(lambda f: no_rows(session, f)).items()}
+        no_records = unit.kept(unit.frames(lambda feed: no_rows(session, feed)))
+        schemas = {name: nullable(frame.schema) for name, frame in no_records.items()}
         self._check_gate(schemas)
         self._catalogue = Catalogue(self._state)
         self._catalogue.check({at: _numbers(f, unit.name) for at, f in self._places()})
-        summaries = self._summaries(schemas)
-        seen = schemas | {name: summary.schema for name, summary in summaries.items()}
+        combines = {
+            name: DataFrame.distinct if again is None else partial(_called, again, name)
+            for name, (_, again) in unit.summaries.items()
+        }
         known = self._catalogue.now.reach
         if known is None:
-            self._reach = reach_of(unit, session, seen, self._state.at("plans"))
+            self._reach = reach_of(unit, session, schemas, self._state.at("plans"))
             self._catalogue.save(reach=self._reach.to_json())
         else:
             self._reach = Reach.from_json(known)
         self._records = Records(
-            session, self._state, self._catalogue, self._reach, schemas, summaries
+            session, self._state, self._catalogue, self._reach, schemas, combines
         )
         self._put_out = PutOut(
             session, self._state, self._records.parts, self._catalogue, unit.schema(session)
         )
         self._rows_out = self._dead_letters = self._look_ups = 0
         frames = unit.frames(lambda feed: feed.apply(self._watch.stream(feed)))
-        tagged = self._records.tagged(frames)
+        tagged = self._records.tagged(unit.kept(frames))
         self._query = Query(unit.name, tagged, self._state.uri(CHECKPOINT), self._on_batch)
 
     def start(self, *, available_now: bool, trigger: str | None) -> None:
@@ -113,16 +116,20 @@ class Stateful:
 
     def finish(self) -> None:
         """See `Running`."""
+        if self.unit.summaries:
+            self._query.take_progress()
         self._report()
 
     def stop(self) -> None:
         """See `Running`."""
+        if self.unit.summaries:
+            self._query.take_progress()
         self._query.stop()
         self._report()
 
     # ---- micro-batches
 
-    def _on_batch(self, rows: DataFrame, batch: int) -> int:
+    def _on_batch(self, rows: DataFrame, batch: int) -> int | None:
         if self._catalogue.is_replay(batch):
             return 0
         begun = self._catalogue.now.begun or self._begin(rows, batch)
@@ -147,7 +154,7 @@ class Stateful:
         self._records.parts.merge(self._merged)
         faults.point("merged")
         self._report()
-        return begun.chunk.rows
+        return None if self.unit.summaries else begun.chunk.rows  # None: ask Spark
 
     def _begin(self, rows: DataFrame, batch: int) -> Begun:
         """Write a micro-batch's records; whatever comes after reads these."""
@@ -319,16 +326,6 @@ class Stateful:
         }
 
     # ---- the rest
-
-    def _summaries(self, schemas: Mapping[str, StructType]) -> dict[str, Summary]:
-        """What is kept in place of records."""
-        found = {}
-        for name, (first, again) in (self.unit.summaries or {}).items():
-            steps = [partial(_called, step, name) for step in (first, again)]
-            no_records = empty(self.context.session, schemas[name])
-            schema = nullable(steps[0](no_records).schema)
-            found[name] = Summary(schema=schema, first=steps[0], again=steps[1])
-        return found
 
     def _merged(self, name: str, parts: Sequence[Part]) -> Part:
         if name == PUT_OUT:
