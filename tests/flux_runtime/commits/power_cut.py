@@ -17,7 +17,7 @@ import pytest
 
 
 class Disk:
-    """Everything below a folder that has been flushed since."""
+    """What is below a folder and has been flushed; what was there before counts as flushed."""
 
     def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.root = root
@@ -26,6 +26,10 @@ class Disk:
         self._contents: dict[int, bytes] = {}
         self._names: dict[int, dict[str, tuple[int, bool]]] = {}
         self._fsync = os.fsync
+        for folder in (root, *(path for path in root.rglob("*") if path.is_dir())):
+            self._note_names(folder)
+            for file in (path for path in folder.iterdir() if path.is_file()):
+                self._contents[file.stat().st_ino] = file.read_bytes()
         monkeypatch.setattr(os, "fsync", self._noted)
 
     def image(self, target: Path) -> Path:
@@ -38,13 +42,16 @@ class Disk:
         status = os.fstat(descriptor)
         path = Path(f"/proc/self/fd/{descriptor}").readlink()
         if stat.S_ISDIR(status.st_mode):
-            self._names[status.st_ino] = {
-                entry.name: (entry.inode(), entry.is_dir()) for entry in os.scandir(path)
-            }
+            self._note_names(path)
         else:
             self._contents[status.st_ino] = path.read_bytes()
         self.flushes += 1
         self.on_flush()
+
+    def _note_names(self, folder: Path) -> None:
+        self._names[folder.stat().st_ino] = {
+            entry.name: (entry.inode(), entry.is_dir()) for entry in os.scandir(folder)
+        }
 
     def _build(self, inode: int, target: Path) -> None:
         target.mkdir(parents=True)
