@@ -238,7 +238,9 @@ class Attack:
             raise ViolationError("the process ended")
         self.tell(f"    {_last_line(run.said)}")
         if not REMEDY.search(run.said) or not NAMED.search(run.said):
-            raise ViolationError(f"refused without what is damaged, or a remedy: {run.said[-3000:]}")
+            raise ViolationError(
+                f"refused without what is damaged, or a remedy: {run.said[-3000:]}"
+            )
         accounts.check_released(self.traffic, accounts.read_results(self.folder))
         if "--fresh" in run.said and self.rng.random() < 0.3:
             self.traffic.begin_anew()
@@ -329,8 +331,10 @@ def main() -> int:
             attack.one(fault)
         attack.finish()
     except (ViolationError, HangError) as violation:
-        print(f"\nseed {args.seed}, after {sum(map(Counter.total, attack.outcomes.values()))} "
-              f"faults:\n{violation}\n\nthe story (all of it is in {folder}):")
+        print(
+            f"\nseed {args.seed}, after {sum(map(Counter.total, attack.outcomes.values()))} "
+            f"faults:\n{violation}\n\nthe story (all of it is in {folder}):"
+        )
         print("\n".join(attack.story[-12:]))
         return 1
     finally:

@@ -20,6 +20,7 @@ from flux_runtime.commits.owner import Ownership
 from flux_runtime.observe.ending import FAIL_ON, FAILED_ON, Left, parse_fail_on
 from flux_runtime.observe.endpoint import serving
 from flux_runtime.observe.run_folder import RunFolder
+from flux_runtime.sealing.manifest import DamagedError
 from flux_runtime.sealing.storage import LocalStorage, Storage
 from flux_runtime.sealing.tracker import Registered
 from flux_runtime.spark.footing import differences, footing
@@ -215,7 +216,7 @@ def _checked(job: Job, settings: Settings, state: Storage) -> Ownership:
                     sink.folders.delete(feed.origin.name)
         ownership.clear()
     elif known is not None:
-        _check_footing(settings, json.loads(known), json.loads(_footing_of(job)))
+        _check_footing(settings, _read_footing(state, known), json.loads(_footing_of(job)))
     return ownership
 
 
@@ -243,6 +244,21 @@ def _one_driver(settings: Settings, ownership: Ownership, client: Client | None)
         yield
     finally:
         watcher.close()
+
+
+def _read_footing(state: Storage, known: bytes) -> Any:
+    try:
+        found = json.loads(known)
+        if not isinstance(found, dict):
+            raise ValueError("not an object")
+    except ValueError as error:
+        raise DamagedError(
+            state.uri(FOOTING),
+            f"which plan the state belongs to is unreadable ({error})",
+            "nothing was changed. Restore this file from a copy; if the plan is surely the same, "
+            "delete it; or start afresh with --fresh, which deletes state and results",
+        ) from None
+    return found
 
 
 def _check_footing(settings: Settings, known: Any, now: Any) -> None:
