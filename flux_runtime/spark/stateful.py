@@ -152,6 +152,7 @@ class Stateful:
         faults.point("batch-done")
         self._sweep()
         self._records.parts.merge(self._merged)
+        self._sweep()
         faults.point("merged")
         self._report()
         return None if self.unit.summaries else begun.chunk.rows  # None: ask Spark
