@@ -15,10 +15,11 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Final, Protocol
 
 from flux_runtime.commits.driver import Driver
-from flux_runtime.sealing.storage import Storage
+from flux_runtime.sealing.storage import LocalStorage, Storage
 
 EPOCH: Final = "epoch.json"
 """In the state folder: the newest driver."""
@@ -151,48 +152,28 @@ class Fence:
             raise self._newer
 
 
-class FencedStorage:
+class FencedStorage(LocalStorage):
     """A folder that a driver changes only while it is the newest one; reading is free."""
 
-    def __init__(self, storage: Storage, fence: Fence) -> None:
-        self._storage = storage
+    def __init__(self, root: Path | str, fence: Fence) -> None:
+        super().__init__(root)
         self._fence = fence
-
-    def uri(self, name: str = "") -> str:
-        """See `Storage`."""
-        return self._storage.uri(name)
-
-    def read(self, name: str) -> bytes | None:
-        """See `Storage`."""
-        return self._storage.read(name)
 
     def write(self, name: str, data: bytes, *, flush: bool = True) -> None:
         """See `Storage`."""
         self._fence.check_state()
-        self._storage.write(name, data, flush=flush)
-
-    def names(self, name: str = "") -> list[str]:
-        """See `Storage`."""
-        return self._storage.names(name)
-
-    def exists(self, name: str) -> bool:
-        """See `Storage`."""
-        return self._storage.exists(name)
-
-    def sync(self, name: str, *, deep: bool = True) -> None:
-        """See `Storage`."""
-        self._storage.sync(name, deep=deep)
+        super().write(name, data, flush=flush)
 
     def move(self, source: str, target: str) -> None:
         """See `Storage`."""
         self._fence.check_state()
-        self._storage.move(source, target)
+        super().move(source, target)
 
     def delete(self, name: str) -> None:
         """See `Storage`."""
         self._fence.check_state()
-        self._storage.delete(name)
+        super().delete(name)
 
     def at(self, name: str) -> FencedStorage:
         """See `Storage`."""
-        return FencedStorage(self._storage.at(name), self._fence)
+        return FencedStorage(self._path(name), self._fence)

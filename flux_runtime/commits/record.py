@@ -14,6 +14,7 @@ import json
 import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final, Self
 
 from flux_runtime.sealing import manifest
@@ -92,6 +93,7 @@ def commit_name(unit: str, number: int) -> str:
     return f"{place_of(unit)}-{number:09d}"
 
 
+@lru_cache(maxsize=1024)
 def place_of(unit: str) -> str:
     """A unit's part of the names of its commits; different for different units."""
     place = "".join(

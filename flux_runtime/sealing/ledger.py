@@ -91,6 +91,7 @@ class Ledger:
         self._guard = guard
         self.lock = threading.RLock()
         """Hold it while reading the tracker."""
+        self.closed = False
         self._failed: BaseException | None = None
         self._pending_keys: tuple[KeyText, ...] = ()
         if not read_only:
@@ -154,6 +155,7 @@ class Ledger:
     def close(self) -> None:
         """Close the files."""
         with self.lock:
+            self.closed = True
             self._db.close()
 
     def __enter__(self) -> Ledger:

@@ -44,7 +44,8 @@ class Context:
     retention: Retention
     """Checks and clears the channels that units read."""
     sweep: RegistrationSweep | None = None
-    """Deletes registrations of released partitions; None where no producer is registered."""
+    """Deletes registrations of released partitions; None where no producer is registered. A gate
+    whose producers are registered says how it can be asked (`serve`), and what it has released."""
     app: str = "job"
     """Name of the application in ZooKeeper."""
     zookeeper: str | None = None

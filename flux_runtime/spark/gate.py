@@ -122,7 +122,9 @@ class Gate:
         self._check_results()
         if context.sweep is not None:
             for name, order in self._registered.items():
-                context.sweep.joins(self._streams[name], partial(self._released_among, order))
+                context.sweep.serve(
+                    self._streams[name], self.name, partial(self._released_among, order)
+                )
         self._identity = {name: identity_of(origin) for name, origin in origins.items()}
         self._digested: dict[str, list[str]] = {}
         self.buffers = {name: self._buffer(origin) for name, origin in origins.items()}
@@ -437,7 +439,6 @@ class Gate:
         for name, last in decided.items():
             self.undecided[name].delete(last)
         self.ledger.forget(time.time())
-        self._sweep()
         self.releaser.wake()
         for key, age, reasons in late:  # SE-8
             self.context.run.event(
@@ -568,14 +569,8 @@ class Gate:
                     [tuple(key_values(key)[i] for i in order) for key in released],
                 )
 
-    def _sweep(self) -> None:
-        """Delete registrations of partitions that were released long ago."""
-        if self.context.sweep is not None:
-            for name in self._registered:
-                self.context.sweep.tick(self._streams[name])
-
     def _released_among(
-        self, order: Sequence[int], stream: str, keys: Sequence[PartitionKey]
+        self, order: Sequence[int], keys: Sequence[PartitionKey]
     ) -> list[PartitionKey]:
         """Those of the partitions, as the registry names them, that have been released."""
         found = []
@@ -583,8 +578,9 @@ class Gate:
             values = dict(zip(order, registered, strict=False))
             texts = [values.get(i) for i in range(len(order))]
             if len(registered) == len(order) and None not in texts:
+                key = key_text([text or "" for text in texts])
                 with self.ledger.lock:
-                    if self.ledger.tracker.released.get(key_text([t or "" for t in texts])):
+                    if not self.ledger.closed and self.ledger.tracker.released.get(key):
                         found.append(registered)
         return found
 

@@ -169,6 +169,9 @@ def _run(job: Job, settings: Settings, folder: RunFolder) -> Mapping[str, Any]:
         stack.enter_context(_one_driver(settings, ownership, client))
         state.write(FOOTING, _footing_of(job))
         registry = _registry(job, settings, client)
+        sweep = None
+        if registry is not None:
+            sweep = stack.enter_context(RegistrationSweep(registry, _gates(job)))
         session = start_session(
             settings.name,
             master=settings.master,
@@ -192,7 +195,7 @@ def _run(job: Job, settings: Settings, folder: RunFolder) -> Mapping[str, Any]:
             state=state,
             run=folder,
             look_up=None if registry is None else registry.lookup_many,
-            sweep=None if registry is None else RegistrationSweep(registry),
+            sweep=sweep,
             stop=stop,
             available_now=settings.available_now,
             trigger=settings.trigger,
@@ -308,6 +311,17 @@ def _registered(job: Job) -> Mapping[str, Path | None]:
         for producers in unit.producers.values()
         if isinstance(producers.rule, Registered) and producers.stream is not None
     }
+
+
+def _gates(job: Job) -> Mapping[str, list[str]]:
+    """Stream with registered producers -> the units that seal it."""
+    gates: dict[str, list[str]] = {}
+    for unit in job.units.values():
+        if isinstance(unit, SealUnit):
+            for producers in unit.producers.values():
+                if isinstance(producers.rule, Registered) and producers.stream is not None:
+                    gates.setdefault(producers.stream, []).append(unit.name)
+    return gates
 
 
 def _registry(job: Job, settings: Settings, client: Client | None) -> ProducerRegistry | None:

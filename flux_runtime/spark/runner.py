@@ -175,7 +175,7 @@ def run_job(
         ownership = Ownership(app, state, locations(job))
         ownership.check()
         ownership.claim()
-    fenced = FencedStorage(state, ownership.fence)
+    fenced = FencedStorage(local_path(state.uri()), ownership.fence)
     channels = owned_channels(job, ownership)
     retention = Retention(
         fenced,

@@ -73,7 +73,7 @@ def test_a_copied_state_is_noticed_by_the_results(folders: Folders) -> None:
 
 def test_the_state_of_an_older_driver_cannot_be_changed_any_more(folders: Folders) -> None:
     old = folders.start()
-    state = FencedStorage(old.state, old.fence).at("units").at(UNIT)
+    state = FencedStorage(folders.path / "state", old.fence).at("units").at(UNIT)
     state.write("journal/1", b"1")
     folders.start()
     for change in (
