@@ -7,12 +7,14 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Final, TypeAlias
 from urllib.parse import unquote
 
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
+from flux_runtime.sealing.storage import local_path
 from flux_runtime.spark import faults
 
 OnBatch: TypeAlias = Callable[[DataFrame, int], int | None]
@@ -86,6 +88,7 @@ class Query:
             writer = writer.trigger(availableNow=True)
         elif trigger is not None:
             writer = writer.trigger(processingTime=trigger)
+        clear_interrupted(local_path(self.checkpoint))
         self._stopping.clear()
         self._parked.clear()
         self._started.clear()
@@ -187,6 +190,20 @@ class Query:
             else:
                 self.rows += rows
                 self.rows_per_s = rows / max(time.monotonic() - began, 1e-6)
+
+
+def clear_interrupted(checkpoint: Path) -> None:
+    """Delete what a killed process left half written in a checkpoint's logs.
+
+    Spark writes an entry under another name and renames it. It takes no notice of what is left of
+    that, but for the very first entry: then it refuses to begin, since the folder is not empty.
+    """
+    for log in (checkpoint / "offsets", checkpoint / "commits", *checkpoint.glob("sources/*")):
+        entries = list(log.iterdir()) if log.is_dir() else []
+        begun = any(entry.name[0] != "." for entry in entries)
+        for entry in entries:
+            if entry.name[0] == "." and (".tmp" in entry.name or not begun):
+                entry.unlink(missing_ok=True)
 
 
 def _texts(frame: DataFrame, array: Any) -> list[str]:
