@@ -2,8 +2,8 @@
 
 Beside each output stands a hidden file (`.NAME.owner.json`) with the id of the state that the
 results belong to, the job, its newest driver, and the newest commit of each unit. The state keeps
-the same for all outputs in `outputs.json`, its *ledger*. When a job starts, both and what there is
-are compared: results of another state are refused, and so are results that have gone while the
+the same for all outputs in `outputs.json`, its *inventory*. When a job starts, both and what there
+is are compared: results of another state are refused, and so are results that have gone while the
 state says that they were made. Neither file has to be flushed with a commit: what is there may be
 ahead of both, never behind.
 """
@@ -27,7 +27,7 @@ from flux_runtime.sealing.storage import NOT_IN_PATHS, Storage, local_path, stor
 
 IDENTITY: Final = "identity.json"
 """In the state folder: its id, made once."""
-LEDGER: Final = "outputs.json"
+INVENTORY: Final = "outputs.json"
 """In the state folder: the newest commit of every unit in every output."""
 VERSION: Final = 1
 
@@ -135,7 +135,7 @@ def read_owner(location: Location) -> OwnerFile | None:
     return None
 
 
-class Ledger:
+class Inventory:
     """What the state knows of its outputs; for any thread.
 
     Args:
@@ -146,12 +146,12 @@ class Ledger:
     def __init__(self, state: Storage, *, empty: bool = False) -> None:
         self._state = state
         self._lock = threading.Lock()
-        data = None if empty else state.read(LEDGER)
+        data = None if empty else state.read(INVENTORY)
         try:
             self._outputs: dict[str, dict[str, Any]] = {} if data is None else json.loads(data)
         except ValueError:
             raise DamagedError(
-                state.uri(LEDGER),
+                state.uri(INVENTORY),
                 "this list of outputs and their newest commits is damaged",
                 "the results are safe. If they are all there, delete this file, and the next start "
                 "makes it anew from them",
@@ -174,14 +174,14 @@ class Ledger:
         with self._lock:
             entry = self._outputs.setdefault(location.name, {})
             entry |= {"path": location.key, "newest": dict(newest)}
-            self._state.write(LEDGER, json.dumps(self._outputs, indent=1).encode(), flush=flush)
+            self._state.write(INVENTORY, json.dumps(self._outputs, indent=1).encode(), flush=flush)
 
     def raise_floor(self, name: str, unit: str, number: int) -> None:
         """Write down, durably, that a unit's commits up to a number are going to be deleted."""
         with self._lock:
             floors = self._outputs.setdefault(name, {"path": "", "newest": {}})
             floors.setdefault("floor", {})[unit] = number
-            self._state.write(LEDGER, json.dumps(self._outputs, indent=1).encode())
+            self._state.write(INVENTORY, json.dumps(self._outputs, indent=1).encode())
 
 
 class Owner:
@@ -192,7 +192,7 @@ class Owner:
         self.driver = ownership.driver
         self.state_id = ownership.state_id
         self._fence = ownership.fence
-        self._ledger = ownership.ledger
+        self._ledger = ownership.inventory
         self._lock = threading.Lock()
         self._file = OwnerFile(
             ownership.job, self.state_id, self.driver, dict(location.newest_of_all())
@@ -221,16 +221,16 @@ class Owner:
         return self._file.newest.get(unit)
 
     def floor(self, unit: str) -> int:
-        """See `Ledger.floor`."""
+        """See `Inventory.floor`."""
         return self._ledger.floor(self.location.name, unit)
 
     def raise_floor(self, unit: str, number: int) -> None:
-        """See `Ledger.raise_floor`."""
+        """See `Inventory.raise_floor`."""
         self._fence.check_state()
         self._ledger.raise_floor(self.location.name, unit, number)
 
     def committed(self, unit: str, number: int) -> None:
-        """A commit is durably in its place: say so, in the ledger and beside the output."""
+        """A commit is durably in its place: say so, in the inventory and beside the output."""
         with self._lock:
             if number > self._file.newest.get(unit, -1):
                 self._file.newest[unit] = number
@@ -278,7 +278,7 @@ class Ownership:
         self.fresh = fresh
         known = None if fresh else read_identity(state)
         self.state_id = known or uuid.uuid4().hex
-        self.ledger = Ledger(state, empty=fresh)
+        self.inventory = Inventory(state, empty=fresh)
         self.driver = Driver(epoch=1, state=self.state_id)
         self.fence = Fence(self.driver)
         self._is_new = known is None
@@ -373,7 +373,7 @@ class Ownership:
     def _check_identity(self) -> None:
         if not self._is_new:
             return
-        if any(self.state.exists(name) for name in ("footing.json", "units", LEDGER)):
+        if any(self.state.exists(name) for name in ("footing.json", "units", INVENTORY)):
             raise DamagedError(
                 self.state.uri(),
                 f"this state has no {IDENTITY}: an older version of Blazes wrote it, or the file "
@@ -413,8 +413,8 @@ class Ownership:
         )
 
     def _check_newest(self, location: Location) -> None:
-        """Compare what there is with the ledger."""
-        known = self.ledger.newest(location.name)
+        """Compare what there is with the inventory."""
+        known = self.inventory.newest(location.name)
         present = location.newest_of_all()
         folder = location.parent.at(location.base)
         for unit, number in present.items():
@@ -437,7 +437,7 @@ class Ownership:
 
     def _moved(self, location: Location, lost: Mapping[str, int]) -> bool:
         """Whether an output has another path now, and its results are still at the old one."""
-        before = self.ledger.outputs()[location.name]
+        before = self.inventory.outputs()[location.name]
         if before == location.key:
             return False
         old = Location(name=location.name, path=before, units=location.units)

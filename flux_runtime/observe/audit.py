@@ -18,8 +18,8 @@ from flux_runtime.commits.driver import Driver
 from flux_runtime.commits.fence import EPOCH, EpochFile, FencedError
 from flux_runtime.commits.owner import (
     IDENTITY,
-    LEDGER,
-    Ledger,
+    INVENTORY,
+    Inventory,
     OwnerFile,
     owner_file,
     read_identity,
@@ -75,7 +75,7 @@ def outputs_of(state: Path) -> list[Path]:
 
 def is_state(folder: Path) -> bool:
     """Whether a folder is a job's state, or was one."""
-    return any((folder / name).exists() for name in (IDENTITY, EPOCH, LEDGER, "footing.json"))
+    return any((folder / name).exists() for name in (IDENTITY, EPOCH, INVENTORY, "footing.json"))
 
 
 # ---- checks
@@ -159,17 +159,17 @@ def check_owners(state: Path, results: Sequence[Path]) -> Iterator[Finding]:
             )
 
 
-def check_ledger(state: Path, results: Sequence[Path]) -> Iterator[Finding]:
+def check_inventory(state: Path, results: Sequence[Path]) -> Iterator[Finding]:
     """All results that the state has made are there."""
     try:
-        ledger = Ledger(LocalStorage(state))
+        inventory = Inventory(LocalStorage(state))
     except DamagedError as damage:
         yield _finding(damage, safe="the results are not concerned")
         return
     given = {path.name: path for path in results}
-    for name, path in ledger.outputs().items():
+    for name, path in inventory.outputs().items():
         place = given.get(Path(path).name, Path(path))
-        for unit, number in ledger.newest(name).items():
+        for unit, number in inventory.newest(name).items():
             if not (place / commit_name(unit, number)).is_dir():
                 yield Finding(
                     str(place),
@@ -230,7 +230,7 @@ CHECKS: Final[tuple[Check, ...]] = (
     check_identity,
     check_epoch,
     check_owners,
-    check_ledger,
+    check_inventory,
     check_commits,
     check_seals,
 )
@@ -257,15 +257,15 @@ def _owner(path: Path) -> OwnerFile | None:
     return None
 
 
-def _ledger(state: Path) -> Mapping[str, Path]:
+def _inventory(state: Path) -> Mapping[str, Path]:
     """Name -> path of every output, as far as that can be read."""
     with contextlib.suppress(DamagedError):
-        return {n: Path(path) for n, path in Ledger(LocalStorage(state)).outputs().items()}
+        return {n: Path(path) for n, path in Inventory(LocalStorage(state)).outputs().items()}
     return {}
 
 
 def _outside(state: Path) -> Iterator[tuple[str, Path]]:
-    for name, path in _ledger(state).items():
+    for name, path in _inventory(state).items():
         if not name.startswith("channel "):
             yield name, path
 
@@ -279,7 +279,7 @@ def _floors(state: Path) -> Mapping[tuple[str, str], int]:
     """(channel, unit) -> up to which number its commits were deleted because all have read them."""
     floors = {}
     with contextlib.suppress(DamagedError, OSError, ValueError):
-        for name, entry in json.loads((state / LEDGER).read_bytes()).items():
+        for name, entry in json.loads((state / INVENTORY).read_bytes()).items():
             unit = name.removeprefix("channel ")
             for of, floor in entry.get("floor", {}).items():
                 folder = Path(entry["path"]) if entry["path"] else state / "channels" / unit

@@ -10,7 +10,7 @@ import pytest
 from job_folders import UNIT, Folders
 
 from flux_runtime.commits.fence import FencedError
-from flux_runtime.commits.owner import LEDGER, NotOwnerError, read_identity, read_owner
+from flux_runtime.commits.owner import INVENTORY, NotOwnerError, read_identity, read_owner
 from flux_runtime.commits.record import commit_name
 from flux_runtime.sealing.manifest import DamagedError
 
@@ -103,12 +103,12 @@ def test_an_older_commit_may_be_taken_away(folders: Folders) -> None:
 
 
 def test_results_may_be_ahead_of_the_ledger(folders: Folders) -> None:
-    """A crash between the rename and the ledger, which is not flushed either."""
+    """A crash between the rename and the inventory, which is not flushed either."""
     first = folders.start()
     folders.commit(first, 0)
-    ledger = (folders.path / "state" / LEDGER).read_bytes()
+    inventory = (folders.path / "state" / INVENTORY).read_bytes()
     folders.commit(first, 1)
-    (folders.path / "state" / LEDGER).write_bytes(ledger)
+    (folders.path / "state" / INVENTORY).write_bytes(inventory)
     assert folders.owner(folders.start()).newest(UNIT) == 1
 
 
@@ -164,8 +164,8 @@ def test_a_state_without_its_id_is_refused(folders: Folders) -> None:
 
 def test_a_damaged_ledger_is_refused(folders: Folders) -> None:
     folders.commit(folders.start(), 0)
-    (folders.path / "state" / LEDGER).write_text("[")
-    with pytest.raises(DamagedError, match=LEDGER):
+    (folders.path / "state" / INVENTORY).write_text("[")
+    with pytest.raises(DamagedError, match=INVENTORY):
         folders.ownership()
 
 
@@ -185,6 +185,6 @@ def test_two_sinks_in_one_folder_are_one_output(folders: Folders) -> None:
 
 def test_the_ledger_is_readable(folders: Folders) -> None:
     folders.commit(folders.start(), 0, 1)
-    ledger = json.loads((folders.path / "state" / LEDGER).read_bytes())
-    assert ledger["sink totals"]["newest"] == {UNIT: 1}
-    assert ledger["sink totals"]["path"] == str(folders.path / "results" / "totals")
+    inventory = json.loads((folders.path / "state" / INVENTORY).read_bytes())
+    assert inventory["sink totals"]["newest"] == {UNIT: 1}
+    assert inventory["sink totals"]["path"] == str(folders.path / "results" / "totals")
