@@ -17,6 +17,8 @@ REASONS: Final[Mapping[str, str]] = {
     "no_key": "a key attribute is null",
     "no_producer": "it does not say who produced it",
     "no_count": "a punctuation without a count (SE-1)",
+    "behind_watermark": "the watermark had passed where it would have been counted: it came later "
+    "than `lateness:` promises",
 }
 """Reason -> what it means."""
 

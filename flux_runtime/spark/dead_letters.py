@@ -25,12 +25,14 @@ UNKNOWN: Final = "unknown_producer"
 NO_KEY: Final = "no_key"
 NO_PRODUCER: Final = "no_producer"
 NO_COUNT: Final = "no_count"
+BEHIND_WATERMARK: Final = "behind_watermark"
 
 RULES: Final[Mapping[str, str | None]] = {
     UNREADABLE_RECORD: None,
     NO_KEY: None,
     NO_PRODUCER: None,
     NO_COUNT: "SE-1",
+    BEHIND_WATERMARK: None,
     LATE: "SE-5",
     UNKNOWN: "SE-7",
 }
