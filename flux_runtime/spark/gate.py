@@ -39,10 +39,12 @@ from flux_runtime.sealing.events import (
 )
 from flux_runtime.sealing.keys import key_text, key_values
 from flux_runtime.sealing.ledger import Ledger
+from flux_runtime.sealing.manifest import DamagedError
 from flux_runtime.sealing.tracker import One, Rules
 from flux_runtime.spark import faults
 from flux_runtime.spark.chunks import Buffer
 from flux_runtime.spark.context import Context, file_name
+from flux_runtime.spark.coverage import newest
 from flux_runtime.spark.dead_letters import DISCARDED, letters
 from flux_runtime.spark.feed import Feed, Origin
 from flux_runtime.spark.frames import empty, union
@@ -116,8 +118,9 @@ class Gate:
             )
             for name in origins
         }
+        self._compare_checkpoints()
         self._tidy()
-        self.releaser = Releaser(f"release {unit.name}", self._work, self._housekeeping)
+        self.releaser = Releaser(f"release {self.name}", self._work, self._housekeeping)
         self._ahead = 0
         self._released = threading.Condition()
         self._rows_out = 0
@@ -185,7 +188,11 @@ class Gate:
             return
         found = Found(name, time.time(), sets)
         with self.ledger.lock:
-            outsiders = self.ledger.tracker.outsiders_of(found)
+            tracker = self.ledger.tracker
+            outsiders = {
+                (key, producer): tracker.sent(name, key, producer)
+                for key, producer in tracker.outsiders_of(found)
+            }
             if outsiders:
                 self.undecided[name].to_letters(
                     self.context.session,
@@ -520,6 +527,17 @@ class Gate:
     def _query(self, name: str, stream: DataFrame, intake: Any) -> Query:
         checkpoint = self._state.uri(f"checkpoint/{file_name(name)}")
         return Query(f"{self.unit.name} <- {name}", stream, checkpoint, intake)
+
+    def _compare_checkpoints(self) -> None:
+        """Notice a checkpoint, or a ledger, that has lost something, before anything is done."""
+        for name in (*self.buffers, *self.requests):
+            checkpoint = self.checkpoint(name)
+            planned, committed = newest(checkpoint, "offsets"), newest(checkpoint, "commits")
+            try:
+                self.ledger.tracker.compare(name, planned=planned, committed=committed)
+            except DamagedError:
+                self.ledger.close()
+                raise
 
     def _tidy(self) -> None:
         """Delete chunks that a crash left behind after they had become unneeded."""
