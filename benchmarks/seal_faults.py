@@ -47,6 +47,7 @@ KEPT: Final = ("state", "results")
 """What a person would copy, and put back."""
 NAMED: Final = re.compile(r"file:/|/state/|/results/|input \w+|\bcheckpoint\b")
 """A message that says what is damaged."""
+IMMUTABLE: Final = re.compile(r"/(buffer|requests|undecided|channels)/|\.sst$")
 REMEDY: Final = re.compile(r"--fresh|[Pp]ut back|[Rr]estore")
 SETTLED: Final = 0.4
 """How often a kill is followed by a run that is not disturbed."""
@@ -225,13 +226,15 @@ class Attack:
         done = damage(Place(self.folder, self.rng, self.older))
         if done is None:
             return "nothing to damage"
-        self.tell(f"    {done}")
+        self.tell(f"    {done[0]}")
         if self.rng.random() < 0.5:
             self.driver.kill()
         self.traffic.complete()
+        self.traffic.ask_again()
         run = self.driver.run(files=self.rng.randint(1, 3))
         if run.status == 0:
             self.check(final=False)
+            self._mend(done[1])
             self._renew_older()
             return "went on"
         if run.status is None:
@@ -267,6 +270,14 @@ class Attack:
                 delete(self.folder / name)
             if (copy / name).exists():
                 shutil.copytree(copy / name, self.folder / name)
+
+    def _mend(self, path: Path) -> None:
+        """Put a damaged file back that nobody has read yet, and that is never changed."""
+        then = self.copy / path.relative_to(self.folder)
+        if IMMUTABLE.search(str(path)) and path.parent.exists() and then.exists():
+            if path.exists():
+                delete(path)
+                (shutil.copytree if then.is_dir() else shutil.copy)(then, path)
 
     def _renew_older(self) -> None:
         """Now and then, the copy of some steps ago becomes a newer one."""

@@ -1,7 +1,7 @@
 """What can happen to the state and the results of a job while it is not running.
 
-Each damage takes a job's folder and a source of chance, and says what it has done; None where there
-is nothing to be damaged.
+Each damage takes a job's folder and a source of chance, and says what it has done, to which file or
+folder; None where there is nothing to be damaged.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeAlias
 
-Damage: TypeAlias = Callable[["Place"], str | None]
+Done: TypeAlias = tuple[str, Path]
+Damage: TypeAlias = Callable[["Place"], Done | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +37,9 @@ class Place:
         found = [path for path in found if not path.name.startswith((".", "_"))]
         return self.rng.choice(found) if found else None
 
-    def say(self, done: str, path: Path) -> str:
-        """A line of the story."""
-        return f"{done} {path.relative_to(self.folder)}"
+    def say(self, done: str, path: Path) -> Done:
+        """A line of the story, and what it is about."""
+        return f"{done} {path.relative_to(self.folder)}", path
 
 
 CHUNKS: Final = "state/units/*/buffer/*/*"
@@ -52,7 +53,7 @@ CHECKPOINTS: Final = "state/units/*/checkpoint/*"
 def deleted(*patterns: str) -> Damage:
     """A file or folder is deleted."""
 
-    def damage(place: Place) -> str | None:
+    def damage(place: Place) -> Done | None:
         path = place.pick(*patterns)
         if path is None:
             return None
@@ -65,7 +66,7 @@ def deleted(*patterns: str) -> Damage:
 def flipped(*patterns: str) -> Damage:
     """A bit of a file is flipped."""
 
-    def damage(place: Place) -> str | None:
+    def damage(place: Place) -> Done | None:
         path = place.pick(*patterns)
         if path is None or not path.stat().st_size:
             return None
@@ -81,7 +82,7 @@ def flipped(*patterns: str) -> Damage:
 def cut(*patterns: str) -> Damage:
     """The end of a file is missing."""
 
-    def damage(place: Place) -> str | None:
+    def damage(place: Place) -> Done | None:
         path = place.pick(*patterns)
         if path is None or not path.stat().st_size:
             return None
@@ -96,7 +97,7 @@ def cut(*patterns: str) -> Damage:
 def added(*patterns: str) -> Damage:
     """A folder has one file more: one of its own once more."""
 
-    def damage(place: Place) -> str | None:
+    def damage(place: Place) -> Done | None:
         path = place.pick(*patterns)
         if path is None:
             return None
@@ -109,7 +110,7 @@ def added(*patterns: str) -> Damage:
 def older(*patterns: str) -> Damage:
     """A file or folder is as it was some steps ago."""
 
-    def damage(place: Place) -> str | None:
+    def damage(place: Place) -> Done | None:
         path = place.pick(*patterns)
         if path is None:
             return None
@@ -123,7 +124,7 @@ def older(*patterns: str) -> Damage:
     return damage
 
 
-def entries_deleted(place: Place) -> str | None:
+def entries_deleted(place: Place) -> Done | None:
     """The newest entries of a checkpoint's logs are missing."""
     checkpoint = place.pick(CHECKPOINTS)
     if checkpoint is None:
@@ -137,7 +138,7 @@ def entries_deleted(place: Place) -> str | None:
     return place.say(f"deleted the newest {many} of {' and '.join(logs)} in", checkpoint)
 
 
-def newest_commit_deleted(place: Place) -> str | None:
+def newest_commit_deleted(place: Place) -> Done | None:
     """The newest commit of a sink is missing."""
     sink = place.pick("results/*")
     commits = [] if sink is None else sorted(sink.glob("*-*"))

@@ -344,13 +344,19 @@ class Traffic:
                 known.add(key)
                 return key
 
+    def ask_again(self) -> None:
+        """A request for every partition, so that everything that is kept for them is read."""
+        self._ask_for([p.key for p in self.partitions if p.stream == "items"])
+
     def _ask(self, asks: int) -> None:
         rng = self.rng
         keys = [p.key for p in self.partitions if p.stream == "items"]
+        self._ask_for([rng.choice(keys) if rng.random() < 0.9 else None for _ in range(asks)])
+
+    def _ask_for(self, keys: list[Key | None]) -> None:
         rows = []
-        for _ in range(asks):
+        for key in keys:
             number = len(self.asks) + 1
-            key = rng.choice(keys) if rng.random() < 0.9 else None
             self.asks[number] = key
             rows.append(json.dumps({"ask": number, "k": None if key is None else key[0]}))
         if rows:

@@ -98,10 +98,14 @@ class Ledger:
             path.mkdir(parents=True, exist_ok=True)
         with self._believed():
             access = AccessType.read_only(False) if read_only else AccessType.read_write()
-            self._db: Any = Rdict(str(path), _options(), access_type=access)
-            self._released = _ReleasedOnDisk(self._db, path)
-            self.tracker = Tracker(rules, self._released)
-            self._load()
+            self._db: Any = Rdict(str(path), _options(path), access_type=access)
+            try:
+                self._released = _ReleasedOnDisk(self._db, path)
+                self.tracker = Tracker(rules, self._released)
+                self._load()
+            except BaseException:
+                self._db.close()
+                raise
 
     def record(self, *events: Event) -> list[Finding]:
         """Apply events and write what they changed; what follows from them, in order.
@@ -381,9 +385,10 @@ def _damaged(path: Path, error: Exception) -> DamagedError:
     )
 
 
-def _options() -> Options:
+def _options(path: Path) -> Options:
     options = Options(raw_mode=True)
-    options.create_if_missing(True)
+    # else a ledger without its file CURRENT would be deleted, and begun anew
+    options.create_if_missing(not any(path.glob("*.sst")) and not any(path.glob("*.log")))
     options.set_wal_recovery_mode(DBRecoveryMode.tolerate_corrupted_tail_records())
     options.set_write_buffer_size(WRITE_BUFFER_BYTES)
     options.set_max_open_files(256)

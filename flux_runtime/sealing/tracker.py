@@ -211,7 +211,31 @@ class Tracker:
             problem = f"micro-batch {batch} does not begin where {last} ended"
         if problem is None:
             return False
-        raise DamagedError(
+        raise self._damaged(name, problem)
+
+    def compare(self, name: str, *, planned: int, committed: int) -> None:
+        """Return if a checkpoint goes with this state.
+
+        Each micro-batch is first planned there, then taken here, then committed there.
+
+        Args:
+            name: of the input.
+            planned: the newest micro-batch that the checkpoint has planned; -1: none.
+            committed: the newest one that it has committed.
+
+        Raises:
+            DamagedError: one of the two has lost entries, or is older than the other.
+        """
+        last, _ = self.ingested.get(name, (-1, Coverage()))
+        if committed > last:
+            problem = f"the checkpoint has done micro-batch {committed}, the state took {last}"
+            raise self._damaged(name, problem)
+        if planned < last:
+            problem = f"the checkpoint knows of micro-batch {planned}, the state took {last}"
+            raise self._damaged(name, problem)
+
+    def _damaged(self, name: str, problem: str) -> DamagedError:
+        return DamagedError(
             f"input {name}",
             problem,
             f"nothing of it was taken, and what was put out before, {self.releases} releases, is "
@@ -244,6 +268,12 @@ class Tracker:
                 came = share.received.keys() | share.votes.keys()
                 outsiders += [(key, producer) for producer in sorted(came - set(producers))]
         return outsiders
+
+    def sent(self, name: str, key: KeyText, producer: str) -> int:
+        """Records and punctuations that a partition took of a producer, equal ones counted once."""
+        share = self.partitions[key].shares[name]
+        votes = int(producer in share.votes) + int(producer in share.disputes)
+        return share.received.get(producer, 0) + votes
 
     def counts_due(self) -> dict[str, dict[KeyText, tuple[str, ...]]]:
         """Input -> partition -> producers whose records have to be counted, or digested (SE-1)."""

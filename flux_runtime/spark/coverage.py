@@ -31,6 +31,13 @@ def coverage(query: Query, batch: int) -> Coverage:
     )
 
 
+def newest(checkpoint: Path, log: str) -> int:
+    """The newest entry of a log of a checkpoint, `offsets` or `commits`; -1: there is none."""
+    folder = checkpoint / log
+    names = [file.name for file in folder.iterdir()] if folder.is_dir() else []
+    return max((int(name) for name in names if name.isdecimal()), default=-1)
+
+
 def _offsets(checkpoint: Path, batch: int) -> list[str]:
     """One line for each source, behind the lines of version and settings."""
     return (checkpoint / "offsets" / str(batch)).read_text(encoding="utf-8").splitlines()[2:]

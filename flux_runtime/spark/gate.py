@@ -53,6 +53,7 @@ from flux_runtime.sealing.tracker import FRESH, One, Registered, Rules
 from flux_runtime.spark import faults
 from flux_runtime.spark.chunks import Buffer
 from flux_runtime.spark.context import Context, file_name
+from flux_runtime.spark.coverage import newest
 from flux_runtime.spark.dead_letters import DISCARDED, letters
 from flux_runtime.spark.feed import Feed, Origin
 from flux_runtime.spark.frames import empty, union
@@ -119,6 +120,15 @@ class Gate:
         self._state.write(DESCRIPTION, about)
         folder = local_path(self._state.uri(LEDGER))
         self.ledger = Ledger(folder, rules, guard=context.fence.check_state)
+        try:
+            self._set_up(origins)
+        except BaseException:
+            self.ledger.close()
+            raise
+
+    def _set_up(self, origins: Mapping[str, Origin]) -> None:
+        """What needs the ledger, which is closed where that fails."""
+        unit, context = self.unit, self.context
         self._check_results()
         if context.sweep is not None:
             for name, order in self._registered.items():
@@ -137,8 +147,9 @@ class Gate:
             )
             for name in origins
         }
+        self._compare_checkpoints()
         self._tidy()
-        self.releaser = Releaser(f"release {unit.name}", self._work, self._housekeeping)
+        self.releaser = Releaser(f"release {self.name}", self._work, self._housekeeping)
         self._ahead = 0
         self._released = threading.Condition()
         self._rows_out = 0
@@ -201,7 +212,11 @@ class Gate:
             return
         found = Found(name, time.time(), sets)
         with self.ledger.lock:
-            outsiders = self.ledger.tracker.outsiders_of(found)
+            tracker = self.ledger.tracker
+            outsiders = {
+                (key, producer): tracker.sent(name, key, producer)
+                for key, producer in tracker.outsiders_of(found)
+            }
             if outsiders:
                 self.undecided[name].to_letters(
                     self.context.session,
@@ -549,12 +564,12 @@ class Gate:
         Raises:
             DamagedError: it is not the newest one, or has lost its end.
         """
-        newest = self.context.outputs[self.unit.name].newest()
+        committed = self.context.outputs[self.unit.name].newest()
         known = self.ledger.tracker.releases
-        if newest is not None and newest > known:
+        if committed is not None and committed > known:
             raise DamagedError(
                 str(self.ledger.path),
-                f"the ledger of {self.name} knows of {known} releases, and {newest} were committed",
+                f"the ledger of {self.name} knows of {known} releases, and {committed} were committed",
                 "the results are right. Put back the newest state folder, with the checkpoints in "
                 f"it, or {FRESH}",
             )
@@ -583,6 +598,13 @@ class Gate:
                     if not self.ledger.closed and self.ledger.tracker.released.get(key):
                         found.append(registered)
         return found
+
+    def _compare_checkpoints(self) -> None:
+        """Notice a checkpoint, or a ledger, that has lost something, before anything is done."""
+        for name in (*self.buffers, *self.requests):
+            checkpoint = local_path(self._state.uri(f"{CHECKPOINT}/{file_name(name)}"))
+            planned, committed = newest(checkpoint, "offsets"), newest(checkpoint, "commits")
+            self.ledger.tracker.compare(name, planned=planned, committed=committed)
 
     def _tidy(self) -> None:
         """Delete chunks that a crash left behind after they had become unneeded."""

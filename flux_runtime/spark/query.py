@@ -16,6 +16,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from flux_runtime.sealing.storage import local_path
 from flux_runtime.spark import faults
+from flux_runtime.spark.checkpoint_errors import explained
 
 OnBatch: TypeAlias = Callable[[DataFrame, int], int | None]
 """Processes a micro-batch; returns how many rows came in, None where only Spark knows that."""
@@ -92,7 +93,10 @@ class Query:
         self._stopping.clear()
         self._parked.clear()
         self._started.clear()
-        self._query = writer.start()
+        try:
+            self._query = writer.start()
+        except Exception as error:
+            raise explained(error, self.checkpoint) or error from error
         self._started.set()
 
     @property
@@ -103,7 +107,7 @@ class Query:
         if self._query.isActive:
             return True
         if self.error is None and not self._stopping.is_set():
-            self.error = self._query.exception()
+            self.error = explained(self._query.exception(), self.checkpoint)
         return False
 
     def take_progress(self) -> None:

@@ -48,7 +48,15 @@ class Runner:
         self._trigger = trigger
         self._groups = groups_in_order(job)
         self._context = context
-        self._running = {unit.name: _run(unit, context) for g in self._groups for unit in g}
+        self._running: dict[str, Running] = {}
+        try:
+            for unit in (unit for group in self._groups for unit in group):
+                self._running[unit.name] = _run(unit, context)
+        except BaseException:
+            for running in self._running.values():
+                with _logged(running):
+                    running.stop()
+            raise
 
     def run(self, stop: threading.Event, *, available_now: bool) -> Mapping[str, Any]:
         """Run until `stop` is set, or with `available_now` until there is nothing new.
