@@ -128,7 +128,7 @@ class Gate:
 
     def _set_up(self, origins: Mapping[str, Origin]) -> None:
         """What needs the ledger, which is closed where that fails."""
-        unit, context = self.unit, self.context
+        context = self.context
         self._check_results()
         if context.sweep is not None:
             for name, order in self._registered.items():
@@ -569,7 +569,7 @@ class Gate:
         if committed is not None and committed > known:
             raise DamagedError(
                 str(self.ledger.path),
-                f"the ledger of {self.name} knows of {known} releases, and {committed} were committed",
+                f"the ledger of {self.name} knows of {known} releases, and {committed} were made",
                 "the results are right. Put back the newest state folder, with the checkpoints in "
                 f"it, or {FRESH}",
             )
