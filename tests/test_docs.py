@@ -49,3 +49,12 @@ def test_whole_dataflows_load_and_python_parses(page: Path) -> None:
                 loads(text, file=page.name)
         elif language == "python" and "..." not in text:
             ast.parse(text if not text.startswith(" ") else "if True:\n" + text)
+
+
+def test_the_table_of_faults_names_tests_that_exist() -> None:
+    page = (ROOT / "docs" / "explanation" / "sealing.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`(test_\w+)`", page))
+    texts = [f.read_text(encoding="utf-8") for f in (ROOT / "tests").rglob("test_*.py")]
+    defined = {name for text in texts for name in re.findall(r"^def (test_\w+)\(", text, re.M)}
+    assert len(named) > 20
+    assert named <= defined, sorted(named - defined)
