@@ -22,11 +22,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
+from measured_job import run
 from pyarrow import dataset
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
-from sealing import run
 
 from annotations.yaml_file import load
 from blazes.choice import Coordination, coordinate

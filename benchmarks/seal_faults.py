@@ -241,7 +241,9 @@ class Attack:
             raise ViolationError("the process ended")
         self.tell(f"    {_last_line(run.said)}")
         if not REMEDY.search(run.said) or not NAMED.search(run.said):
-            raise ViolationError(f"refused without what is damaged, or a remedy: {run.said[-3000:]}")
+            raise ViolationError(
+                f"refused without what is damaged, or a remedy: {run.said[-3000:]}"
+            )
         accounts.check_released(self.traffic, accounts.read_results(self.folder))
         if "--fresh" in run.said and self.rng.random() < 0.3:
             self.traffic.begin_anew()
@@ -340,8 +342,10 @@ def main() -> int:
             attack.one(fault)
         attack.finish()
     except (ViolationError, HangError) as violation:
-        print(f"\nseed {args.seed}, after {sum(map(Counter.total, attack.outcomes.values()))} "
-              f"faults:\n{violation}\n\nthe story (all of it is in {folder}):")
+        print(
+            f"\nseed {args.seed}, after {sum(map(Counter.total, attack.outcomes.values()))} "
+            f"faults:\n{violation}\n\nthe story (all of it is in {folder}):"
+        )
         print("\n".join(attack.story[-12:]))
         return 1
     finally:
@@ -353,9 +357,10 @@ def main() -> int:
         print(f"{fault:28} {outcomes.total():4}  {each}")
     kinds = ", ".join(f"{kind.name} {times}" for kind, times in attack.traffic.kinds.items())
     print(
-        f"{sum(map(Counter.total, attack.outcomes.values()))} faults, {len(attack.traffic.partitions)} "
-        f"partitions, {sum(attack.traffic.kinds.values())} messages ({kinds}): each accounted for; "
-        f"{attack.driver.starts} drivers, {time.monotonic() - began:.0f} s"
+        f"{sum(map(Counter.total, attack.outcomes.values()))} faults, "
+        f"{len(attack.traffic.partitions)} partitions, {sum(attack.traffic.kinds.values())} messages "
+        f"({kinds}): each accounted for; {attack.driver.starts} drivers, "
+        f"{time.monotonic() - began:.0f} s"
     )
     if args.keep is None:
         shutil.rmtree(folder, ignore_errors=True)

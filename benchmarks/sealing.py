@@ -1,34 +1,39 @@
-"""What a seal costs: throughput of the sealed job against the uncoordinated one.
+"""What a seal costs: throughput and CPU of sealed jobs beside uncoordinated ones.
 
-    python benchmarks/sealing.py [clicks] [words] [--repeat 3] [--json FILE]
+    python benchmarks/sealing.py [clicks] [visits] [scores] [words] [latency]
+        [--keys 100 1000 10000] [--turns 3] [--quick] [--json FILE]
 
-Both jobs are what the compiler makes of the same dataflow file. The uncoordinated one is compiled
-with `--target run` and without the seal: Spark's own groupBy in update mode. Runs take turns. Time
-is that of the streaming queries, without the start of Spark and ZooKeeper; CPU is that of all
-processes of the job in that time. The results are compared with a plain Spark batch over the same
-files. The aim is 0.95 of the uncoordinated throughput.
+`clicks` is an SQL aggregate, `visits` a join of two sealed streams, `scores` a component in Python,
+`words` an SQL aggregate of many groups; `latency` runs `clicks` and measures the time from the last
+punctuation of N partitions, sealed at once, to their output (`seal_latency.py`).
+
+Both jobs are what the compiler makes of the same file; the uncoordinated one with `--target run`
+and without the seal. It puts out results that are not final and holds its state for ever; nothing
+else that Spark offers does the work without coordination. Jobs run in turns, each as processes of
+its own. Time is that of the streaming queries, without the start of Spark and ZooKeeper; CPU is
+that of all processes of the job in that time, and what of it Java spent on compiling stands beside
+it: in short runs it is half. A ratio is the median of the ratios of the turns. Every result is
+compared with a plain Spark batch over the same files.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
 import shutil
 import statistics
-import subprocess
 import sys
-import threading
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Final
 
+from measured_job import Run, run
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
-from workloads import Clicks, Tweets, write_clicks, write_tweets
+from seal_latency import latencies, latency_table
+from workloads import Clicks, Size, Tweets, Visits, partitions, write_input
 
 from annotations.dataflow import Dataflow
 from annotations.vocabulary import Label
@@ -40,108 +45,211 @@ from codegen.stages import stages
 
 HERE: Final = Path(__file__).parent
 WORK: Final = HERE.parent / "target" / "benchmarks" / "sealing"
-AIM: Final = 0.95
+THROUGHPUT_MIN: Final = 0.95
+CPU_MAX: Final = 1.1
+"""The aims, relative to the uncoordinated job."""
+
 UNCOORDINATED: Final = "uncoordinated"
 SEALED: Final = "sealed"
+LATENCY: Final = "latency"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Workload:
-    """A dataflow, its input, and what must come out."""
+    """A dataflow, and what must come out."""
 
     file: str
-    write: Callable[[Path], None]
-    records: int
+    size: Callable[[argparse.Namespace, int], Size]
+    """The input for so many keys in a micro-batch."""
+    keys: bool = True
+    """Whether it is measured at several numbers of keys."""
     sink: str
-    groups: tuple[str, ...]
-    value: str
-    """The column that grows in an uncoordinated run; its last value of a group is the right one."""
+    groups: tuple[str, ...] = ()
+    """Where an uncoordinated run puts groups out again when they change."""
+    grows: str = ""
+    """The column that only grows meanwhile; its last value of a group is the right one."""
+    leftovers: bool = False
+    """Whether an uncoordinated run also puts out groups that do not belong to the result."""
     reference: str
-    """Batch SQL over `data`."""
-    leftovers: bool
-    """True where an uncoordinated run also reports groups that do not belong to the result."""
+    """Batch SQL over views of the input's folders."""
+    counterpart: str
 
 
-@dataclass(frozen=True)
-class Run:
-    """One run of one job."""
+def click_size(options: argparse.Namespace, keys: int, records: int) -> Clicks:
+    """Clicks with about the same number of groups at every number of keys."""
+    campaigns = partitions(keys, options.steps)
+    return Clicks(
+        records=records,
+        campaigns=campaigns,
+        ads=max(2, 10_000 // keys),
+        steps=options.steps,
+    )
 
-    seconds: float
-    cpu_s: float
-    """Of all its processes in that time."""
-    rows_out: int
 
-
-def workloads(options: argparse.Namespace) -> dict[str, Workload]:
-    """The workloads by name, at the size that was asked for."""
-    clicks, tweets = Clicks(records=options.clicks), Tweets(records=options.tweets)
-    return {
-        "clicks": Workload(
-            "clicks.yaml",
-            lambda folder: write_clicks(folder, clicks),
-            clicks.records,
-            "poor",
-            ("campaign", "id"),
-            "clicks",
-            "SELECT campaign, id, count(*) AS clicks FROM data WHERE NOT sealed "
-            "GROUP BY campaign, id HAVING count(*) < 100",
-            leftovers=True,
+WORKLOADS: Final = {
+    "clicks": Workload(
+        file="clicks.yaml",
+        size=lambda options, keys: click_size(options, keys, options.clicks),
+        sink="poor",
+        groups=("campaign", "id"),
+        grows="clicks",
+        leftovers=True,
+        reference="SELECT campaign, id, count(*) AS clicks FROM data WHERE NOT sealed "
+        "GROUP BY campaign, id HAVING count(*) < 100",
+        counterpart="Spark's groupBy in update mode",
+    ),
+    "visits": Workload(
+        file="visits.yaml",
+        size=lambda options, keys: Visits(
+            records=options.visits,
+            campaigns=partitions(keys, options.steps),
+            steps=options.steps,
         ),
-        "words": Workload(
-            "words.yaml",
-            lambda folder: write_tweets(folder, tweets),
-            tweets.records,
-            "counts",
-            ("batch", "word"),
-            "frequency",
-            "SELECT batch, word, count(*) AS frequency FROM (SELECT batch, "
-            "explode(split(text, ' ')) AS word FROM data WHERE NOT sealed) GROUP BY batch, word",
-            leftovers=False,
-        ),
-    }
+        sink="matched",
+        reference="SELECT campaign, view, page, ad FROM views JOIN clicks USING (campaign, view) "
+        "WHERE NOT views.sealed AND NOT clicks.sealed",
+        counterpart="Spark's stream-stream inner join",
+    ),
+    "scores": Workload(
+        file="scores.yaml",
+        size=lambda options, keys: click_size(options, keys, options.scores),
+        sink="scored",
+        groups=("campaign", "id"),
+        grows="risk",
+        reference="SELECT campaign, id, sum((id * 7919L) % 101) AS risk FROM data "
+        "WHERE NOT sealed GROUP BY campaign, id",
+        counterpart="the same function, then Spark's groupBy in update mode",
+    ),
+    "words": Workload(
+        file="words.yaml",
+        size=lambda options, _: Tweets(records=options.tweets, steps=options.steps),
+        keys=False,
+        sink="counts",
+        groups=("batch", "word"),
+        grows="frequency",
+        reference="SELECT batch, word, count(*) AS frequency FROM (SELECT batch, "
+        "explode(split(text, ' ')) AS word FROM data WHERE NOT sealed) GROUP BY batch, word",
+        counterpart="Spark's groupBy in update mode",
+    ),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measured:
+    """The runs of a workload at one number of keys."""
+
+    keys: int | None
+    """In a micro-batch, on average; None: as the workload has it."""
+    records: int
+    runs: dict[str, list[Run]]
+    wrong: dict[str, int]
+
+    def ratios(self, of: Callable[[Run], float]) -> list[float]:
+        """Sealed to uncoordinated, turn by turn."""
+        pairs = zip(self.runs[SEALED], self.runs[UNCOORDINATED], strict=True)
+        return [of(sealed) / of(uncoordinated) for sealed, uncoordinated in pairs]
+
+    @property
+    def throughput(self) -> list[float]:
+        """Of the sealed job relative to the uncoordinated one, in each turn."""
+        return [1 / ratio for ratio in self.ratios(lambda run: run.seconds)]
+
+    @property
+    def cpu(self) -> list[float]:
+        """The same of the CPU."""
+        return self.ratios(lambda run: run.cpu_s)
 
 
 def main() -> int:
     """Measure what the command line names; 1 where a result is wrong."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("workloads", nargs="*", metavar="clicks|words")
-    parser.add_argument("--repeat", type=int, default=3)
-    parser.add_argument("--clicks", type=int, default=Clicks().records)
-    parser.add_argument("--tweets", type=int, default=Tweets().records)
-    parser.add_argument("--master", default="local[2]")
-    parser.add_argument("--json", type=Path, help="write the measurements here")
-    options = parser.parse_args()
-    known = workloads(options)
-    if unknown := set(options.workloads) - known.keys():
-        parser.error(f"no workload {', '.join(sorted(unknown))}")
-    measured = {}
-    for name in options.workloads or known:
-        measured[name] = measure(name, known[name], options.repeat, options.master)
-        Console().print(table(name, known[name], measured[name]))
+    options = _options()
+    found: dict[str, object] = {}
+    wrong = 0
+    for name in options.workloads:
+        if name == LATENCY:
+            latency = latencies(WORK / name, options, compiled_sealed)
+            Console().print(latency_table(latency))
+            found[name] = [asdict(each) for each in latency]
+            wrong += sum(each.wrong for each in latency)
+            continue
+        workload = WORKLOADS[name]
+        measured = [
+            measure(name, workload, keys, options)
+            for keys in (options.keys if workload.keys else [None])
+        ]
+        Console().print(table(name, workload, measured))
+        found[name] = {
+            "counterpart": workload.counterpart,
+            "measured": [
+                {**asdict(each), "throughput": each.throughput, "cpu": each.cpu}
+                for each in measured
+            ],
+        }
+        wrong += sum(sum(each.wrong.values()) for each in measured)
     if options.json:
-        options.json.write_text(json.dumps(measured, default=asdict, indent=1) + "\n")
-    return int(any(wrong for found in measured.values() for wrong in found["wrong"].values()))
+        options.json.write_text(json.dumps(found, indent=1) + "\n")
+    return int(wrong > 0)
 
 
-def measure(name: str, workload: Workload, repeat: int, master: str) -> dict[str, object]:
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    known = [*WORKLOADS, LATENCY]
+    add = parser.add_argument
+    add("workloads", nargs="*", metavar="|".join(known), help="all of them without a name")
+    add("--keys", type=int, nargs="+", default=[100, 1000, 10_000], help="in a micro-batch")
+    add("--turns", type=int, default=3)
+    add("--steps", type=int, default=20, help="micro-batches")
+    add("--clicks", type=int, default=12_000_000)
+    add("--visits", type=int, default=1_000_000)
+    add("--scores", type=int, default=4_000_000)
+    add("--tweets", type=int, default=400_000)
+    add("--rounds", type=int, default=6, help="of partitions sealed at once, for the latency")
+    add("--at-once", type=int, nargs=2, default=[100, 10_000], help="partitions in such a round")
+    add("--quick", action="store_true", help="one turn of a tenth, without the most keys")
+    add("--master", default="local[2]")
+    add("--json", type=Path, help="write the measurements here")
+    options = parser.parse_args()
+    if unknown := set(options.workloads) - set(known):
+        parser.error(f"no workload {', '.join(sorted(unknown))}")
+    options.workloads = options.workloads or known
+    if options.quick:
+        options.turns, options.steps, options.rounds = 1, 12, 3
+        options.keys = sorted(options.keys)[:-1] or options.keys
+        for size in ("clicks", "visits", "scores", "tweets"):
+            setattr(options, size, getattr(options, size) // 10)
+    return options
+
+
+def measure(
+    name: str, workload: Workload, keys: int | None, options: argparse.Namespace
+) -> Measured:
     """Run both jobs in turns and check every result."""
-    folder = WORK / name
-    workload.write(folder)
-    sealed, _ = load(HERE / workload.file)
+    folder = WORK / name / ("" if keys is None else str(keys))
+    size = workload.size(options, keys or 0)
+    write_input(folder, size)
     projects = {
-        UNCOORDINATED: compiled(unsealed(sealed), Label.RUN, folder / UNCOORDINATED),
-        SEALED: compiled(sealed, Label.ASYNC, folder / SEALED),
+        UNCOORDINATED: compiled(
+            unsealed(dataflow_of(workload.file)), Label.RUN, folder / UNCOORDINATED
+        ),
+        SEALED: compiled_sealed(workload.file, folder / SEALED),
     }
     runs: dict[str, list[Run]] = {way: [] for way in projects}
-    kept = folder / "results"
-    shutil.rmtree(kept, ignore_errors=True)
-    for turn in range(repeat):
+    results = folder / "results"
+    shutil.rmtree(results, ignore_errors=True)
+    for turn in range(options.turns):
         for way, project in projects.items():
-            runs[way].append(run(project, folder, master))
-            (kept / way).mkdir(parents=True, exist_ok=True)
-            (project.folder / "results" / workload.sink).rename(kept / way / str(turn))
-            print(f"  {name} {way}: {runs[way][-1]}", file=sys.stderr, flush=True)
-    return {"runs": runs, "wrong": wrong_rows(workload, folder, kept, repeat, master)}
+            runs[way].append(run(project, folder, options.master))
+            (results / way).mkdir(parents=True, exist_ok=True)
+            (project.folder / "results" / workload.sink).rename(results / way / str(turn))
+            print(f"  {name} {keys or ''} {way}: {runs[way][-1]}", file=sys.stderr, flush=True)
+    wrong = wrong_rows(workload, folder, results, options)
+    return Measured(keys=keys, records=size.records, runs=runs, wrong=wrong)
+
+
+def dataflow_of(file: str) -> Dataflow:
+    """A dataflow of this folder."""
+    dataflow, _ = load(HERE / file)
+    return dataflow
 
 
 def unsealed(dataflow: Dataflow) -> Dataflow:
@@ -152,126 +260,86 @@ def unsealed(dataflow: Dataflow) -> Dataflow:
     return replace(dataflow, streams=streams)
 
 
+def compiled_sealed(file: str, folder: Path) -> Project:
+    """The sealed job of a dataflow of this folder."""
+    return compiled(dataflow_of(file), Label.ASYNC, folder)
+
+
 def compiled(dataflow: Dataflow, target: Label, folder: Path) -> Project:
     """The project that `blazes compile --target` makes."""
     return write(stages(plan(analyze(dataflow), target=target)), folder)
 
 
-def run(project: Project, root: Path, master: str) -> Run:
-    """One run of a job from scratch, as a process of its own."""
-    shutil.rmtree(project.folder / "results", ignore_errors=True)
-    run_dir = project.folder / "run"
-    shutil.rmtree(run_dir, ignore_errors=True)
-    command = [sys.executable, project.job, "--available-now", "--fresh", "--root", root]
-    command += ["--master", master, "--run-dir", run_dir]
-    job = subprocess.Popen(command, start_new_session=True, stderr=subprocess.PIPE, text=True)
-    with Cpu(job.pid) as cpu:
-        _, told = job.communicate()
-    if job.returncode:
-        sys.exit(f"{project.job} failed:\n{told}")
-    summary = json.loads((run_dir / "summary.json").read_text())
-    rows = sum(unit["rows_out"] for unit in summary["units"].values())
-    spent = cpu.between(summary["finished"] - summary["seconds"], summary["finished"])
-    return Run(summary["seconds"], round(spent, 1), rows)
-
-
-class Cpu(threading.Thread):
-    """CPU time of all processes of a session, those that have ended too. Linux; else 0."""
-
-    def __init__(self, session: int) -> None:
-        super().__init__(daemon=True)
-        self._session = session
-        self._seen: dict[int, float] = {}
-        self._samples = [(time.time(), 0.0)]
-        """(time, user and system seconds so far)."""
-        self._end = threading.Event()
-
-    def between(self, start: float, end: float) -> float:
-        """Seconds of CPU from one time to another."""
-        return self._until(end) - self._until(start)
-
-    def _until(self, instant: float) -> float:
-        return max(spent for at, spent in self._samples if at <= instant or spent == 0.0)
-
-    def __enter__(self) -> Cpu:
-        self.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._end.set()
-        self.join()
-
-    def run(self) -> None:
-        """Look every quarter of a second until the end."""
-        while not self._end.wait(0.25):
-            for file in Path("/proc").glob("[0-9]*/stat"):
-                try:
-                    values = file.read_text().rpartition(") ")[2].split()
-                except OSError:
-                    continue
-                if int(values[3]) == self._session:
-                    ticks = int(values[11]) + int(values[12])
-                    self._seen[int(file.parent.name)] = ticks / os.sysconf("SC_CLK_TCK")
-            self._samples.append((time.time(), sum(self._seen.values())))
-
-
 def wrong_rows(
-    workload: Workload, folder: Path, kept: Path, repeat: int, master: str
+    workload: Workload, folder: Path, results: Path, options: argparse.Namespace
 ) -> dict[str, int]:
-    """Rows that are missing or should not be there, for each way, over all runs.
+    """Rows that are missing or should not be there, for each way, over all turns.
 
-    Of an uncoordinated run the last value of each group counts, and groups that it reported on the
-    way though they do not belong to the result are not counted as wrong: nothing takes them back.
+    Of the groups that an uncoordinated run puts out again, the last value counts; groups that it
+    put out on the way though they do not belong to the result are not counted as wrong: nothing
+    takes them back.
     """
     from flux_runtime.spark.session import start_session
 
-    session = start_session("reference", master=master, conf={}, log=folder / "reference.log")
-    session.read.parquet(str(folder / "data")).createOrReplaceTempView("data")
+    session = start_session(
+        "reference", master=options.master, conf={}, log=folder / "reference.log"
+    )
+    for name in ("data", "views", "clicks"):
+        if (folder / name).is_dir():
+            session.read.parquet(str(folder / name)).createOrReplaceTempView(name)
     right = session.sql(workload.reference).cache()
     wrong = dict.fromkeys((UNCOORDINATED, SEALED), 0)
     for way in wrong:
-        for turn in range(repeat):
+        for turn in range(options.turns):
             files = session.read.option("recursiveFileLookup", "true")
-            got = files.parquet(str(kept / way / str(turn))).select(*right.columns)
-            if way == UNCOORDINATED:
-                got = got.groupBy(*workload.groups).agg({workload.value: "max"})
-                got = got.toDF(*workload.groups, workload.value).select(*right.columns)
-            if way == UNCOORDINATED and workload.leftovers:
-                got = got.join(right.select(*workload.groups), list(workload.groups), "left_semi")
-            wrong[way] += got.exceptAll(right).count() + right.exceptAll(got).count()
+            rows = files.parquet(str(results / way / str(turn))).select(*right.columns)
+            if way == UNCOORDINATED and workload.groups:
+                rows = rows.groupBy(*workload.groups).agg({workload.grows: "max"})
+                rows = rows.toDF(*workload.groups, workload.grows).select(*right.columns)
+                if workload.leftovers:
+                    belonging = right.select(*workload.groups)
+                    rows = rows.join(belonging, list(workload.groups), "left_semi")
+            wrong[way] += rows.exceptAll(right).count() + right.exceptAll(rows).count()
     session.stop()
     return wrong
 
 
-def table(name: str, workload: Workload, measured: Mapping[str, object]) -> Table:
+def table(name: str, workload: Workload, measured: Sequence[Measured]) -> Table:
     """The measurements of a workload; medians, with the range behind them."""
-    runs, wrong = measured["runs"], measured["wrong"]
-    assert isinstance(runs, dict)
-    assert isinstance(wrong, dict)
-    title = f"{name}: {workload.records:,} records; aim: {AIM} of the uncoordinated throughput"
+    title = (
+        f"{name}: {measured[0].records:,} records; uncoordinated: {workload.counterpart}\n"
+        f"aims: throughput at least {THROUGHPUT_MIN}, CPU at most {CPU_MAX} of the uncoordinated"
+    )
     shown = Table(title=title, title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    for heading in ("", "s", "range", "records/s", "ratio", "CPU s", "rows out", "wrong"):
+    for heading in ("keys", "", "s", "records/s", "ratio", "CPU s", "compiling", "ratio", "rows",
+                    "wrong"):  # fmt: skip
         shown.add_column(heading, justify="right" if heading else "left", no_wrap=True)
-    base = median(run.seconds for run in runs[UNCOORDINATED])
-    for way, of_way in runs.items():
-        seconds = [run.seconds for run in of_way]
-        middle = median(seconds)
-        shown.add_row(
-            way,
-            f"{middle:.1f}",
-            f"{min(seconds):.1f}-{max(seconds):.1f}",
-            f"{workload.records / middle:,.0f}",
-            f"{base / middle:.2f}",
-            f"{median(run.cpu_s for run in of_way):.0f}",
-            f"{of_way[-1].rows_out:,}",
-            str(wrong[way]),
-        )
+    for each in measured:
+        for way, runs in each.runs.items():
+            seconds = [run.seconds for run in runs]
+            sealed = way == SEALED
+            shown.add_row(
+                "" if sealed or each.keys is None else f"{each.keys:,}",
+                way,
+                spread(seconds, 1),
+                f"{each.records / statistics.median(seconds):,.0f}",
+                spread(each.throughput, 2) if sealed else "",
+                spread([run.cpu_s for run in runs], 0),
+                f"{statistics.median(run.compiling_s for run in runs):.0f}",
+                spread(each.cpu, 2) if sealed else "",
+                f"{runs[-1].rows_out:,}",
+                str(each.wrong[way]),
+            )
     return shown
 
 
-def median(values: Sequence[float]) -> float:
-    """The median of any iterable."""
-    return statistics.median(values)
+def spread(values: Iterable[float], digits: int) -> str:
+    """The median, and the range where there is one."""
+    found = sorted(values)
+    middle = f"{statistics.median(found):.{digits}f}"
+    if len(found) == 1:
+        return middle
+    return f"{middle} ({found[0]:.{digits}f}-{found[-1]:.{digits}f})"
 
 
 if __name__ == "__main__":

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -18,138 +19,202 @@ import pyarrow.parquet as pq
 
 from blazes.demo.files import FIRST_ARRIVAL_S, empty, write_json
 
-STEPS_OPEN = 5
+STEPS_OPEN: Final = 5
 """Steps in which a partition's records arrive, before what a slow producer adds."""
-LAG = 3
+LAG: Final = 3
 """Steps that a slow producer may be behind, at most, exclusive."""
+PRODUCERS: Final = 5
+
+RARE_CLICKS: Final = 50
+"""Expected clicks on each of the rare ads, which are every other one."""
+
+Columns: TypeAlias = Callable[[np.ndarray, np.ndarray, np.random.Generator], Mapping[str, pa.Array]]
+"""(partition, number among the partition's records) of some records -> their data columns."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Clicks:
-    """Clicks on ads of campaigns: few groups, many records."""
+    """Clicks on ads of campaigns: few groups, many records. Sealed on `campaign`."""
 
-    records: int = 30_000_000
-    producers: int = 5
-    campaigns: int = 240
-    ads: int = 100
-    """In each campaign; their popularity is skewed so that about half stay below 100 clicks."""
-    steps: int = 28
+    records: int
+    campaigns: int
+    ads: int
+    """In each campaign."""
+    steps: int
     seed: int = 1
 
 
 @dataclass(frozen=True, kw_only=True)
-class Tweets:
-    """Tweets in batches: many groups, large state."""
+class Visits:
+    """Views of pages, and clicks that each follow one of them. Both sealed on `campaign`."""
 
-    records: int = 1_000_000
-    producers: int = 5
+    records: int
+    """Half of them views, half clicks."""
+    campaigns: int
+    steps: int
+    seed: int = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tweets:
+    """Tweets in batches: many groups, large state. Sealed on `batch`."""
+
+    records: int
+    steps: int
     batches: int = 150
     words: int = 8
     vocabulary: int = 20_000
-    steps: int = 28
     seed: int = 2
 
 
-def write_clicks(folder: Path, size: Clicks) -> None:
-    """Write the clicks below `folder/data`, or leave them where they are already."""
-    if _there(folder, size):
-        return
-    rng = np.random.default_rng(size.seed)
-    partitions = np.arange(size.campaigns)
-    popularity = 1 / np.arange(1, size.ads + 1) ** 1.6
+Size: TypeAlias = Clicks | Visits | Tweets
 
-    def columns(campaign: np.ndarray) -> dict[str, pa.Array]:
-        ad = rng.choice(size.ads, len(campaign), p=popularity / popularity.sum())
+
+def partitions(keys: int, steps: int) -> int:
+    """How many partitions make `keys` of them open in a step, on average."""
+    return max(1, keys * steps // (STEPS_OPEN + LAG - 1))
+
+
+def write_input(folder: Path, size: Size) -> None:
+    """Write the input below `folder`, or leave it where it is already."""
+    file = folder / "size.json"
+    wanted = {"kind": type(size).__name__, **asdict(size)}
+    if file.exists() and json.loads(file.read_text()) == wanted:
+        return
+    empty(folder)
+    match size:
+        case Clicks():
+            _write_clicks(folder, size)
+        case Visits():
+            _write_visits(folder, size)
+        case Tweets():
+            _write_tweets(folder, size)
+    write_json(file, wanted)
+
+
+def _write_clicks(folder: Path, size: Clicks) -> None:
+    rare = np.arange(size.ads) % 2 == 1
+    share = min(0.5 / size.ads, RARE_CLICKS * size.campaigns / size.records)
+    popularity = np.where(rare, share, 0.0)
+    popularity[~rare] = (1 - popularity.sum()) / (~rare).sum()
+
+    def columns(
+        campaign: np.ndarray, _: np.ndarray, rng: np.random.Generator
+    ) -> Mapping[str, pa.Array]:
+        ad = rng.choice(size.ads, len(campaign), p=popularity)
         return {
             "campaign": pa.array(campaign, pa.int32()),
             "id": pa.array(campaign * size.ads + ad, pa.int32()),
         }
 
-    schema = pa.schema([("campaign", pa.int32()), ("id", pa.int32())])
-    _write(folder, size, partitions, "campaign", columns, schema, rng)
+    of_each = size.records // size.campaigns
+    _write_stream(folder, "data", "campaign", size.campaigns, of_each, size, columns)
 
 
-def write_tweets(folder: Path, size: Tweets) -> None:
-    """Write the tweets below `folder/data`, or leave them where they are already."""
-    if _there(folder, size):
-        return
-    rng = np.random.default_rng(size.seed)
+def _write_visits(folder: Path, size: Visits) -> None:
+    of_each = size.records // 2 // size.campaigns
+
+    def view(
+        campaign: np.ndarray, number: np.ndarray, rng: np.random.Generator
+    ) -> Mapping[str, pa.Array]:
+        return {
+            "campaign": pa.array(campaign, pa.int32()),
+            "view": pa.array(campaign * of_each + number, pa.int64()),
+            "page": pa.array(rng.integers(0, 1000, len(campaign)), pa.int32()),
+        }
+
+    def click(
+        campaign: np.ndarray, _: np.ndarray, rng: np.random.Generator
+    ) -> Mapping[str, pa.Array]:
+        followed = rng.integers(0, of_each // PRODUCERS * PRODUCERS, len(campaign))
+        return {
+            "campaign": pa.array(campaign, pa.int32()),
+            "view": pa.array(campaign * of_each + followed, pa.int64()),
+            "ad": pa.array(rng.integers(0, 100, len(campaign)), pa.int32()),
+        }
+
+    for name, columns in (("views", view), ("clicks", click)):
+        _write_stream(folder, name, "campaign", size.campaigns, of_each, size, columns)
+
+
+def _write_tweets(folder: Path, size: Tweets) -> None:
     frequency = 1 / np.arange(1, size.vocabulary + 1)
     vocabulary = np.array([f"w{rank:05d}" for rank in range(size.vocabulary)], dtype=object)
 
-    def columns(batch: np.ndarray) -> dict[str, pa.Array]:
+    def columns(
+        batch: np.ndarray, _: np.ndarray, rng: np.random.Generator
+    ) -> Mapping[str, pa.Array]:
         chosen = rng.choice(
             size.vocabulary, (len(batch), size.words), p=frequency / frequency.sum()
         )
         texts = [" ".join(words) for words in vocabulary[chosen]]
         return {"batch": pa.array(batch, pa.int64()), "text": pa.array(texts, pa.string())}
 
-    schema = pa.schema([("batch", pa.int64()), ("text", pa.string())])
-    _write(folder, size, np.arange(size.batches), "batch", columns, schema, rng)
+    of_each = size.records // size.batches
+    _write_stream(folder, "data", "batch", size.batches, of_each, size, columns)
 
 
-def _there(folder: Path, size: Clicks | Tweets) -> bool:
-    file = folder / "size.json"
-    return file.exists() and json.loads(file.read_text()) == asdict(size)
-
-
-def _write(
-    folder: Path,
-    size: Clicks | Tweets,
-    partitions: np.ndarray,
-    key: str,
-    columns: object,
-    schema: pa.Schema,
-    rng: np.random.Generator,
+def _write_stream(
+    folder: Path, name: str, key: str, count: int, of_each: int, size: Size, columns: Columns
 ) -> None:
-    """One file for each step and producer, its punctuations at the end."""
-    assert callable(columns)
-    empty(folder)
-    (folder / "data").mkdir()
-    producers = [f"producer-{number}" for number in range(1, size.producers + 1)]
-    write_json(folder / "producers.json", {str(value): producers for value in partitions})
-    first = (partitions * (size.steps - STEPS_OPEN - LAG) / len(partitions)).astype(int)
-    each = size.records // (len(partitions) * size.producers)
-    full = pa.schema(
-        [*schema, ("producer", pa.string()), ("sealed", pa.bool_()), ("count", pa.int64())]
-    )
-    for producer in producers:
-        start = first + rng.integers(0, LAG, len(partitions))
-        arrives = np.repeat(start, each) + rng.integers(0, STEPS_OPEN, each * len(partitions))
-        of = np.repeat(partitions, each)
+    """One file for each step and producer, its punctuations at the end; and the registrations."""
+    rng = np.random.default_rng(size.seed)
+    (folder / name).mkdir()
+    producers = [f"producer-{number}" for number in range(1, PRODUCERS + 1)]
+    write_json(folder / "producers.json", {str(value): producers for value in range(count)})
+    every = np.arange(count)
+    first = (every * (size.steps - STEPS_OPEN - LAG) / count).astype(int)
+    share = max(1, of_each // PRODUCERS)
+    for position, producer in enumerate(producers):
+        start = first + rng.integers(0, LAG, count)
+        arrives = np.repeat(start, share) + rng.integers(0, STEPS_OPEN, share * count)
+        order = rng.permutation(share * count)
+        order = order[np.argsort(arrives[order], kind="stable")]
+        ends = np.searchsorted(arrives[order], np.arange(size.steps + 1))
         for step in range(size.steps):
-            values = of[arrives == step]
-            rng.shuffle(values)
-            ended = partitions[start + STEPS_OPEN - 1 == step]
-            records = pa.table(
-                {
-                    **columns(values),
-                    "producer": pa.array([producer] * len(values), pa.string()),
-                    "sealed": pa.array(np.zeros(len(values), bool)),
-                    "count": pa.nulls(len(values), pa.int64()),
-                },
-                full,
+            chosen = order[ends[step] : ends[step + 1]]
+            values = columns(chosen // share, position * share + chosen % share, rng)
+            write_step(
+                folder / name / f"{step:04d}-{producer}.parquet",
+                step,
+                values,
+                key=key,
+                producer=producer,
+                sealed=every[start + STEPS_OPEN - 1 == step],
+                count=share,
             )
-            ends = pa.table(_punctuations(full, key, ended, producer, each), full)
-            file = folder / "data" / f"{step:03d}-{producer}.parquet"
-            pq.write_table(pa.concat_tables([records, ends]), file)
-            os.utime(file, (FIRST_ARRIVAL_S + step, FIRST_ARRIVAL_S + step))
-    write_json(folder / "size.json", asdict(size))
 
 
-def _punctuations(
-    schema: pa.Schema, key: str, ended: Sequence[int] | np.ndarray, producer: str, count: int
-) -> dict[str, pa.Array]:
-    """The columns of a punctuation for each partition that ended."""
-    known = {
-        key: ended,
-        "producer": [producer] * len(ended),
-        "sealed": [True] * len(ended),
-        "count": [count] * len(ended),
+def write_step(
+    file: Path,
+    step: int,
+    values: Mapping[str, pa.Array],
+    *,
+    key: str,
+    producer: str,
+    sealed: np.ndarray,
+    count: int,
+) -> None:
+    """One file: a producer's records of a step, then its punctuations for partitions that end.
+
+    Args:
+        file: its path.
+        step: its place in the order of arrival.
+        values: the data columns.
+        key: the column that the stream is sealed on.
+        producer: who sends it.
+        sealed: the partitions that end.
+        count: how many records it sent for each of them.
+    """
+    length, ended = len(values[key]), len(sealed)
+    table: dict[str, Any] = {
+        name: pa.concat_arrays(
+            [column, pa.array(sealed, column.type) if name == key else pa.nulls(ended, column.type)]
+        )
+        for name, column in values.items()
     }
-    return {
-        field.name: pa.array(known[field.name], field.type)
-        if field.name in known
-        else pa.nulls(len(ended), field.type)
-        for field in schema
-    }
+    table["producer"] = pa.array([producer] * (length + ended), pa.string())
+    table["sealed"] = pa.array(np.arange(length + ended) >= length)
+    table["count"] = pa.array([None] * length + [count] * ended, pa.int64())
+    pq.write_table(pa.table(table), file)
+    os.utime(file, (FIRST_ARRIVAL_S + step, FIRST_ARRIVAL_S + step))

@@ -149,6 +149,12 @@ class Build:
             named.append(("order_by", list(stage.order_by)))
         if isinstance(stage, Order) and stage.changed_by is not None:
             named.append(("changed_by", list(stage.changed_by)))
+        if stage.kept is not None:
+            kept = {
+                name: tuple(each and Code(each.name) for each in steps)
+                for name, steps in stage.kept.inputs.items()
+            }
+            named.append(("partial", (kept, Code(stage.kept.whole.name))))
         return named
 
     def _seal(self, stage: Seal) -> list[tuple[str, Any]]:

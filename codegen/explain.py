@@ -12,7 +12,7 @@ from typing import Final
 
 from blazes.coordination import Alternative, Entry, Strategy
 from codegen import wording
-from codegen.model import Flux, Order, Seal, Source, Stage, Stages, Transform, Unit
+from codegen.model import Flux, Kept, Order, Seal, Source, Stage, Stages, Transform, Unit
 
 WIDTH: Final = 96
 
@@ -92,6 +92,7 @@ def facts(stage: Stage) -> Iterator[tuple[str, str]]:
                 yield "why", stage.why
             if stage.assumes is not None:
                 yield "assumes", stage.assumes
+            yield from kept(stage.kept)
         case Seal():
             yield "why", stage.why
             yield "release", wording.vote(stage.vote, stage.release)
@@ -111,6 +112,7 @@ def facts(stage: Stage) -> Iterator[tuple[str, str]]:
             yield "order", wording.order_scope(stage.scope, stage.mode)
             if stage.order_by:
                 yield "within", f"a micro-batch, by {wording.attributes(stage.order_by)}"
+            yield from kept(stage.kept)
             yield from cheaper(stage.alternatives)
         case Flux():
             yield "why", stage.why
@@ -123,6 +125,13 @@ def facts(stage: Stage) -> Iterator[tuple[str, str]]:
             yield from cheaper(stage.alternatives)
         case _:
             pass
+
+
+def kept(it: Kept | None) -> Iterator[tuple[str, str]]:
+    """What is kept in place of records."""
+    if it is not None:
+        inputs = wording.listing(it.inputs)
+        yield "keeps", f"of {inputs} what the query needs (aggregates, distinct values), no records"
 
 
 def cheaper(alternatives: Iterable[Alternative]) -> Iterator[tuple[str, str]]:

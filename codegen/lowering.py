@@ -16,6 +16,7 @@ from codegen.model import (
     Flux,
     Function,
     Inputs,
+    Kept,
     Order,
     Partial,
     Seal,
@@ -32,6 +33,7 @@ from codegen.network import Network
 from codegen.partial import split
 from codegen.seals import Route
 from codegen.sites import chains, gate, gives, translated
+from codegen.summaries import summarise
 
 REPLICA: Final = "replica"
 """The column by which the running job tells the records of replicas apart."""
@@ -229,6 +231,7 @@ class Lowering:
             output_mode="append" if watermark or kept else draft.component.output_mode,
             monotone=kept and draft.confluent,
             order_by=draft.component.order_by if kept else (),
+            kept=self._kept(draft, function, draft.inputs) if kept else None,
             watermark=watermark,
             assumes=assumes,
             why=why,
@@ -340,9 +343,48 @@ class Lowering:
             mode=next((each.mode for each in entries if each.mode), Mode.RECORDED),
             order_by=() if native else draft.component.order_by,
             changed_by=changed_by,
+            kept=None if native else self._kept(draft, function, draft.writes, changed_by or ()),
             alternatives=alternatives(entries),
             why=wording.order_why(entries),
         )
+
+    def _kept(
+        self, draft: Draft, function: Function, inputs: Iterable[str], gate: tuple[str, ...] = ()
+    ) -> Kept | None:
+        """Partial aggregates in place of the records of inputs, where the SQL can do with them.
+
+        That takes schemas of all inputs.
+        """
+        schemas = {name: self._schema(draft, name) for name in draft.inputs}
+        known = {name: schema for name, schema in schemas.items() if schema is not None}
+        confluent = draft.kind is Kind.ACCUMULATING and draft.confluent
+        names = inputs if confluent else [name for name in inputs if name in draft.writes]
+        if function.sql is None or len(known) < len(schemas):
+            return None
+        found = summarise(function.sql, known, inputs=names, beside=gate, as_set=confluent)
+        if found is None:
+            return None
+        steps: dict[str, tuple[Function, Function | None]] = {}
+        for name, kept in found.kept.items():
+            of_record = ("in place of records", f"{name} kept", "each record", kept.of_record)
+            first = replace(self._step(function, *of_record), parameters=(name,))
+            again = None
+            if kept.again is not None:
+                texts = ("combined", f"{name} combined", "what is kept of it", kept.again)
+                again = replace(self._step(function, *texts), parameters=(name,))
+            steps[name] = first, again
+        whole = function
+        if found.query != function.sql:
+            texts = ("over what is kept", "over kept", "what is kept of each input", found.query)
+            whole = self._step(function, *texts)
+        return Kept(steps, whole)
+
+    def _schema(self, draft: Draft, interface: str) -> Mapping[str, str] | None:
+        """The attributes of an input; None where its streams do not all declare the same."""
+        entering = self._net.entering[Endpoint(draft.component.name, interface)]
+        schemas = [stream.schema for stream in entering]
+        first = schemas[0] if schemas else None
+        return first if all(schema == first for schema in schemas) else None
 
     def _flux(self, draft: Draft, function: Function) -> Flux:
         *before, last = self._chains[draft.at]

@@ -73,6 +73,27 @@ class Partial:
     second: Function
 
 
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What a unit keeps in place of records, and the component on that.
+
+    Args:
+        inputs: input interface -> what makes it of a record, and what combines it; None: of equal
+            rows, one is kept.
+        whole: the component.
+    """
+
+    inputs: Mapping[str, tuple[Function, Function | None]]
+    whole: Function
+
+    @property
+    def functions(self) -> Iterator[Function]:
+        """All of them, in the order in which they are used."""
+        for steps in self.inputs.values():
+            yield from (each for each in steps if each is not None)
+        yield self.whole
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stage:
     """What all stages have; `inputs` are ids of other stages."""
@@ -121,6 +142,8 @@ class Transform(Stage):
     monotone: bool = False
     """Accumulating: every path is confluent, so that answers only ever grow."""
     order_by: tuple[str, ...] = ()
+    kept: Kept | None = None
+    """Accumulating: partial aggregates, in place of records."""
     watermark: tuple[str, str] | None = None
     """(column, delay): a seal by a stated lateness promise, which `assumes` puts in words."""
     assumes: str | None = None
@@ -181,6 +204,8 @@ class Order(Stage):
     order_by: tuple[str, ...] = ()
     changed_by: tuple[str, ...] | None = None
     """Recompute the partitions that changed, by these attributes; None: answer the reads."""
+    kept: Kept | None = None
+    """Partial aggregates, in place of records."""
     alternatives: tuple[Alternative, ...] = ()
     why: str
     replica: None = None
@@ -300,6 +325,9 @@ class Stages:
             if isinstance(stage, Seal) and stage.partial is not None:
                 for each in (stage.partial.first, stage.partial.second):
                     found.setdefault(each.name, each)
+            if isinstance(stage, Transform | Order) and stage.kept is not None:
+                for each in stage.kept.functions:
+                    found.setdefault(each.name, each)
         return tuple(found.values())
 
     def to_json(self) -> list[dict[str, Any]]:
@@ -325,7 +353,7 @@ def plain(value: Any) -> Any:
             return {"format": format, "path": path, "options": dict(options)}
         case Alternative(seal=seal, streams=streams):
             return {"seal": sorted(seal), "streams": list(streams)}
-        case Producers() | Punctuation() | Partial() | Step():
+        case Producers() | Punctuation() | Partial() | Kept() | Step():
             return {each.name: plain(getattr(value, each.name)) for each in fields(value)}
         case Mapping():
             return {name: plain(each) for name, each in value.items()}

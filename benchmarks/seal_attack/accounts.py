@@ -252,7 +252,9 @@ def _wrong_letters(stream: str, unit: Unit, traffic: Traffic) -> Iterator[str]:
     for message in traffic.messages.values():
         if message.deliveries and _stream(message) == stream and message.mark not in unit.dead:
             partition = message.partition
-            if message.kind in ALWAYS_DEAD and (partition is None or partition.key not in unit.open):
+            if message.kind in ALWAYS_DEAD and (
+                partition is None or partition.key not in unit.open
+            ):
                 yield f"{message.kind.name} {message.mark} is no dead letter"
             late = message.kind in (Kind.LATE, Kind.LATE_PROMISE)
             if late and partition is not None and not partition.contradictory:

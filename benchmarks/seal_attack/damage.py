@@ -186,7 +186,13 @@ DAMAGES: Final[dict[str, Damage]] = {
 }
 
 TO_COME: Final = frozenset(
-    {"older state", "older unit", "older ledger", "results deleted", "results: newest commit deleted"}
+    {
+        "older state",
+        "older unit",
+        "older ledger",
+        "results deleted",
+        "results: newest commit deleted",
+    }
 )
 """What the state cannot notice until results say whose they are and which commits they hold."""
 

@@ -59,7 +59,9 @@ _PATHS: Final = (
     "\\\\{0}\\",
 )
 _WORDS: Final = ("", " ", "null", "NULL", "None", "true", "0", "1", "-1", "01", "1.0", "1e3", "NaN")
-_CHARACTERS: Final = "\0\x01\t\n\r\x1f\x7f\x85\u2028'\"\\`$%,;|\U0001f600\U0010ffffé\u0301\ufeff\ufffd"
+_CHARACTERS: Final = (
+    "\0\x01\t\n\r\x1f\x7f\x85\u2028'\"\\`$%,;|\U0001f600\U0010ffffé\u0301\ufeff\ufffd"
+)
 
 
 def text(rng: random.Random) -> str:
@@ -128,7 +130,15 @@ def too_long(rng: random.Random) -> str:
 def not_text(rng: random.Random) -> bytes:
     """Bytes that are not valid UTF-8: cut short, surrogates, too long forms, any."""
     wrong = rng.choice(
-        [b"\xff", b"\xc3", b"\xed\xa0\x80", b"\xc0\xaf", b"\xf4\x90\x80\x80", b"\xf0\x9f\x98", b"\x80"]
+        [
+            b"\xff",
+            b"\xc3",
+            b"\xed\xa0\x80",
+            b"\xc0\xaf",
+            b"\xf4\x90\x80\x80",
+            b"\xf0\x9f\x98",
+            b"\x80",
+        ]
     )
     return text(rng).encode() + wrong + rng.choice([b"", b"k", b"'"])
 
@@ -140,6 +150,8 @@ def name(rng: random.Random, number: int) -> str:
 
 def _any_character(rng: random.Random) -> str:
     while True:
-        code = rng.choice([rng.randrange(0x20, 0x7F), rng.randrange(0x800), rng.randrange(0x110000)])
+        code = rng.choice(
+            [rng.randrange(0x20, 0x7F), rng.randrange(0x800), rng.randrange(0x110000)]
+        )
         if not 0xD800 <= code <= 0xDFFF:
             return chr(code)

@@ -99,9 +99,7 @@ class Partition:
     def whole(self) -> bool:
         """All that was promised has been delivered, with the promises."""
         due = (Kind.RECORD, Kind.PROMISE)
-        return not self.wrong_promise and all(
-            m.deliveries for m in self.messages if m.kind in due
-        )
+        return not self.wrong_promise and all(m.deliveries for m in self.messages if m.kind in due)
 
     def marks(self, *kinds: Kind) -> set[int]:
         """Of the messages of these kinds that were delivered."""
@@ -219,9 +217,7 @@ class Traffic:
             stranger = self._stranger(partition)
             made += [self._message(Kind.STRANGER, partition, stranger)]
             if rng.random() < 0.5:
-                made.append(
-                    self._message(Kind.STRANGE_PROMISE, partition, stranger, promised=1)
-                )
+                made.append(self._message(Kind.STRANGE_PROMISE, partition, stranger, promised=1))
         return made
 
     def _misfits(self, stream: str) -> Iterator[Message]:

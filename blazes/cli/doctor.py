@@ -1,6 +1,10 @@
 """Check that this machine can run compiled jobs: Python, Java, packages, memory, ZooKeeper, Spark.
 
-exit status: 0; 1 where a check fails (a warning does not); 2 for bad usage.
+With STATE, check the state folder of a job that does not run, and its results: whose they are, and
+whether everything in them is as it was written. Nothing is changed; every finding says what is safe
+and how to go on.
+
+exit status: 0; 1 where a check fails (a warning does not) or something is damaged; 2 for bad usage.
 """
 
 from __future__ import annotations
@@ -12,7 +16,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-from blazes.cli import CommandError, one_of
+from blazes.cli import CommandError, audit, one_of
 from blazes.cli.checks import CHECKS, Result, Status, run_check, run_checks
 
 _MARKS: Final = {Status.OK: ("✓", "ok", "32"), Status.WARN: ("!", "warn", "33")}
@@ -21,6 +25,19 @@ _FAILED: Final = ("✗", "fail", "31")
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
+    parser.add_argument(
+        "state",
+        metavar="STATE",
+        nargs="?",
+        help="the state folder of a job (target/NAME/state), or its project's folder",
+    )
+    parser.add_argument(
+        "--results",
+        metavar="DIR",
+        action="append",
+        default=[],
+        help="with STATE: a folder of results (repeatable; default: those it has written to)",
+    )
     parser.add_argument(
         "--quick", action="store_true", help="start neither a ZooKeeper nor a Spark job"
     )
@@ -40,6 +57,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Do the checks, print each as it ends."""
+    if arguments.state is not None:
+        return audit.run(arguments)
+    if arguments.results:
+        raise CommandError("--results belongs to a STATE", remedy="name the state folder too")
     folder = Path(arguments.target_dir)
     checks = tuple(check for check in CHECKS if not (arguments.quick and check.starts))
     if arguments.format == "json":

@@ -3,7 +3,10 @@
 The job continues where it stopped the last time; --fresh starts over. Ctrl-C lets it finish its
 micro-batches and stop, a second one kills it: nothing that was committed is lost either way.
 
-exit status: the job's; 2 for a bad file, bad usage or a machine that cannot run it.
+What a run leaves, open partitions and dead letters for example, stands in its last line.
+
+exit status: the job's (1 where it failed; 3 where it went well and left what --fail-on names); 2
+for a bad file, bad usage or a machine that cannot run it.
 """
 
 from __future__ import annotations
@@ -36,6 +39,8 @@ if TYPE_CHECKING:
 LOOK_S: Final = 0.2
 """How often the run folder is looked at."""
 LOG_LINES: Final = 15
+LEFT_SOMETHING: Final = 3
+"""The exit status of a job that went well and left what --fail-on names."""
 FILE_FORMATS: Final = frozenset({"parquet", "json", "csv", "text", "orc"})
 """Sink formats that are written as files, and can be looked into."""
 
@@ -64,8 +69,26 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="serve metrics for Prometheus on this port of 127.0.0.1",
     )
     parser.add_argument(
+        "--fail-on",
+        metavar="WORD,...",
+        type=fail_on,
+        default=(),
+        help="exit with 3 where the run leaves any of: open, quarantine (partitions at its end), "
+        "dead-letters, late (records that it could not process)",
+    )
+    parser.add_argument(
         "--no-progress", action="store_true", help="print lines, do not redraw the terminal"
     )
+
+
+def fail_on(text: str) -> tuple[str, ...]:
+    """The words of --fail-on."""
+    from flux_runtime.observe.ending import parse_fail_on
+
+    try:
+        return parse_fail_on(text)
+    except ValueError as wrong:
+        raise argparse.ArgumentTypeError(str(wrong)) from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +102,11 @@ class Ended:
     log_end: tuple[str, ...]
     interrupted: bool
     """By the user."""
+
+    @property
+    def well(self) -> bool:
+        """Whether the job came to an end as it should, whatever it left."""
+        return self.status in (0, LEFT_SOMETHING)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -127,6 +155,7 @@ def command_of(arguments: argparse.Namespace, project: Path, folder: Path) -> li
     command += ["--zookeeper", arguments.zookeeper] if arguments.zookeeper else []
     if arguments.metrics_port is not None:
         command += ["--metrics-port", str(arguments.metrics_port)]
+    command += ["--fail-on", ",".join(arguments.fail_on)] if arguments.fail_on else []
     return command
 
 
@@ -192,7 +221,7 @@ def watch(job: JobProcess, folder: Path, *, name: str, progress: bool) -> Ended:
             show("stopping" if interrupts.done else "")
             time.sleep(LOOK_S)
         ending = str((follower.poll().summary or {}).get("status", "finished"))
-        run = show(ending if status == 0 else "failed")
+        run = show(ending if status in (0, LEFT_SOMETHING) else "failed")
     return Ended(
         status=status,
         run=run,
@@ -208,7 +237,7 @@ def tell(
 ) -> list[str]:
     """How it ended, where everything is and how to go on, as lines."""
     lines = [""]
-    if ended.status == 0:
+    if ended.well:
         lines += [headline(dataflow.name, ended), *results(dataflow, project), ""]
     else:
         lines += failure(dataflow.name, ended)
@@ -220,9 +249,22 @@ def tell(
     ]
     if letters:
         rows.insert(0, ("dead letters", f"{letters}: blazes dead-letters {project}"))
-    if ended.status == 0:
+    if ended.well:
         rows += [("go on", again), ("start over", f"{again} --fresh")]
-    return lines + [f"  {name:<13} {text}" for name, text in rows]
+    return [*lines, *(f"  {name:<13} {text}" for name, text in rows), *what_it_left(ended)]
+
+
+def what_it_left(ended: Ended) -> list[str]:
+    """What a run that went well has left, as the last line; none if that is nothing."""
+    from flux_runtime.observe.ending import Left
+
+    summary = ended.run.summary or {}
+    left = Left.from_json(summary.get("left") or {})
+    if not ended.well or not str(left):
+        return []
+    failures = ",".join(summary.get("failed_on") or ())
+    because = f"; exit status {ended.status} because of --fail-on {failures}" if failures else ""
+    return ["", f"left: {printable(str(left))}{because}"]
 
 
 def same_again(arguments: argparse.Namespace) -> list[str]:
@@ -234,6 +276,7 @@ def same_again(arguments: argparse.Namespace) -> list[str]:
         given = getattr(arguments, option)
         if given and (option, given) != ("target_dir", TARGET_DIR):
             command += [f"--{option.replace('_', '-')}", given]
+    command += ["--fail-on", ",".join(arguments.fail_on)] if arguments.fail_on else []
     return [*command, "--available-now"] if arguments.available_now else command
 
 

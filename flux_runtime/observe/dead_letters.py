@@ -15,7 +15,10 @@ REASONS: Final[Mapping[str, str]] = {
     "late": "its partition had been released (SE-5)",
     "unknown_producer": "its producer is not in the partition's set (SE-7)",
     "no_key": "a key attribute is null",
+    "bad_key": "its key is not valid UTF-8, or longer than a key may be",
     "no_producer": "it does not say who produced it",
+    "bad_producer": "its producer's name is not valid UTF-8, or too long",
+    "discarded": "a person discarded its partition (SE-6)",
     "no_count": "a punctuation without a count (SE-1)",
 }
 """Reason -> what it means."""

@@ -22,6 +22,10 @@ from flux_runtime.sealing.tracker import All, One, Registered, Rules, Set, Track
 
 DESCRIPTION: Final = "gate.json"
 LEDGER: Final = "ledger"
+BUFFER: Final = "buffer"
+REQUESTS: Final = "requests"
+CHECKPOINT: Final = "checkpoint"
+"""What a unit's part of the state folder holds; the last three by input."""
 UNITS: Final = "units"
 _TRIES: Final = 10
 _AGAIN_S: Final = 0.05
@@ -83,20 +87,25 @@ def read_gates(state: Path) -> tuple[GateView, ...]:
     return tuple(sorted((read_gate(file.parent) for file in folders), key=lambda gate: gate.unit))
 
 
+def read_rules(folder: Path) -> Rules:
+    """What a sealed unit waits for, from its part of the state folder."""
+    data = json.loads((folder / DESCRIPTION).read_text(encoding="utf-8"))
+    return Rules(
+        inputs={name: _set_from_json(rule) for name, rule in data["inputs"].items()},
+        requests=tuple(data["requests"]),
+        identified=frozenset(data["identified"]),
+    )
+
+
 def read_gate(folder: Path) -> GateView:
     """One sealed unit, from its part of the state folder."""
     data = json.loads((folder / DESCRIPTION).read_text(encoding="utf-8"))
-    sets = {name: _set_from_json(rule) for name, rule in data["inputs"].items()}
-    rules = Rules(
-        inputs=sets,
-        requests=tuple(data["requests"]),
-        identified=frozenset(data.get("identified", ())),
-    )
+    rules = read_rules(folder)
     tracker = _tracker(folder / LEDGER, rules)
     return GateView(
         unit=data["unit"],
         key=tuple(data["key"]),
-        inputs={name: _in_words(rule) for name, rule in sets.items()},
+        inputs={name: _in_words(rule) for name, rule in rules.inputs.items()},
         seal_timeout_s=data["seal_timeout_s"],
         released=tracker.counters.released,
         partitions=tuple(_view(key, p) for key, p in tracker.partitions.items()),

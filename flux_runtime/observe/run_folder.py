@@ -139,6 +139,11 @@ class RunFolder:
                 )
                 self._writer.start()
 
+    def values(self) -> dict[str, dict[str, Any]]:
+        """Unit -> its newest metrics."""
+        with self._lock:
+            return {unit: dict(values) for unit, values in self._values.items()}
+
     def finish(self, summary: Mapping[str, Any]) -> None:
         """Write the last metrics, and `summary.json` with them and with `summary`."""
         with self._lock:

@@ -8,19 +8,21 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 KeyText: TypeAlias = str
 """A key value as text; `flux_runtime.sealing.keys` says how."""
 
 
-@dataclass(frozen=True, slots=True)
-class Group:
-    """The records of one micro-batch that agree in key, producer and punctuation."""
+class Group(NamedTuple):
+    """The records of one micro-batch that agree in key, producer and punctuation.
+
+    A tuple, since there is one for each key and producer of every micro-batch.
+    """
 
     key: KeyText
     producer: str
-    count: int | None
+    promised: int | None
     """What the punctuation promises; None: these are data records."""
     digest: str | None
     rows: int
@@ -51,8 +53,28 @@ class Chunk:
     rows: int = 0
     keys: int = 0
     """Key values that have data records in it, whatever becomes of them."""
+    rejected: int = 0
+    """Records in it that cannot be processed."""
     files: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     """Name -> (bytes, CRC-32)."""
+
+    def name(self, number: int) -> str:
+        """Of the chunk's folder."""
+        return chunk_name(number, self.form)
+
+
+def chunk_name(number: int, form: str) -> str:
+    """The name of a chunk's folder.
+
+    >>> chunk_name(7, "records"), chunk_name(-1, "partials")
+    ('000000007.records', '-00000001.partials')
+    """
+    return f"{number:09d}.{form}"
+
+
+def chunk_number(name: str) -> int:
+    """The number of the chunk with that name."""
+    return int(name.partition(".")[0])
 
 
 @dataclass(frozen=True, slots=True)

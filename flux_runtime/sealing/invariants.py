@@ -57,7 +57,11 @@ def _check_indexes(tracker: Tracker) -> None:
 
     assert set(tracker.sealed) == having(Status.SEALED)
     assert set(tracker.quarantined) == having(Status.QUARANTINED)
-    counting = {key for key, p in tracker.partitions.items() if any(p.to_count)}
+    counting = {
+        key
+        for key, p in tracker.partitions.items()
+        if p.status is Status.OPEN and any(p.to_count())
+    }
     assert set(tracker.counting) == counting
     for name, rule in tracker.rules.inputs.items():
         unknown = {key for key, p in tracker.partitions.items() if p.shares[name].producers is None}

@@ -24,7 +24,7 @@ import contextlib
 import dataclasses
 import json
 import threading
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Callable, Iterator, MutableMapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
@@ -73,15 +73,25 @@ class Ledger:
         path: the folder; made if it is missing, else the tracker continues from there.
         rules: what the gate waits for.
         read_only: look at it while its job runs; `record` is not allowed.
+        guard: called before anything is written; raises where another driver has taken over.
 
     Raises:
         DamagedError: what is there cannot be believed.
     """
 
-    def __init__(self, path: Path, rules: Rules, *, read_only: bool = False) -> None:
+    def __init__(
+        self,
+        path: Path,
+        rules: Rules,
+        *,
+        read_only: bool = False,
+        guard: Callable[[], object] | None = None,
+    ) -> None:
         self.path = path
+        self._guard = guard
         self.lock = threading.RLock()
         """Hold it while reading the tracker."""
+        self.closed = False
         self._failed: BaseException | None = None
         self._pending_keys: tuple[KeyText, ...] = ()
         if not read_only:
@@ -149,6 +159,7 @@ class Ledger:
     def close(self) -> None:
         """Close the files."""
         with self.lock:
+            self.closed = True
             self._db.close()
 
     def __enter__(self) -> Ledger:
@@ -174,7 +185,7 @@ class Ledger:
             if chunk is None:
                 batch.delete(name)
             else:
-                batch.put(name, _encode([chunk.form, chunk.rows, chunk.keys, dict(chunk.files)]))
+                batch.put(name, _encode([*_fields(chunk)]))
         for source, key in changes.wanted:
             rows = tracker.wanted[source].get(key)
             if rows:
@@ -192,13 +203,14 @@ class Ledger:
             if pending is None:
                 batch.delete(_PENDING)
             else:
-                fields = {f.name: getattr(pending, f.name) for f in dataclasses.fields(pending)}
-                batch.put(_PENDING, _encode(fields))
+                batch.put(_PENDING, _encode([*_fields(pending)]))
         self._released.into(batch)
         batch.put(_META, _encode(self._meta()))
         return batch
 
     def _write(self, batch: WriteBatch) -> None:
+        if self._guard is not None:
+            self._guard()
         options = WriteOptions()
         options.sync = True
         self._db.write(batch, options)
@@ -239,8 +251,9 @@ class Ledger:
         tracker.compactions = meta["compactions"]
         tracker.counters = Counters(**meta["counters"])
         for parts, value in self._parts(_CHUNK):
-            form, rows, keys, files = json.loads(value)
-            chunk = Chunk(form, rows, keys, {n: (size, crc) for n, (size, crc) in files.items()})
+            form, rows, keys, rejected, files = json.loads(value)
+            sizes = {n: (size, crc) for n, (size, crc) in files.items()}
+            chunk = Chunk(form, rows, keys, rejected, sizes)
             tracker.chunks.setdefault(parts[0], {})[int(parts[1])] = chunk
         sets: dict[tuple[str, ...], tuple[str, ...]] = {}
         partitions = [
@@ -268,7 +281,7 @@ class Ledger:
                 tracker.sealed[key] = None
             elif partition.status is Status.QUARANTINED:
                 tracker.quarantined[key] = None
-            elif any(partition.to_count):
+            elif partition.status is Status.OPEN and any(partition.to_count()):
                 tracker.counting[key] = None
             for name, share in partition.shares.items():
                 _count(tracker, name, share.batches)
@@ -388,11 +401,14 @@ def _options(path: Path) -> Options:
 
 
 def _name(kind: bytes, *parts: str) -> bytes:
-    return b"\0".join((kind, *(part.encode(errors="surrogatepass") for part in parts)))
+    return kind + "\0".join(("", *parts)).encode(errors="surrogatepass")
+
+
+_json = json.JSONEncoder(separators=(",", ":")).encode
 
 
 def _encode(data: object) -> bytes:
-    return json.dumps(data, separators=(",", ":")).encode()
+    return _json(data).encode()
 
 
 def _released(value: bytes) -> Released:
@@ -403,13 +419,19 @@ def _released(value: bytes) -> Released:
     )
 
 
-def _release(data: dict[str, Any]) -> Release:
-    answers = {
+def _release(data: list[Any]) -> Release:
+    number, keys, process, answers, discarded = data
+    asked = {
         name: {key: tuple(batches) for key, batches in wanted.items()}
-        for name, wanted in data["answers"].items()
+        for name, wanted in answers.items()
     }
-    keys, process, discarded = (tuple(data[name]) for name in ("keys", "process", "discarded"))
-    return Release(data["number"], keys, process, answers, discarded)
+    return Release(number, tuple(keys), tuple(process), asked, tuple(discarded))
+
+
+def _fields(value: Any) -> Iterator[Any]:
+    """The values of a dataclass's fields, not copied."""
+    for field in dataclasses.fields(value):
+        yield getattr(value, field.name)
 
 
 def _count(tracker: Tracker, name: str, batches: Any) -> None:

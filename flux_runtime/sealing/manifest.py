@@ -20,9 +20,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, TypeAlias
-from urllib.parse import unquote, urlsplit
 
-from flux_runtime.sealing.storage import Storage, sync_folder
+from flux_runtime.sealing.storage import Storage, local_path, sync_folder
 
 Files: TypeAlias = Mapping[str, tuple[int, int]]
 """Path below the folder, with `/` -> (bytes, CRC32)."""
@@ -100,7 +99,7 @@ def take(storage: Storage, name: str) -> Files:
     Raises:
         FileNotFoundError: there is no such folder.
     """
-    root = _path(storage, name)
+    root = local_path(storage.uri(name))
     if not root.is_dir():
         raise FileNotFoundError(f"{storage.uri(name)} is no folder")
     files = {}
@@ -129,7 +128,7 @@ def check(storage: Storage, name: str, files: Files, *, remedy: str = REMEDY) ->
     Raises:
         DamagedError: naming the first file that is not as it was, or the folder.
     """
-    root = _path(storage, name)
+    root = local_path(storage.uri(name))
     if not root.is_dir():
         raise DamagedError(storage.uri(name), "the folder is missing", remedy)
     present = {file.relative_to(root).as_posix() for file in _visible(root)}
@@ -192,10 +191,3 @@ def _visible(folder: Path) -> Iterator[Path]:
             yield from _visible(entry)
         else:
             yield entry
-
-
-def _path(storage: Storage, name: str) -> Path:
-    parts = urlsplit(storage.uri(name))
-    if parts.scheme != "file":
-        raise ValueError(f"{storage.uri(name)} is not on a mounted file system")
-    return Path(unquote(parts.path))

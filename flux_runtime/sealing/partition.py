@@ -88,6 +88,8 @@ class Share:
     @property
     def uncounted(self) -> tuple[str, ...]:
         """Producers whose records have to be counted, or digested, before SE-1 can hold."""
+        if not self.identified and all(vote.digest is None for vote in self.votes.values()):
+            return ()
         return tuple(
             p
             for p, vote in self.votes.items()
@@ -154,7 +156,15 @@ class Share:
     def contradictions(self, key: KeyText, name: str) -> Iterator[Quarantined]:
         """What cannot be right any more (SE-6); of members only, so nothing of an unknown set."""
         for producer in self.producers or ():
-            if producer in self.votes and producer not in self.excused:
+            vote = self.votes.get(producer)
+            if vote is None or producer in self.excused:
+                continue
+            if (
+                vote.digest is not None
+                or self.identified
+                or self.received.get(producer, 0) > vote.count
+                or producer in self.disputes
+            ):
                 contradiction = self._contradiction(key, name, producer)
                 if contradiction is not None:
                     yield contradiction
@@ -209,15 +219,19 @@ class Partition:
         return all(share.complete for share in self.shares.values())
 
     @property
+    def counted(self) -> bool:
+        """Every waiting input has all votes and records, as far as is known."""
+        return all(share.counted for share in self.shares.values())
+
     def to_count(self) -> Iterator[tuple[str, tuple[str, ...]]]:
         """(input, producers) that alone may keep it from being complete, or contradict it."""
-        if self.status is not Status.OPEN:
-            return
-        last = all(share.counted for share in self.shares.values())
         for name, share in self.shares.items():
-            due = tuple(p for p in share.uncounted if last or share.exceeded(p))
-            if due:
-                yield name, due
+            uncounted = share.uncounted
+            if uncounted:
+                last = self.counted
+                due = tuple(p for p in uncounted if last or share.exceeded(p))
+                if due:
+                    yield name, due
 
 
 def partition_to_json(partition: Partition) -> list[Any]:

@@ -2,15 +2,32 @@
 
 The narrow part of a file system that the runtime needs: whole files written in one step, folders
 moved in one step. Spark reads and writes the large files itself, under the same addresses.
+
+An address is `file://` and the path **as it is**, because that is how Spark reads one: it does not
+decode percent signs. `local_path` is the reverse. What Spark takes for a pattern or a scheme
+(`NOT_IN_PATHS`) cannot be in a path.
+
+The order of flushing, which whoever records that something is done relies on (`sync`, `move`): the
+files of a staged folder, the folder, the rename, the folder it was renamed into.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Protocol
-from urllib.parse import unquote, urlsplit
+from typing import Final, Protocol
+from urllib.parse import quote
+
+NOT_IN_PATHS: Final = ":*?[]{}\\"
+"""Characters that Spark reads as a pattern or a scheme, and that a path therefore cannot have."""
+
+_SCHEME: Final = "file:"
+_FLUSHERS: Final = 8
+"""Files that are flushed at the same time: file systems take several in one go."""
 
 
 class Storage(Protocol):
@@ -22,8 +39,15 @@ class Storage(Protocol):
     def read(self, name: str) -> bytes | None:
         """The content of a file; None if there is none."""
 
-    def write(self, name: str, data: bytes) -> None:
-        """Write a file durably and in one step: readers see all of it or what was there before."""
+    def write(self, name: str, data: bytes, *, flush: bool = True) -> None:
+        """Write a file in one step: readers see all of it or what was there before.
+
+        Args:
+            name: of the file.
+            data: its content.
+            flush: return when it is on the disk. False: a crash of the machine may bring back what
+                was there before, or leave an empty file.
+        """
 
     def names(self, name: str = "") -> list[str]:
         """What is in a folder, sorted; empty if there is no such folder."""
@@ -31,8 +55,16 @@ class Storage(Protocol):
     def exists(self, name: str) -> bool:
         """Whether there is a file or folder of that name."""
 
+    def sync(self, name: str, *, deep: bool = True) -> None:
+        """Flush a folder to the disk: what is in it, and every file and folder below.
+
+        Args:
+            name: of the folder.
+            deep: False: which names are in it, and no more.
+        """
+
     def move(self, source: str, target: str) -> None:
-        """Rename a file or folder in one step; the target must not exist."""
+        """Rename a file or folder in one step, durably; the target must not exist."""
 
     def delete(self, name: str) -> None:
         """Delete a file, or a folder with everything in it; nothing if it is not there."""
@@ -48,8 +80,8 @@ class LocalStorage:
         self.root = Path(root).absolute()
 
     def uri(self, name: str = "") -> str:
-        """The `file:` URI, so that no default file system of Spark's gets in the way."""
-        return self._path(name).as_uri()
+        """`file://` and the path, so that no default file system of Spark's gets in the way."""
+        return f"{_SCHEME}//{self._path(name)}"
 
     def read(self, name: str) -> bytes | None:
         """See `Storage`."""
@@ -58,17 +90,19 @@ class LocalStorage:
         except FileNotFoundError:
             return None
 
-    def write(self, name: str, data: bytes) -> None:
-        """See `Storage`; flushed to the disk."""
+    def write(self, name: str, data: bytes, *, flush: bool = True) -> None:
+        """See `Storage`."""
         path = self._path(name)
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent)
         staged = path.with_name(f".{path.name}.{os.getpid()}")
         with staged.open("wb") as file:
             file.write(data)
             file.flush()
-            os.fsync(file.fileno())
+            if flush:
+                os.fsync(file.fileno())
         staged.replace(path)
-        sync_folder(path.parent)
+        if flush:
+            sync_folder(path.parent)
 
     def names(self, name: str = "") -> list[str]:
         """See `Storage`; without hidden files."""
@@ -81,10 +115,18 @@ class LocalStorage:
         """See `Storage`."""
         return self._path(name).exists()
 
+    def sync(self, name: str, *, deep: bool = True) -> None:
+        """See `Storage`."""
+        folders = [self._path(name), *(_folders_below(self._path(name)) if deep else ())]
+        files = [p for folder in folders for p in folder.iterdir() if deep and p.is_file()]
+        with ThreadPoolExecutor(_FLUSHERS) as pool:
+            list(pool.map(sync_folder, files))
+            list(pool.map(sync_folder, reversed(folders)))
+
     def move(self, source: str, target: str) -> None:
         """See `Storage`."""
         path = self._path(target)
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent)
         self._path(source).rename(path)
         sync_folder(path.parent)
 
@@ -105,28 +147,65 @@ class LocalStorage:
 
 
 def storage_at(location: str | Path) -> Storage:
-    """The storage of a path or a `file:` URI.
+    """The storage of a path or a `file:` address.
 
     Raises:
         ValueError: another scheme.
     """
-    if isinstance(location, Path):
-        return LocalStorage(location)
-    parts = urlsplit(location)
-    if parts.scheme == "file":
-        return LocalStorage(unquote(parts.path))
-    if parts.scheme:
+    return LocalStorage(location if isinstance(location, Path) else local_path(location))
+
+
+def local_path(location: str) -> Path:
+    """The path of a path or a `file:` address.
+
+    Raises:
+        ValueError: another scheme.
+
+    >>> local_path("file:///jobs/50%20off/a b").as_posix()
+    '/jobs/50%20off/a b'
+    """
+    if location.startswith(_SCHEME):
+        path = location.removeprefix(_SCHEME)
+        return Path("/" + path.removeprefix("//").lstrip("/"))
+    if other := re.match(r"[A-Za-z][A-Za-z0-9+.-]*:", location):
         raise ValueError(
             f"{location}: state and results must be on a mounted file system (a path or file://);"
-            f" {parts.scheme}:// cannot rename a folder in one step from here"
+            f" {other[0]}// cannot rename a folder in one step from here"
         )
-    return LocalStorage(location)
+    return Path(location)
+
+
+def file_name(name: str) -> str:
+    """A name as one component of a path.
+
+    >>> file_name("Count.counts"), file_name("a/b")
+    ('Count.counts', 'a%2Fb')
+    """
+    return quote(name, safe="._-")
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder and those above it, durably, unless they are there."""
+    missing = []
+    while not folder.is_dir():
+        missing.append(folder)
+        folder = folder.parent
+    for made in reversed(missing):
+        made.mkdir(exist_ok=True)
+        sync_folder(made.parent)
 
 
 def sync_folder(folder: Path) -> None:
-    """Make renames in a folder survive a crash of the machine."""
+    """Make renames in a folder survive a crash of the machine; or the content of a file."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def _folders_below(folder: Path) -> Iterator[Path]:
+    for path in sorted(folder.iterdir()):
+        if path.is_dir() and not path.is_symlink():
+            yield path
+            yield from _folders_below(path)

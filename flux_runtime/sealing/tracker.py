@@ -175,13 +175,19 @@ class Tracker:
     """Index: partitions whose records have to be counted again."""
     unknown_sets: dict[str, dict[KeyText, None]] = field(default_factory=dict)
     """Index: input -> partitions whose producer set has to be looked up."""
+    _assessed: tuple[Ingested, list[tuple[Group, Verdict]]] | None = None
+    """The last answer of `assess`, as long as nothing has changed since."""
 
     # ---- questions
 
     def assess(self, event: Ingested) -> list[tuple[Group, Verdict]]:
         """What would become of each group of records, without changing anything."""
-        decided = self._decide_ones(event)
-        return [(group, self._verdict(event.input, group, decided)) for group in event.groups]
+        if self._assessed is None or self._assessed[0] is not event:
+            decided, fresh = self._decide_ones(event), set[KeyText]()
+            name = event.input
+            verdicts = [(g, self._verdict(name, g, decided, fresh)) for g in event.groups]
+            self._assessed = event, verdicts
+        return self._assessed[1]
 
     def replayed(self, name: str, batch: int, coverage: Coverage) -> bool:
         """Whether a micro-batch has been ingested before: then it changes nothing (SE-10).
@@ -222,10 +228,10 @@ class Tracker:
         """
         last, _ = self.ingested.get(name, (-1, Coverage()))
         if committed > last:
-            problem = f"the checkpoint has done micro-batch {committed}, the state took {last}"
+            problem = f"the checkpoint has done {_upto(committed)}, the state took {_upto(last)}"
             raise self._damaged(name, problem)
         if planned < last:
-            problem = f"the checkpoint knows of micro-batch {planned}, the state took {last}"
+            problem = f"the checkpoint knows of {_upto(planned)}, the state took {_upto(last)}"
             raise self._damaged(name, problem)
 
     def _damaged(self, name: str, problem: str) -> DamagedError:
@@ -273,7 +279,7 @@ class Tracker:
         """Input -> partition -> producers whose records have to be counted, or digested (SE-1)."""
         due: dict[str, dict[KeyText, tuple[str, ...]]] = {}
         for key in self.counting:
-            for name, producers in self.partitions[key].to_count:
+            for name, producers in self.partitions[key].to_count():
                 due.setdefault(name, {})[key] = producers
         return due
 
@@ -303,7 +309,11 @@ class Tracker:
         chunks = self.chunks.get(name, {})
         return Reading(
             {batch: tuple(of_chunk) for batch, of_chunk in sorted(by_chunk.items())},
-            frozenset(b for b, of_chunk in by_chunk.items() if len(of_chunk) == chunks[b].keys),
+            frozenset(
+                number
+                for number, of_chunk in by_chunk.items()
+                if len(of_chunk) == chunks[number].keys and not chunks[number].rejected
+            ),
             tuple(excluded),
         )
 
@@ -335,9 +345,10 @@ class Tracker:
 
     def handle(self, event: Event) -> list[Finding]:
         """Apply an event; what follows from it."""
+        if isinstance(event, Ingested):
+            return list(self._on_ingested(event))
+        self._assessed = None
         match event:
-            case Ingested():
-                return list(self._on_ingested(event))
             case Requested():
                 return list(self._on_requested(event))
             case Found():
@@ -361,13 +372,14 @@ class Tracker:
         if self.replayed(event.input, event.batch, event.coverage):  # SE-10
             return
         decided = self._decide_ones(event)
-        verdicts = [(g, self._verdict(event.input, g, decided)) for g in event.groups]
+        verdicts = self.assess(event)
+        self._assessed = None
         self.ingested[event.input] = event.batch, event.coverage
         self.counters.rejected += event.rejected
         touched: dict[KeyText, None] = {}
         strangers: list[Group] = []
         for group, verdict in verdicts:
-            if group.count is None:
+            if group.promised is None:
                 self.counters.rows += group.rows
             if verdict is Verdict.LATE:  # SE-5
                 self.counters.late += group.rows
@@ -380,7 +392,7 @@ class Tracker:
                 touched[group.key] = None
                 self._take(event, group, share)
         for group in strangers:  # whose records lie in the same chunk as a member's
-            if group.count is None and group.key in touched:
+            if group.promised is None and group.key in touched:
                 share = self.partitions[group.key].shares[event.input]
                 if event.batch in share.batches[-1:]:
                     share.exclude(group.producer)
@@ -389,8 +401,8 @@ class Tracker:
         yield from self._keep(event.input, event.batch, event.chunk)
 
     def _take(self, event: Ingested, group: Group, share: Share) -> None:
-        if group.count is not None:
-            share.vote(group.producer, Vote(group.count, group.digest))  # SE-6: equal ones are one
+        if group.promised is not None:  # SE-6: equal ones are one
+            share.vote(group.producer, Vote(group.promised, group.digest))
             return
         before = len(share.batches)
         share.add(group.producer, group.rows, event.batch)
@@ -415,11 +427,11 @@ class Tracker:
                 yield contradiction
         if partition.status is not Status.OPEN:
             return
-        if any(partition.to_count):
+        if any(partition.to_count()):
             self.counting[key] = None
         else:
             self.counting.pop(key, None)
-            if partition.complete:
+            if partition.counted:  # and nothing contradicts it, or it would be in quarantine
                 self._enter(key, partition, Status.SEALED)
                 yield Sealed(key)
 
@@ -580,16 +592,21 @@ class Tracker:
         for group in event.groups:
             partition = self.partitions.get(group.key)
             if partition is None or partition.shares[event.input].producers is None:
-                mine = (group.count is None, group.producer)
+                mine = (group.promised is None, group.producer)
                 decided[group.key] = min(mine, decided.get(group.key, mine))
         return {key: producer for key, (_, producer) in decided.items()}
 
-    def _verdict(self, name: str, group: Group, decided: Mapping[KeyText, str]) -> Verdict:
+    def _verdict(
+        self, name: str, group: Group, decided: Mapping[KeyText, str], fresh: set[KeyText]
+    ) -> Verdict:
+        """What becomes of a group; `fresh` are partitions that are known to be new."""
         partition = self.partitions.get(group.key)
         if partition is None:
-            released = self.released.get(group.key)
-            if released is not None:
-                return _late(group, name, released.votes)
+            if group.key not in fresh:
+                released = self.released.get(group.key)
+                if released is not None:
+                    return _late(group, name, released.votes)
+                fresh.add(group.key)
         elif partition.status in (Status.SEALED, Status.RELEASING):
             vote = partition.shares[name].votes.get(group.producer)
             marks = () if vote is None else (vote_mark(name, group.producer, vote),)
@@ -665,6 +682,10 @@ class Tracker:
                 yield Unneeded(name, batch)
 
 
+def _upto(batch: int) -> str:
+    return "no micro-batch" if batch < 0 else f"micro-batches up to {batch}"
+
+
 def vote_mark(name: str, producer: str, vote: Vote) -> str:
     """A punctuation in 11 characters, to recognise it when it comes again.
 
@@ -678,8 +699,8 @@ def vote_mark(name: str, producer: str, vote: Vote) -> str:
 
 def _late(group: Group, name: str, marks: Iterable[str]) -> Verdict:
     """What comes for a complete partition: late (SE-5), unless it repeats its vote (SE-6)."""
-    if group.count is not None:
-        mark = vote_mark(name, group.producer, Vote(group.count, group.digest))
+    if group.promised is not None:
+        mark = vote_mark(name, group.producer, Vote(group.promised, group.digest))
         if mark in marks:
             return Verdict.REPEATED
     return Verdict.LATE

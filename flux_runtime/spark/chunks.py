@@ -26,13 +26,20 @@ from pyspark.sql import functions as sf
 from pyspark.sql.types import DataType, StructType
 
 from flux_runtime.sealing import manifest
-from flux_runtime.sealing.events import Chunk, Group, KeyText, Reading
+from flux_runtime.sealing.events import (
+    Chunk,
+    Group,
+    KeyText,
+    Reading,
+    chunk_name,
+    chunk_number,
+)
 from flux_runtime.sealing.keys import KEY_BYTES_MAX, key_text
-from flux_runtime.sealing.storage import Storage
+from flux_runtime.sealing.storage import Storage, local_path
 from flux_runtime.spark.counting import Counted, count_here, count_on_spark
 from flux_runtime.spark.feed import COUNT, DATA, DIGEST, MALFORMED, PRODUCER, UNREADABLE
 from flux_runtime.spark.frames import Operator, column, empty, extended, pruned, union
-from flux_runtime.spark.key_columns import CHUNK, KeyColumns, usable
+from flux_runtime.spark.key_columns import CHUNK, KeyColumns, number_of, usable
 
 ROWS: Final = "__rows"
 """In partial aggregates: how many records stand behind one of them."""
@@ -44,6 +51,7 @@ PARTIALS: Final = "partials"
 CODEC: Final = "lz4_raw"
 """Of chunks. Spark's `lz4` is Hadoop's, in blocks that pyarrow does not read above 256 KB."""
 
+_NO_GROUP: Final = (MALFORMED, UNREADABLE)
 _PRODUCER_OF: Final = "__producer_of_key"
 _IN_CHUNK: Final = "__in_chunk"
 
@@ -94,11 +102,14 @@ class Buffer:
         self._envelope = [PRODUCER, COUNT, *([DIGEST] if digests else [])]
         self._identity = tuple(identity)
         self.partial = partial
+        self._data_only = sf.col(COUNT) == DATA
+        self._same_part = (sf.col(CHUNK) == sf.col(_IN_CHUNK)) & self.key.matches()
+        self._kept = [sf.col(column(c)) for c in (*self.columns, *self._envelope)]
         self._read_as: dict[str, StructType] = {}
 
     def write(self, rows: DataFrame, batch: int, *, partial: bool = False) -> str:
         """Write the chunk of a micro-batch, in place of what a crash may have left; its form."""
-        kept = rows.select([sf.col(column(c)) for c in (*self.columns, *self._envelope)])
+        kept = rows.select(self._kept)
         if partial:
             kept = self._aggregated(pruned(kept, self._enveloped(self.schema)))
         form = PARTIALS if partial else RECORDS
@@ -109,10 +120,10 @@ class Buffer:
         """Who sent how many records for which key, and what was promised; the chunk is flushed."""
         weight = ROWS if form == PARTIALS else None
         columns = [*self.key.names, *self._envelope]
-        name = _name(batch, form)
+        name = chunk_name(batch, form)
         files = manifest.take(self._storage, name)
         types = [*self.key.types, self._producer_type]
-        counted = count_here(self._storage.uri(name), files, columns, weight, types)
+        counted = count_here(local_path(self._storage.uri(name)), files, columns, weight, types)
         if counted is None:
             counted = count_on_spark(
                 self._files(session, name, files, form),
@@ -160,11 +171,11 @@ class Buffer:
     def delete(self, number: int) -> None:
         """Delete a chunk, whatever its form; nothing if there is none."""
         for form in (RECORDS, PARTIALS):
-            self._storage.delete(_name(number, form))
+            self._storage.delete(chunk_name(number, form))
 
     def numbers(self) -> list[int]:
         """The chunks that there are."""
-        return sorted(int(name.partition(".")[0]) for name in self._storage.names())
+        return sorted(map(chunk_number, self._storage.names()))
 
     # ---- parts
 
@@ -175,10 +186,10 @@ class Buffer:
     def _write(self, rows: DataFrame, number: int, form: str) -> None:
         self._read_as[form] = rows.schema
         (
-            rows.withColumn(CHUNK, sf.lit(number).cast("bigint"))
+            rows.withColumn(CHUNK, sf.lit(number_of(number)))
             .write.mode("overwrite")
             .option("compression", CODEC)
-            .parquet(self._storage.uri(_name(number, form)))
+            .parquet(self._storage.uri(chunk_name(number, form)))
         )
 
     def _files(
@@ -189,7 +200,7 @@ class Buffer:
     def _read(self, session: SparkSession, paths: Sequence[str], form: str) -> DataFrame:
         if form not in self._read_as:
             self._read_as[form] = self._form_schema(session, form)
-        stored = extended(self._read_as[form], **{CHUNK: "long"})
+        stored = extended(self._read_as[form], **{CHUNK: "string"})
         return session.read.schema(stored).parquet(*paths) if paths else empty(session, stored)
 
     def _form_schema(self, session: SparkSession, form: str) -> StructType:
@@ -216,7 +227,7 @@ class Buffer:
             chunk = chunks[number]
             if chunk.form != form:
                 continue
-            name = _name(number, form)
+            name = chunk_name(number, form)
             manifest.check(self._storage, name, chunk.files)
             paths = [self._storage.uri(f"{name}/{file}") for file in chunk.files]
             if number in reading.whole:
@@ -226,23 +237,21 @@ class Buffer:
                 pairs += [(number, key) for key in keys]
         frames = []
         if whole or not parts:
-            frames.append(self._read(session, whole, form).where(self._taken()))
+            frames.append(self._read(session, whole, form).where(self._data_only))
         if parts:
             wanted = self.key.table(
                 session,
                 [key for _, key in pairs],
-                beside={_IN_CHUNK: pa.array([number for number, _ in pairs], pa.int64())},
+                beside={_IN_CHUNK: pa.array([number_of(n) for n, _ in pairs], pa.string())},
             )
-            same = (sf.col(CHUNK) == sf.col(_IN_CHUNK)) & self.key.matches()
-            rows = self._read(session, parts, form).where(self._taken())
-            frames.append(rows.join(wanted, same, "left_semi"))
+            rows = self._read(session, parts, form).where(self._data_only)
+            if any(chunks[number].rejected for number, _ in pairs):
+                rows = rows.where(usable(sf.col(PRODUCER).cast("string")))
+            frames.append(rows.join(wanted, self._same_part, "left_semi"))
         rows = union(frames)
         if reading.excluded:
             rows = rows.join(self.pairs(session, reading.excluded), self.same_pair(), "left_anti")
         return rows.drop(CHUNK)
-
-    def _taken(self) -> Column:
-        return (sf.col(COUNT) == DATA) & usable(sf.col(PRODUCER).cast("string")) & self.key.usable()
 
     def _once(self, rows: DataFrame) -> DataFrame:
         """One record for each id of a partition; a record without an id is no repeat (D6)."""
@@ -275,30 +284,37 @@ def _census(
 ) -> Census:
     groups: list[Group] = []
     rejected = total = size = 0
-    keys = set()
+    names: dict[tuple[str | None, ...], KeyText | None] = {}
+    with_data = set()
     for values, rows, of_chunk in counted:
-        texts, (producer, count, *digest) = values[:key_length], values[key_length:]
         total += rows
         size += of_chunk
-        if (
-            None in texts
-            or producer is None
-            or count in (MALFORMED, UNREADABLE)
-            or sum(len(text.encode()) for text in texts) > KEY_BYTES_MAX
-            or len(producer.encode()) > KEY_BYTES_MAX
-        ):
+        texts, producer, count = values[:key_length], values[key_length], values[key_length + 1]
+        if texts not in names:
+            names[texts] = _name(texts)
+        key = names[texts]
+        if key is None or count in _NO_GROUP or producer is None or _too_long((producer,)):
             rejected += rows
             continue
-        key = key_text(texts)
-        promised = None if count == DATA else count
-        if promised is None:
-            keys.add(key)
-        groups.append(
-            Group(key, sys.intern(producer), promised, digest[0] if digest else None, rows)
-        )
-    groups.sort(key=lambda g: (g.key, g.producer, g.count is not None, g.count or 0))
-    return Census(tuple(groups), rejected, total, Chunk(form, size, len(keys), files))
+        digest = values[key_length + 2] if len(values) > key_length + 2 else None
+        if count == DATA:
+            with_data.add(key)
+            count = None
+        groups.append(Group(key, sys.intern(producer), count, digest, rows))
+    groups.sort(key=lambda g: (g[0], g[1], g[2] is not None, g[2] or 0))
+    chunk = Chunk(form, size, len(with_data), rejected, files)
+    return Census(tuple(groups), rejected, total, chunk)
 
 
-def _name(number: int, form: str) -> str:
-    return f"{number:09d}.{form}"
+def _name(texts: tuple[str | None, ...]) -> KeyText | None:
+    """The text of a key; None where it cannot be one."""
+    if None in texts or _too_long(texts):
+        return None
+    return key_text([text for text in texts if text is not None])
+
+
+def _too_long(texts: tuple[str | None, ...]) -> bool:
+    characters = sum(map(len, filter(None, texts)))
+    if 4 * characters <= KEY_BYTES_MAX:
+        return False
+    return sum(len(text.encode()) for text in texts if text is not None) > KEY_BYTES_MAX

@@ -4,6 +4,11 @@ A commit is written to a staging folder beside the output and renamed in one ste
 from the unit and the number of the release or micro-batch, so that a commit that is repeated after
 a crash finds the folder and does nothing (specification 3). `spark.read.parquet(path + "/*")`
 reads an output.
+
+What a commit holds and covers stands in it (`flux_runtime.commits.record`). The order of flushing:
+the staged files, the staged folder, the rename, the folder of the output; then `commit` returns,
+and its caller may record that it is done. A repeated commit is compared with what was asked for:
+one that covers something else is damage, not a repetition.
 """
 
 from __future__ import annotations
@@ -11,13 +16,27 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
+from typing import Any
 
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
-from flux_runtime.sealing.storage import Storage, storage_at
+from flux_runtime.commits.owner import Owner, gone_of, staging_of
+from flux_runtime.commits.record import (
+    RECORD,
+    CommitRecord,
+    check_commit,
+    check_commits_of,
+    commit_name,
+    number_of,
+    same,
+)
+from flux_runtime.sealing import manifest
+from flux_runtime.sealing.manifest import DamagedError
+from flux_runtime.sealing.storage import Storage, local_path, storage_at
 from flux_runtime.spark import faults
+
+__all__ = ["Folders", "check_commits_of", "commit_name", "count_rows"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,17 +44,33 @@ class Folders:
     """An output: a folder that holds one folder for every commit of every unit that writes it."""
 
     location: str
-    """A path or `file:` URI."""
+    """A path or `file:` address."""
     format: str = "parquet"
     options: Mapping[str, str] = field(default_factory=dict)
+    owner: Owner | None = None
+    """The driver that commits; None: nobody else can."""
 
     def committed(self, name: str) -> bool:
-        """Whether a commit has been made."""
+        """Whether a commit has been made, and is still there."""
         return self._parent.exists(f"{self._name}/{name}")
 
     def commits(self, unit: str) -> list[str]:
-        """The commits of a unit, oldest first."""
-        return [n for n in self._parent.names(self._name) if n.rpartition("-")[0] == unit]
+        """The commits of a unit that are there, oldest first."""
+        numbered = [(number_of(name, unit), name) for name in self._parent.names(self._name)]
+        return [name for _, name in sorted((n, name) for n, name in numbered if n is not None)]
+
+    def newest(self, unit: str) -> int | None:
+        """The number of a unit's newest commit that is there."""
+        commits = self.commits(unit)
+        return number_of(commits[-1], unit) if commits else None
+
+    def check(self, name: str) -> CommitRecord:
+        """What a commit says of itself, compared with what it holds.
+
+        Raises:
+            DamagedError: a file is missing, was added or changed; or it says nothing.
+        """
+        return check_commit(self._folder, name)
 
     def uri(self, name: str = "*") -> str:
         """Where a commit, or all of them, can be read."""
@@ -49,6 +84,8 @@ class Folders:
         staged: Callable[[], object] | None = None,
         more: Callable[[str], None] | None = None,
         keep_empty: bool = True,
+        covers: Any = None,
+        unit: str | None = None,
     ) -> int:
         """Write a commit in one step, unless it has been made; how many rows it holds.
 
@@ -58,10 +95,26 @@ class Folders:
             staged: called after the rows have been computed, before they are committed.
             more: adds files to the staging folder, whose address it is given.
             keep_empty: False: a commit without rows leaves no folder.
+            covers: what the rows are made of, as JSON data; a repetition covers the same.
+            unit: whose commit; None: the name says so.
+
+        Raises:
+            FencedError: a newer driver runs the job; nothing was committed.
+            DamagedError: the commit has been made, and is damaged or covers something else.
         """
-        staging = f".{self._name}.staging/{name}"
+        unit = unit or name.rpartition("-")[0]
+        number = number_of(name, unit)
+        if number is None:
+            raise ValueError(f"{name} is no commit of {unit}")
+        if self.owner is not None:
+            self.owner.check()
+            if number <= self.owner.floor(unit):  # all who read it have, and it was deleted
+                return 0
         if self.committed(name):
+            self._check_repeated(name, covers)
+            self._note(unit, number)
             return 0
+        staging = f"{self._staging}/{name}"
         uri = self._parent.uri(staging)
         frame.write.format(self.format).options(**self.options).mode("overwrite").save(uri)
         if staged is not None:
@@ -70,10 +123,12 @@ class Folders:
         rows = count_rows(frame.sparkSession, uri, self.format)
         if more is not None:
             more(uri)
-        if rows or keep_empty:
-            self._parent.move(staging, f"{self._name}/{name}")
-        else:
+        if not rows and not keep_empty:
             self._parent.delete(staging)
+        else:
+            self._record(staging, unit, number, rows, covers)
+            self._put(staging, name)
+            self._note(unit, number)
         faults.point("output-committed")
         return rows
 
@@ -81,32 +136,92 @@ class Folders:
         """Delete every commit of a unit."""
         for name in self.commits(unit):
             self._parent.delete(f"{self._name}/{name}")
-        self._parent.delete(f".{self._name}.staging")
+        self._parent.delete(self._staging)
+
+    def drop(self, name: str) -> None:
+        """Delete a commit; readers see all of it or nothing."""
+        gone = f"{gone_of(self._name)}/{name}"
+        self._parent.delete(gone)
+        self._parent.move(f"{self._name}/{name}", gone)
+        self._parent.delete(gone)
+
+    def _record(self, staging: str, unit: str, number: int, rows: int, covers: Any) -> None:
+        """Flush what was staged, and write into it what it is."""
+        self._parent.sync(staging)
+        owner = self.owner
+        record = CommitRecord(
+            unit=unit,
+            number=number,
+            previous=self.newest(unit) if owner is None else owner.newest(unit),
+            epoch=0 if owner is None else owner.driver.epoch,
+            state=None if owner is None else owner.state_id,
+            rows=rows,
+            files=manifest.take(self._parent, staging),
+            covers=covers,
+        )
+        self._parent.write(f"{staging}/{RECORD}", record.to_bytes())
+
+    def _put(self, staging: str, name: str) -> None:
+        """Rename what was staged into its place, if this is still the newest driver."""
+        if self.owner is not None:
+            self.owner.check()
+        faults.point("output-checked")
+        try:
+            self._parent.move(staging, f"{self._name}/{name}")
+        except OSError:  # a newer driver has taken it away, or has made this commit
+            if self.owner is not None:
+                self.owner.check()
+            raise
+
+    def _note(self, unit: str, number: int) -> None:
+        if self.owner is not None:
+            self.owner.committed(unit, number)
+
+    def _check_repeated(self, name: str, covers: Any) -> None:
+        """Check a commit that has been made, and flush its rename: a crash may have come first."""
+        record = self.check(name)
+        state_id = None if self.owner is None else self.owner.state_id
+        if state_id is not None and record.state != state_id:
+            raise DamagedError(
+                self.uri(name),
+                f"this commit was made from another state ({record.state}, epoch {record.epoch})",
+                f"this job's is {state_id}. The commit is safe, and nothing was changed. Put the "
+                "results where they belong, or start afresh with --fresh, which deletes them",
+            )
+        if covers is not None and not same(record.covers, covers):
+            raise DamagedError(
+                self.uri(name),
+                "this commit covers something else than the one that the job is about to make "
+                "under its number: the state has lost entries, or its checkpoint was deleted",
+                "the results are safe, and nothing was changed. Restore the state folder from a "
+                "copy of the same moment, or start afresh with --fresh, which deletes state and "
+                "results",
+            )
+        self._parent.sync(self._name, deep=False)
+
+    @property
+    def _staging(self) -> str:
+        """The folder beside the output in which commits are made."""
+        return staging_of(self._name) if self.owner is None else self.owner.staging
 
     @property
     def _parent(self) -> Storage:
         return storage_at(self.location.rstrip("/").rpartition("/")[0] or ".")
 
     @property
+    def _folder(self) -> Storage:
+        return self._parent.at(self._name)
+
+    @property
     def _name(self) -> str:
         return self.location.rstrip("/").rpartition("/")[2]
 
 
-def commit_name(unit: str, number: int) -> str:
-    """The name of a unit's commit.
-
-    >>> commit_name("Count.counts", 7)
-    'Count.counts-000000007'
-    """
-    return f"{unit}-{number:09d}"
-
-
 def count_rows(session: SparkSession, uri: str, format: str) -> int:
     """Rows in a folder of files; from the files' own footers or lines where they are at hand."""
-    parts = urlsplit(uri)
-    if parts.scheme != "file":
+    if not uri.startswith("file:"):
         return session.read.format(format).load(uri).count()
-    files = [f for f in Path(unquote(parts.path)).iterdir() if f.name[0] not in "._"]
+    files = [f for f in local_path(uri).iterdir() if f.name[0] not in "._"]
     if format == "parquet":
         return sum(pq.read_metadata(file).num_rows for file in files)
     if format in ("json", "text", "csv") and all(

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
-from urllib.parse import quote
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from pyspark.sql import SparkSession
 
+from flux_runtime.commits.fence import Fence
 from flux_runtime.observe.run_folder import RunFolder
-from flux_runtime.sealing.storage import Storage
+from flux_runtime.sealing.storage import Storage, file_name
 from flux_runtime.spark.dead_letters import DeadLetters
 from flux_runtime.spark.outputs import Output
 from flux_runtime.spark.units import Unit
 from flux_runtime.zookeeper.znode_names import PartitionKey
+
+__all__ = ["Context", "LookUp", "Running", "file_name"]
+
+if TYPE_CHECKING:
+    from flux_runtime.spark.retention import Retention
+    from flux_runtime.zookeeper.registration_sweep import RegistrationSweep
 
 LookUp: TypeAlias = Callable[
     [str, Sequence[PartitionKey]], Mapping[PartitionKey, frozenset[str] | None]
@@ -28,10 +34,18 @@ class Context:
 
     session: SparkSession
     state: Storage
+    """Cannot be changed any more once a newer driver runs the job."""
     run: RunFolder
     look_up: LookUp | None
     """None where no source has registered producers."""
     outputs: Mapping[str, Output]
+    fence: Fence
+    """Tells whether this is still the newest driver; outputs and state ask it by themselves."""
+    retention: Retention
+    """Checks and clears the channels that units read."""
+    sweep: RegistrationSweep | None = None
+    """Deletes registrations of released partitions; None where no producer is registered. A gate
+    whose producers are registered says how it can be asked (`serve`), and what it has released."""
     app: str = "job"
     """Name of the application in ZooKeeper."""
     zookeeper: str | None = None
@@ -75,12 +89,3 @@ class Running(Protocol):
 
     def stop(self) -> None:
         """Finish the running micro-batch and release, and stop."""
-
-
-def file_name(name: str) -> str:
-    """A name as one component of a path.
-
-    >>> file_name("Count.counts"), file_name("a/b")
-    ('Count.counts', 'a%2Fb')
-    """
-    return quote(name, safe="._-")

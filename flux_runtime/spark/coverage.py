@@ -14,18 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from flux_runtime.sealing.events import Coverage
-from flux_runtime.sealing.storage import sync_folder
+from flux_runtime.sealing.storage import local_path, sync_folder
 from flux_runtime.spark.query import Query
 
 
-def coverage(query: Query, checkpoint: Path, batch: int) -> Coverage:
-    """What the running micro-batch of a query covers.
-
-    Args:
-        query: it is inside its `on_batch`.
-        checkpoint: of the query.
-        batch: the micro-batch.
-    """
+def coverage(query: Query, batch: int) -> Coverage:
+    """What the running micro-batch of a query covers; the query is inside its `on_batch`."""
+    checkpoint = local_path(query.checkpoint)
     end = _offsets(checkpoint, batch)
     _flush(checkpoint, batch, end)
     return Coverage(

@@ -1,4 +1,7 @@
-"""Places at which a test can kill the job, to show that it continues as if nothing had happened."""
+"""Places at which a test can kill the job, to show that it continues as if nothing had happened.
+
+Or pause it, to show that it does no harm when it goes on after another one has taken its place.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,8 @@ from typing import Final
 
 VARIABLE: Final = "BLAZES_CRASH_AT"
 """`POINT` or `POINT@N`: the process kills itself when it passes that point for the Nth time."""
+PAUSE: Final = "BLAZES_PAUSE_AT"
+"""The same, and the process stops itself (SIGSTOP), until somebody lets it go on."""
 DRIVER: Final = "BLAZES_CRASH_DRIVER"
 """`PID:FILE`: a point that is passed in a worker of this process' kills it as well, with everything
 between. Workers are many, so the file counts how often the point was passed."""
@@ -20,6 +25,11 @@ _passed: dict[str, int] = {}
 
 def point(name: str) -> None:
     """Pass a point; nothing happens unless the environment names it."""
+    if os.environ.get(PAUSE, "").partition("@")[0] == name:
+        with _lock:
+            if _count(name) == int(os.environ[PAUSE].partition("@")[2] or 1):
+                signal.raise_signal(signal.SIGSTOP)  # this thread goes no further
+        return
     wanted = os.environ.get(VARIABLE)
     if wanted is None or wanted.partition("@")[0] != name:
         return

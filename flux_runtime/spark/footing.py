@@ -102,7 +102,16 @@ def _of_kind(unit: Unit) -> dict[str, Any]:
             return {"output_mode": unit.output_mode, "watermark": watermark}
         case StatefulUnit():
             changed_by = None if unit.changed_by is None else list(unit.changed_by)
-            return {"monotone": unit.monotone, "changed_by": changed_by}
+            kept = {
+                name: [each and code(each) for each in steps]
+                for name, steps in unit.summaries.items()
+            }
+            on_kept = None if unit.on_kept is None else code(unit.on_kept)
+            return {
+                "monotone": unit.monotone,
+                "changed_by": changed_by,
+                "partial": [kept, on_kept],
+            }
         case FluxUnit():
             steps = [
                 [code(s.fn), s.query, s.gives, None if s.gate is None else [*s.gate], s.schema]

@@ -7,10 +7,11 @@ while the next micro-batches are being buffered.
 
 from __future__ import annotations
 
+import hashlib
 import threading
 import time
-from collections.abc import Iterable, Mapping
-from pathlib import Path
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 from pyspark.sql import DataFrame
@@ -18,7 +19,14 @@ from pyspark.sql import functions as sf
 
 from flux_runtime.observe import decisions
 from flux_runtime.observe.decisions import Excuse
-from flux_runtime.observe.gates import DESCRIPTION, LEDGER, describe
+from flux_runtime.observe.gates import (
+    BUFFER,
+    CHECKPOINT,
+    DESCRIPTION,
+    LEDGER,
+    REQUESTS,
+    describe,
+)
 from flux_runtime.sealing import report
 from flux_runtime.sealing.events import (
     Chunk,
@@ -40,7 +48,8 @@ from flux_runtime.sealing.events import (
 from flux_runtime.sealing.keys import key_text, key_values
 from flux_runtime.sealing.ledger import Ledger
 from flux_runtime.sealing.manifest import DamagedError
-from flux_runtime.sealing.tracker import One, Rules
+from flux_runtime.sealing.storage import local_path
+from flux_runtime.sealing.tracker import FRESH, One, Registered, Rules
 from flux_runtime.spark import faults
 from flux_runtime.spark.chunks import Buffer
 from flux_runtime.spark.context import Context, file_name
@@ -49,7 +58,6 @@ from flux_runtime.spark.dead_letters import DISCARDED, letters
 from flux_runtime.spark.feed import Feed, Origin
 from flux_runtime.spark.frames import empty, union
 from flux_runtime.spark.intake import RequestIntake, WaitIntake
-from flux_runtime.spark.kept import local_folder
 from flux_runtime.spark.outputs import Seals
 from flux_runtime.spark.planning import (
     check_key,
@@ -103,9 +111,26 @@ class Gate:
             identified=frozenset(name for name, origin in origins.items() if identity_of(origin)),
             remember_s=unit.remember_s,
         )
+        self._registered = {
+            name: alphabetical(unit.key_of(name))
+            for name, rule in rules.inputs.items()
+            if isinstance(rule, Registered)
+        }
         about = describe(unit.name, key=unit.key, rules=rules, seal_timeout_s=unit.seal_timeout_s)
         self._state.write(DESCRIPTION, about)
-        self.ledger = Ledger(local_folder(self._state, LEDGER), rules)
+        folder = local_path(self._state.uri(LEDGER))
+        self.ledger = Ledger(folder, rules, guard=context.fence.check_state)
+        try:
+            self._check_results()
+            self._check_checkpoints()
+        except DamagedError:
+            self.ledger.close()
+            raise
+        if context.sweep is not None:
+            for name, order in self._registered.items():
+                context.sweep.serve(
+                    self._streams[name], self.name, partial(self._released_among, order)
+                )
         self._identity = {name: identity_of(origin) for name, origin in origins.items()}
         self._digested: dict[str, list[str]] = {}
         self.buffers = {name: self._buffer(origin) for name, origin in origins.items()}
@@ -118,9 +143,8 @@ class Gate:
             )
             for name in origins
         }
-        self._compare_checkpoints()
         self._tidy()
-        self.releaser = Releaser(f"release {self.name}", self._work, self._housekeeping)
+        self.releaser = Releaser(f"release {unit.name}", self._work, self._housekeeping)
         self._ahead = 0
         self._released = threading.Condition()
         self._rows_out = 0
@@ -169,16 +193,11 @@ class Gate:
 
     # ---- what the intakes call
 
-    def checkpoint(self, name: str) -> Path:
-        """The checkpoint of an input's query."""
-        return local_folder(self._state, f"checkpoint/{file_name(name)}")
-
     def look_up(self, name: str, keys: list[str]) -> None:
         """Find the producer sets of partitions where they are registered; one look-up for each."""
         if not keys or self.context.look_up is None:
             return
-        columns = self.unit.key_of(name)
-        order = sorted(range(len(columns)), key=lambda i: columns[i])
+        order = self._registered[name]
         asked: dict[PartitionKey, str] = {
             tuple(key_values(key)[i] for i in order): key for key in keys
         }
@@ -314,6 +333,7 @@ class Gate:
             self._discard(release)
         faults.point("release-processed")
         findings = self.ledger.record(ReleaseFinished(release.number, time.time()))
+        self._let_go(release.keys)
         faults.point("release-finished")
         self.follow(findings)
         with self._released:
@@ -383,7 +403,11 @@ class Gate:
         second = self.unit.partial[1] if self.unit.partial and self._in_partials() else None
         output = self.unit.compute(frames, second)
         seals = Seals(self.unit.forward, release.keys) if self.unit.forward else None
-        return self.context.outputs[self.unit.name].commit(release.number, output, seals=seals)
+        keys = hashlib.sha256("\0".join(release.keys).encode(errors="surrogatepass")).hexdigest()
+        covers = {"partitions": len(release.keys), "sha256": keys}
+        return self.context.outputs[self.unit.name].commit(
+            release.number, output, seals=seals, covers=covers
+        )
 
     def _waiting_frames(self, release: Release) -> dict[str, DataFrame]:
         session = self.context.session
@@ -493,7 +517,7 @@ class Gate:
             keep = columns_needed(unit, session, self._state.at("empty"), origin)
             first = first_step(unit)
         return Buffer(
-            self._state.at(f"buffer/{file_name(origin.name)}"),
+            self._state.at(f"{BUFFER}/{file_name(origin.name)}"),
             schema,
             key=key,
             producer_type=origin.producer_type(session),
@@ -508,36 +532,75 @@ class Gate:
         schema = feed.apply(empty(session, feed.origin.schema(session))).schema
         key = self.unit.key_of(name)
         check_key(self.unit, name, key, schema)
-        return Requests(self._state.at(f"requests/{file_name(name)}"), schema, key=key)
+        return Requests(self._state.at(f"{REQUESTS}/{file_name(name)}"), schema, key=key)
 
     def _wait_query(self, origin: Origin) -> Query:
         intake = WaitIntake(self, origin)
         stream = origin.stream(self.context.session, self.buffers[origin.name].columns)
         intake.query = self._query(origin.name, stream, intake)
+        self.context.retention.watch(intake.query, unit=self.unit.name, feeds=[Feed(origin)])
         return intake.query
 
     def _request_query(self, name: str) -> Query:
         _, feed = self._reads[name]
         watch = Watch(self.context.session, self.context.dead_letters(self.unit), name)
         intake = RequestIntake(self, name, watch)
-        query = self._query(name, feed.apply(watch.stream(feed)), intake)
-        intake.query = query
-        return query
+        intake.query = self._query(name, feed.apply(watch.stream(feed)), intake)
+        self.context.retention.watch(intake.query, unit=self.unit.name, feeds=[feed])
+        return intake.query
 
     def _query(self, name: str, stream: DataFrame, intake: Any) -> Query:
-        checkpoint = self._state.uri(f"checkpoint/{file_name(name)}")
+        checkpoint = self._state.uri(f"{CHECKPOINT}/{file_name(name)}")
         return Query(f"{self.unit.name} <- {name}", stream, checkpoint, intake)
 
-    def _compare_checkpoints(self) -> None:
-        """Notice a checkpoint, or a ledger, that has lost something, before anything is done."""
-        for name in (*self.buffers, *self.requests):
-            checkpoint = self.checkpoint(name)
+    def _check_checkpoints(self) -> None:
+        """Refuse a checkpoint, or a ledger, that has lost something, before anything is done."""
+        tracker = self.ledger.tracker
+        for name in (*tracker.rules.inputs, *tracker.rules.requests):
+            checkpoint = local_path(self._state.uri(f"{CHECKPOINT}/{file_name(name)}"))
             planned, committed = newest(checkpoint, "offsets"), newest(checkpoint, "commits")
-            try:
-                self.ledger.tracker.compare(name, planned=planned, committed=committed)
-            except DamagedError:
-                self.ledger.close()
-                raise
+            tracker.compare(name, planned=planned, committed=committed)
+
+    def _check_results(self) -> None:
+        """Refuse a ledger that knows of fewer releases than have been committed.
+
+        Raises:
+            DamagedError: it is not the newest one, or has lost its end.
+        """
+        newest = self.context.outputs[self.unit.name].newest()
+        known = self.ledger.tracker.releases
+        if newest is not None and newest > known:
+            raise DamagedError(
+                str(self.ledger.path),
+                f"the ledger of {self.name} knows of {known} releases, and {newest} were committed",
+                "the results are right. Put back the newest state folder, with the checkpoints in "
+                f"it, or {FRESH}",
+            )
+
+    def _let_go(self, keys: Iterable[KeyText]) -> None:
+        """What was registered for released partitions may leave ZooKeeper."""
+        if self.context.sweep is not None:
+            released = list(keys)
+            for name, order in self._registered.items():
+                self.context.sweep.released(
+                    self._streams[name],
+                    [tuple(key_values(key)[i] for i in order) for key in released],
+                )
+
+    def _released_among(
+        self, order: Sequence[int], keys: Sequence[PartitionKey]
+    ) -> list[PartitionKey]:
+        """Those of the partitions, as the registry names them, that have been released."""
+        found = []
+        for registered in keys:
+            values = dict(zip(order, registered, strict=False))
+            texts = [values.get(i) for i in range(len(order))]
+            if len(registered) == len(order) and None not in texts:
+                key = key_text([text or "" for text in texts])
+                with self.ledger.lock:
+                    if not self.ledger.closed and self.ledger.tracker.released.get(key):
+                        found.append(registered)
+        return found
 
     def _tidy(self) -> None:
         """Delete chunks that a crash left behind after they had become unneeded."""
@@ -553,3 +616,8 @@ class Gate:
         with self.ledger.lock:
             tracker = self.ledger.tracker
             return bool(tracker.sealed) or tracker.pending is not None
+
+
+def alphabetical(columns: Sequence[str]) -> list[int]:
+    """The positions of columns in alphabetical order, in which the registry has a key."""
+    return sorted(range(len(columns)), key=lambda i: columns[i])

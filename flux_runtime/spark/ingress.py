@@ -24,7 +24,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from flux_runtime.sealing.storage import Storage, storage_at
+from flux_runtime.sealing.storage import LocalStorage, Storage, storage_at
 from flux_runtime.spark import faults, ingress_staging
 from flux_runtime.spark.far_side import IngressEnd, open_far_side
 from flux_runtime.spark.ingress_staging import Staged
@@ -45,7 +45,7 @@ def ingress_options(stream: str, folder: str | Path, far_side: Mapping[str, str]
         folder: for what is staged: a folder that driver and executors reach, kept between runs.
         far_side: see `far_side_options`.
     """
-    location = Path(folder).absolute().as_uri() if isinstance(folder, Path) else folder
+    location = LocalStorage(folder).uri() if isinstance(folder, Path) else folder
     return {"stream": stream, "folder": location, **far_side}
 
 

@@ -61,7 +61,7 @@ class WaitIntake:
     def __call__(self, rows: DataFrame, batch: int) -> int:
         """Take a micro-batch; how many rows it had."""
         gate, name = self._gate, self._name
-        covered = coverage(self.query, gate.checkpoint(name), batch)
+        covered = coverage(self.query, batch)
         if gate.ledger.tracker.replayed(name, batch, covered):  # SE-10
             return 0
         self._buffer.delete(batch)
@@ -122,7 +122,7 @@ class WaitIntake:
         found: dict[tuple[KeyText, str, int], str] = {}
         for groups, reason in ((late, LATE), (unknown, UNKNOWN)):
             for group in groups:
-                count = DATA if group.count is None else group.count
+                count = DATA if group.promised is None else group.promised
                 found[group.key, group.producer, count] = reason
         otherwise = None
         if found:
@@ -205,7 +205,7 @@ class RequestIntake:
     def __call__(self, rows: DataFrame, batch: int) -> int:
         """Take a micro-batch; how many rows it had."""
         gate, name = self._gate, self._name
-        covered = coverage(self.query, gate.checkpoint(name), batch)
+        covered = coverage(self.query, batch)
         if gate.ledger.tracker.replayed(name, batch, covered):  # SE-10
             return 0
         requests = gate.requests[name]

@@ -166,6 +166,7 @@ class Job:
         ordered: bool = False,
         order_by: Sequence[str] = (),
         changed_by: Sequence[str] | None = None,
+        partial: tuple[Mapping[str, tuple[Operator, Operator | None]], Operator] | None = None,
         replica: int | None = None,
     ) -> Feed:
         """A component whose records accumulate durably and are read again.
@@ -182,8 +183,13 @@ class Job:
             order_by: a total key of the records.
             changed_by: gate attributes; without reads, after each batch `fn` is applied to all
                 records of the gate partitions that changed, in recorded order.
+            partial: what is kept in place of records, and the component on that. For an input
+                interface, a function that makes a partial aggregate of each record, or leaves it
+                out, and one that makes fewer of any partial aggregates, with the same columns;
+                None: of equal rows, one is enough.
             replica: number of the replica, from 1.
         """
+        kept, on_kept = partial or ({}, None)
         unit = StatefulUnit(
             name=_replica_name(name, replica),
             fn=fn,
@@ -194,6 +200,8 @@ class Job:
             ordered=ordered,
             order_by=tuple(order_by),
             changed_by=None if changed_by is None else tuple(changed_by),
+            summaries=dict(kept),
+            on_kept=on_kept,
         )
         return self._add(unit)
 

@@ -23,11 +23,10 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
-from urllib.parse import unquote, urlsplit
 
 from flux_runtime.operators.kept_state import size_of
 from flux_runtime.protocol.vocabulary import Pair
-from flux_runtime.sealing.storage import Storage
+from flux_runtime.sealing.storage import Storage, local_path
 
 KEEP_EVERY: Final = 1000
 """Batches since the states were last kept ..."""
@@ -159,4 +158,4 @@ class KeptStates:
 
 def local_folder(state: Storage, name: str) -> Path:
     """A part of the state as a folder: controllers and sites know no other storage."""
-    return Path(unquote(urlsplit(state.uri(name)).path))
+    return local_path(state.uri(name))

@@ -39,7 +39,8 @@ from flux_runtime.sealing.keys import KEY_BYTES_MAX, key_values
 from flux_runtime.spark.frames import column
 
 CHUNK: Final = "__chunk"
-"""The column of a buffered record that says which chunk it is in."""
+"""The column of a buffered record that says which chunk it is in, as text: Spark writes a number
+into the code that it generates, which it then would compile anew for every micro-batch."""
 
 _REFUSED: Final = (
     ArrayType,
@@ -70,8 +71,7 @@ def text_of(value: Column, of: DataType) -> Column:
     """The text of a key's value; `flux_runtime.sealing.keys` says which."""
     match of:
         case TimestampType():
-            epoch = sf.lit("1970-01-01 00:00:00").cast("timestamp_ntz")
-            value = sf.timestamp_add("MICROSECOND", sf.unix_micros(value), epoch)
+            value = sf.timestamp_add("MICROSECOND", sf.unix_micros(value), _epoch())
         case BinaryType():
             return sf.hex(value)
         case FloatType() | DoubleType():
@@ -82,12 +82,11 @@ def text_of(value: Column, of: DataType) -> Column:
 
 
 def value_of(text: Column, of: DataType) -> Column:
-    """The reverse of `text_of`."""
+    """The value that has a text; the reverse of `text_of`."""
     match of:
         case TimestampType():
-            epoch = sf.lit("1970-01-01 00:00:00").cast("timestamp_ntz")
-            moment = text.cast("timestamp_ntz")
-            return sf.timestamp_micros(sf.timestamp_diff("MICROSECOND", epoch, moment))
+            micros = sf.timestamp_diff("MICROSECOND", _epoch(), text.cast("timestamp_ntz"))
+            return sf.timestamp_micros(micros)
         case BinaryType():
             return sf.unhex(text)
         case _:
@@ -111,6 +110,8 @@ class KeyColumns:
     def __init__(self, schema: StructType, names: Sequence[str]) -> None:
         self.names = tuple(names)
         self.types = tuple(schema[name].dataType for name in names)
+        self.added = tuple(map(_at, range(len(names))))
+        """The columns of `table` that hold the key."""
 
     def values(self) -> list[Column]:
         """The columns themselves."""
@@ -144,28 +145,35 @@ class KeyColumns:
             keys: one for each row.
             beside: further columns.
         """
-        rows = [key_values(key) for key in keys]
-        arrays: dict[str, Any] = {
-            _at(i): pa.array([row[i] for row in rows], pa.string()) for i in range(len(self.names))
-        }
-        frame = table(session, arrays | dict(beside or {}))
+        frame = self.texts_table(session, keys, beside=beside)
         typed = {
-            _at(i): sf.col(_at(i)).cast(of)
-            for i, of in enumerate(self.types)
-            if isinstance(of, _TYPED)
+            name: value_of(sf.col(name), of)
+            for name, of in zip(self.added, self.types, strict=True)
+            if isinstance(of, _TYPED) and not isinstance(of, StringType)
         }
         return frame.withColumns(typed) if typed else frame
+
+    def texts_table(
+        self,
+        session: SparkSession,
+        keys: Iterable[KeyText],
+        *,
+        beside: Mapping[str, pa.Array] | None = None,
+    ) -> DataFrame:
+        """The same, with the texts of all attributes."""
+        rows = [key_values(key) for key in keys]
+        arrays: dict[str, Any] = {
+            name: pa.array([row[i] for row in rows], pa.string())
+            for i, name in enumerate(self.added)
+        }
+        return table(session, arrays | dict(beside or {}))
 
     def matches(self) -> Column:
         """That a record has the key of a row of `table`."""
         return _all(
-            (value if isinstance(of, _TYPED) else text_of(value, of)) == sf.col(_at(i))
-            for i, (value, of) in enumerate(zip(self.values(), self.types, strict=True))
+            (value if isinstance(of, _TYPED) else text_of(value, of)) == sf.col(name)
+            for name, value, of in zip(self.added, self.values(), self.types, strict=True)
         )
-
-    def added(self) -> tuple[str, ...]:
-        """The columns of `table` that hold the key."""
-        return tuple(_at(i) for i in range(len(self.names)))
 
 
 def table(session: SparkSession, columns: Mapping[str, pa.Array]) -> DataFrame:
@@ -175,6 +183,19 @@ def table(session: SparkSession, columns: Mapping[str, pa.Array]) -> DataFrame:
 
 def _at(position: int) -> str:
     return f"__key_{position}"
+
+
+def _epoch() -> Column:
+    return sf.lit("1970-01-01 00:00:00").cast("timestamp_ntz")
+
+
+def number_of(chunk: int) -> str:
+    """What stands in the column `__chunk`.
+
+    >>> number_of(7), number_of(-1)
+    ('7', '-1')
+    """
+    return str(chunk)
 
 
 def _all(conditions: Iterable[Column]) -> Column:

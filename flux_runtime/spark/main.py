@@ -16,21 +16,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from flux_runtime.commits.owner import Ownership
+from flux_runtime.observe.ending import FAIL_ON, FAILED_ON, Left, parse_fail_on
 from flux_runtime.observe.endpoint import serving
 from flux_runtime.observe.run_folder import RunFolder
+from flux_runtime.sealing.manifest import DamagedError
 from flux_runtime.sealing.storage import LocalStorage, Storage
 from flux_runtime.sealing.tracker import Registered
-from flux_runtime.spark.context import LookUp
 from flux_runtime.spark.footing import differences, footing
 from flux_runtime.spark.hosting import forget_memberships
 from flux_runtime.spark.job import Job
-from flux_runtime.spark.runner import run_job, site_count
+from flux_runtime.spark.runner import assign_channels, locations, run_job, site_count
 from flux_runtime.spark.session import start_session
 from flux_runtime.spark.units import FluxUnit, SealUnit
-from flux_runtime.zookeeper.client import connect
+from flux_runtime.zookeeper.client import Client, connect
 from flux_runtime.zookeeper.embedded import EmbeddedZooKeeper
+from flux_runtime.zookeeper.epoch import EpochNode
 from flux_runtime.zookeeper.keeper import Keeper
-from flux_runtime.zookeeper.nodes import app_path, delete_tree
+from flux_runtime.zookeeper.registration_sweep import RegistrationSweep
 from flux_runtime.zookeeper.registrations_file import load_registrations
 from flux_runtime.zookeeper.registry import ProducerRegistry
 
@@ -60,6 +63,8 @@ class Settings:
     trigger: str | None
     conf: Mapping[str, str]
     metrics_port: int | None = None
+    fail_on: tuple[str, ...] = ()
+    """Words of `FAIL_ON`."""
 
 
 def main(
@@ -73,7 +78,10 @@ def main(
     conf: Mapping[str, str] | None = None,
     argv: Sequence[str] | None = None,
 ) -> None:
-    """Run the job that `build` declares, and exit: 0 if it went well, 1 if not, 2 for bad usage.
+    """Run the job that `build` declares, and exit.
+
+    The exit status is 0 if it went well, 1 if not, 2 for bad usage, and 3 if it went well and left
+    what `--fail-on` names.
 
     Args:
         build: declares the job.
@@ -133,19 +141,37 @@ def _run_in_folder(job: Job, settings: Settings) -> int:
             )
             return 1
         status = "stopped" if summary["stopped"] else "finished"
-        folder.event("job_stopped", status=status)
-        folder.finish({"status": status, **summary})
-    print(f"{settings.name}: {status}; run folder {folder.path}", file=sys.stderr)
-    return 0
+        left = Left.from_json(summary["left"])
+        failures = left.failures(settings.fail_on)
+        folder.event("job_stopped", status=status, failed_on=failures)
+        folder.finish({"status": status, "failed_on": failures, **summary})
+    print(last_line(settings.name, status, left, failures, folder.path), file=sys.stderr)
+    return FAILED_ON if failures else 0
+
+
+def last_line(name: str, status: str, left: Left, failures: Sequence[str], folder: Path) -> str:
+    """How a run ended, what it left, and where to look.
+
+    >>> last_line("clicks", "finished", Left(quarantined_partitions=1), (), Path("runs/1"))
+    'clicks: finished, and left 1 in quarantine; run folder runs/1'
+    """
+    words = f", and left {left}" if str(left) else ""
+    because = f", which --fail-on {','.join(failures)} makes exit status {FAILED_ON}"
+    return f"{name}: {status}{words}{because if failures else ''}; run folder {folder}"
 
 
 def _run(job: Job, settings: Settings, folder: RunFolder) -> Mapping[str, Any]:
     stop = threading.Event()
     with contextlib.ExitStack() as stack:
         state = LocalStorage(settings.state)
-        _prepare(job, settings, state)
-        hosts = stack.enter_context(_ensemble(job, settings, folder))
-        look_up = stack.enter_context(_registry(job, settings, hosts))
+        ownership = _checked(job, settings, state)
+        client = stack.enter_context(_ensemble(job, settings, folder))
+        stack.enter_context(_one_driver(settings, ownership, client))
+        state.write(FOOTING, _footing_of(job))
+        registry = _registry(job, settings, client)
+        sweep = None
+        if registry is not None:
+            sweep = stack.enter_context(RegistrationSweep(registry, _gates(job)))
         session = start_session(
             settings.name,
             master=settings.master,
@@ -157,43 +183,89 @@ def _run(job: Job, settings: Settings, folder: RunFolder) -> Mapping[str, Any]:
         stack.enter_context(_signals(stop))
         for module in sorted(settings.folder.glob("*.py")):  # for the Python workers
             session.sparkContext.addPyFile(str(module))
-        folder.event("job_started", master=session.sparkContext.master, pid=os.getpid())
+        folder.event(
+            "job_started",
+            master=session.sparkContext.master,
+            pid=os.getpid(),
+            epoch=ownership.driver.epoch,
+        )
         return run_job(
             job,
             session=session,
             state=state,
             run=folder,
-            look_up=look_up,
+            look_up=None if registry is None else registry.lookup_many,
+            sweep=sweep,
             stop=stop,
             available_now=settings.available_now,
             trigger=settings.trigger,
             app=settings.name,
-            zookeeper=hosts,
+            zookeeper=None if client is None else client.hosts,
+            ownership=ownership,
         )
 
 
-def _prepare(job: Job, settings: Settings, state: Storage) -> None:
-    """Check that the state belongs to this job, or start it afresh."""
-    now = json.dumps(footing(job), indent=1)
+def _checked(job: Job, settings: Settings, state: Storage) -> Ownership:
+    """Check that state and results belong to this job, or delete them to start afresh."""
+    assign_channels(job, state)
+    ownership = Ownership(settings.name, state, locations(job), fresh=settings.fresh)
+    ownership.check()
+    known = state.read(FOOTING)
     if settings.fresh:
-        for name in state.names():
-            state.delete(name)
+        ownership.claim()  # whoever is at work on what is deleted now has to stop first
         for sink in job.sinks.values():
             for feed in sink.feeds:
                 if sink.folders is not None:
                     sink.folders.delete(feed.origin.name)
-    known = state.read(FOOTING)
-    if known is None:
-        for sink in job.sinks.values():
-            for feed in sink.feeds:
-                if sink.folders is not None and sink.folders.commits(feed.origin.name):
-                    raise JobError(
-                        f"{sink.folders.location} holds results, but {settings.state} no state "
-                        "that goes with them; start afresh with --fresh, which deletes them"
-                    )
-        state.write(FOOTING, now.encode())
+        ownership.clear()
+    elif known is not None:
+        _check_footing(settings, _read_footing(state, known), json.loads(_footing_of(job)))
+    return ownership
+
+
+def _footing_of(job: Job) -> bytes:
+    return json.dumps(footing(job), indent=1).encode()
+
+
+@contextlib.contextmanager
+def _one_driver(settings: Settings, ownership: Ownership, client: Client | None) -> Iterator[None]:
+    """Be the newest driver, for the ensemble too if there is one, and hear of newer ones."""
+    if client is None:
+        ownership.claim()
+        yield
         return
-    changed = list(differences(json.loads(known), json.loads(now)))
+    node = EpochNode(client, settings.name)
+    driver = node.claim(ownership.driver, fresh=settings.fresh)
+    ownership.claim(node, epoch=driver.epoch)
+    if ownership.driver.epoch > driver.epoch:
+        node.claim(ownership.driver)
+    watcher = node.watch(ownership.fence.notice)
+    try:
+        if settings.fresh:  # an ensemble of one's own survives the state folder
+            node.clear_others()
+        forget_memberships(client, settings.name)
+        yield
+    finally:
+        watcher.close()
+
+
+def _read_footing(state: Storage, known: bytes) -> Any:
+    try:
+        found = json.loads(known)
+        if not isinstance(found, dict):
+            raise ValueError("not an object")
+    except ValueError as error:
+        raise DamagedError(
+            state.uri(FOOTING),
+            f"which plan the state belongs to is unreadable ({error})",
+            "nothing was changed. Restore this file from a copy; if the plan is surely the same, "
+            "delete it; or start afresh with --fresh, which deletes state and results",
+        ) from None
+    return found
+
+
+def _check_footing(settings: Settings, known: Any, now: Any) -> None:
+    changed = list(differences(known, now))
     if changed:
         raise JobError(
             f"the state in {settings.state} belongs to another plan ({'; '.join(changed)}); go "
@@ -215,9 +287,10 @@ def _locked(state: Path) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _ensemble(job: Job, settings: Settings, run: RunFolder) -> Iterator[str | None]:
-    """The addresses of ZooKeeper, where a unit needs it; an embedded one runs meanwhile."""
-    if not any(isinstance(u, FluxUnit) for u in job.units.values()) and not _registered(job):
+def _ensemble(job: Job, settings: Settings, run: RunFolder) -> Iterator[Client | None]:
+    """A session with the ensemble that the job names, or an embedded one where a unit needs it."""
+    needed = any(isinstance(u, FluxUnit) for u in job.units.values()) or bool(_registered(job))
+    if settings.zookeeper == "embedded" and not needed:
         yield None
         return
     with contextlib.ExitStack() as stack:
@@ -226,11 +299,7 @@ def _ensemble(job: Job, settings: Settings, run: RunFolder) -> Iterator[str | No
             server = EmbeddedZooKeeper(settings.state / "zookeeper").start()
             hosts = server.hosts
             stack.enter_context(Keeper(server, lambda kind, why: run.event(kind, reason=why)))
-        with connect(hosts) as client:
-            if settings.fresh:  # an ensemble of one's own survives the state folder
-                delete_tree(client, app_path(settings.name))
-            forget_memberships(client, settings.name)
-        yield hosts
+        yield stack.enter_context(connect(hosts))
 
 
 def _registered(job: Job) -> Mapping[str, Path | None]:
@@ -244,20 +313,28 @@ def _registered(job: Job) -> Mapping[str, Path | None]:
     }
 
 
-@contextlib.contextmanager
-def _registry(job: Job, settings: Settings, hosts: str | None) -> Iterator[LookUp | None]:
-    """The look-up of registered producers, where a unit needs it; registers what is given."""
+def _gates(job: Job) -> Mapping[str, list[str]]:
+    """Stream with registered producers -> the units that seal it."""
+    gates: dict[str, list[str]] = {}
+    for unit in job.units.values():
+        if isinstance(unit, SealUnit):
+            for producers in unit.producers.values():
+                if isinstance(producers.rule, Registered) and producers.stream is not None:
+                    gates.setdefault(producers.stream, []).append(unit.name)
+    return gates
+
+
+def _registry(job: Job, settings: Settings, client: Client | None) -> ProducerRegistry | None:
+    """The registered producers, where a unit needs them; registers what is given."""
     needed = _registered(job)
     if not needed:
-        yield None
-        return
-    assert hosts is not None
-    with connect(hosts) as client:
-        registry = ProducerRegistry(client, settings.name)
-        for stream, file in needed.items():
-            if file is not None:
-                registry.register_many(stream, load_registrations(settings.root / file))
-        yield registry.lookup_many
+        return None
+    assert client is not None
+    registry = ProducerRegistry(client, settings.name)
+    for stream, file in needed.items():
+        if file is not None:
+            registry.register_many(stream, load_registrations(settings.root / file))
+    return registry
 
 
 @contextlib.contextmanager
@@ -320,6 +397,13 @@ def _settings(argv: Sequence[str] | None, **given: Any) -> Settings:
     add("--zookeeper", default=env.get("BLAZES_ZOOKEEPER"), help="host:port,... or embedded")
     add("--trigger", help="interval between micro-batches")
     add("--metrics-port", type=int, help="serve metrics for Prometheus on this port of 127.0.0.1")
+    add(
+        "--fail-on",
+        type=_fail_on,
+        default=(),
+        metavar="WORD,...",
+        help=f"exit with {FAILED_ON} where the run leaves any of: {', '.join(FAIL_ON)}",
+    )
     args = parser.parse_args(argv)
     folder: Path = given["folder"]
     return Settings(
@@ -335,7 +419,15 @@ def _settings(argv: Sequence[str] | None, **given: Any) -> Settings:
         trigger=args.trigger or given["trigger"],
         conf=given["conf"],
         metrics_port=args.metrics_port,
+        fail_on=args.fail_on,
     )
+
+
+def _fail_on(text: str) -> tuple[str, ...]:
+    try:
+        return parse_fail_on(text)
+    except ValueError as wrong:
+        raise argparse.ArgumentTypeError(str(wrong)) from None
 
 
 def _root_of(folder: Path) -> Path:

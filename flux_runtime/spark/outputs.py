@@ -6,15 +6,19 @@ sinks from it; every place recognises a commit that it has already got.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.types import StructType
 
+from flux_runtime.commits.fence import Fence
 from flux_runtime.sealing.events import KeyText
-from flux_runtime.sealing.keys import key_text, key_values
+from flux_runtime.sealing.keys import key_text
 from flux_runtime.spark.commit import Folders, commit_name
 from flux_runtime.spark.feed import COUNT, DATA, PRODUCER, Feed
 from flux_runtime.spark.frames import column
@@ -53,6 +57,28 @@ class Output:
     schema: StructType
     channel: Folders | None
     sinks: Sequence[tuple[Sink, Feed]] = field(default=())
+    fence: Fence | None = None
+    """Stops a driver that has been replaced; None: there is no other."""
+    on_commit: Callable[[], object] | None = None
+    """Called when a commit is in every place."""
+
+    def places(self) -> Iterator[Folders]:
+        """Where commits go exactly once."""
+        if self.channel is not None:
+            yield self.channel
+        for sink, _ in self.sinks:
+            if sink.folders is not None:
+                yield sink.folders
+
+    def newest(self, unit: str | None = None) -> int | None:
+        """The number of the newest commit that is in any of the places; None: there is none.
+
+        A unit whose state knows less has lost entries. One whose state knows more may have
+        committed nothing since (`keep_empty`); that commits have gone is noticed when the job
+        starts (`flux_runtime.commits.owner`).
+        """
+        numbers = (place.newest(unit or self.unit) for place in self.places())
+        return max((number for number in numbers if number is not None), default=None)
 
     def commit(
         self,
@@ -62,8 +88,11 @@ class Output:
         seals: Seals | None = None,
         keep_empty: bool = True,
         staged: Callable[[], object] | None = None,
+        covers: Any = None,
     ) -> int:
         """Bring the rows to every place that has not got them; how many there are.
+
+        When it returns, every commit to a folder is on the disk, and the caller may record it.
 
         Args:
             number: of the release or micro-batch.
@@ -71,23 +100,48 @@ class Output:
             seals: the punctuations that follow them.
             keep_empty: False: nothing is committed where there are no rows.
             staged: called once they have been computed, before anything is committed.
+            covers: what the rows are made of, as JSON data (source offsets, partitions): the same
+                for every repetition.
+
+        Raises:
+            FencedError: a newer driver runs the job.
+            DamagedError: this commit has been made, and covers something else, or is damaged.
         """
-        name = commit_name(self.unit, number)
+        if self.fence is not None:
+            self.fence.check()
+        rows = self._commit(
+            commit_name(self.unit, number), frame, seals, keep_empty, staged, covers
+        )
+        if self.on_commit is not None:
+            self.on_commit()
+        return rows
+
+    def _commit(
+        self,
+        name: str,
+        frame: DataFrame,
+        seals: Seals | None,
+        keep_empty: bool,
+        staged: Callable[[], object] | None,
+        covers: Any,
+    ) -> int:
         session = frame.sparkSession
         if self.channel is None:
             counts = [
-                self._to_sink(sink, name, feed.apply(frame), staged) for sink, feed in self.sinks
+                self._to_sink(sink, name, feed.apply(frame), covers, staged)
+                for sink, feed in self.sinks
             ]
             return max(counts, default=0)
-        rows = self._to_channel(self.channel, name, frame, seals, keep_empty, staged)
+        rows = self._to_channel(self.channel, name, frame, seals, keep_empty, staged, covers)
         if not self.channel.committed(name):  # nothing to pass on
             return 0
         if self.sinks:
+            self.channel.check(name)
             reader = session.read.schema(in_channel(self.schema))
             stored = reader.parquet(self.channel.uri(name)).where(sf.col(COUNT) == DATA)
             passed_on = stored.drop(PRODUCER, COUNT)
             for sink, feed in self.sinks:
-                self._to_sink(sink, name, feed.apply(passed_on))
+                self._to_sink(sink, name, feed.apply(passed_on), covers)
         return rows
 
     def _to_channel(
@@ -98,24 +152,27 @@ class Output:
         seals: Seals | None,
         keep_empty: bool,
         staged: Callable[[], object] | None,
+        covers: Any,
     ) -> int:
         rows = frame.select(
             *map(column, self.schema.fieldNames()),
             sf.lit(self.unit).alias(PRODUCER),
             sf.lit(DATA).cast("bigint").alias(COUNT),
         )
+        commit = partial(channel.commit, name, rows, covers=covers, unit=self.unit)
         if seals is None:
-            return channel.commit(name, rows, keep_empty=keep_empty, staged=staged)
+            return commit(keep_empty=keep_empty, staged=staged)
         session = frame.sparkSession
-        return channel.commit(name, rows, more=lambda uri: self._punctuate(session, uri, seals))
+        return commit(more=lambda uri: self._punctuate(session, uri, seals))
 
     def _punctuate(self, session: SparkSession, uri: str, seals: Seals) -> None:
         """Add the punctuations of a release, each with the count of what was released (SE-3)."""
         stored = in_channel(self.schema)
-        of_key = KeyColumns(stored, seals.columns).texts()
+        of_key = KeyColumns(self.schema, seals.columns)
         staged = session.read.schema(stored).parquet(uri)
+        texts = [t.alias(name) for t, name in zip(of_key.texts(), of_key.added, strict=True)]
         counts = dict.fromkeys(seals.keys, 0)
-        for *values, rows in staged.groupBy(*of_key).count().collect():
+        for *values, rows in staged.select(*texts).groupBy(*of_key.added).count().collect():
             key = key_text(["null" if value is None else value for value in values])
             if None in values or key not in counts:
                 raise ValueError(
@@ -123,16 +180,13 @@ class Output:
                     f"out records with {key}, which was not released with them"
                 )
             counts[key] = rows
-        given = session.createDataFrame(
-            [(*key_values(key), rows) for key, rows in counts.items()],
-            ", ".join([*(f"{column(c)} STRING" for c in seals.columns), f"{COUNT} BIGINT"]),
-        )
+        beside = {COUNT: pa.array(counts.values(), pa.int64())}
+        given = of_key.texts_table(session, counts, beside=beside)
+        values_of = {PRODUCER: sf.lit(self.unit), COUNT: sf.col(COUNT)}
+        for name, text, of in zip(seals.columns, of_key.added, of_key.types, strict=True):
+            values_of[name] = value_of(sf.col(text), of)
         columns = [
-            value_of(sf.col(column(f.name)), f.dataType).alias(f.name)
-            if f.name in (*seals.columns, COUNT)
-            else (sf.lit(self.unit) if f.name == PRODUCER else sf.lit(None).cast(f.dataType)).alias(
-                f.name
-            )
+            values_of.get(f.name, sf.lit(None)).cast(f.dataType).alias(f.name)
             for f in stored.fields
         ]
         given.select(columns).coalesce(1).write.mode("append").parquet(uri)
@@ -142,10 +196,12 @@ class Output:
         sink: Sink,
         name: str,
         rows: DataFrame,
+        covers: Any,
         staged: Callable[[], object] | None = None,
     ) -> int:
         if sink.folders is not None:
-            return sink.folders.commit(name, rows, staged=staged)
+            folders = sink.folders
+            return folders.commit(name, rows, staged=staged, covers=covers, unit=self.unit)
         writer = rows.write.format(sink.format).options(**sink.options).mode("append")
         writer.save(sink.path)
         if staged is not None:

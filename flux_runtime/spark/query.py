@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Final, TypeAlias
+from urllib.parse import unquote
 
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
+from flux_runtime.sealing.storage import local_path
 from flux_runtime.spark import faults
 from flux_runtime.spark.checkpoint_errors import explained
 
@@ -21,8 +26,16 @@ _COMMIT_WAIT_S: Final = 10.0
 """How long a stop waits for Spark to commit the micro-batch that has just been processed."""
 
 
+_PATTERN: Final = re.compile(r"[*?\[\]{}\\]")
+"""Characters that Spark's readers take for a pattern."""
+
+
 class StoppedError(Exception):
     """A micro-batch began after the stop was asked for; it is processed when the job resumes."""
+
+
+class RepeatedFileError(Exception):
+    """Spark reads a file more than once in a micro-batch; the message says which, and why."""
 
 
 class Query:
@@ -50,8 +63,11 @@ class Query:
         self.rows = 0
         self.rows_per_s = 0.0
         self.error: BaseException | None = None
+        self.begins: Callable[[int], object] | None = None
+        """Called with the number of every micro-batch before it is processed."""
+        self._files: list[str] | None = None
         self._frame = frame
-        self._checkpoint = checkpoint
+        self.checkpoint = checkpoint
         self._on_batch = on_batch
         self._output_mode = output_mode
         self._counted = -1
@@ -66,20 +82,21 @@ class Query:
         writer = (
             self._frame.writeStream.queryName(self.name)
             .outputMode(self._output_mode)
-            .option("checkpointLocation", self._checkpoint)
+            .option("checkpointLocation", self.checkpoint)
             .foreachBatch(self._process)
         )
         if available_now:
             writer = writer.trigger(availableNow=True)
         elif trigger is not None:
             writer = writer.trigger(processingTime=trigger)
+        clear_interrupted(local_path(self.checkpoint))
         self._stopping.clear()
         self._parked.clear()
         self._started.clear()
         try:
             self._query = writer.start()
         except Exception as error:
-            raise explained(error, self._checkpoint) or error from error
+            raise explained(error, self.checkpoint) or error from error
         self._started.set()
 
     @property
@@ -90,7 +107,7 @@ class Query:
         if self._query.isActive:
             return True
         if self.error is None and not self._stopping.is_set():
-            self.error = explained(self._query.exception(), self._checkpoint)
+            self.error = explained(self._query.exception(), self.checkpoint)
         return False
 
     def take_progress(self) -> None:
@@ -109,15 +126,33 @@ class Query:
         return self._query
 
     def files(self) -> list[str]:
-        """The files that the running micro-batch reads, where its source is one of files."""
+        """The files that the running micro-batch reads, where its source is one of files.
+
+        Their addresses are as Spark's readers take them: not percent-encoded, and with a backslash
+        before what would be a pattern.
+
+        Raises:
+            RepeatedFileError: Spark reads one of them more than once.
+        """
+        return [_as_read(file) for file in sorted({*self._encoded_files()})]
+
+    def _encoded_files(self) -> list[str]:
+        """Addresses of files, percent-encoded; asked of Spark once in a micro-batch."""
+        if self._files is None:
+            self._files = self._files_of_spark()
+        return self._files
+
+    def _files_of_spark(self) -> list[str]:
         execution: Any = self.running._jsq.streamingQuery().lastExecution()
         leaves = execution.logical().collectLeaves()
-        found: list[str] = []
+        files: list[str] = []
         for i in range(leaves.size()):
             leaf = leaves.apply(i)
             if leaf.getClass().getSimpleName() == "LogicalRelation":
-                found += list(leaf.relation().inputFiles())
-        return found
+                of_leaf = _texts(self._frame, leaf.relation().inputFiles())
+                _check_once(of_leaf)
+                files += of_leaf
+        return files
 
     def stop(self) -> None:
         """Let the running micro-batch finish and be committed, then stop."""
@@ -144,7 +179,10 @@ class Query:
                 self._parked.set()
                 raise StoppedError(self.name)
             began = time.monotonic()
+            self._files = None
             try:
+                if self.begins is not None:
+                    self.begins(batch)
                 rows = self._on_batch(frame, batch)
                 faults.point("batch-processed")
             except BaseException as error:
@@ -156,3 +194,49 @@ class Query:
             else:
                 self.rows += rows
                 self.rows_per_s = rows / max(time.monotonic() - began, 1e-6)
+
+
+def clear_interrupted(checkpoint: Path) -> None:
+    """Delete what a killed process left half written in a checkpoint's logs.
+
+    Spark writes an entry under another name and renames it. It takes no notice of what is left of
+    that, but for the very first entry: then it refuses to begin, since the folder is not empty.
+    """
+    for log in (checkpoint / "offsets", checkpoint / "commits", *checkpoint.glob("sources/*")):
+        entries = list(log.iterdir()) if log.is_dir() else []
+        begun = any(entry.name[0] != "." for entry in entries)
+        for entry in entries:
+            if entry.name[0] == "." and (".tmp" in entry.name or not begun):
+                entry.unlink(missing_ok=True)
+
+
+def _texts(frame: DataFrame, array: Any) -> list[str]:
+    """A Java array of texts of one line: in one call, however many there are."""
+    jvm: Any = frame.sparkSession._jvm
+    wrapped = jvm.scala.collection.immutable.ArraySeq.unsafeWrapArray(array)
+    listed = str(wrapped.mkString("\n"))
+    return listed.split("\n") if listed else []
+
+
+def _check_once(files: list[str]) -> None:
+    """Return if no file is there twice (Spark 4.3 does that to names that look like patterns)."""
+    repeated = sorted(file for file, times in Counter(files).items() if times > 1)
+    if not repeated:
+        return
+    to_blame = [unquote(file) for file in files if _PATTERN.search(unquote(file))]
+    name = (to_blame or [unquote(repeated[0])])[0]
+    raise RepeatedFileError(
+        f"Spark would read {len(repeated)} files more than once in one micro-batch, because it "
+        f"takes the name of one for a pattern: {name}. Nothing of the micro-batch was taken. "
+        "Rename files whose names have any of * ? [ ] { } \\, and start afresh with --fresh; or "
+        "give the source the option maxFilesPerTrigger: 1 before such a file comes"
+    )
+
+
+def _as_read(encoded: str) -> str:
+    """A percent-encoded address as Spark's readers take it.
+
+    >>> _as_read("file:///in/a%5B1%5D%20%2520.json")
+    'file:///in/a\\\\[1\\\\] %20.json'
+    """
+    return _PATTERN.sub(r"\\\g<0>", unquote(encoded))

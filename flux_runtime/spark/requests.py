@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -10,14 +11,16 @@ from pyspark.sql import functions as sf
 from pyspark.sql.types import StructType
 
 from flux_runtime.sealing import manifest
-from flux_runtime.sealing.events import Chunk, KeyText
+from flux_runtime.sealing.events import Chunk, KeyText, chunk_name, chunk_number
 from flux_runtime.sealing.keys import key_text
 from flux_runtime.sealing.storage import Storage
 from flux_runtime.spark.chunks import CODEC
 from flux_runtime.spark.frames import column, empty, extended
-from flux_runtime.spark.key_columns import CHUNK, KeyColumns
+from flux_runtime.spark.key_columns import CHUNK, KeyColumns, number_of
 
-_IN_CHUNK = "__in_chunk"
+REQUESTS: Final = "requests"
+"""The form of these chunks."""
+_IN_CHUNK: Final = "__in_chunk"
 
 
 class Requests:
@@ -33,21 +36,21 @@ class Requests:
         self._storage = storage
         self._schema = schema
         self.key = KeyColumns(schema, key)
-        self._stored = extended(schema, **{CHUNK: "long"})
+        self._stored = extended(schema, **{CHUNK: "string"})
 
     def write(self, rows: DataFrame, batch: int) -> None:
         """Write the chunk of a micro-batch, in place of what a crash may have left."""
         names = map(column, self._schema.fieldNames())
-        stored = rows.select(*names, sf.lit(batch).cast("bigint").alias(CHUNK))
+        stored = rows.select(*names, sf.lit(number_of(batch)).alias(CHUNK))
         writer = stored.write.mode("overwrite").option("compression", CODEC)
-        writer.parquet(self._storage.uri(_name(batch)))
+        writer.parquet(self._storage.uri(chunk_name(batch, REQUESTS)))
 
     def census(self, session: SparkSession, batch: int) -> tuple[Mapping[KeyText, int], int, Chunk]:
         """How many requests there are for each partition; how many have no key; what was written.
 
         The chunk is flushed to the disk.
         """
-        files = manifest.take(self._storage, _name(batch))
+        files = manifest.take(self._storage, chunk_name(batch, REQUESTS))
         texts = [sf.when(self.key.usable(), text) for text in self.key.texts()]
         named = [text.alias(f"__text_{i}") for i, text in enumerate(texts)]
         counted = self._read(session, {batch: files}).select(*named)
@@ -58,7 +61,7 @@ class Requests:
                 rejected += rows
             else:
                 keys[key_text(values)] = rows
-        chunk = Chunk("records", sum(keys.values()) + rejected, len(keys), files)
+        chunk = Chunk(REQUESTS, sum(keys.values()) + rejected, len(keys), rejected, files)
         return keys, rejected, chunk
 
     def records(
@@ -71,25 +74,25 @@ class Requests:
         pairs = [(key, batch) for key, batches in wanted.items() for batch in batches]
         if not pairs:
             return empty(session, self._schema)
-        batches = pa.array([batch for _, batch in pairs], pa.int64())
+        batches = pa.array([number_of(batch) for _, batch in pairs], pa.string())
         asked = self.key.table(session, [key for key, _ in pairs], beside={_IN_CHUNK: batches})
         files = {batch: chunks[batch].files for _, batch in pairs}
         for batch, of_chunk in files.items():
-            manifest.check(self._storage, _name(batch), of_chunk)
+            manifest.check(self._storage, chunk_name(batch, REQUESTS), of_chunk)
         same = (sf.col(CHUNK) == sf.col(_IN_CHUNK)) & self.key.matches()
         return self._read(session, files).join(asked, same, "left_semi").drop(CHUNK)
 
     def delete(self, batch: int) -> None:
         """Delete a chunk; nothing if there is none."""
-        self._storage.delete(_name(batch))
+        self._storage.delete(chunk_name(batch, REQUESTS))
 
     def numbers(self) -> list[int]:
         """The micro-batches that have a chunk."""
-        return [int(name) for name in self._storage.names()]
+        return sorted(map(chunk_number, self._storage.names()))
 
     def _read(self, session: SparkSession, files: Mapping[int, manifest.Files]) -> DataFrame:
         paths = [
-            self._storage.uri(f"{_name(batch)}/{file}")
+            self._storage.uri(f"{chunk_name(batch, REQUESTS)}/{file}")
             for batch, of_chunk in files.items()
             for file in of_chunk
         ]
@@ -98,7 +101,3 @@ class Requests:
             if paths
             else empty(session, self._stored)
         )
-
-
-def _name(batch: int) -> str:
-    return f"{batch:09d}"

@@ -2,25 +2,35 @@
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
+from flux_runtime.commits.fence import FencedStorage
+from flux_runtime.commits.owner import Location, Ownership
+from flux_runtime.observe.ending import Units, what_is_left
 from flux_runtime.observe.run_folder import RunFolder
-from flux_runtime.sealing.storage import Storage
+from flux_runtime.sealing.storage import Storage, local_path
 from flux_runtime.spark.commit import Folders
 from flux_runtime.spark.context import Context, LookUp, Running, file_name
-from flux_runtime.spark.feed import Feed, Origin
 from flux_runtime.spark.gate import Gate
 from flux_runtime.spark.hosting import Hosting
-from flux_runtime.spark.job import Job, Loop
+from flux_runtime.spark.job import Job
 from flux_runtime.spark.native import Native
-from flux_runtime.spark.outputs import Output
+from flux_runtime.spark.outputs import Output, Sink
+from flux_runtime.spark.retention import Retention, units_behind
 from flux_runtime.spark.stateful import Stateful
 from flux_runtime.spark.units import FluxUnit, NativeUnit, SealUnit, StatefulUnit, Unit
+from flux_runtime.zookeeper.registration_sweep import RegistrationSweep
+
+log = logging.getLogger(__name__)
 
 _POLL_S: Final = 0.1
 
@@ -54,23 +64,46 @@ class Runner:
             What happened, for the summary.
 
         Raises:
-            BaseException: what made a unit fail; everything has been stopped by then.
+            FencedError: a newer driver runs the job; everything has been stopped by then.
+            BaseException: what made a unit fail; the same.
         """
         began = time.monotonic()
-        try:
+        before = self._reported_so_far()
+        with self._stopped_at_the_end():
             if available_now:
                 self._run_what_there_is(stop)
             else:
                 self._run_on(stop)
-        finally:
-            for running in self._running.values():
-                running.stop()
         self._check(self._running.values())
         return {
             "stopped": stop.is_set(),
             "seconds": round(time.monotonic() - began, 3),
             "rows": {name: running.rows for name, running in self._running.items()},
+            "left": what_is_left(
+                before, self._context.run.values(), local_path(self._context.state.uri())
+            ).to_json(),
         }
+
+    def _reported_so_far(self) -> Units:
+        """The units' metrics before anything is read: what earlier runs have counted."""
+        for running in self._running.values():
+            if isinstance(running, Gate):
+                running.report()
+        return self._context.run.values()
+
+    @contextlib.contextmanager
+    def _stopped_at_the_end(self) -> Iterator[None]:
+        """Stop every unit, also where one cannot be stopped well; the first error counts."""
+        try:
+            yield
+        except BaseException:
+            for running in self._running.values():
+                with _logged(running):
+                    running.stop()
+            raise
+        with contextlib.ExitStack() as stack:
+            for running in reversed(self._running.values()):
+                stack.callback(running.stop)
 
     def _run_on(self, stop: threading.Event) -> None:
         for running in self._running.values():
@@ -104,13 +137,24 @@ class Runner:
         running.start(available_now=available_now, trigger=self._trigger)
 
     def _check(self, members: Iterable[Running]) -> None:
+        self._context.fence.watch()
         for running in members:
             running.active  # noqa: B018 - takes note of a query's failure
             if running.error is not None:
+                self._context.fence.check_state()  # a failure may be the newer driver's doing
                 self._context.run.event(
                     "unit_failed", running.name, error=str(running.error)[:2000]
                 )
                 raise running.error
+
+
+@contextlib.contextmanager
+def _logged(running: Running) -> Iterator[None]:
+    """Note an error in the log and go on: another one is on its way."""
+    try:
+        yield
+    except Exception:
+        log.exception("%s could not be stopped well", running.name)
 
 
 def run_job(
@@ -125,15 +169,36 @@ def run_job(
     trigger: str | None = None,
     app: str = "job",
     zookeeper: str | None = None,
+    ownership: Ownership | None = None,
+    sweep: RegistrationSweep | None = None,
 ) -> Mapping[str, Any]:
-    """Run a job in a session; see `Runner.run`."""
+    """Run a job in a session; see `Runner.run`.
+
+    Args:
+        ownership: claimed; None: it is claimed here.
+    """
     assign_channels(job, state)
+    if ownership is None:
+        ownership = Ownership(app, state, locations(job))
+        ownership.check()
+        ownership.claim()
+    fenced = FencedStorage(local_path(state.uri()), ownership.fence)
+    channels = owned_channels(job, ownership)
+    retention = Retention(
+        fenced,
+        channels,
+        {name: [unit.name for unit in readers] for name, readers in readers_of(job).items()},
+        kept=[unit.name for unit in job.units.values() if reads_itself(unit)],
+    )
     context = Context(
         session=session,
-        state=state,
+        state=fenced,
         run=run,
         look_up=look_up,
-        outputs=outputs(job, session),
+        outputs=outputs(job, session, ownership, retention),
+        fence=ownership.fence,
+        retention=retention,
+        sweep=sweep,
         app=app,
         zookeeper=zookeeper,
         sites=site_count(job),
@@ -174,16 +239,7 @@ def groups_in_order(job: Job) -> list[list[Unit]]:
 
 
 def _fed_by(unit: Unit) -> list[Unit]:
-    return [source for _, feed in unit.inputs() for source in _units_behind(feed)]
-
-
-def _units_behind(feed: Feed) -> list[Unit]:
-    origin: Origin = feed.origin
-    if isinstance(origin, Unit):
-        return [origin]
-    if isinstance(origin, Loop):
-        return [unit for inner in origin.feeds for unit in _units_behind(inner)]
-    return []
+    return [source for _, feed in unit.inputs() for source in units_behind(feed)]
 
 
 def _run(unit: Unit, context: Context) -> Running:
@@ -202,27 +258,80 @@ def _run(unit: Unit, context: Context) -> Running:
 
 def assign_channels(job: Job, state: Storage) -> None:
     """Give each unit a channel whose output is read by other units, or goes to several sinks."""
-    readers = [source for unit in job.units.values() for source in _fed_by(unit)]
+    read = readers_of(job)
     sunk = [feed.origin for sink in job.sinks.values() for feed in sink.feeds]
     for unit in job.units.values():
-        reads_itself = isinstance(unit, StatefulUnit) and unit.monotone
-        if reads_itself or unit in readers or sunk.count(unit) > 1:
+        if reads_itself(unit) or read[unit.name] or sunk.count(unit) > 1:
             unit.channel = Folders(state.uri(f"channels/{file_name(unit.name)}"))
 
 
-def outputs(job: Job, session: SparkSession) -> Mapping[str, Output]:
+def readers_of(job: Job) -> Mapping[str, Sequence[Unit]]:
+    """Unit -> the units that read its output."""
+    units = job.units.values()
+    return {unit.name: [other for other in units if unit in _fed_by(other)] for unit in units}
+
+
+def reads_itself(unit: Unit) -> bool:
+    """Whether a unit needs all that it has put out."""
+    return isinstance(unit, StatefulUnit) and unit.monotone
+
+
+def locations(job: Job) -> list[Location]:
+    """Every folder of commits that a job writes; after `assign_channels`."""
+    channels = [
+        Location(
+            name=f"channel {unit.name}",
+            path=unit.channel.location,
+            units=(unit.name,),
+            outside=False,
+        )
+        for unit in job.units.values()
+        if unit.channel is not None
+    ]
+    sinks = [
+        Location(
+            name=f"sink {sink.name}",
+            path=sink.folders.location,
+            units=tuple(feed.origin.name for feed in sink.feeds),
+        )
+        for sink in job.sinks.values()
+        if sink.folders is not None
+    ]
+    return [*channels, *sinks]
+
+
+def owned_channels(job: Job, ownership: Ownership) -> Mapping[str, Folders]:
+    """Unit -> its channel, in the hands of this driver."""
+    channels = {}
+    for unit in job.units.values():
+        if unit.channel is not None:
+            unit.channel = _owned(unit.channel, ownership)
+            channels[unit.name] = unit.channel
+    return channels
+
+
+def outputs(
+    job: Job, session: SparkSession, ownership: Ownership, retention: Retention
+) -> Mapping[str, Output]:
     """Where each unit's output goes."""
+
+    def owned(sink: Sink) -> Sink:
+        folders = sink.folders
+        return sink if folders is None else replace(sink, folders=_owned(folders, ownership))
+
+    sinks = [(owned(sink), feed) for sink in job.sinks.values() for feed in sink.feeds]
     return {
         unit.name: Output(
             unit=unit.name,
             schema=unit.schema(session),
             channel=unit.channel,
-            sinks=tuple(
-                (sink, feed)
-                for sink in job.sinks.values()
-                for feed in sink.feeds
-                if feed.origin is unit
-            ),
+            sinks=tuple((sink, feed) for sink, feed in sinks if feed.origin is unit),
+            fence=ownership.fence,
+            on_commit=partial(retention.committed, unit.name),
         )
         for unit in job.units.values()
     }
+
+
+def _owned(folders: Folders, ownership: Ownership) -> Folders:
+    return replace(folders, owner=ownership.owner(folders.location))

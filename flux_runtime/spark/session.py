@@ -25,6 +25,7 @@ DEFAULTS: Final[Mapping[str, str]] = {
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
     "spark.sql.streaming.pollingDelay": "200ms",  # an idle file source lists its folder this often
     "spark.sql.streaming.minBatchesToRetain": "20",
+    "spark.sql.variable.substitute": "false",  # `${x}` in a text is that text
     "spark.ui.showConsoleProgress": "false",
 }
 

@@ -149,6 +149,17 @@ class StatefulUnit(Unit):
     ordered: bool
     order_by: tuple[str, ...]
     changed_by: tuple[str, ...] | None
+    summaries: Mapping[str, tuple[Operator, Operator | None]] = field(default_factory=dict)
+    """Interface -> (record to partial aggregates, these to fewer); kept in place of records."""
+    on_kept: Operator | None = None
+    """The component on what is kept, where that is not records."""
+
+    def kept(self, frames: Mapping[str, DataFrame]) -> dict[str, DataFrame]:
+        """What is kept of the records of each interface."""
+        return {
+            name: self.summaries[name][0](**{name: frame}) if name in self.summaries else frame
+            for name, frame in frames.items()
+        }
 
     def inputs(self) -> Iterator[tuple[str, Feed]]:
         """(input interface, feed), all of them."""

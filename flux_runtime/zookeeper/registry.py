@@ -215,6 +215,30 @@ class ProducerRegistry:
         found = [Registration.from_bytes(a[0]) for _, a in read if not isinstance(a, Exception)]
         return tuple(sorted(found, key=lambda r: tuple((v is not None, v or "") for v in r.key)))
 
+    def names(self, stream: str) -> list[str]:
+        """The names of a stream's registrations: see `znode_names`."""
+        return self._children(self._stream_path(stream))
+
+    def unchanged_since(
+        self, stream: str, names: Iterable[str], time_s: float
+    ) -> list[PartitionKey]:
+        """The partitions among some names whose registrations are as old, by ZooKeeper's clock.
+
+        Args:
+            stream: name of the sealed stream.
+            names: of registrations.
+            time_s: seconds since 1970.
+        """
+        path = self._stream_path(stream)
+        answers = self._ask_all(
+            names, lambda name: self._client.kazoo.get_async(f"{path}/{name}"), NoNodeError
+        )
+        return [
+            Registration.from_bytes(answer[0]).key
+            for _, answer in answers
+            if not isinstance(answer, Exception) and answer[1].mtime <= time_s * 1000
+        ]
+
     def streams(self) -> tuple[str, ...]:
         """Streams that have registrations."""
         keys = (key_of_name(name) for name in self._children(self._seals))

@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from annotations.dataflow import Dataflow, Endpoint, External, Stream
-from blazes.cli.run import Ended, tell
+from blazes.cli import main
+from blazes.cli.run import Ended, configure, tell
+from flux_runtime.observe.ending import FAIL_ON
 from flux_runtime.observe.reader import read_run
 from flux_runtime.observe.run_folder import RunFolder
 
@@ -31,7 +33,7 @@ def told(
 ) -> str:
     given = {"file": "my flow.yaml", "variant": [], "target_dir": "target", "master": None}
     arguments = argparse.Namespace(
-        **{**given, "zookeeper": None, "available_now": False, **options}
+        **{**given, "zookeeper": None, "available_now": False, "fail_on": (), **options}
     )
     ended = Ended(status, read_run(folder.path), 75.0, folder.log_path, log, interrupted)
     return "\n".join(tell(arguments, flow or dataflow(), project, ended))
@@ -75,6 +77,54 @@ def test_dead_letters_are_pointed_to(run: RunFolder, tmp_path: Path) -> None:
     text = told(run, tmp_path, status=0)
     assert "wordcount stopped after" in text
     assert f"dead letters  2: blazes dead-letters {tmp_path}" in text
+
+
+LEFT = {
+    "open_partitions": 2,
+    "dead_letters": 3,
+    "late_records": 1,
+    "quarantined_partitions": 1,
+    "oldest": {
+        "unit": "Count.counts",
+        "age_s": 62.3,
+        "key": ["7", "eu"],
+        "waits_for": ["clicks: no punctuation of ads-2"],
+    },
+}
+
+
+def test_what_a_run_leaves_is_its_last_line(run: RunFolder, tmp_path: Path) -> None:
+    run.finish({"status": "finished", "left": LEFT, "failed_on": []})
+    assert told(run, tmp_path, status=0).splitlines()[-1] == (
+        "left: 2 open partitions (the oldest: Count.counts [7, eu], open for 62 s, waits for "
+        "clicks: no punctuation of ads-2), 1 in quarantine, 3 dead letters (1 late)"
+    )
+
+
+def test_what_it_was_to_fail_on_is_said_with_the_results(run: RunFolder, tmp_path: Path) -> None:
+    run.finish({"status": "finished", "left": {"late_records": 1, "dead_letters": 1},
+                "failed_on": ["late"]})  # fmt: skip
+    text = told(run, tmp_path, status=3, fail_on=("open", "late"))
+    assert "wordcount finished after" in text
+    assert "  go on         blazes run 'my flow.yaml' --fail-on open,late\n" in text
+    assert text.endswith("\nleft: 1 dead letter (1 late); exit status 3 because of --fail-on late")
+
+
+def test_the_words_of_fail_on() -> None:
+    parser = argparse.ArgumentParser()
+    configure(parser)
+    assert parser.parse_args(["f", "--fail-on", "late, open"]).fail_on == ("open", "late")
+    (action,) = [a for a in parser._actions if a.dest == "fail_on"]
+    assert all(word in (action.help or "") for word in FAIL_ON)
+
+
+def test_a_word_of_fail_on_that_does_not_exist_is_bad_usage(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["run", str(tmp_path / "no.yaml"), "--fail-on", "open,quarantined"]) == 2
+    assert "'quarantined' is not one of open, quarantine, dead-letters, late" in (
+        capsys.readouterr().err
+    )
 
 
 def test_the_jobs_own_error_comes_first(run: RunFolder, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""`blazes seals` over journals and a ZooKeeper that are real; Spark is not needed for it."""
+"""`blazes seals` over ledgers and a ZooKeeper that are real; Spark is not needed for it."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from blazes.cli import main
-from flux_runtime.observe.excuses import pending
-from flux_runtime.observe.gates import DESCRIPTION, describe
+from flux_runtime.observe.decisions import Excuse, Resolve, pending
+from flux_runtime.observe.gates import DESCRIPTION, LEDGER, describe
 from flux_runtime.sealing.events import Group, Ingested
-from flux_runtime.sealing.journal import Journal
 from flux_runtime.sealing.keys import key_text
+from flux_runtime.sealing.ledger import Ledger
 from flux_runtime.sealing.storage import LocalStorage
 from flux_runtime.sealing.tracker import All, Rules
 from flux_runtime.zookeeper.embedded import EmbeddedZooKeeper
@@ -32,8 +32,12 @@ def project(tmp_path: Path) -> Path:
             describe(unit.name, key=("campaign",), rules=rules, seal_timeout_s=600.0)
         )
         votes = tuple(Group(key_text([k]), "ads-1", 0, None, 1) for k in ("7", "\x1b[31m"))
-        journal = Journal(LocalStorage(unit / "journal"), rules)
-        journal.record(Ingested("clicks", 0, time.time() - 4000.0, votes))
+        bad = key_text(["bad"])
+        contradiction = (Group(bad, "ads-1", None, None, 2), Group(bad, "ads-1", 1, None, 1))
+        with Ledger(unit / LEDGER, rules) as ledger:
+            ledger.record(Ingested("clicks", 0, time.time() - 4000.0, votes))
+            if replica == 3:
+                ledger.record(Ingested("clicks", 1, time.time() - 4000.0, contradiction))
     (folder / "plan.json").write_text(json.dumps({"dataflow": str(uuid.uuid4())}), encoding="utf-8")
     return folder
 
@@ -41,7 +45,11 @@ def project(tmp_path: Path) -> Path:
 def excuses(project: Path) -> dict[str, list[str]]:
     state = LocalStorage(project / "state")
     return {
-        f"Report.response-{n}": [e.producer for _, e in pending(state, f"Report.response-{n}")]
+        f"Report.response-{n}": [
+            decision.producer
+            for _, decision in pending(state, f"Report.response-{n}")
+            if isinstance(decision, Excuse)
+        ]
         for n in (1, 2, 3)
     }
 
@@ -58,7 +66,7 @@ def test_list(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
         "      clicks: no punctuation of ads-2",
     ]
     assert main(["seals", str(project), "--limit", "1"]) == 0
-    assert capsys.readouterr().out.count("and 1 more (--limit)") == 3
+    assert capsys.readouterr().out.count(" more (--limit)") == 3
 
 
 def test_an_excuse_goes_to_all_units_that_wait(
@@ -92,6 +100,22 @@ def test_excuses_that_make_no_sense(
     assert main(["seals", str(project), "excuse", *arguments]) == 2
     assert message in capsys.readouterr().err
     assert not any(excuses(project).values())
+
+
+@pytest.mark.parametrize("action", ["release", "discard", "recount"])
+def test_a_quarantine_is_resolved_by_a_person(
+    project: Path, capsys: pytest.CaptureFixture[str], action: str
+) -> None:
+    arguments = ["seals", str(project), action, "--key=bad", "--reason=checked", "--by=kim"]
+    assert main(arguments) == 0
+    assert capsys.readouterr().out == f"Report.response-3: [bad]: {action}\n"
+    ((_, decision),) = pending(LocalStorage(project / "state"), "Report.response-3")
+    assert isinstance(decision, Resolve)
+    assert (decision.key, decision.resolution, decision.by) == (("bad",), action, "kim")
+    assert main(["seals", str(project), action, "--key=7", "--reason=x"]) == 2
+    assert "[7] is not in quarantine" in capsys.readouterr().err
+    assert main(["seals", str(project), action, "--key=9", "--reason=x"]) == 2
+    assert "[9] is not open" in capsys.readouterr().err
 
 
 def test_nothing_has_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

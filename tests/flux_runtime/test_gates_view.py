@@ -1,4 +1,4 @@
-"""What people see of open partitions, and what they ask for, read from real journals."""
+"""What people see of open partitions, and what they ask for, read from real ledgers."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import threading
 from pathlib import Path
 
 import pytest
-from flux_runtime.observe.excuses import Excuse, pending, request, taken
-from flux_runtime.sealing.journal import Journal
 
-from flux_runtime.observe.gates import DESCRIPTION, describe, read_gates
-from flux_runtime.sealing.events import Excused, Found, Group, Ingested
+from flux_runtime.observe.decisions import Decision, Excuse, Resolve, pending, request, taken
+from flux_runtime.observe.gates import DESCRIPTION, LEDGER, describe, read_gates
+from flux_runtime.sealing.events import Excused, Found, Group, Ingested, Resolution
 from flux_runtime.sealing.keys import key_text
+from flux_runtime.sealing.ledger import Ledger
 from flux_runtime.sealing.storage import LocalStorage
 from flux_runtime.sealing.tracker import All, One, Registered, Rules
 
@@ -22,14 +22,14 @@ RULES = Rules(
 )
 
 
-def gate(state: Path, unit: str = "Count.counts", rules: Rules = RULES) -> Journal:
+def gate(state: Path, unit: str = "Count.counts", rules: Rules = RULES) -> Ledger:
     """A sealed unit's part of the state folder, as the runtime writes it."""
     folder = state / "units" / unit
     folder.mkdir(parents=True)
     (folder / DESCRIPTION).write_bytes(
         describe(unit, key=("campaign",), rules=rules, seal_timeout_s=600.0)
     )
-    return Journal(LocalStorage(folder / "journal"), rules)
+    return Ledger(folder / LEDGER, rules)
 
 
 def data(key: str, producer: str, rows: int) -> Group:
@@ -41,10 +41,10 @@ def vote(key: str, producer: str, count: int) -> Group:
 
 
 def test_open_partitions_and_what_they_wait_for(tmp_path: Path) -> None:
-    journal = gate(tmp_path)
+    ledger = gate(tmp_path)
     groups = (data("7", "ads-1", 3), vote("7", "ads-1", 5), data("8", "ads-2", 1))
-    journal.record(Ingested("clicks", 0, 1000.0, groups))
-    journal.record(Found("views", 1001.0, {key_text(["7"]): ("p",)}))
+    ledger.record(Ingested("clicks", 0, 1000.0, groups))
+    ledger.record(Found("views", 1001.0, {key_text(["7"]): ("p",)}))
     (view,) = read_gates(tmp_path)
     assert view.unit == "Count.counts"
     assert view.key == ("campaign",)
@@ -61,11 +61,10 @@ def test_open_partitions_and_what_they_wait_for(tmp_path: Path) -> None:
 
 
 def test_excused_and_contradictory_partitions(tmp_path: Path) -> None:
-    journal = gate(tmp_path, rules=Rules(inputs={"clicks": All(("ads-1", "ads-2"))}))
-    journal.record(Ingested("clicks", 0, 1.0, (vote("7", "ads-1", 1), vote("8", "ads-1", 0))))
-    journal.record(Excused("clicks", key_text(["7"]), "ads-2", "gone", "kim", 2.0))
-    journal.record(Ingested("clicks", 1, 3.0, (data("8", "ads-1", 2),)))
-    journal.snapshot()
+    ledger = gate(tmp_path, rules=Rules(inputs={"clicks": All(("ads-1", "ads-2"))}))
+    ledger.record(Ingested("clicks", 0, 1.0, (vote("7", "ads-1", 1), vote("8", "ads-1", 0))))
+    ledger.record(Excused("clicks", key_text(["7"]), "ads-2", "gone", "kim", 2.0))
+    ledger.record(Ingested("clicks", 1, 3.0, (data("8", "ads-1", 2),)))
     (view,) = read_gates(tmp_path)
     seven, eight = view.partitions
     assert seven.excused == {"clicks": ("ads-2",)}
@@ -76,20 +75,25 @@ def test_excused_and_contradictory_partitions(tmp_path: Path) -> None:
 
 def test_reading_changes_nothing(tmp_path: Path) -> None:
     gate(tmp_path).record(Ingested("clicks", 0, 1.0, (data("7", "ads-1", 1),)))
-    before = {file: file.stat().st_mtime_ns for file in tmp_path.rglob("*")}
+
+    def contents() -> dict[Path, bytes]:
+        files = (f for f in tmp_path.rglob("*") if f.is_file() and not f.name.startswith("LOG"))
+        return {file: file.read_bytes() for file in files}
+
+    before = contents()
     read_gates(tmp_path)
-    assert {file: file.stat().st_mtime_ns for file in tmp_path.rglob("*")} == before
+    assert contents() == before
 
 
 def test_reading_while_the_job_writes_and_tidies(tmp_path: Path) -> None:
-    journal = gate(tmp_path)
+    ledger = gate(tmp_path)
     done = threading.Event()
 
     def write() -> None:
         for batch in range(400):
-            journal.record(Ingested("clicks", batch, 1.0, (data("7", "ads-1", 1),)))
-            if batch % 3 == 0:
-                journal.snapshot()
+            ledger.record(Ingested("clicks", batch, 1.0, (data("7", "ads-1", 1),)))
+            if batch % 100 == 0:
+                ledger._db.flush()
         done.set()
 
     writer = threading.Thread(target=write)
@@ -108,25 +112,35 @@ def test_no_unit_has_run(tmp_path: Path) -> None:
     assert read_gates(tmp_path / "state") == ()
 
 
-def test_an_excuse_is_a_file_until_it_is_taken_and_a_record_after(tmp_path: Path) -> None:
-    excuse = Excuse(
-        stream="clicks", key=("a/b", "2"), producer="ads-2", by="kim", reason="gone", time=1.5
-    )
+@pytest.mark.parametrize(
+    "decision",
+    [
+        Excuse(
+            stream="clicks", key=("a/b", "2"), producer="ads-2", by="kim", reason="gone", time=1.5
+        ),
+        Resolve(key=("a/b", "2"), resolution=Resolution.DISCARD, by="kim", reason="gone", time=1.5),
+    ],
+)
+def test_a_decision_is_a_file_until_it_is_taken_and_a_record_after(
+    tmp_path: Path, decision: Decision
+) -> None:
     unit = "Count/counts"
-    name = request(tmp_path, unit, excuse)
+    name = request(tmp_path, unit, decision)
     state = LocalStorage(tmp_path)
-    assert list(pending(state, unit)) == [(name, excuse)]
+    assert list(pending(state, unit)) == [(name, decision)]
     assert list(pending(state, "Other.out")) == []
     taken(state, unit, name)
     taken(state, unit, name)
     assert list(pending(state, unit)) == []
-    (record,) = (tmp_path / "excuses").rglob("taken/*.json")
+    (record,) = (tmp_path / "decisions").rglob("taken/*.json")
     assert json.loads(record.read_text(encoding="utf-8"))["by"] == "kim"
 
 
-@pytest.mark.parametrize("content", ["", "[]", '{"stream": 1}', '{"key": 3}'])
-def test_a_file_that_is_no_excuse_is_left_alone(tmp_path: Path, content: str) -> None:
-    folder = tmp_path / "excuses" / "U.out"
+@pytest.mark.parametrize(
+    "content", ["", "[]", '{"stream": 1}', '{"key": 3}', '{"key": ["3"], "resolution": "maybe"}']
+)
+def test_a_file_that_is_no_decision_is_left_alone(tmp_path: Path, content: str) -> None:
+    folder = tmp_path / "decisions" / "U.out"
     folder.mkdir(parents=True)
     (folder / "x.json").write_text(content, encoding="utf-8")
     (folder / "notes.txt").write_text("hello", encoding="utf-8")

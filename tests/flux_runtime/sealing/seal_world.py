@@ -65,7 +65,7 @@ def groups(messages: tuple[Message, ...]) -> tuple[Group, ...]:
 def chunk_of(messages: Iterable[Message]) -> Chunk:
     """What the gate writes down of a chunk."""
     data = [m for m in messages if m.count is None]
-    return Chunk("records", len(data), len({m.key for m in data}), {"part": (len(data), 0)})
+    return Chunk("records", len(data), len({m.key for m in data}), 0, {"part": (len(data), 0)})
 
 
 def covered(number: int) -> Coverage:
@@ -75,7 +75,7 @@ def covered(number: int) -> Coverage:
 def state_of(tracker: Tracker) -> dict[str, Any]:
     """Everything of a tracker that a restart has to bring back."""
     found = {f.name: getattr(tracker, f.name) for f in fields(tracker)}
-    del found["changes"]
+    del found["changes"], found["_assessed"]
     found["released"] = {key: tracker.released.get(key) for key in tracker.released}
     for name in ("chunks", "references", "unknown_sets", "wanted"):
         found[name] = {source: of for source, of in found[name].items() if of}
@@ -140,7 +140,7 @@ class World:
         )
         self.look_up(batch.input, self.tracker.sets_to_look_up(event))
         verdicts = {
-            (g.key, g.producer, g.count): verdict for g, verdict in self.tracker.assess(event)
+            (g.key, g.producer, g.promised): verdict for g, verdict in self.tracker.assess(event)
         }
         place = (batch.input, batch.number)
         late, unknown = [], []

@@ -65,9 +65,9 @@ class Story:
 
     @staticmethod
     def batch(input: str, number: int, groups: tuple[Group, ...], time: float = 0.0) -> Ingested:
-        keys = len({group.key for group in groups if group.count is None})
-        rows = sum(group.rows for group in groups if group.count is None)
-        chunk = Chunk("records", rows, keys, {"part": (rows, 0)})
+        keys = len({group.key for group in groups if group.promised is None})
+        rows = sum(group.rows for group in groups if group.promised is None)
+        chunk = Chunk("records", rows, keys, 0, {"part": (rows, 0)})
         return Ingested(input, number, time, groups, 0, covered(number), chunk)
 
     def asked(self, number: int, keys: dict[str, int]) -> list:
@@ -281,7 +281,7 @@ def test_se_9_a_stuck_partition_keeps_its_own_records_only() -> None:
     story.release()
     assert story.tracker.sparse("x", 0.5) == (0,)
     assert story.tracker.needing("x", (0,)).keys == {0: ("stuck",)}
-    chunk = Chunk("records", 1, 1, {"part": (1, 0)})
+    chunk = Chunk("records", 1, 1, 0, {"part": (1, 0)})
     assert story.tell(Compacted("x", (0,), -1, chunk)) == [Unneeded("x", 0)]
     assert story.tracker.sparse("x", 0.5) == ()
     story.came(vote("stuck", "a", 1), vote("stuck", "b", 0))

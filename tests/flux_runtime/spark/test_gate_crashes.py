@@ -158,6 +158,21 @@ def test_a_micro_batch_that_spark_replays_changes_nothing(bench) -> None:
     check(traffic, bench.results("totals"), bench.results("answers"), bench.dead_letters("Total"))
 
 
+def test_a_checkpoint_whose_first_entry_was_interrupted(bench) -> None:
+    """SE-10: a process killed while Spark wrote the first offsets leaves half a file."""
+    traffic = Traffic(bench.file, 5)
+    for stream in ("items", "asks"):
+        (bench.path / "data" / stream).mkdir(parents=True)
+    bench.run(build)
+    traffic.more()
+    log = bench.path / "state" / "units" / "Total" / "checkpoint" / "items" / "offsets"
+    assert list(log.iterdir()) == []
+    for name in (".0.5e7c.tmp", "..0.5e7c.tmp.crc", ".0.crc"):
+        (log / name).write_text("v1")
+    bench.run(build)
+    check(traffic, bench.results("totals"), bench.results("answers"), bench.dead_letters("Total"))
+
+
 # ---- the same with a process of its own
 
 JOB = """

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import random
 import shutil
-from collections import Counter
 from collections.abc import Iterator
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame
 
-from benchmarks.seal_attack import hostile
-from flux_runtime.sealing.keys import KEY_BYTES_MAX
 from flux_runtime.spark import Job, Producers, Punctuation, sql
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800)]
@@ -157,4 +151,6 @@ def test_a_key_can_be_of_any_type(bench, zone, kind: str) -> None:
     bench.run(job_of(kind))
     assert [x["reason"] for x in bench.dead_letters("Total")] == ["late"] * len(late)
     assert bench.metrics("Next")["released_partitions"] == len(groups)
-    assert bench.metrics("Next")["open_partitions"] == bench.metrics("Total")["open_partitions"] == 0
+    assert (
+        bench.metrics("Next")["open_partitions"] == bench.metrics("Total")["open_partitions"] == 0
+    )

@@ -75,6 +75,16 @@ def cache_response(request: DataFrame, response: DataFrame) -> DataFrame:
     )
 
 
+def cache_response_request_kept(request: DataFrame) -> DataFrame:
+    """Cache.response, in place of records <- each record."""
+    return sql("SELECT analyst, id, campaign FROM request", request=request)
+
+
+def cache_response_response_kept(response: DataFrame) -> DataFrame:
+    """Cache.response, in place of records <- each record."""
+    return sql("SELECT id, campaign FROM response", response=response)
+
+
 def build(job: Job) -> None:
     """Sources, components and sinks, each after what it reads."""
     clicks = job.source(
@@ -137,6 +147,13 @@ def build(job: Job) -> None:
         writes={"response": [all_answers, gossip]},
         reads={"request": [queries]},
         monotone=True,
+        partial=(
+            {
+                "request": (cache_response_request_kept, None),
+                "response": (cache_response_response_kept, None),
+            },
+            cache_response,
+        ),
     )
 
     job.sink("results", [results], format="json")

@@ -41,6 +41,40 @@ def report_response(click: DataFrame, request: DataFrame) -> DataFrame:
     )
 
 
+def report_response_click_kept(click: DataFrame) -> DataFrame:
+    """Report.response, in place of records <- each record."""
+    return sql(
+        """
+        SELECT id, CAST(CASE WHEN id IS NULL THEN 0 ELSE 1 END AS BIGINT) AS partial_1
+        FROM click
+        """,
+        click=click,
+    )
+
+
+def report_response_click_combined(click: DataFrame) -> DataFrame:
+    """Report.response, combined <- what is kept of it."""
+    return sql(
+        "SELECT id, SUM(partial_1) AS partial_1 FROM click GROUP BY id",
+        click=click,
+    )
+
+
+def report_response_over_kept(click: DataFrame, request: DataFrame) -> DataFrame:
+    """Report.response, over what is kept <- what is kept of each input."""
+    return sql(
+        """
+        SELECT DISTINCT q.analyst, q.id
+        FROM request AS q
+        LEFT JOIN click AS c ON q.id = c.id
+        GROUP BY q.analyst, q.id
+        HAVING COALESCE(SUM(c.partial_1), 0) < 100
+        """,
+        click=click,
+        request=request,
+    )
+
+
 def build(job: Job) -> None:
     """Sources, components and sinks, each after what it reads."""
     clicks = job.source(
@@ -65,6 +99,10 @@ def build(job: Job) -> None:
         monotone=False,
         ordered=True,
         order_by=["at"],
+        partial=(
+            {"click": (report_response_click_kept, report_response_click_combined)},
+            report_response_over_kept,
+        ),
     )
 
     job.sink("results", [results], format="json", path="poor")

@@ -55,6 +55,38 @@ def report_response(click: DataFrame, request: DataFrame) -> DataFrame:
     )
 
 
+def report_response_click_kept(click: DataFrame) -> DataFrame:
+    """Report.response, in place of records <- each record."""
+    return sql("SELECT id, CAST(1 AS BIGINT) AS partial_1 FROM click", click=click)
+
+
+def report_response_click_combined(click: DataFrame) -> DataFrame:
+    """Report.response, combined <- what is kept of it."""
+    return sql(
+        "SELECT id, SUM(partial_1) AS partial_1 FROM click GROUP BY id",
+        click=click,
+    )
+
+
+def report_response_request_kept(request: DataFrame) -> DataFrame:
+    """Report.response, in place of records <- each record."""
+    return sql("SELECT id, campaign FROM request", request=request)
+
+
+def report_response_over_kept(click: DataFrame, request: DataFrame) -> DataFrame:
+    """Report.response, over what is kept <- what is kept of each input."""
+    return sql(
+        """
+        SELECT DISTINCT q.id, q.campaign
+        FROM request AS q
+        JOIN (SELECT id FROM click GROUP BY id HAVING SUM(partial_1) > 1000) AS c
+          ON q.id = c.id
+        """,
+        click=click,
+        request=request,
+    )
+
+
 def without_replica(records: DataFrame) -> DataFrame:
     """Streams whose schema does not tell replicas apart <- every replica."""
     return records.drop("replica")
@@ -71,6 +103,16 @@ def cache_response(request: DataFrame, response: DataFrame) -> DataFrame:
         request=request,
         response=response,
     )
+
+
+def cache_response_request_kept(request: DataFrame) -> DataFrame:
+    """Cache.response, in place of records <- each record."""
+    return sql("SELECT analyst, id, campaign FROM request", request=request)
+
+
+def cache_response_response_kept(response: DataFrame) -> DataFrame:
+    """Cache.response, in place of records <- each record."""
+    return sql("SELECT id, campaign FROM response", response=response)
 
 
 def build(job: Job) -> None:
@@ -107,6 +149,16 @@ def build(job: Job) -> None:
             writes={"click": [clicks]},
             reads={"request": [misses]},
             monotone=True,
+            partial=(
+                {
+                    "click": (
+                        report_response_click_kept,
+                        report_response_click_combined,
+                    ),
+                    "request": (report_response_request_kept, None),
+                },
+                report_response_over_kept,
+            ),
             replica=replica,
         )
         for replica in range(1, 4)
@@ -120,6 +172,13 @@ def build(job: Job) -> None:
         writes={"response": [*all_answers, gossip]},
         reads={"request": [queries]},
         monotone=True,
+        partial=(
+            {
+                "request": (cache_response_request_kept, None),
+                "response": (cache_response_response_kept, None),
+            },
+            cache_response,
+        ),
     )
 
     job.sink("results", [results], format="json")
