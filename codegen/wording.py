@@ -164,8 +164,8 @@ def promise(stream: Stream, column: str) -> str:
     """What has to be true for a watermark to be a seal."""
     return (
         f"no record of {stream.name} is more than {stream.lateness} behind the newest one by "
-        f"{column}. The sources promise it; a record that breaks the promise is dropped by Spark "
-        "without a trace"
+        f"{column}. The sources promise it; a record that breaks the promise and comes after its "
+        "group was written is left out, counted, and kept as a dead letter where it can be told"
     )
 
 

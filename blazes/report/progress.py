@@ -22,6 +22,7 @@ BAD_EVENTS: Final = frozenset(
     {
         "partition_quarantined",
         "late_data",
+        "dropped_by_watermark",
         "seal_timeout",
         "job_failed",
         "unit_failed",

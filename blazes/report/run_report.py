@@ -21,6 +21,7 @@ TROUBLE: Final = (
     "quarantined_partitions",
     "dead_letters",
     "late_records",
+    "dropped_by_watermark",
     "zookeeper_session_losses",
     "open_partitions",
 )

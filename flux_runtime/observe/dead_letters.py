@@ -20,6 +20,8 @@ REASONS: Final[Mapping[str, str]] = {
     "bad_producer": "its producer's name is not valid UTF-8, or too long",
     "discarded": "a person discarded its partition (SE-6)",
     "no_count": "a punctuation without a count (SE-1)",
+    "behind_watermark": "the watermark had passed where it would have been counted: it came later "
+    "than `lateness:` promises",
 }
 """Reason -> what it means."""
 

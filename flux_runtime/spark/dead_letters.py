@@ -41,6 +41,7 @@ BAD_PRODUCER: Final = "bad_producer"
 NO_COUNT: Final = "no_count"
 DISCARDED: Final = "discarded"
 """A person discarded the partition."""
+BEHIND_WATERMARK: Final = "behind_watermark"
 
 RULES: Final[Mapping[str, str | None]] = {
     UNREADABLE_RECORD: None,
@@ -49,6 +50,7 @@ RULES: Final[Mapping[str, str | None]] = {
     NO_PRODUCER: None,
     BAD_PRODUCER: None,
     NO_COUNT: "SE-1",
+    BEHIND_WATERMARK: None,
     LATE: "SE-5",
     UNKNOWN: "SE-7",
     DISCARDED: "SE-6",

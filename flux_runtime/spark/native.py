@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
 
 from flux_runtime.spark import faults
-from flux_runtime.spark.context import Context
+from flux_runtime.spark.context import Context, file_name
+from flux_runtime.spark.dead_letters import BEHIND_WATERMARK
 from flux_runtime.spark.feed import Feed
 from flux_runtime.spark.query import Query
 from flux_runtime.spark.units import NativeUnit
 from flux_runtime.spark.unreadable import Watch
+from flux_runtime.spark.watermark import dropped, marked
 
 
 class Native:
@@ -21,7 +25,10 @@ class Native:
         self.context = context
         self._rows_out = 0
         self._dead_letters = 0
-        self._watch = Watch(context.session, context.dead_letters(unit), unit.name)
+        self._dropped = 0
+        self._letters = context.dead_letters(unit)
+        self._watch = Watch(context.session, self._letters, unit.name)
+        self._feeds = [feed for _, feed in unit.inputs()]
         frame = unit.compute(unit.frames(self._stream))
         checkpoint = context.unit_state(unit).uri("checkpoint")
         self._query = Query(
@@ -62,18 +69,41 @@ class Native:
         rows = self._watch.stream(feed)
         watermark = self.unit.watermark
         if watermark is not None and watermark[0] in rows.columns:
-            rows = rows.withWatermark(*watermark)
+            rows = marked(rows, self._feeds.index(feed), watermark)
         return feed.apply(rows)
 
     def _on_batch(self, frame: DataFrame, batch: int) -> None:
         output = self.context.outputs[self.unit.name]
-        rows = output.commit(batch, frame, keep_empty=False, staged=lambda: self._keep(batch))
+        rows = output.commit(
+            batch, frame, keep_empty=False, staged=lambda: self._keep(batch, frame.sparkSession)
+        )
         faults.point("native-committed")
         self._rows_out += rows
         self._report()
 
-    def _keep(self, batch: int) -> None:
+    def _keep(self, batch: int, session: SparkSession) -> None:
+        """Write down what will not be processed, once the micro-batch has been computed."""
         self._dead_letters += self._watch.keep(self._query, batch)
+        execution: Any = self._query.running._jsq.streamingQuery().lastExecution()
+        lost = dropped(self.unit, execution, session)
+        if not lost.rows:
+            return
+        self._dropped += lost.rows
+        by_stream: dict[str, list[Any]] = {}
+        for stream, record in lost.records or ():
+            by_stream.setdefault(stream, []).append(record)
+        for stream, records in by_stream.items():
+            name = f"watermark-{file_name(self.name)}-{file_name(stream)}-{batch:09d}"
+            letters = ((BEHIND_WATERMARK, record) for record in records)
+            self._dead_letters += self._letters.keep(name, stream, batch, letters)
+        self.context.run.event(
+            "dropped_by_watermark",
+            self.name,
+            batch=batch,
+            rows=lost.rows,
+            watermark_ms=lost.watermark_ms,
+            records=None if lost.records is None else len(lost.records),
+        )
 
     def _report(self) -> None:
         query = self._query
@@ -84,4 +114,5 @@ class Native:
             rows_out=self._rows_out,
             rows_per_s=round(query.rows_per_s, 1),
             dead_letters=self._dead_letters,
+            dropped_by_watermark=self._dropped,
         )
