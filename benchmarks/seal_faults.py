@@ -31,7 +31,7 @@ sys.path.insert(0, str(ROOT))
 
 from benchmarks.seal_attack import accounts  # noqa: E402
 from benchmarks.seal_attack.accounts import ViolationError  # noqa: E402
-from benchmarks.seal_attack.damage import DAMAGES, TO_COME, Damage, Place, delete  # noqa: E402
+from benchmarks.seal_attack.damage import DAMAGES, Damage, Place, delete  # noqa: E402
 from benchmarks.seal_attack.disk import Disk, in_mounts_of_its_own  # noqa: E402
 from benchmarks.seal_attack.driver import Driver, HangError, Run  # noqa: E402
 from benchmarks.seal_attack.traffic import Traffic  # noqa: E402
@@ -274,10 +274,9 @@ class Attack:
     def _mend(self, path: Path) -> None:
         """Put a damaged file back that nobody has read yet, and that is never changed."""
         then = self.copy / path.relative_to(self.folder)
-        if IMMUTABLE.search(str(path)) and path.parent.exists() and then.exists():
-            if path.exists():
-                delete(path)
-                (shutil.copytree if then.is_dir() else shutil.copy)(then, path)
+        if IMMUTABLE.search(str(path)) and path.exists() and then.exists():
+            delete(path)
+            (shutil.copytree if then.is_dir() else shutil.copy)(then, path)
 
     def _renew_older(self) -> None:
         """Now and then, the copy of some steps ago becomes a newer one."""
@@ -314,7 +313,7 @@ FAULTS: Final[dict[str, tuple[int, Fault]]] = {
 
 def order(rng: random.Random, faults: int, only: str | None) -> Iterator[str]:
     """The faults in the order in which they come: each kind as often as it should."""
-    chosen = [kind for kind in FAULTS if (kind not in TO_COME if only is None else only in kind)]
+    chosen = [kind for kind in FAULTS if only is None or only in kind]
     kinds = [kind for kind in chosen for _ in range(FAULTS[kind][0])]
     due: list[str] = []
     for _ in range(faults):
@@ -358,8 +357,8 @@ def main() -> int:
     kinds = ", ".join(f"{kind.name} {times}" for kind, times in attack.traffic.kinds.items())
     print(
         f"{sum(map(Counter.total, attack.outcomes.values()))} faults, "
-        f"{len(attack.traffic.partitions)} partitions, {sum(attack.traffic.kinds.values())} messages "
-        f"({kinds}): each accounted for; {attack.driver.starts} drivers, "
+        f"{len(attack.traffic.partitions)} partitions, "
+        f"{sum(attack.traffic.kinds.values())} messages ({kinds}): each accounted for; {attack.driver.starts} drivers, "
         f"{time.monotonic() - began:.0f} s"
     )
     if args.keep is None:
