@@ -1,6 +1,7 @@
 """Attack the seal layer in every way that comes to mind, and account for each record.
 
-    python benchmarks/seal_faults.py --seed 1 --faults 200 [--only FAULT] [--plant NAME] [--keep DIR]
+    python benchmarks/seal_faults.py --seed 1 --faults 200
+        [--only FAULT] [--plant NAME] [--keep DIR]
 
 A job of four sealed units (`seal_attack/job.py`) reads what a generator sends it: hostile keys and
 names, repeats, late, unknown and unreadable records, promises that are not kept. Faults come in an
@@ -31,7 +32,7 @@ sys.path.insert(0, str(ROOT))
 
 from benchmarks.seal_attack import accounts  # noqa: E402
 from benchmarks.seal_attack.accounts import ViolationError  # noqa: E402
-from benchmarks.seal_attack.damage import DAMAGES, TO_COME, Damage, Place, delete  # noqa: E402
+from benchmarks.seal_attack.damage import DAMAGES, Damage, Place, delete  # noqa: E402
 from benchmarks.seal_attack.disk import Disk, in_mounts_of_its_own  # noqa: E402
 from benchmarks.seal_attack.driver import Driver, HangError, Run  # noqa: E402
 from benchmarks.seal_attack.traffic import Traffic  # noqa: E402
@@ -274,10 +275,9 @@ class Attack:
     def _mend(self, path: Path) -> None:
         """Put a damaged file back that nobody has read yet, and that is never changed."""
         then = self.copy / path.relative_to(self.folder)
-        if IMMUTABLE.search(str(path)) and path.parent.exists() and then.exists():
-            if path.exists():
-                delete(path)
-                (shutil.copytree if then.is_dir() else shutil.copy)(then, path)
+        if IMMUTABLE.search(str(path)) and path.exists() and then.exists():
+            delete(path)
+            (shutil.copytree if then.is_dir() else shutil.copy)(then, path)
 
     def _renew_older(self) -> None:
         """Now and then, the copy of some steps ago becomes a newer one."""
@@ -314,7 +314,7 @@ FAULTS: Final[dict[str, tuple[int, Fault]]] = {
 
 def order(rng: random.Random, faults: int, only: str | None) -> Iterator[str]:
     """The faults in the order in which they come: each kind as often as it should."""
-    chosen = [kind for kind in FAULTS if (kind not in TO_COME if only is None else only in kind)]
+    chosen = [kind for kind in FAULTS if only is None or only in kind]
     kinds = [kind for kind in chosen for _ in range(FAULTS[kind][0])]
     due: list[str] = []
     for _ in range(faults):
@@ -357,8 +357,9 @@ def main() -> int:
         print(f"{fault:28} {outcomes.total():4}  {each}")
     kinds = ", ".join(f"{kind.name} {times}" for kind, times in attack.traffic.kinds.items())
     print(
-        f"{sum(map(Counter.total, attack.outcomes.values()))} faults, {len(attack.traffic.partitions)} "
-        f"partitions, {sum(attack.traffic.kinds.values())} messages ({kinds}): each accounted for; "
+        f"{sum(map(Counter.total, attack.outcomes.values()))} faults, "
+        f"{len(attack.traffic.partitions)} partitions, "
+        f"{sum(attack.traffic.kinds.values())} messages ({kinds}): each accounted for; "
         f"{attack.driver.starts} drivers, {time.monotonic() - began:.0f} s"
     )
     if args.keep is None:

@@ -185,17 +185,6 @@ DAMAGES: Final[dict[str, Damage]] = {
     "results: newest commit deleted": newest_commit_deleted,
 }
 
-TO_COME: Final = frozenset(
-    {
-        "older state",
-        "older unit",
-        "older ledger",
-        "results deleted",
-        "results: newest commit deleted",
-    }
-)
-"""What the state cannot notice until results say whose they are and which commits they hold."""
-
 
 def delete(path: Path) -> None:
     """Delete a file, or a folder with all that is in it."""

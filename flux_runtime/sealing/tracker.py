@@ -228,10 +228,10 @@ class Tracker:
         """
         last, _ = self.ingested.get(name, (-1, Coverage()))
         if committed > last:
-            problem = f"the checkpoint has done micro-batch {committed}, the state took {last}"
+            problem = f"the checkpoint has done {_upto(committed)}, the state took {_upto(last)}"
             raise self._damaged(name, problem)
         if planned < last:
-            problem = f"the checkpoint knows of micro-batch {planned}, the state took {last}"
+            problem = f"the checkpoint knows of {_upto(planned)}, the state took {_upto(last)}"
             raise self._damaged(name, problem)
 
     def _damaged(self, name: str, problem: str) -> DamagedError:
@@ -680,6 +680,10 @@ class Tracker:
                 self.chunks[name].pop(batch, None)
                 self.changes.chunks.add((name, batch))
                 yield Unneeded(name, batch)
+
+
+def _upto(batch: int) -> str:
+    return "no micro-batch" if batch < 0 else f"micro-batches up to {batch}"
 
 
 def vote_mark(name: str, producer: str, vote: Vote) -> str:

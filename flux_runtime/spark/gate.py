@@ -130,6 +130,7 @@ class Gate:
         """What needs the ledger, which is closed where that fails."""
         context = self.context
         self._check_results()
+        self._compare_checkpoints()
         if context.sweep is not None:
             for name, order in self._registered.items():
                 context.sweep.serve(
@@ -147,7 +148,6 @@ class Gate:
             )
             for name in origins
         }
-        self._compare_checkpoints()
         self._tidy()
         self.releaser = Releaser(f"release {self.name}", self._work, self._housekeeping)
         self._ahead = 0
@@ -601,10 +601,11 @@ class Gate:
 
     def _compare_checkpoints(self) -> None:
         """Notice a checkpoint, or a ledger, that has lost something, before anything is done."""
-        for name in (*self.buffers, *self.requests):
+        tracker = self.ledger.tracker
+        for name in (*tracker.rules.inputs, *tracker.rules.requests):
             checkpoint = local_path(self._state.uri(f"{CHECKPOINT}/{file_name(name)}"))
             planned, committed = newest(checkpoint, "offsets"), newest(checkpoint, "commits")
-            self.ledger.tracker.compare(name, planned=planned, committed=committed)
+            tracker.compare(name, planned=planned, committed=committed)
 
     def _tidy(self) -> None:
         """Delete chunks that a crash left behind after they had become unneeded."""
