@@ -569,7 +569,8 @@ class Gate:
         if committed is not None and committed > known:
             raise DamagedError(
                 str(self.ledger.path),
-                f"the ledger of {self.name} knows of {known} releases, and {committed} were made",
+                f"the ledger of {self.name} knows of {known} releases, and {committed} were "
+                "committed",
                 "the results are right. Put back the newest state folder, with the checkpoints in "
                 f"it, or {FRESH}",
             )
