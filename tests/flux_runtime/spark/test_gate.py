@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame
 from flux_runtime.spark import Feed, Job, Producers, Punctuation, sql
 from flux_runtime.spark.intake import LateDataError
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800)]
 
 SCHEMA = "k INT, v INT, p STRING, sealed BOOLEAN, n BIGINT"
 

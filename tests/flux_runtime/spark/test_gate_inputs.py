@@ -19,7 +19,7 @@ from flux_runtime.spark import Job, Producers, Punctuation, sql
 from flux_runtime.zookeeper.client import connect
 from flux_runtime.zookeeper.registry import ProducerRegistry
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800)]
 
 SCHEMA = "k INT, v INT, p STRING, sealed BOOLEAN, n BIGINT"
 AB = Producers.all(["a", "b"])

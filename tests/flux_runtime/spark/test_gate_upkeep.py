@@ -15,7 +15,7 @@ from flux_runtime.sealing.events import Resolution
 from flux_runtime.spark import Job, Producers, Punctuation, faults, sql
 from flux_runtime.spark.gate import SPARSE_CHUNKS
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800)]
 
 SCHEMA = "k INT, v INT, id STRING, p STRING, sealed BOOLEAN, n BIGINT"
 

@@ -18,7 +18,7 @@ from flux_runtime.sealing.manifest import DamagedError
 from flux_runtime.spark import Job, catalogue, faults, sql
 from flux_runtime.spark.stateful import Stateful
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800)]
 
 SCHEMAS = {"put": "k INT, v INT, s STRING", "ask": "id INT, k BIGINT"}
 TYPES = {

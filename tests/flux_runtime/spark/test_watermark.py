@@ -11,7 +11,7 @@ from pyspark.sql import functions as sf
 
 from flux_runtime.spark import Job, sql
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800)]
 
 FILES = [
     ["00:01 a", "01:00 a"],
