@@ -30,7 +30,7 @@ from typing import Final
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from benchmarks.seal_attack import accounts  # noqa: E402
+from benchmarks.seal_attack import accounts, power  # noqa: E402
 from benchmarks.seal_attack.accounts import ViolationError  # noqa: E402
 from benchmarks.seal_attack.damage import DAMAGES, Damage, Place, delete  # noqa: E402
 from benchmarks.seal_attack.disk import Disk, in_mounts_of_its_own  # noqa: E402
@@ -217,6 +217,30 @@ class Attack:
         self.settle()
         return "stopped, then went on" if run.status else "went on"
 
+    def power_cut(self) -> str:
+        """What was not flushed is gone: in the worst case all of it, or else any part of it."""
+        if not power.possible():
+            return "strace is not possible here"
+        self.traffic.more()
+        self.driver.kill(all=True)
+        disk = power.Disk(self.folder, KEPT)
+        trace = self.folder.parent / "trace"
+        driver = Driver(self.folder, self.driver.log, self.driver.environment, power.tracing(trace))
+        point = f"{self.rng.choice(crash_points())}@{self.rng.choice([1, 1, 2])}"
+        run = driver.run(crash_at=point, files=self.rng.randint(1, 3))
+        driver.kill(all=True)
+        self._no_error(run)
+        disk.follow(trace)
+        image = self.folder.parent / "image"
+        kept = self.rng.choice([0.0, 0.0, 0.5])
+        disk.image(image, self.rng, kept=kept)
+        self.restore(image)
+        delete(image)
+        done = "at the end" if run.status == 0 else f"at {point}"
+        self.tell(f"    {done}: {disk.unflushed} files and folders lost something")
+        self.settle()
+        return "went on"
+
     def damaged(self, damage: Damage) -> str:
         """Something is damaged; the job says so, and what to do, or goes on exactly."""
         self.traffic.more(hold=0.7)
@@ -304,6 +328,7 @@ FAULTS: Final[dict[str, tuple[int, Fault]]] = {
     "JVM killed": (3, Attack.java_killed),
     "ZooKeeper killed": (2, Attack.zookeeper_killed),
     "disk full": (4, Attack.disk_full),
+    "power cut": (4, Attack.power_cut),
     **{
         name: (1, lambda attack, damage=damage: attack.damaged(damage))
         for name, damage in DAMAGES.items()

@@ -54,7 +54,7 @@ class Driver:
         self.folder = folder
         self.log = log
         self.starts = 0
-        self._environment = dict(environment or {})
+        self.environment = dict(environment or {})
         self._prefix = prefix
         self._process: subprocess.Popen[bytes] | None = None
         self._rest = b""
@@ -107,11 +107,22 @@ class Driver:
         ready, _, _ = select.select([self._process.stdout], [], [], seconds)
         return not ready
 
-    def kill(self) -> None:
-        """SIGKILL for the driver; its JVM notices and ends by itself."""
+    def kill(self, *, all: bool = False) -> None:
+        """SIGKILL for the driver; its JVM notices and ends by itself.
+
+        Args:
+            all: SIGKILL for what it has started, too; return when nothing of it is left.
+        """
         if self._process is not None:
-            self._process.kill()
+            below = [pid for pid, _ in descendants(self._process.pid)]
+            for pid in below if all or self._prefix else ():
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            if not self._prefix:
+                self._process.kill()
             self._process.wait()
+            while all and any(Path(f"/proc/{pid}").exists() for pid in below):
+                time.sleep(0.05)
             for stream in (self._process.stdin, self._process.stdout):
                 with contextlib.suppress(OSError):
                     assert stream is not None
@@ -143,7 +154,7 @@ class Driver:
                 **os.environ,
                 "PYTHONPATH": str(ROOT),
                 "BLAZES_MASTER": "local[2]",
-                **self._environment,
+                **self.environment,
             },
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

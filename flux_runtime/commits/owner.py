@@ -419,7 +419,13 @@ class Ownership:
         folder = location.parent.at(location.base)
         for unit, number in present.items():
             if number >= known.get(unit, -1):
-                check_commit(folder, commit_name(unit, number))
+                record = check_commit(folder, commit_name(unit, number))
+                if record.state != self.state_id:
+                    raise NotOwnerError(
+                        folder.uri(commit_name(unit, number)),
+                        f"is a commit of another state, {record.state} (epoch {record.epoch})",
+                        self._remedy(),
+                    )
         lost = {u: n for u, n in known.items() if u in location.units and n > present.get(u, -1)}
         if not lost or (not present and self._moved(location, lost)):
             return

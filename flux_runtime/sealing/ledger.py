@@ -53,6 +53,7 @@ from flux_runtime.sealing.events import (
 )
 from flux_runtime.sealing.manifest import DamagedError
 from flux_runtime.sealing.partition import Status, partition_from_json, partition_to_json
+from flux_runtime.sealing.storage import make_folder
 from flux_runtime.sealing.tracker import FRESH, Counters, Registered, Released, Rules, Tracker
 
 FORMAT: Final = 3
@@ -95,7 +96,7 @@ class Ledger:
         self._failed: BaseException | None = None
         self._pending_keys: tuple[KeyText, ...] = ()
         if not read_only:
-            path.mkdir(parents=True, exist_ok=True)
+            make_folder(path)
         with self._believed():
             access = AccessType.read_only(False) if read_only else AccessType.read_write()
             self._db: Any = Rdict(str(path), _options(path), access_type=access)

@@ -8,6 +8,8 @@ is refused as damage. A file that has been verified is not read again in the sam
 inode, size and times stay as they were, so that a second check costs a `stat`.
 
 Names that begin with `.` or `_` belong to file systems and writers, and are no part of a manifest.
+`take` deletes Hadoop's checksums among them: Spark does not flush them, and one that a power cut
+has left empty makes its file unreadable.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ import threading
 import zlib
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -33,6 +36,8 @@ REMEDY: Final = (
 """What to do where the caller knows nothing better."""
 
 _BLOCK: Final = 1 << 20
+_FLUSHERS: Final = 8
+"""Files that are flushed at the same time: file systems take several in one go."""
 _REMEMBERED: Final = 1 << 16
 """Files whose verification is remembered."""
 
@@ -102,14 +107,13 @@ def take(storage: Storage, name: str) -> Files:
     root = local_path(storage.uri(name))
     if not root.is_dir():
         raise FileNotFoundError(f"{storage.uri(name)} is no folder")
-    files = {}
-    for file in _visible(root):
-        with file.open("rb") as content:
-            crc = _crc32(content)
-            os.fsync(content.fileno())
-            stamp = _stamp(os.fstat(content.fileno()))
-        _remember(file, stamp, crc)
-        files[file.relative_to(root).as_posix()] = (stamp[1], crc)
+    for checksum in root.rglob(".*.crc"):
+        checksum.unlink(missing_ok=True)
+    present = list(_visible(root))
+    with ThreadPoolExecutor(_FLUSHERS) as pool:
+        contents = list(pool.map(_flush, present))
+    names = [file.relative_to(root).as_posix() for file in present]
+    files = dict(zip(names, contents, strict=True))
     below = {root / folder for name in files for folder in Path(name).parents}
     for folder in (*sorted(below | {root}, reverse=True), root.parent):  # the deepest first
         sync_folder(folder)
@@ -161,6 +165,16 @@ def _difference(file: Path, expected: tuple[int, int]) -> str | None:
         return f"the content is not what was written: CRC32 {actual:08x} instead of {crc:08x}"
     _remember(file, stamp, crc)
     return None
+
+
+def _flush(file: Path) -> tuple[int, int]:
+    """Flush a file to the disk; its size and CRC32."""
+    with file.open("rb") as content:
+        crc = _crc32(content)
+        os.fsync(content.fileno())
+        stamp = _stamp(os.fstat(content.fileno()))
+    _remember(file, stamp, crc)
+    return stamp[1], crc
 
 
 def _crc32(content: Any) -> int:

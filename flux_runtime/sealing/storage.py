@@ -16,8 +16,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final, Protocol
 from urllib.parse import quote
@@ -26,8 +24,6 @@ NOT_IN_PATHS: Final = ":*?[]{}\\"
 """Characters that Spark reads as a pattern or a scheme, and that a path therefore cannot have."""
 
 _SCHEME: Final = "file:"
-_FLUSHERS: Final = 8
-"""Files that are flushed at the same time: file systems take several in one go."""
 
 
 class Storage(Protocol):
@@ -55,13 +51,8 @@ class Storage(Protocol):
     def exists(self, name: str) -> bool:
         """Whether there is a file or folder of that name."""
 
-    def sync(self, name: str, *, deep: bool = True) -> None:
-        """Flush a folder to the disk: what is in it, and every file and folder below.
-
-        Args:
-            name: of the folder.
-            deep: False: which names are in it, and no more.
-        """
+    def sync(self, name: str) -> None:
+        """Flush to the disk which names are in a folder."""
 
     def move(self, source: str, target: str) -> None:
         """Rename a file or folder in one step, durably; the target must not exist."""
@@ -115,13 +106,9 @@ class LocalStorage:
         """See `Storage`."""
         return self._path(name).exists()
 
-    def sync(self, name: str, *, deep: bool = True) -> None:
+    def sync(self, name: str) -> None:
         """See `Storage`."""
-        folders = [self._path(name), *(_folders_below(self._path(name)) if deep else ())]
-        files = [p for folder in folders for p in folder.iterdir() if deep and p.is_file()]
-        with ThreadPoolExecutor(_FLUSHERS) as pool:
-            list(pool.map(sync_folder, files))
-            list(pool.map(sync_folder, reversed(folders)))
+        sync_folder(self._path(name))
 
     def move(self, source: str, target: str) -> None:
         """See `Storage`."""
@@ -202,10 +189,3 @@ def sync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def _folders_below(folder: Path) -> Iterator[Path]:
-    for path in sorted(folder.iterdir()):
-        if path.is_dir() and not path.is_symlink():
-            yield path
-            yield from _folders_below(path)

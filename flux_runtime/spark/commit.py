@@ -146,8 +146,7 @@ class Folders:
         self._parent.delete(gone)
 
     def _record(self, staging: str, unit: str, number: int, rows: int, covers: Any) -> None:
-        """Flush what was staged, and write into it what it is."""
-        self._parent.sync(staging)
+        """Write into what was staged what it is."""
         owner = self.owner
         record = CommitRecord(
             unit=unit,
@@ -197,7 +196,7 @@ class Folders:
                 "copy of the same moment, or start afresh with --fresh, which deletes state and "
                 "results",
             )
-        self._parent.sync(self._name, deep=False)
+        self._parent.sync(self._name)
 
     @property
     def _staging(self) -> str:

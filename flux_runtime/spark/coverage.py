@@ -60,7 +60,7 @@ def _flush(checkpoint: Path, batch: int, offsets: list[str]) -> None:
     for file in files:
         if file.exists():
             _sync(file)
-            folders.add(file.parent)
+            folders |= {folder for folder in file.parents if checkpoint in folder.parents}
     for folder in sorted(folders, reverse=True):
         sync_folder(folder)
 

@@ -48,7 +48,7 @@ from flux_runtime.sealing.events import (
 from flux_runtime.sealing.keys import key_text, key_values
 from flux_runtime.sealing.ledger import Ledger
 from flux_runtime.sealing.manifest import DamagedError
-from flux_runtime.sealing.storage import local_path
+from flux_runtime.sealing.storage import local_path, make_folder
 from flux_runtime.sealing.tracker import FRESH, One, Registered, Rules
 from flux_runtime.spark import faults
 from flux_runtime.spark.chunks import Buffer
@@ -136,6 +136,7 @@ class Gate:
                 context.sweep.serve(
                     self._streams[name], self.name, partial(self._released_among, order)
                 )
+        self._make_folders()
         self._identity = {name: identity_of(origin) for name, origin in origins.items()}
         self._digested: dict[str, list[str]] = {}
         self.buffers = {name: self._buffer(origin) for name, origin in origins.items()}
@@ -557,6 +558,18 @@ class Gate:
     def _query(self, name: str, stream: DataFrame, intake: Any) -> Query:
         checkpoint = self._state.uri(f"{CHECKPOINT}/{file_name(name)}")
         return Query(f"{self.unit.name} <- {name}", stream, checkpoint, intake)
+
+    def _make_folders(self) -> None:
+        """Make the folders that Spark writes into, durably: it flushes nothing."""
+        inputs, requests = self.ledger.tracker.rules.inputs, self.ledger.tracker.rules.requests
+        for kind, names in (
+            ("buffer", inputs),
+            ("undecided", inputs),
+            ("requests", requests),
+            (CHECKPOINT, (*inputs, *requests)),
+        ):
+            for name in names:
+                make_folder(local_path(self._state.uri(f"{kind}/{file_name(name)}")))
 
     def _check_results(self) -> None:
         """Refuse a ledger that knows of fewer releases than have been committed.

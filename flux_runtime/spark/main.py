@@ -21,7 +21,7 @@ from flux_runtime.observe.ending import FAIL_ON, FAILED_ON, Left, parse_fail_on
 from flux_runtime.observe.endpoint import serving
 from flux_runtime.observe.run_folder import RunFolder
 from flux_runtime.sealing.manifest import DamagedError
-from flux_runtime.sealing.storage import LocalStorage, Storage
+from flux_runtime.sealing.storage import LocalStorage, Storage, make_folder
 from flux_runtime.sealing.tracker import Registered
 from flux_runtime.spark.footing import differences, footing
 from flux_runtime.spark.hosting import forget_memberships
@@ -277,7 +277,7 @@ def _check_footing(settings: Settings, known: Any, now: Any) -> None:
 @contextlib.contextmanager
 def _locked(state: Path) -> Iterator[None]:
     """One process at a time on a state folder; the lock ends with the process."""
-    state.mkdir(parents=True, exist_ok=True)
+    make_folder(state)
     with (state / ".lock").open("a") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import threading
 import time
 from collections import Counter
@@ -197,10 +198,12 @@ class Query:
 
 
 def clear_interrupted(checkpoint: Path) -> None:
-    """Delete what a killed process left half written in a checkpoint's logs.
+    """Delete what a killed process, or a power cut, left half written in a checkpoint's logs.
 
     Spark writes an entry under another name and renames it. It takes no notice of what is left of
-    that, but for the very first entry: then it refuses to begin, since the folder is not empty.
+    that, but for the very first entry: then it refuses to begin, since the folder is not empty. Nor
+    does it flush an entry: after a power cut it may be empty, and then nothing has followed from
+    it, since what follows from an entry is written down after that has been flushed.
     """
     for log in (checkpoint / "offsets", checkpoint / "commits", *checkpoint.glob("sources/*")):
         entries = list(log.iterdir()) if log.is_dir() else []
@@ -208,6 +211,33 @@ def clear_interrupted(checkpoint: Path) -> None:
         for entry in entries:
             if entry.name[0] == "." and (".tmp" in entry.name or not begun):
                 entry.unlink(missing_ok=True)
+        _clear_empty(log)
+    identity = checkpoint / "metadata"
+    if identity.is_file() and not identity.stat().st_size:
+        _unlink(identity)
+        if not _numbered(checkpoint / "commits"):
+            for name in ("offsets", "sources"):
+                shutil.rmtree(checkpoint / name, ignore_errors=True)
+
+
+def _clear_empty(log: Path) -> None:
+    """Delete the newest entries of a log, as far as they are empty."""
+    for entry in reversed(_numbered(log)):
+        if entry.stat().st_size:
+            return
+        _unlink(entry)
+
+
+def _numbered(log: Path) -> list[Path]:
+    """The entries of a log, the newest last; `12.compact` is one, too."""
+    entries = [e for e in log.iterdir() if e.name[0].isdecimal()] if log.is_dir() else []
+    return sorted(entries, key=lambda entry: int(entry.name.partition(".")[0]))
+
+
+def _unlink(file: Path) -> None:
+    """Delete a file and Hadoop's checksum of it."""
+    file.unlink()
+    file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
 
 
 def _texts(frame: DataFrame, array: Any) -> list[str]:

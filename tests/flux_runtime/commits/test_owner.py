@@ -95,6 +95,18 @@ def test_a_damaged_newest_commit_is_refused(folders: Folders) -> None:
         folders.ownership().check()
 
 
+def test_a_commit_of_another_state_among_them_is_refused(folders: Folders) -> None:
+    folders.commit(folders.start(), 0)
+    other = Folders(folders.path / "other")
+    other.commit(other.start(), 7)
+    name = commit_name(UNIT, 7)
+    shutil.copytree(
+        other.path / "results" / "totals" / name, folders.path / "results" / "totals" / name
+    )
+    with pytest.raises(NotOwnerError, match="is a commit of another state"):
+        folders.ownership().check()
+
+
 def test_an_older_commit_may_be_taken_away(folders: Folders) -> None:
     """Somebody archives results; what is there last says how far they go."""
     folders.commit(folders.start(), 0, 1)
