@@ -74,17 +74,16 @@ def prepare(folder: Path, at_once: int, count: int) -> None:
     """Write the files of all rounds below `folder/prepared`, and the registrations."""
     empty(folder / "prepared")
     rng = np.random.default_rng(at_once)
-    producers = [f"producer-{number}" for number in range(1, PRODUCERS + 1)]
-    share = RECORDS // at_once // PRODUCERS
+    share = RECORDS // at_once // len(PRODUCERS)
     ads = GROUPS // at_once
     for number in range(count):
         campaigns = np.arange(number * at_once, (number + 1) * at_once)
         values = np.repeat(campaigns, share)
-        for producer in producers:
+        for producer in PRODUCERS:
             rng.shuffle(values)
             ad = values * ads + rng.integers(0, ads, len(values))
             columns = {"campaign": pa.array(values, pa.int32()), "id": pa.array(ad, pa.int32())}
-            last = producer == producers[-1]
+            last = producer == PRODUCERS[-1]
             for name, part, sealed in (
                 (f"{number:03d}-{producer}", columns, campaigns[:0] if last else campaigns),
                 (f"{number:03d}-last", {n: c[:0] for n, c in columns.items()}, campaigns),
@@ -94,7 +93,7 @@ def prepare(folder: Path, at_once: int, count: int) -> None:
                     write_step(file, number, part, key="campaign", producer=producer,
                                sealed=sealed, count=share)  # fmt: skip
     every = range(at_once * count)
-    write_json(folder / "producers.json", {str(value): producers for value in every})
+    write_json(folder / "producers.json", {str(value): PRODUCERS for value in every})
 
 
 def rounds(

@@ -1,11 +1,13 @@
 """What a seal costs: throughput and CPU of sealed jobs beside uncoordinated ones.
 
     python benchmarks/sealing.py [clicks] [visits] [scores] [words] [latency]
-        [--keys 100 1000 10000] [--turns 3] [--quick] [--json FILE]
+        [--keys 100 1000 10000] [--registered] [--turns 3] [--quick] [--json FILE]
 
 `clicks` is an SQL aggregate, `visits` a join of two sealed streams, `scores` a component in Python,
 `words` an SQL aggregate of many groups; `latency` runs `clicks` and measures the time from the last
-punctuation of N partitions, sealed at once, to their output (`seal_latency.py`).
+punctuation of N partitions, sealed at once, to their output (`seal_latency.py`). All producers take
+part in every partition, and the file lists them; with `--registered` the job asks ZooKeeper who
+takes part in each partition, which costs two requests for every partition.
 
 Both jobs are what the compiler makes of the same file; the uncoordinated one with `--target run`
 and without the seal. It puts out results that are not final and holds its state for ever; nothing
@@ -25,6 +27,7 @@ import statistics
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -33,9 +36,9 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 from seal_latency import latencies, latency_table
-from workloads import Clicks, Size, Tweets, Visits, partitions, write_input
+from workloads import PRODUCERS, Clicks, Size, Tweets, Visits, partitions, write_input
 
-from annotations.dataflow import Dataflow
+from annotations.dataflow import Dataflow, Producers
 from annotations.vocabulary import Label
 from annotations.yaml_file import load
 from blazes.analysis import analyze
@@ -167,7 +170,9 @@ def main() -> int:
     wrong = 0
     for name in options.workloads:
         if name == LATENCY:
-            latency = latencies(WORK / name, options, compiled_sealed)
+            latency = latencies(
+                WORK / name, options, partial(compiled_sealed, registered=options.registered)
+            )
             Console().print(latency_table(latency))
             found[name] = [asdict(each) for each in latency]
             wrong += sum(each.wrong for each in latency)
@@ -197,6 +202,7 @@ def _options() -> argparse.Namespace:
     add = parser.add_argument
     add("workloads", nargs="*", metavar="|".join(known), help="all of them without a name")
     add("--keys", type=int, nargs="+", default=[100, 1000, 10_000], help="in a micro-batch")
+    add("--registered", action="store_true", help="producers are looked up for each partition")
     add("--turns", type=int, default=3)
     add("--steps", type=int, default=20, help="micro-batches")
     add("--clicks", type=int, default=12_000_000)
@@ -231,7 +237,7 @@ def measure(
         UNCOORDINATED: compiled(
             unsealed(dataflow_of(workload.file)), Label.RUN, folder / UNCOORDINATED
         ),
-        SEALED: compiled_sealed(workload.file, folder / SEALED),
+        SEALED: compiled_sealed(workload.file, folder / SEALED, registered=options.registered),
     }
     runs: dict[str, list[Run]] = {way: [] for way in projects}
     results = folder / "results"
@@ -260,9 +266,19 @@ def unsealed(dataflow: Dataflow) -> Dataflow:
     return replace(dataflow, streams=streams)
 
 
-def compiled_sealed(file: str, folder: Path) -> Project:
+def compiled_sealed(file: str, folder: Path, *, registered: bool) -> Project:
     """The sealed job of a dataflow of this folder."""
-    return compiled(dataflow_of(file), Label.ASYNC, folder)
+    dataflow = dataflow_of(file)
+    return compiled(dataflow if registered else listed(dataflow), Label.ASYNC, folder)
+
+
+def listed(dataflow: Dataflow) -> Dataflow:
+    """The dataflow with a list of producers, in place of their registrations."""
+    streams = {
+        name: replace(stream, producers=stream.producers and Producers("all", PRODUCERS))
+        for name, stream in dataflow.streams.items()
+    }
+    return replace(dataflow, streams=streams)
 
 
 def compiled(dataflow: Dataflow, target: Label, folder: Path) -> Project:

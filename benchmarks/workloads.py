@@ -23,7 +23,7 @@ STEPS_OPEN: Final = 5
 """Steps in which a partition's records arrive, before what a slow producer adds."""
 LAG: Final = 3
 """Steps that a slow producer may be behind, at most, exclusive."""
-PRODUCERS: Final = 5
+PRODUCERS: Final = tuple(f"producer-{number}" for number in range(1, 6))
 
 RARE_CLICKS: Final = 50
 """Expected clicks on each of the rare ads, which are every other one."""
@@ -126,7 +126,7 @@ def _write_visits(folder: Path, size: Visits) -> None:
     def click(
         campaign: np.ndarray, _: np.ndarray, rng: np.random.Generator
     ) -> Mapping[str, pa.Array]:
-        followed = rng.integers(0, of_each // PRODUCERS * PRODUCERS, len(campaign))
+        followed = rng.integers(0, of_each // len(PRODUCERS) * len(PRODUCERS), len(campaign))
         return {
             "campaign": pa.array(campaign, pa.int32()),
             "view": pa.array(campaign * of_each + followed, pa.int64()),
@@ -160,12 +160,11 @@ def _write_stream(
     """One file for each step and producer, its punctuations at the end; and the registrations."""
     rng = np.random.default_rng(size.seed)
     (folder / name).mkdir()
-    producers = [f"producer-{number}" for number in range(1, PRODUCERS + 1)]
-    write_json(folder / "producers.json", {str(value): producers for value in range(count)})
+    write_json(folder / "producers.json", {str(value): PRODUCERS for value in range(count)})
     every = np.arange(count)
     first = (every * (size.steps - STEPS_OPEN - LAG) / count).astype(int)
-    share = max(1, of_each // PRODUCERS)
-    for position, producer in enumerate(producers):
+    share = max(1, of_each // len(PRODUCERS))
+    for position, producer in enumerate(PRODUCERS):
         start = first + rng.integers(0, LAG, count)
         arrives = np.repeat(start, share) + rng.integers(0, STEPS_OPEN, share * count)
         order = rng.permutation(share * count)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from json.encoder import encode_basestring
 from typing import Final
 
 from flux_runtime.sealing.events import KeyText
@@ -25,7 +26,7 @@ def key_text(values: Sequence[str]) -> KeyText:
     >>> key_text(["17"]), key_text(["eu", "2024-01-01"])
     ('["17"]', '["eu","2024-01-01"]')
     """
-    return json.dumps(list(values), ensure_ascii=False, separators=(",", ":"))
+    return f"[{','.join(map(encode_basestring, values))}]"
 
 
 def key_values(text: KeyText) -> tuple[str, ...]:

@@ -23,12 +23,14 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
+import sys
 import threading
 from collections.abc import Callable, Iterator, MutableMapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
+import orjson
 from rocksdict import (
     AccessType,
     BlockBasedOptions,
@@ -54,9 +56,9 @@ from flux_runtime.sealing.events import (
 from flux_runtime.sealing.manifest import DamagedError
 from flux_runtime.sealing.partition import Status, partition_from_json, partition_to_json
 from flux_runtime.sealing.storage import make_folder
-from flux_runtime.sealing.tracker import FRESH, Counters, Registered, Released, Rules, Tracker
+from flux_runtime.sealing.tracker import FRESH, All, Counters, Registered, Released, Rules, Tracker
 
-FORMAT: Final = 3
+FORMAT: Final = 4
 CACHE_BYTES: Final = 32 << 20
 WRITE_BUFFER_BYTES: Final = 16 << 20
 FORGOTTEN_AT_ONCE: Final = 20_000
@@ -95,6 +97,8 @@ class Ledger:
         self.closed = False
         self._failed: BaseException | None = None
         self._pending_keys: tuple[KeyText, ...] = ()
+        self._sets: dict[tuple[str, ...], int] = {}
+        """Producer sets that many partitions have: `meta` has them, partitions their number."""
         if not read_only:
             make_folder(path)
         with self._believed():
@@ -104,6 +108,9 @@ class Ledger:
                 self._released = _ReleasedOnDisk(self._db, path)
                 self.tracker = Tracker(rules, self._released)
                 self._load()
+                for rule in rules.inputs.values():
+                    if isinstance(rule, All):
+                        self._sets.setdefault(rule.members, len(self._sets))
             except BaseException:
                 self._db.close()
                 raise
@@ -176,10 +183,11 @@ class Ledger:
         changes = tracker.changes
         for key in changes.partitions:
             partition = tracker.partitions.get(key)
+            name = b"o\0" + key.encode(errors="surrogatepass")
             if partition is None:
-                batch.delete(_name(_OPEN, key))
+                batch.delete(name)
             else:
-                batch.put(_name(_OPEN, key), _encode(partition_to_json(partition)))
+                batch.put(name, _encode(partition_to_json(partition, self._sets)))
         for source, number in changes.chunks:
             chunk = tracker.chunks[source].get(number)
             name = _name(_CHUNK, source, str(number))
@@ -230,6 +238,7 @@ class Ledger:
                 name: [batch, *asdict(coverage).values()]
                 for name, (batch, coverage) in tracker.ingested.items()
             },
+            "sets": list(self._sets),
             "releases": tracker.releases,
             "compactions": tracker.compactions,
             "counters": asdict(tracker.counters),
@@ -256,9 +265,11 @@ class Ledger:
             sizes = {n: (size, crc) for n, (size, crc) in files.items()}
             chunk = Chunk(form, rows, keys, rejected, sizes)
             tracker.chunks.setdefault(parts[0], {})[int(parts[1])] = chunk
-        sets: dict[tuple[str, ...], tuple[str, ...]] = {}
+        sets = [tuple(map(sys.intern, members)) for members in meta["sets"]]
+        self._sets = {members: number for number, members in enumerate(sets)}
+        seen: dict[tuple[str, ...], tuple[str, ...]] = {}
         partitions = [
-            (parts[0], partition_from_json(json.loads(value), rules.identified, sets))
+            (parts[0], partition_from_json(json.loads(value), rules.identified, sets, seen))
             for parts, value in self._parts(_OPEN)
         ]
         tracker.partitions = dict(sorted(partitions, key=lambda entry: entry[1].opened))
@@ -268,6 +279,8 @@ class Ledger:
         if pending is not None:
             tracker.pending = _release(json.loads(pending))
             self._pending_keys = tracker.pending.keys
+            for key in tracker.pending.keys:
+                tracker.partitions[key].status = Status.RELEASING
         if rules.requests:
             for _, value in self._parts(_RELEASED):
                 for name, batches in _released(value).batches.items():
@@ -405,11 +418,11 @@ def _name(kind: bytes, *parts: str) -> bytes:
     return kind + "\0".join(("", *parts)).encode(errors="surrogatepass")
 
 
-_json = json.JSONEncoder(separators=(",", ":")).encode
-
-
 def _encode(data: object) -> bytes:
-    return _json(data).encode()
+    try:
+        return orjson.dumps(data)
+    except orjson.JSONEncodeError:  # a producer's name, as a person typed it, that is not UTF-8
+        return json.dumps(data).encode()
 
 
 def _released(value: bytes) -> Released:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import enum
 import sys
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import astuple, dataclass, field
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -108,12 +108,18 @@ class Share:
         """SE-1 holds for this input."""
         return self.counted and not self.uncounted and not any(self.contradictions("", ""))
 
-    def add(self, producer: str, rows: int, batch: int) -> None:
-        """Records were buffered; what was counted before says nothing any more."""
+    def add(self, producer: str, rows: int, batch: int) -> bool:
+        """Records were buffered; whether they are the first ones in their chunk.
+
+        What was counted before says nothing any more.
+        """
         self.received[producer] = self.received.get(producer, 0) + rows
-        self.counts = _without(self.counts, producer)
-        if not self.batches or self.batches[-1] != batch:
-            self.batches.append(batch)
+        if self.counts:
+            self.counts = _without(self.counts, producer)
+        if self.batches and self.batches[-1] == batch:
+            return False
+        self.batches.append(batch)
+        return True
 
     def vote(self, producer: str, vote: Vote) -> None:
         """A punctuation came; an equal one changes nothing."""
@@ -234,74 +240,114 @@ class Partition:
                     yield name, due
 
 
-def partition_to_json(partition: Partition) -> list[Any]:
-    """An array that `json.dumps` takes and `partition_from_json` reads back."""
-    q = partition.quarantine
-    return [
+def partition_to_json(partition: Partition, sets: Mapping[tuple[str, ...], int]) -> list[Any]:
+    """An array that `json.dumps` takes and `partition_from_json` reads back.
+
+    Args:
+        partition: whatever its status.
+        sets: producer sets that are written as a number.
+    """
+    usual = [
         partition.opened,
         partition.last,
         partition.status.value,
-        q and [q.key, q.input, q.producer, q.why, q.promised, q.found],
-        partition.resolution,
-        {name: _share_to_json(share) for name, share in partition.shares.items()},
+        {name: _share_to_json(share, sets) for name, share in partition.shares.items()},
     ]
+    q = partition.quarantine
+    if q is None and partition.resolution is None:
+        return usual
+    told = q and [q.key, q.input, q.producer, q.why, q.promised, q.found]
+    return [*usual, told, partition.resolution]
 
 
 def partition_from_json(
-    data: list[Any], identified: frozenset[str], sets: dict[tuple[str, ...], tuple[str, ...]]
+    data: list[Any],
+    identified: frozenset[str],
+    sets: Sequence[tuple[str, ...]],
+    seen: dict[tuple[str, ...], tuple[str, ...]],
 ) -> Partition:
     """The partition that `partition_to_json` wrote.
 
     Args:
         data: what it wrote.
         identified: inputs whose records have an id.
-        sets: producer sets that occurred already; partitions share them.
+        sets: the producer sets that are written as a number.
+        seen: other producer sets that occurred already; partitions share them.
     """
-    opened, last, status, quarantine, resolution, shares = data
+    opened, last, status, shares, *rare = data
+    quarantine, resolution = rare or (None, None)
     return Partition(
         opened,
         last,
-        {name: _share_from_json(of, name in identified, sets) for name, of in shares.items()},
+        {name: _share_from_json(of, name in identified, sets, seen) for name, of in shares.items()},
         Status(status),
         quarantine and Quarantined(*quarantine),
         resolution and Resolution(resolution),
     )
 
 
-def _share_to_json(share: Share) -> list[Any]:
-    usual = [
-        share.producers,
-        share.received,
-        {p: [vote.count, vote.digest] for p, vote in share.votes.items()},
-        share.batches,
-    ]
+def _share_to_json(share: Share, sets: Mapping[tuple[str, ...], int]) -> list[Any]:
+    members, received, votes = share.producers, share.received, share.votes
+    usual: list[Any]
+    if members is None:
+        told = {p: [vote.count, vote.digest] for p, vote in votes.items()}
+        usual = [None, received, told, share.batches]
+    else:  # a number for each member; most partitions have nothing else
+        usual = [
+            sets.get(members, members),
+            [received.get(p, 0) for p in members],
+            [_vote_to_json(votes.get(p)) for p in members] if votes else [],
+            share.batches,
+        ]
     rare = [
+        share.repeats,
+        share.counts,
+        share.disputes,
+        share.excused,
+        share.outsiders,
+    ]
+    if not any(rare):
+        return usual
+    return [
+        *usual,
         dict(share.repeats),
         {p: [c.received, c.rows, c.digest, c.conflicts] for p, c in share.counts.items()},
         {p: [vote.count, vote.digest] for p, vote in share.disputes.items()},
         dict(share.excused),
         share.outsiders,
     ]
-    return [*usual, rare] if any(rare) else usual
+
+
+def _vote_to_json(vote: Vote | None) -> Any:
+    return None if vote is None else vote.count if vote.digest is None else [*astuple(vote)]
 
 
 def _share_from_json(
-    data: list[Any], identified: bool, sets: dict[tuple[str, ...], tuple[str, ...]]
+    data: list[Any],
+    identified: bool,
+    sets: Sequence[tuple[str, ...]],
+    seen: dict[tuple[str, ...], tuple[str, ...]],
 ) -> Share:
-    producers, received, votes, batches, *rest = data
-    members = None
-    if producers is not None:
-        members = tuple(map(sys.intern, producers))
-        members = sets.setdefault(members, members)
-    share = Share(
-        members,
-        identified,
-        {sys.intern(p): rows for p, rows in received.items()},
-        {sys.intern(p): Vote(*vote) for p, vote in votes.items()},
-        batches,
-    )
-    if rest:
-        repeats, counts, disputes, excused, outsiders = rest[0]
+    members, received, votes, batches, *rare = data
+    if members is None:
+        producers = None
+        of = {sys.intern(p): rows for p, rows in received.items()}
+        told = {sys.intern(p): Vote(*vote) for p, vote in votes.items()}
+    else:
+        if isinstance(members, int):
+            producers = sets[members]
+        else:
+            producers = tuple(map(sys.intern, members))
+            producers = seen.setdefault(producers, producers)
+        of = {p: rows for p, rows in zip(producers, received, strict=True) if rows}
+        told = {
+            p: Vote(*vote) if isinstance(vote, list) else Vote(vote)
+            for p, vote in zip(producers if votes else (), votes, strict=True)
+            if vote is not None
+        }
+    share = Share(producers, identified, of, told, batches)
+    if rare:
+        repeats, counts, disputes, excused, outsiders = rare
         share.repeats = repeats or NOTHING
         share.counts = {p: Count(*count) for p, count in counts.items()} or NOTHING
         share.disputes = {p: Vote(*vote) for p, vote in disputes.items()} or NOTHING

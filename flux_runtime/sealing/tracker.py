@@ -16,7 +16,7 @@ from __future__ import annotations
 import base64
 import enum
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping, MutableMapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
@@ -175,19 +175,14 @@ class Tracker:
     """Index: partitions whose records have to be counted again."""
     unknown_sets: dict[str, dict[KeyText, None]] = field(default_factory=dict)
     """Index: input -> partitions whose producer set has to be looked up."""
-    _assessed: tuple[Ingested, list[tuple[Group, Verdict]]] | None = None
-    """The last answer of `assess`, as long as nothing has changed since."""
+    _assessed: tuple[Ingested, dict[int, Verdict]] | None = None
+    """The last answer of `_exceptions`, as long as nothing has changed since."""
 
     # ---- questions
 
     def assess(self, event: Ingested) -> list[tuple[Group, Verdict]]:
-        """What would become of each group of records, without changing anything."""
-        if self._assessed is None or self._assessed[0] is not event:
-            decided, fresh = self._decide_ones(event), set[KeyText]()
-            name = event.input
-            verdicts = [(g, self._verdict(name, g, decided, fresh)) for g in event.groups]
-            self._assessed = event, verdicts
-        return self._assessed[1]
+        """The groups of records that would not just be taken, without changing anything."""
+        return [(event.groups[i], verdict) for i, verdict in self._exceptions(event).items()]
 
     def replayed(self, name: str, batch: int, coverage: Coverage) -> bool:
         """Whether a micro-batch has been ingested before: then it changes nothing (SE-10).
@@ -371,43 +366,46 @@ class Tracker:
     def _on_ingested(self, event: Ingested) -> Iterator[Finding]:
         if self.replayed(event.input, event.batch, event.coverage):  # SE-10
             return
+        exceptions = self._exceptions(event)
         decided = self._decide_ones(event)
-        verdicts = self.assess(event)
         self._assessed = None
         self.ingested[event.input] = event.batch, event.coverage
         self.counters.rejected += event.rejected
-        touched: dict[KeyText, None] = {}
+        self.counters.rows += sum(group.rows for group in event.groups if group.promised is None)
         strangers: list[Group] = []
-        for group, verdict in verdicts:
-            if group.promised is None:
-                self.counters.rows += group.rows
+        refused: set[int] = set()
+        for position, verdict in exceptions.items():
+            group = event.groups[position]
             if verdict is Verdict.LATE:  # SE-5
                 self.counters.late += group.rows
             elif verdict is Verdict.UNKNOWN:  # SE-7
                 self.counters.unknown += group.rows
                 strangers.append(group)
-            elif verdict is not Verdict.REPEATED:
-                share = self._share(event.input, group.key, event.time, decided)
-                self.partitions[group.key].last = event.time
-                touched[group.key] = None
-                self._take(event, group, share)
+            if verdict is not Verdict.UNDECIDED:
+                refused.add(position)
+        touched: dict[KeyText, Share] = {}
+        current: KeyText | None = None
+        for position, (key, producer, promised, digest, rows) in enumerate(event.groups):
+            if position in refused:
+                continue
+            if key != current:
+                current = key
+                share = touched[key] = self._share(event.input, key, event.time, decided)
+            if promised is not None:  # SE-6: equal ones are one
+                share.vote(producer, Vote(promised, digest))
+            elif share.add(producer, rows, event.batch):
+                self._refer(event.input, event.batch)
         for group in strangers:  # whose records lie in the same chunk as a member's
             if group.promised is None and group.key in touched:
-                share = self.partitions[group.key].shares[event.input]
+                share = touched[group.key]
                 if event.batch in share.batches[-1:]:
                     share.exclude(group.producer)
-        for key in touched:
-            yield from self._check(key, event.input)
+        self.changes.partitions.update(touched)
+        for key, share in touched.items():
+            self.partitions[key].last = event.time
+            if share.votes or share.excused or not share.producers:  # or nothing can follow
+                yield from self._check(key, event.input)
         yield from self._keep(event.input, event.batch, event.chunk)
-
-    def _take(self, event: Ingested, group: Group, share: Share) -> None:
-        if group.promised is not None:  # SE-6: equal ones are one
-            share.vote(group.producer, Vote(group.promised, group.digest))
-            return
-        before = len(share.batches)
-        share.add(group.producer, group.rows, event.batch)
-        if len(share.batches) > before:
-            self._refer(event.input, event.batch)
 
     def _keep(self, name: str, number: int, chunk: Chunk) -> Iterator[Finding]:
         if number in self.references.get(name, {}):
@@ -533,7 +531,8 @@ class Tracker:
             partition = self.partitions[key]
             if partition.status is not Status.SEALED:  # SE-4
                 raise ValueError(f"{key} is {partition.status}, not complete")
-            self._enter(key, partition, Status.RELEASING)
+            partition.status = Status.RELEASING  # which the ledger knows by the release
+            del self.sealed[key]
         self.pending = event.release
         self.changes.pending = True
         self.releases = event.release.number
@@ -596,27 +595,41 @@ class Tracker:
                 decided[group.key] = min(mine, decided.get(group.key, mine))
         return {key: producer for key, (_, producer) in decided.items()}
 
-    def _verdict(
-        self, name: str, group: Group, decided: Mapping[KeyText, str], fresh: set[KeyText]
-    ) -> Verdict:
-        """What becomes of a group; `fresh` are partitions that are known to be new."""
-        partition = self.partitions.get(group.key)
+    def _exceptions(self, event: Ingested) -> dict[int, Verdict]:
+        """Position -> what becomes of a group, of those that are not just taken."""
+        if self._assessed is not None and self._assessed[0] is event:
+            return self._assessed[1]
+        name, decided = event.input, self._decide_ones(event)
+        found: dict[int, Verdict] = {}
+        key: KeyText | None = None
+        for position, group in enumerate(event.groups):
+            if group.key != key:
+                key = group.key
+                complete, producers = self._standing(name, key, decided)
+            if complete is not None:
+                found[position] = _late(group, name, complete)
+            elif producers is None:
+                found[position] = Verdict.UNDECIDED
+            elif group.producer not in producers:
+                found[position] = Verdict.UNKNOWN  # SE-7
+        self._assessed = event, found
+        return found
+
+    def _standing(
+        self, name: str, key: KeyText, decided: Mapping[KeyText, str]
+    ) -> tuple[Collection[str] | None, tuple[str, ...] | None]:
+        """(marks of its punctuations where a partition is complete, its producers if known)."""
+        partition = self.partitions.get(key)
         if partition is None:
-            if group.key not in fresh:
-                released = self.released.get(group.key)
-                if released is not None:
-                    return _late(group, name, released.votes)
-                fresh.add(group.key)
-        elif partition.status in (Status.SEALED, Status.RELEASING):
-            vote = partition.shares[name].votes.get(group.producer)
-            marks = () if vote is None else (vote_mark(name, group.producer, vote),)
-            return _late(group, name, marks)
-        producers = None if partition is None else partition.shares[name].producers
-        if producers is None:
-            producers = self._initial_set(name, group.key, decided)
-        if producers is None:
-            return Verdict.UNDECIDED
-        return Verdict.TAKEN if group.producer in producers else Verdict.UNKNOWN  # SE-7
+            released = self.released.get(key)
+            votes = None if released is None else released.votes
+            return votes, self._initial_set(name, key, decided)
+        share = partition.shares[name]
+        if partition.status in (Status.SEALED, Status.RELEASING):
+            return [vote_mark(name, p, vote) for p, vote in share.votes.items()], None
+        if share.producers is not None:
+            return None, share.producers
+        return None, self._initial_set(name, key, decided)
 
     def _initial_set(
         self, name: str, key: KeyText, decided: Mapping[KeyText, str]
@@ -697,7 +710,7 @@ def vote_mark(name: str, producer: str, vote: Vote) -> str:
     return base64.urlsafe_b64encode(digest).decode().rstrip("=")
 
 
-def _late(group: Group, name: str, marks: Iterable[str]) -> Verdict:
+def _late(group: Group, name: str, marks: Collection[str]) -> Verdict:
     """What comes for a complete partition: late (SE-5), unless it repeats its vote (SE-6)."""
     if group.promised is not None:
         mark = vote_mark(name, group.producer, Vote(group.promised, group.digest))

@@ -14,13 +14,16 @@ process and whenever a file was touched.
 
 from __future__ import annotations
 
+import itertools
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import Final
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.types import DataType, StructType
@@ -36,7 +39,8 @@ from flux_runtime.sealing.events import (
 )
 from flux_runtime.sealing.keys import KEY_BYTES_MAX, key_text
 from flux_runtime.sealing.storage import Storage, local_path
-from flux_runtime.spark.counting import Counted, count_here, count_on_spark
+from flux_runtime.spark.counting import RECORDS as COUNTED
+from flux_runtime.spark.counting import SIZE, count_here, count_on_spark, texts
 from flux_runtime.spark.feed import COUNT, DATA, DIGEST, MALFORMED, PRODUCER, UNREADABLE
 from flux_runtime.spark.frames import Operator, column, empty, extended, pruned, union
 from flux_runtime.spark.key_columns import CHUNK, KeyColumns, number_of, usable
@@ -279,42 +283,84 @@ class Buffer:
         return self.key.matches() & (sf.col(PRODUCER) == sf.col(_PRODUCER_OF))
 
 
-def _census(
-    counted: Iterable[Counted], key_length: int, form: str, files: manifest.Files
-) -> Census:
-    groups: list[Group] = []
-    rejected = total = size = 0
-    names: dict[tuple[str | None, ...], KeyText | None] = {}
-    with_data = set()
-    for values, rows, of_chunk in counted:
-        total += rows
-        size += of_chunk
-        texts, producer, count = values[:key_length], values[key_length], values[key_length + 1]
-        if texts not in names:
-            names[texts] = _name(texts)
-        key = names[texts]
-        if key is None or count in _NO_GROUP or producer is None or _too_long((producer,)):
-            rejected += rows
-            continue
-        digest = values[key_length + 2] if len(values) > key_length + 2 else None
-        if count == DATA:
-            with_data.add(key)
-            count = None
-        groups.append(Group(key, sys.intern(producer), count, digest, rows))
-    groups.sort(key=lambda g: (g[0], g[1], g[2] is not None, g[2] or 0))
-    chunk = Chunk(form, size, len(with_data), rejected, files)
+def _census(counted: pa.Table, key_length: int, form: str, files: manifest.Files) -> Census:
+    """What a counted table says: key columns, producer, count, digest if there is one.
+
+    Python sees every key and producer once; the groups are put together in columns.
+    """
+    columns = [counted.column(i) for i in range(key_length + 2)]
+    keys, key_of = _keys(columns[:key_length])
+    producers, producer_of = _encoded(columns[key_length])
+    producers = [p and (None if _too_long((p,)) else sys.intern(p)) for p in producers]
+    count = columns[key_length + 1].to_numpy()
+    records, size = counted.column(COUNTED).to_numpy(), counted.column(SIZE).to_numpy()
+    usable_key = np.array([key is not None for key in keys], bool)[key_of]
+    usable_producer = np.array([p is not None for p in producers], bool)[producer_of]
+    taken = np.flatnonzero(usable_key & usable_producer & ~np.isin(count, _NO_GROUP))
+    order = taken[
+        np.lexsort(
+            (count[taken], _ranks(producers)[producer_of[taken]], _ranks(keys)[key_of[taken]])
+        )
+    ]
+    digests: Iterable[str | None] = itertools.repeat(None)
+    if counted.column_names[key_length + 2] == DIGEST:
+        digests = counted.column(DIGEST).take(order).to_pylist()
+    groups = map(
+        Group._make,
+        zip(
+            np.array(keys, object)[key_of[order]].tolist(),
+            np.array(producers, object)[producer_of[order]].tolist(),
+            [None if promised == DATA else promised for promised in count[order].tolist()],
+            digests,
+            records[order].tolist(),
+            strict=False,
+        ),
+    )
+    total = int(records.sum())
+    with_data = np.unique(key_of[taken][count[taken] == DATA]).size
+    rejected = total - int(records[taken].sum())
+    chunk = Chunk(form, int(size.sum()), with_data, rejected, files)
     return Census(tuple(groups), rejected, total, chunk)
 
 
-def _name(texts: tuple[str | None, ...]) -> KeyText | None:
+def _keys(columns: Sequence[pa.ChunkedArray]) -> tuple[list[KeyText | None], np.ndarray]:
+    """The texts of all keys, each once, None for what cannot be one; and whose row each is."""
+    of_columns = [_encoded(column) for column in columns]
+    key_of = of_columns[0][1]
+    firsts = np.arange(len(of_columns[0][0]))[:, None]
+    for values, value_of in of_columns[1:]:
+        pairs, key_of = np.unique(key_of * len(values) + value_of, return_inverse=True)
+        firsts = np.column_stack((firsts[pairs // len(values)], pairs % len(values)))
+    of_values = [values for values, _ in of_columns]
+    named = (
+        _name(tuple(values[i] for values, i in zip(of_values, each, strict=True)))
+        for each in firsts.tolist()
+    )
+    return list(named), key_of
+
+
+def _encoded(values: pa.ChunkedArray) -> tuple[list[str | None], np.ndarray]:
+    """The texts of a column, each once, and which of them each row has."""
+    encoded = pc.dictionary_encode(values, null_encoding="encode").combine_chunks()
+    return texts(encoded.dictionary), encoded.indices.to_numpy().astype(np.int64)
+
+
+def _ranks(values: Sequence[str | None]) -> np.ndarray:
+    """The place of each text in their order."""
+    ranks = np.empty(len(values), np.int64)
+    ranks[sorted(range(len(values)), key=lambda i: values[i] or "")] = np.arange(len(values))
+    return ranks
+
+
+def _name(values: tuple[str | None, ...]) -> KeyText | None:
     """The text of a key; None where it cannot be one."""
-    if None in texts or _too_long(texts):
+    if None in values or _too_long(values):
         return None
-    return key_text([text for text in texts if text is not None])
+    return key_text([text for text in values if text is not None])
 
 
-def _too_long(texts: tuple[str | None, ...]) -> bool:
-    characters = sum(map(len, filter(None, texts)))
+def _too_long(values: tuple[str | None, ...]) -> bool:
+    characters = sum(map(len, filter(None, values)))
     if 4 * characters <= KEY_BYTES_MAX:
         return False
-    return sum(len(text.encode()) for text in texts if text is not None) > KEY_BYTES_MAX
+    return sum(len(text.encode()) for text in values if text is not None) > KEY_BYTES_MAX

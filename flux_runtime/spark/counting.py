@@ -6,9 +6,9 @@ a tenth of that.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -20,9 +20,10 @@ from pyspark.sql.types import BooleanType, DataType, DateType, IntegralType, Str
 from flux_runtime.spark.frames import column
 from flux_runtime.spark.key_columns import usable
 
-Counted: TypeAlias = tuple[tuple[Any, ...], int, int]
-"""(values, the first ones as text; records behind them; rows of the chunk). A text is None where
-there is none, and where it is not valid UTF-8."""
+RECORDS: Final = "__records"
+"""Of a counted table: how many records stand behind a row."""
+SIZE: Final = "__size"
+"""Of a counted table: how many rows of the chunk stand behind a row."""
 
 ROWS_MAX: Final = 4_000_000
 """Chunks with more rows are counted by Spark, which need not hold them in memory."""
@@ -40,15 +41,18 @@ def count_here(
     columns: Sequence[str],
     weight: str | None,
     text_types: Sequence[DataType],
-) -> Iterable[Counted] | None:
+) -> pa.Table | None:
     """Count a folder of Parquet files in this process; None where Spark has to do it.
 
     Args:
         folder: where they are.
-        files: in it.
-        columns: what to count by, first those that are wanted as text.
+        files: in it; at least one.
+        columns: what to count by, first those that are wanted as text (see `texts`).
         weight: a column that says how many records a row stands for; None: one.
         text_types: of the columns that are wanted as text.
+
+    Returns:
+        The columns, each combination of values once, `RECORDS` and `SIZE`.
     """
     if not all(isinstance(of, _EXACT_TEXT) for of in text_types):
         return None
@@ -56,8 +60,6 @@ def count_here(
     if sum(pq.read_metadata(path).num_rows for path in paths) > ROWS_MAX:
         return None
     wanted = [*columns, *([] if weight is None else [weight])]
-    if not paths:
-        return []
     table = pa.concat_tables(pq.read_table(p, columns=wanted, partitioning=None) for p in paths)
     for name in columns[: len(text_types)]:
         if pa.types.is_date32(table.schema.field(name).type):
@@ -66,24 +68,38 @@ def count_here(
                 days["min"] >= _FIRST_DAY and days["max"] <= _LAST_DAY
             ):
                 return None
-    return _groups(table, columns, weight, len(text_types))
-
-
-def _groups(
-    table: pa.Table, columns: Sequence[str], weight: str | None, texts: int
-) -> Iterator[Counted]:
     aggregates: list[Any] = [([], "count_all")]
     if weight is not None:
         aggregates.append((weight, "sum"))
     grouped = table.group_by(list(columns)).aggregate(aggregates)
-    values = [_texts(grouped.column(name)) for name in columns[:texts]]
-    values += [grouped.column(name).to_pylist() for name in columns[texts:]]
-    size = grouped.column("count_all").to_pylist()
-    records = size if weight is None else grouped.column(f"{weight}_sum").to_pylist()
-    yield from zip(zip(*values, strict=True), records, size, strict=True)
+    records = "count_all" if weight is None else f"{weight}_sum"
+    values = [grouped.column(name) for name in (*columns, records, "count_all")]
+    return pa.table(values, names=[*columns, RECORDS, SIZE])
 
 
-def _texts(values: pa.ChunkedArray) -> list[str | None]:
+def count_on_spark(
+    rows: DataFrame, text_columns: Sequence[Column], columns: Sequence[str], weight: str | None
+) -> pa.Table:
+    """The same as a Spark job.
+
+    Args:
+        rows: of the chunk.
+        text_columns: what to count by, as text.
+        columns: what else to count by.
+        weight: see `count_here`.
+    """
+    records = sf.count(sf.lit(1)) if weight is None else sf.sum(weight)
+    named = [sf.when(usable(t), t).alias(f"__text_{i}") for i, t in enumerate(text_columns)]
+    grouped = (
+        rows.select(*named, *map(column, columns), *([] if weight is None else [weight]))
+        .groupBy(*(f"__text_{i}" for i in range(len(named))), *map(column, columns))
+        .agg(records.alias(RECORDS), sf.count(sf.lit(1)).alias(SIZE))
+    )
+    return grouped.toArrow()
+
+
+def texts(values: pa.Array) -> list[str | None]:
+    """The text of each value; None where there is none, and where it is not valid UTF-8."""
     of = values.type
     if pa.types.is_string(of) or pa.types.is_large_string(of):
         try:
@@ -100,25 +116,3 @@ def _decoded(value: bytes | None) -> str | None:
         return None if value is None else value.decode()
     except UnicodeDecodeError:
         return None
-
-
-def count_on_spark(
-    rows: DataFrame, texts: Sequence[Column], columns: Sequence[str], weight: str | None
-) -> Iterable[Counted]:
-    """The same as a Spark job.
-
-    Args:
-        rows: of the chunk.
-        texts: what to count by, as text.
-        columns: what else to count by.
-        weight: see `count_here`.
-    """
-    records = sf.count(sf.lit(1)) if weight is None else sf.sum(weight)
-    named = [sf.when(usable(t), t).alias(f"__text_{i}") for i, t in enumerate(texts)]
-    grouped = (
-        rows.select(*named, *map(column, columns), *([] if weight is None else [weight]))
-        .groupBy(*(f"__text_{i}" for i in range(len(texts))), *map(column, columns))
-        .agg(records.alias("__records"), sf.count(sf.lit(1)).alias("__size"))
-    )
-    for *values, n, of_chunk in grouped.collect():
-        yield tuple(values), n, of_chunk

@@ -150,8 +150,9 @@ class Gate:
             for name in origins
         }
         self._tidy()
-        self.releaser = Releaser(f"release {self.name}", self._work, self._housekeeping)
+        self.releaser = Releaser(f"release {self.name}", self._work, self._housekeeping, self._busy)
         self._ahead = 0
+        self._held_back = False
         self._released = threading.Condition()
         self._rows_out = 0
         self._warned: dict[KeyText, None] = {}
@@ -269,9 +270,11 @@ class Gate:
         self.releaser.wake()
         with self._released:
             self._ahead = self._ahead + 1 if self._sealed_waiting() else 0
+            self._held_back = self._ahead > AHEAD_MAX
             self._released.wait_for(
                 lambda: self._ahead <= AHEAD_MAX or self.releaser.error is not None
             )
+            self._held_back = False
         self.releaser.check()
         self.report()
 
@@ -299,6 +302,10 @@ class Gate:
 
     def _work(self) -> bool:
         return self._recount() or self._release()
+
+    def _busy(self) -> bool:
+        """Whether a micro-batch is being processed that does not wait for a release."""
+        return not self._held_back and any(tuple(query.busy for query in self._queries))
 
     def _recount(self) -> bool:
         """Count again where only that keeps a partition from being complete (SE-1, D6)."""

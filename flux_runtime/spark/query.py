@@ -111,6 +111,12 @@ class Query:
             self.error = explained(self._query.exception(), self.checkpoint)
         return False
 
+    @property
+    def busy(self) -> bool:
+        """Whether Spark plans, processes or commits a micro-batch at this moment."""
+        query = self._query
+        return query is not None and bool(query.status["isTriggerActive"])
+
     def take_progress(self) -> None:
         """Take over Spark's own numbers of the last micro-batch that it has committed."""
         progress = None if self._query is None else self._query.lastProgress

@@ -1,8 +1,10 @@
 """The background thread of a sealed unit: look-ups, digests, and one release after the other.
 
 Releases overlap the buffering of the next micro-batches and are group-committed: each takes all
-partitions that are complete by then. Nothing is remembered here; what to do is read off the
-tracker, so that a restart goes on by itself.
+partitions that are complete by then. While micro-batches follow each other, releases are made in a
+small part of the time, since one large release costs hardly more than a small one; when the job has
+caught up with its input, each is made at once. Nothing is remembered here; what to do is read off
+the tracker, so that a restart goes on by itself.
 """
 
 from __future__ import annotations
@@ -15,8 +17,12 @@ from typing import Final
 PERIOD_S: Final = 1.0
 """How often look-ups that found nothing are repeated, and ages and excuses are looked at."""
 
+RESTS: Final = 7
+"""While micro-batches follow each other, a rest takes so many times as long as a release..."""
 REST_MAX_S: Final = 2.0
-"""The longest rest between two releases."""
+"""... and at most so long."""
+LOOK_S: Final = 0.05
+"""How often the releaser looks, at rest, whether the job has caught up with its input."""
 
 
 class Releaser:
@@ -26,13 +32,19 @@ class Releaser:
         name: of the thread.
         work: does one piece of work and says whether there was any.
         housekeeping: called about every `PERIOD_S` seconds.
+        busy: whether a micro-batch is being processed.
     """
 
     def __init__(
-        self, name: str, work: Callable[[], bool], housekeeping: Callable[[], None]
+        self,
+        name: str,
+        work: Callable[[], bool],
+        housekeeping: Callable[[], None],
+        busy: Callable[[], bool],
     ) -> None:
         self.error: BaseException | None = None
         self._work = work
+        self._busy = busy
         self._housekeeping = housekeeping
         self._changed = threading.Condition()
         self._due = False
@@ -81,17 +93,16 @@ class Releaser:
             raise self.error
 
     def _work_and_rest(self) -> bool:
-        """Do one piece of work, then leave the machine to the buffering for as long as it took.
-
-        What becomes complete meanwhile goes into one release, which costs hardly more than a
-        smaller one.
-        """
+        """Do one piece of work, then leave the machine to the micro-batches."""
         began = time.monotonic()
         worked = self._work()
         if worked:
-            took = min(time.monotonic() - began, REST_MAX_S)
-            with self._changed:
-                self._changed.wait_for(lambda: self._hurry or self._ending, took)
+            now = time.monotonic()
+            end = now + min(RESTS * (now - began), REST_MAX_S)
+            while time.monotonic() < end and self._busy():
+                with self._changed:
+                    if self._changed.wait_for(lambda: self._hurry or self._ending, LOOK_S):
+                        break
         return worked
 
     def _run(self) -> None:

@@ -125,7 +125,7 @@ def test_a_package_that_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 def test_the_bounds_are_those_of_the_distribution() -> None:
     bounds = checks.requirements("run")
-    packages = {"pyspark", "pandas", "pyarrow", "numpy", "kazoo", "duckdb", "rocksdict"}
+    packages = {"pyspark", "pandas", "pyarrow", "numpy", "kazoo", "duckdb", "rocksdict", "orjson"}
     assert packages == set(bounds)
     assert ("<", "3") in bounds["pandas"]
 

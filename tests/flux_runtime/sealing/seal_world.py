@@ -145,14 +145,16 @@ class World:
         place = (batch.input, batch.number)
         late, unknown = [], []
         for m in batch.messages:
-            verdict = verdicts[m.key, m.producer, m.count]
+            verdict = verdicts.get((m.key, m.producer, m.count))
             if verdict is Verdict.LATE:
                 late.append(m.id)
             elif verdict is Verdict.UNKNOWN:
                 unknown.append(m.id)
         self.chunks[place] = [m for m in batch.messages if m.count is None]
         self.undecided[place] = [
-            m for m in batch.messages if verdicts[m.key, m.producer, m.count] is Verdict.UNDECIDED
+            m
+            for m in batch.messages
+            if verdicts.get((m.key, m.producer, m.count)) is Verdict.UNDECIDED
         ]
         if crash_before_ledger:
             self.crash()
