@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 REDUCTION_MIN: Final = 4.0
 """Partial aggregates are buffered while there are at least so many records for each of them."""
+ADAPTIVE: Final = "spark.sql.adaptive.enabled"
+"""A chunk takes one shuffle of a known width; to replan it costs a second job and gains nothing."""
 _COUNT_OF: Final = "__count_of"
 _REASON_OF: Final = "__reason_of"
 _JUDGED_FROM_ROWS: Final = 1000
@@ -65,6 +67,7 @@ class WaitIntake:
         if gate.ledger.tracker.replayed(name, batch, covered):  # SE-10
             return 0
         self._buffer.delete(batch)
+        rows.sparkSession.conf.set(ADAPTIVE, "false")  # of this query alone
         form = self._buffer.write(rows, batch, partial=self._partial)
         faults.point("chunk-written")
         census = self._buffer.census(rows.sparkSession, batch, form)

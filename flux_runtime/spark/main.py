@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import fcntl
+import gc
 import json
 import logging
 import os
@@ -67,6 +68,11 @@ class Settings:
     """Words of `FAIL_ON`."""
 
 
+GC_THRESHOLD: Final = 100_000
+"""Objects that Python makes before it looks for cycles among them: a micro-batch makes one for each
+key and producer, none of them in a cycle."""
+
+
 def main(
     build: Build,
     *,
@@ -107,6 +113,7 @@ def main(
 
 def run(build: Build, settings: Settings) -> int:
     """Run a job; the exit status."""
+    gc.set_threshold(GC_THRESHOLD)
     try:
         job = Job(root=settings.root, results=settings.folder / "results")
         build(job)
