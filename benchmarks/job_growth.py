@@ -46,7 +46,7 @@ AHEAD: Final = 20
 PERIOD_S: Final = 2.0
 PATIENCE_S: Final = 120.0
 """Without a new micro-batch or release."""
-AREAS: Final = ("buffer", "journal", "checkpoint", "channels", "other state", "results", "run")
+AREAS: Final = ("buffer", "ledger", "checkpoint", "channels", "other state", "results", "run")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -191,7 +191,7 @@ def _sample(
 def _area(parts: tuple[str, ...]) -> str | None:
     """Where a file below the project belongs; None: neither state nor result."""
     match parts:
-        case ("state", "units", _, ("buffer" | "journal" | "checkpoint") as area, *_):
+        case ("state", "units", _, ("buffer" | "ledger" | "checkpoint") as area, *_):
             return area
         case ("state", "channels", *_):
             return "channels"

@@ -135,7 +135,7 @@ class Buffer:
                 columns[len(types) :],
                 weight,
             )
-        return _census(counted, len(self.key.names), form, files)
+        return census_of(counted, len(self.key.names), form, files)
 
     def records(
         self, session: SparkSession, reading: Reading, chunks: Mapping[int, Chunk]
@@ -283,7 +283,7 @@ class Buffer:
         return self.key.matches() & (sf.col(PRODUCER) == sf.col(_PRODUCER_OF))
 
 
-def _census(counted: pa.Table, key_length: int, form: str, files: manifest.Files) -> Census:
+def census_of(counted: pa.Table, key_length: int, form: str, files: manifest.Files) -> Census:
     """What a counted table says: key columns, producer, count, digest if there is one.
 
     Python sees every key and producer once; the groups are put together in columns.
