@@ -30,7 +30,7 @@ from typing import Final
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from benchmarks.seal_attack import accounts, power  # noqa: E402
+from benchmarks.seal_attack import accounts, plants, power  # noqa: E402
 from benchmarks.seal_attack.accounts import ViolationError  # noqa: E402
 from benchmarks.seal_attack.damage import DAMAGES, Damage, Place, delete  # noqa: E402
 from benchmarks.seal_attack.disk import Disk, in_mounts_of_its_own  # noqa: E402
@@ -42,8 +42,6 @@ from flux_runtime.sealing.events import Resolution  # noqa: E402
 
 SEALING: Final = ("commit", "gate", "intake", "query")
 """Modules of `flux_runtime.spark` whose points the job passes."""
-PLANT: Final = "SEAL_FAULTS_PLANT"
-"""Environment variable: the mistake that is planted in the job."""
 KEPT: Final = ("state", "results")
 """What a person would copy, and put back."""
 NAMED: Final = re.compile(r"file:/|/state/|/results/|input \w+|\bcheckpoint\b")
@@ -80,7 +78,7 @@ class Attack:
         self.rng = random.Random(seed)
         self.disk = Disk(self.folder)
         self.traffic = Traffic(self.folder, seed)
-        self.driver = Driver(self.folder, folder / "driver.log", {PLANT: plant or ""})
+        self.driver = Driver(self.folder, folder / "driver.log", {plants.VARIABLE: plant or ""})
         self.copy = folder / "copy"
         self.older = folder / "older"
         self.story: list[str] = []
@@ -355,10 +353,12 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--faults", type=int, default=200)
     parser.add_argument("--only", help="only faults with this in their name")
-    parser.add_argument("--plant", help="plant a mistake in the job")
+    parser.add_argument("--plant", choices=plants.PLANTS, help="plant a mistake in the job")
     parser.add_argument("--keep", type=Path, help="work here, and leave everything behind")
     args = parser.parse_args()
     folder = args.keep or Path(tempfile.mkdtemp(prefix="seal-faults-"))
+    if args.plant and not args.only:
+        args.only = plants.PLANTS[args.plant].found_by
     attack = Attack(folder, args.seed, args.plant)
     began = time.monotonic()
     try:

@@ -21,6 +21,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
+from benchmarks.seal_attack.plants import plant
 from flux_runtime.spark import Job, Producers, Punctuation, faults, gate, sql
 
 ITEMS = "rid BIGINT, k STRING, v BIGINT, p STRING, sealed BOOLEAN, n BIGINT"
@@ -130,6 +131,7 @@ def serve(folder: Path) -> None:
     from flux_runtime.spark.main import main
 
     faulthandler.register(signal.SIGUSR1, all_threads=True)
+    plant()
     gate.SPARSE_CHUNKS = 2  # type: ignore[misc] # so that chunks are compacted often
     answers = os.fdopen(os.dup(1), "w")
     for line in sys.stdin:
