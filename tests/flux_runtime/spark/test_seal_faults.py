@@ -1,0 +1,43 @@
+"""The seal layer under attack: `benchmarks/seal_faults.py` in its short form, and what it notices."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+
+
+def attacked(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """The attack, in a process of its own."""
+    command = [sys.executable, ROOT / "benchmarks" / "seal_faults.py", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(900)
+def test_twenty_faults_and_every_record_is_accounted_for() -> None:
+    run = attacked("--seed", "20", "--faults", "20")
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert "20 faults, " in run.stdout
+    assert "each accounted for" in run.stdout
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(
+    ("plant", "found"),
+    [
+        ("chunks are believed", "refused without what is damaged|released"),
+        ("nothing is flushed", "the job does not go on|nowhere"),
+        ("late records are lost", "are nowhere"),
+        ("late records are taken", "released, and open"),
+    ],
+)
+def test_a_planted_mistake_is_found(plant: str, found: str) -> None:
+    run = attacked("--seed", "1", "--faults", "4", "--plant", plant)
+    assert run.returncode == 1, run.stdout + run.stderr
+    assert any(words in run.stdout for words in found.split("|")), run.stdout
