@@ -1,4 +1,4 @@
-"""The seal layer under attack: `benchmarks/seal_faults.py` in its short form, and what it notices."""
+"""The seal layer under attack by `benchmarks/seal_faults.py`, and mistakes that it has to find."""
 
 from __future__ import annotations
 
