@@ -11,9 +11,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path as FilePath
 from types import MappingProxyType
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from annotations.vocabulary import Annotation, FunctionalDependency, Key, Label, Within
+
+if TYPE_CHECKING:
+    from annotations.splits import Splits
 
 EMPTY: Final[Mapping[str, Any]] = MappingProxyType({})
 
@@ -73,6 +76,8 @@ class Path:
     position: Position | None = field(default=None, compare=False)
     derived: tuple[Reason, ...] | None = field(default=None, compare=False)
     """Why the annotation is what it is, where it was derived from the code; None: written."""
+    splits: Splits | None = field(default=None, compare=False, repr=False)
+    """Says whether a seal on a key is enough; None: the code is not known, the gate decides."""
 
     def __str__(self) -> str:
         return f"{self.source}->{self.target}"

@@ -346,7 +346,8 @@ _STREAMS: Final = Entry(
 )
 _FDS: Final = Entry(
     ListOf(Dependency(), "a list of dependencies", one=True, empty=True),
-    "Functional dependencies: 'id -> campaign' (each id has one campaign), 'company <-> symbol'.",
+    "Functional dependencies, over all streams together: 'id -> campaign' (each id has one "
+    "campaign), 'company <-> symbol'.",
 )
 _DEPLOYMENT: Final = Entry(DEPLOYMENT, DEPLOYMENT.description)
 

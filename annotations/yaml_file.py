@@ -32,6 +32,7 @@ from annotations.notation import DependencyValue, key_of
 from annotations.positions import Map, Node, Place, Scalar, describe, place_at, read_tree, shorten
 from annotations.records import Fields
 from annotations.shapes import BAD, Pairs
+from annotations.splits import with_splits
 from annotations.streams import Streams, texts
 from annotations.unannotated import Ends, ends_of
 from annotations.vocabulary import FunctionalDependency
@@ -195,11 +196,13 @@ class _Reading:
         self._check_choices()
         streams = self._streams(components)
         dataflow = self._whole(name, file, data, components, streams)
-        if self.out.errors or not any(map(_to_derive, dataflow.components.values())):
+        if self.out.errors:
             return dataflow
-        from annotations.whitebox.deriving import with_derived_paths
+        if any(map(_to_derive, dataflow.components.values())):
+            from annotations.whitebox.deriving import with_derived_paths
 
-        return with_derived_paths(dataflow, self.text, self.out)
+            dataflow = with_derived_paths(dataflow, self.text, self.out)
+        return with_splits(dataflow, self.text)
 
     def _whole(
         self,

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from annotations.collector import collector_off
-from annotations.dataflow import Path
+from annotations.dataflow import Path, Position
 from annotations.dependencies import minimal_keys
 from annotations.vocabulary import AnnotationKind, Gate, Key, Label, StreamLabel, Within
 from blazes.analysis import Analysis, explore, labels_of, verdict_of
@@ -70,6 +70,19 @@ class Alternative:
     streams: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A seal that the gate allows, and that is not enough for the component's code."""
+
+    seal: Key
+    reason: str
+    position: Position | None = None
+
+    def __str__(self) -> str:
+        where = f" ({self.position})" if self.position else ""
+        return f"{self.reason}{where}"
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class Dedup:
     """A source whose known records a gate drops before they count (D6)."""
@@ -104,6 +117,8 @@ class Entry:
     scope: Scope | None = None
     mode: Mode | None = None
     alternatives: tuple[Alternative, ...] = ()
+    refused: tuple[Refused, ...] = ()
+    """Seals that its streams have, and that would not make the component's answers right."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,7 +273,19 @@ class _Entries:
             scope=self._scope(gate, others),
             mode=self._mode,
             alternatives=self._alternatives(number, gate),
+            refused=tuple(self._refused(number, gate, others)),
         )
+
+    def _refused(self, number: int, gate: Gate, inputs: Iterable[int]) -> Iterator[Refused]:
+        found = self._found
+        behaviour = found.behaviours[self._graph.path_shape[number]]
+        labels = {found.input_label[source] for source in inputs}
+        keys = {key for label in labels for key in found.interpreter.labels.values[label].keys}
+        for key in sorted(keys, key=sorted):
+            if found.interpreter.compatible(gate, key):
+                refusal = behaviour.refusal(key)
+                if refusal is not None:
+                    yield Refused(key, refusal.reason, refusal.position)
 
     def _scope(self, gate: Gate, inputs: Iterable[int]) -> Scope:
         """Within each gate partition, where all ordered streams are declared to have the gate."""
@@ -300,7 +327,8 @@ class _Entries:
             keys = minimal_keys(gate, common, graph.dataflow.fds, rules=rules)
             self._keys[gate.attributes, common] = keys
         sealed = tuple([graph.streams[s].name for s in streams])
-        return tuple([Alternative(key, sealed) for key in keys])
+        takes = found.behaviours[graph.path_shape[number]].takes
+        return tuple([Alternative(key, sealed) for key in keys if takes(key)])
 
 
 def _inherited(found: Propagation, tolerated: Limits, target: Label) -> Iterator[Inherited]:

@@ -9,12 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import islice, product
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from annotations.dependencies import compatible
 from annotations.vocabulary import FunctionalDependency, Gate, Key, Label, StreamLabel
 from blazes.graph import Lineage, Shape
 from blazes.rule_kinds import Conclusion, Facts, Inference, Keeps, RuleSet, StateFault
+
+if TYPE_CHECKING:
+    from annotations.whitebox.splitting import Refusal
 
 ASYNC: Final = int(Label.ASYNC)
 RUN: Final = int(Label.RUN)
@@ -102,9 +105,21 @@ class Behaviour:
         fits = self._sealed_on.get(label)
         if fits is None:
             keys = self._interpreter.labels.values[label].keys
-            fits = any(self._interpreter.compatible(self.gate, key) for key in keys)
-            self._sealed_on[label] = fits
+            fits = self._sealed_on[label] = any(map(self.takes, keys))
         return fits
+
+    def takes(self, key: Key) -> bool:
+        """True for a key that is compatible with the gate, and by which the code splits."""
+        if self.gate is None or not self._interpreter.compatible(self.gate, key):
+            return False
+        return self.refusal(key) is None
+
+    def refusal(self, key: Key) -> Refusal | None:
+        """Why whole partitions of this key are not enough for the code (SP-1 to SP-22)."""
+        splits = self.shape.splits
+        if splits is None or not self._interpreter.rules.splitting:
+            return None
+        return splits.refusal(key)
 
     def effect(self, label: int, state_sealed: bool) -> Effect:
         """What the path does to the label; `state_sealed` as `Facts.writers_sealed`."""
@@ -207,7 +222,7 @@ class Interpreter:
         if keeps is Keeps.NONE:
             return ASYNC
         if keeps is Keeps.COMPATIBLE and gate is not None:
-            keys = [key for key in keys if self.compatible(gate, key)]
+            keys = [key for key in keys if behaviour.takes(key)]
         lineage = behaviour.shape.lineage
         if lineage is not None:
             keys = [image for key in keys for image in images(key, lineage)]

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from annotations.dataflow import Component, Dataflow, Path, Stream
+from annotations.splits import Splits
 from annotations.vocabulary import Annotation
 
 Lineage = tuple[tuple[str, str], ...]
@@ -30,12 +31,19 @@ class Shape:
     writes: bool
     ordered: bool
     """Order-sensitive."""
+    splits: Splits | None = None
+    """Says whether a seal on a key is enough for the code; None: the gate decides."""
 
 
-def shape_of(annotation: Annotation, lineage: Lineage | None, nondeterministic: bool) -> Shape:
+def shape_of(
+    annotation: Annotation,
+    lineage: Lineage | None,
+    nondeterministic: bool,
+    splits: Splits | None = None,
+) -> Shape:
     """The shape of a path that is annotated like this."""
     kind = annotation.kind
-    return Shape(annotation, lineage, nondeterministic, kind.writes, not kind.confluent)
+    return Shape(annotation, lineage, nondeterministic, kind.writes, not kind.confluent, splits)
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +219,7 @@ class _Shapes:
     def number(self, path: Path) -> int:
         """The number of the path's shape."""
         annotation = path.annotation
-        plain = path.lineage is None and path.nondeterministic is None
+        plain = path.lineage is None and path.nondeterministic is None and path.splits is None
         if plain:
             known = self._by_identity.get(id(annotation))
             if known is not None:
@@ -223,11 +231,13 @@ class _Shapes:
             None if gate is None else (gate.attributes,),
             lineage,
             path.nondeterministic is not None,
+            path.splits,
         )
         number = self._by_value.get(value)
         if number is None:
             number = self._by_value[value] = len(self._shapes)
-            self._shapes.append(shape_of(annotation, lineage, path.nondeterministic is not None))
+            chance = path.nondeterministic is not None
+            self._shapes.append(shape_of(annotation, lineage, chance, path.splits))
         if plain:
             self._by_identity[id(annotation)] = number
         return number

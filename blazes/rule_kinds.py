@@ -169,6 +169,8 @@ class RuleSet:
     sharing: tuple[Sharing, ...]
     rendezvous: Rendezvous
     cycles: Cycles
+    splitting: bool
+    """Whether a seal has to be enough for a component's code, too (SP-1 to SP-22)."""
     _fired: dict[tuple[Label, AnnotationKind, Facts], tuple[Inference, ...]] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )

@@ -310,6 +310,7 @@ RULE_SETS: Final[Mapping[str, RuleSet]] = MappingProxyType(
             sharing=(S4, S5),
             rendezvous=Rendezvous.STATE_GROUP,
             cycles=Cycles.FIXPOINT,
+            splitting=True,
         ),
         ICDE14: RuleSet(
             name=ICDE14,
@@ -322,6 +323,7 @@ RULE_SETS: Final[Mapping[str, RuleSet]] = MappingProxyType(
             sharing=(),
             rendezvous=Rendezvous.SAME_OUTPUT,
             cycles=Cycles.COLLAPSE,
+            splitting=False,
         ),
     }
 )

@@ -130,10 +130,8 @@ class _Choice:
 
     def _fitting(self, path: int, source: int) -> frozenset[Key]:
         found = self._found
-        gate = self._graph.paths[path].annotation.gate
         keys = found.interpreter.labels.values[found.input_label[source]].keys
-        assert gate is not None
-        return frozenset(key for key in keys if found.interpreter.compatible(gate, key))
+        return frozenset(filter(found.behaviours[self._graph.path_shape[path]].takes, keys))
 
     def _pass_on(self, path: int, wanted: Counter[Key]) -> None:
         """What is wanted behind a confluent path is wanted before it, under the older names."""

@@ -34,7 +34,11 @@ class Family(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class DataType:
-    """A Spark SQL type. `bits` orders the numeric ones: a cast to more bits keeps the order."""
+    """A Spark SQL type.
+
+    `bits` orders the numeric ones: a cast to more bits keeps the order. It tells types of times
+    apart.
+    """
 
     family: Family
     bits: int = 0
@@ -66,6 +70,8 @@ DECIMAL: Final = DataType(Family.DECIMAL, 128)
 DOUBLE: Final = DataType(Family.FLOAT, 64)
 DATE: Final = DataType(Family.DATE)
 TIMESTAMP: Final = DataType(Family.TIMESTAMP)
+TIMESTAMP_NTZ: Final = DataType(Family.TIMESTAMP, 1)
+TIME: Final = DataType(Family.TIMESTAMP, 2)
 INTERVAL: Final = DataType(Family.INTERVAL)
 
 NAMES: Final[dict[str, DataType]] = {
@@ -90,9 +96,9 @@ NAMES: Final[dict[str, DataType]] = {
     "boolean": BOOLEAN,
     "binary": DataType(Family.BINARY),
     "date": DATE,
-    "time": DataType(Family.TIMESTAMP),
+    "time": TIME,
     "timestamp": TIMESTAMP,
-    "timestamp_ntz": TIMESTAMP,
+    "timestamp_ntz": TIMESTAMP_NTZ,
     "timestamp_ltz": TIMESTAMP,
     "interval": INTERVAL,
     "void": NULL,

@@ -115,6 +115,10 @@ def entry_object(entry: Entry) -> dict[str, Any]:
             {"seal": sorted(each.seal), "streams": sorted(each.streams)}
             for each in entry.alternatives
         ]
+        if entry.refused:
+            common["refused"] = [
+                {"seal": sorted(each.seal), "reason": str(each)} for each in entry.refused
+            ]
     return common
 
 

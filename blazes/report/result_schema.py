@@ -151,6 +151,11 @@ def _order() -> dict[str, Any]:
         "items": _object({"seal": STRINGS, "streams": STRINGS}),
     }
     schema["required"].append("alternatives")
+    schema["properties"]["refused"] = {
+        "type": "array",
+        "description": "Seals that the streams have and that are not enough for the code, if any.",
+        "items": _object({"seal": STRINGS, "reason": STRING}),
+    }
     return schema
 
 

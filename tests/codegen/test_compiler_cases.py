@@ -28,6 +28,9 @@ def one(clicks):
 
 def two(clicks, other):
     return clicks
+
+def answer(click, ask):
+    return ask
 """
 
 

@@ -196,7 +196,7 @@ def test_requests_of_a_sealed_state_are_read() -> None:
         annotation:
           - {from: a, to: out, label: CW}
           - {from: ask, to: out, label: "OR[day]"}
-        sql: SELECT 1 FROM a JOIN ask
+        sql: SELECT 1 FROM a JOIN ask ON a.day = ask.day
         """
     found = sealed(text, "one", rate("ask", schema="{day: int}"))
     assert (set(found.waits), set(found.reads)) == ({"a"}, {"ask"})

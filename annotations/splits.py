@@ -1,0 +1,98 @@
+"""Whether the code of an output splits by a key: asked for a path when a seal could be used there.
+
+The code is read at the first question (`annotations.whitebox.splitting`), so that a file without
+seals, or with seals that no path can use, costs nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from annotations.dataflow import Component, Dataflow, Path
+from annotations.vocabulary import Key
+
+if TYPE_CHECKING:
+    from annotations.whitebox.code import Code
+    from annotations.whitebox.splitting import Refusal
+
+
+class Splits:
+    """The question about one output; equal only to itself.
+
+    Args:
+        code: of the dataflow.
+        component: whose output.
+        output: its name.
+    """
+
+    def __init__(self, code: Callable[[], Code], component: Component, output: str) -> None:
+        self._code = code
+        self._component = component
+        self._output = output
+        self._answers: dict[Key, Refusal | None] = {}
+
+    def refusal(self, key: Key) -> Refusal | None:
+        """Why a seal on this key is not enough; None: it is."""
+        if key not in self._answers:
+            self._answers[key] = self._ask(key)
+        return self._answers[key]
+
+    def _ask(self, key: Key) -> Refusal | None:
+        from annotations.whitebox.existing import leaves
+        from annotations.whitebox.ir import Role
+        from annotations.whitebox.splitting import splits
+
+        code = self._code()
+        outputs = code.outputs(self._component)
+        plan = next((each.query.plan for each in outputs if each.name == self._output), None)
+        if plan is None:
+            return None
+        coming = (Role.STREAM, Role.REQUEST)
+        names = sorted({leaf.name for leaf in leaves(plan) if leaf.role in coming})
+        keys = dict.fromkeys(names, sorted(key))
+        return splits(plan, keys, fds=code.dataflow.fds)
+
+
+def with_splits(dataflow: Dataflow, text: str) -> Dataflow:
+    """The dataflow, with the question on every path that a seal could make deterministic.
+
+    Args:
+        dataflow: with all paths.
+        text: the file's.
+    """
+    if not any(stream.seals for stream in dataflow.streams.values()):
+        return dataflow
+
+    @cache
+    def code() -> Code:
+        from annotations.whitebox.code import Code
+
+        return Code(dataflow, text)
+
+    components = {name: _asking(component, code) for name, component in dataflow.components.items()}
+    return replace(dataflow, components=MappingProxyType(components))
+
+
+def _asking(component: Component, code: Callable[[], Code]) -> Component:
+    outputs = {
+        name: Splits(code, component, name)
+        for name, by in component.implementations.items()
+        if by.sql is not None or (by.python is not None and _read(component, name))
+    }
+
+    def asking(path: Path) -> Path:
+        gate = path.annotation.gate
+        if gate is None or gate.attributes is None or path.target not in outputs:
+            return path
+        return replace(path, splits=outputs[path.target])
+
+    return replace(component, paths=tuple(map(asking, component.paths)))
+
+
+def _read(component: Component, output: str) -> bool:
+    """Whether a function has been read already; of one with written paths nothing is known."""
+    return any(path.derived is not None for path in component.paths if path.target == output)

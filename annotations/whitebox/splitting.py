@@ -1,0 +1,809 @@
+"""Whether a query splits by a key, so that a seal on that key makes its answer right.
+
+A component that waits for whole partitions is run on those that are complete, a few at a time. That
+gives the answer of the whole input exactly if the query *splits* by the key `K`: with `R_k` the
+records of all sealed inputs whose key is `k`, for every content of the inputs
+
+    q(R) = bag union over k of q(R_k),   and   q(nothing) = nothing.
+
+A gate does not imply it. It says what one operator's groups agree on, not that rows which meet
+elsewhere are of one partition.
+
+    refusal = splits(query.plan, {"clicks": ("campaign",)})
+
+goes once through the plan, from its sources up, and keeps for the rows of every node one `Kind` and
+for each column the `Mark`s that tie it to its row's partition. Rules SP-1 to SP-22 stand beside the
+code (`docs/explanation/splitting.md`). Where a rule does not hold, the answer names the first place
+from below that lost it.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import reduce
+from typing import Final, TypeAlias
+
+from annotations.dataflow import Position
+from annotations.vocabulary import FunctionalDependency
+from annotations.whitebox.datatypes import Family
+from annotations.whitebox.ir import (
+    Aggregate,
+    Call,
+    Column,
+    Deduplicate,
+    Expression,
+    Filter,
+    Generate,
+    Join,
+    JoinKind,
+    Limit,
+    Literal,
+    Opaque,
+    Project,
+    Ref,
+    Relation,
+    Role,
+    Sample,
+    SetKind,
+    SetOperation,
+    Sort,
+    Source,
+    Union,
+    Watermark,
+    Window,
+    references,
+)
+from annotations.whitebox.joining import conjuncts
+from annotations.whitebox.monotone import may_be_null, type_of
+from annotations.whitebox.words import listed, text_of
+
+
+class Kind(enum.Enum):
+    """What the rows of a node depend on."""
+
+    FIXED = "fixed"
+    """Not on the sealed inputs."""
+    SPLIT = "split"
+    """The node splits."""
+    KEYED = "keyed"
+    """It does not, but its rows with tag `v` depend on partition `v` only."""
+    PINNED = "pinned"
+    """On one partition only, whose key is a constant."""
+    NONE = "none"
+
+
+Attribute: TypeAlias = tuple[str, str]
+"""(stream, attribute)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A column holds `transform(attribute)` of the records that its row is made of."""
+
+    of: Attribute
+    occurrence: int
+    component: int | None
+    """Which component of the key the attribute is; None: it is none."""
+    transform: tuple[str, ...] = ()
+    strong: bool = True
+    """False where the column may be NULL instead, through an outer join."""
+
+    @property
+    def tag(self) -> tuple[object, ...]:
+        """What two columns have in common that hold the same value of the same partition."""
+        return (self.of[1] if self.component is None else self.component, self.transform)
+
+
+Marks: TypeAlias = frozenset[Mark]
+NO_MARKS: Final[Marks] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a query does not split, and where."""
+
+    reason: str
+    position: Position | None = None
+
+    def __str__(self) -> str:
+        where = f" ({self.position})" if self.position else ""
+        return f"{self.reason}{where}"
+
+
+@dataclass(slots=True)
+class Rows:
+    """What is known of the rows of a node. Made anew for each node."""
+
+    kind: Kind
+    marks: dict[Column, Marks] = field(default_factory=dict)
+    pins: dict[int, object] = field(default_factory=dict)
+    """Component of the key -> the constant that it has in every row."""
+    strict: bool = True
+    """Nothing comes out where nothing goes in; of PINNED rows."""
+    either: frozenset[frozenset[Column]] = frozenset()
+    """Columns that a full join equates: one of the two is there."""
+    refusal: Refusal | None = None
+
+
+_SAME_TEXT: Final = (
+    Family.STRING,
+    Family.DATE,
+    Family.TIMESTAMP,
+    Family.BOOLEAN,
+    Family.BINARY,
+)
+"""Types of which two equal values have the same text, whatever stream they come from."""
+_EQUAL: Final = ("=", "==")
+_NULL_SAFE: Final = ("<=>", "equal_null")
+
+
+def splits(
+    plan: Relation,
+    keys: Mapping[str, Sequence[str]],
+    *,
+    fds: Iterable[FunctionalDependency] = (),
+) -> Refusal | None:
+    """Why the query does not split by the key; None: it does.
+
+    Args:
+        plan: the query.
+        keys: sealed input -> its attributes that make up the key, in the order of the key.
+        fds: hold over all streams together that have their attributes (SP-2).
+    """
+    analysis = _Splitting(keys, tuple(fds))
+    try:
+        rows = analysis.rows(plan, ())
+    except RecursionError:
+        return Refusal("the query is nested too deeply")
+    if rows.kind is Kind.SPLIT or (rows.kind is Kind.PINNED and rows.strict):  # SP-22
+        return None
+    if rows.refusal is not None:
+        return rows.refusal
+    position = getattr(plan, "position", None)
+    if rows.kind is Kind.FIXED:
+        return Refusal("it does not read the sealed input, and would answer once for each "
+                       "partition", position)  # fmt: skip
+    if rows.kind is Kind.PINNED:
+        return Refusal("it gives a row for the other partitions, and for none, too", position)
+    return Refusal("rows of a table come once for each partition", position)
+
+
+class _Splitting:
+    def __init__(
+        self, keys: Mapping[str, Sequence[str]], fds: tuple[FunctionalDependency, ...]
+    ) -> None:
+        self._keys = keys
+        self._fds = fds
+        self._length = len(next(iter(keys.values()), ()))
+        self._occurrences = 0
+
+    def rows(self, node: Relation, conditions: tuple[Expression, ...]) -> Rows:
+        """What is known of a node's rows of which only those are used that meet the conditions."""
+        match node:
+            case Source():
+                return self._source(node, conditions)
+            case Project():
+                return self._project(node, conditions)
+            case Filter():
+                return self.rows(node.input, (*conditions, *conjuncts(node.condition)))
+            case Sort() | Watermark() | Sample():
+                return self.rows(node.input, conditions)
+            case Generate():
+                return self.rows(node.input, _about(conditions, node.input.columns))
+            case Join():
+                return self._join(node, conditions)
+            case Aggregate():
+                return self._met(self._aggregate(node), conditions)
+            case Deduplicate():
+                return self._met(self._deduplicate(node, conditions), conditions)
+            case Union():
+                return self._met(self._union(node, conditions), conditions)
+            case SetOperation():
+                return self._met(self._set_operation(node), conditions)
+            case Window():
+                return self._met(self._window(node), conditions)
+            case Limit():
+                return self._limit(node)
+            case Opaque():
+                return _none(f"nothing is known of what it does: {node.reason}", node.position)
+            case _:
+                return _none("rows are kept from one partition to the next", node.position)
+
+    # ---- sources and single rows
+
+    def _source(self, node: Source, conditions: tuple[Expression, ...]) -> Rows:
+        if node.role is Role.TABLE:  # SP-1
+            return Rows(Kind.FIXED)
+        if node.role is Role.MUTABLE:
+            return _none(f"{node.name} may be changed while the job runs", node.position)
+        key = self._keys.get(node.name)
+        if key is None:  # SP-18
+            return _none(f"{node.name} is not sealed, and meets rows that are", node.position)
+        if len(key) != self._length:  # SP-19
+            return _none(f"{node.name} is sealed on another key", node.position)
+        self._occurrences += 1
+        marks = {}
+        for column in node.columns:
+            component = key.index(column.name) if column.name in key else None
+            mark = Mark((node.name, column.name), self._occurrences, component)
+            marks[column] = frozenset({mark})
+        if not {column.name for column in node.columns} >= set(key):
+            return _none(f"{node.name} is not known to have the key {list(key)}", node.position)
+        return self._met(Rows(Kind.SPLIT, marks), conditions)
+
+    def _met(self, rows: Rows, conditions: tuple[Expression, ...]) -> Rows:
+        """The rows that meet conditions: equal columns share marks, constants pin (SP-3, SP-16)."""
+        if rows.kind is Kind.NONE or not conditions:
+            return rows
+        marks = dict(rows.marks)
+        pins = dict(rows.pins)
+        known = replace(rows, marks=marks)
+        for _ in range(len(conditions)):  # until equalities have passed on all that they can
+            before = dict(marks)
+            for one, other, _ in _equations(conditions):
+                for here, there in ((one, other), (other, one)):
+                    if isinstance(here, Ref):
+                        shared, mine = self._marks(there, known), self._marks(here, known)
+                        if shared and _same_type(here, there, shared | mine):
+                            marks[here.column] = mine | shared
+                    if isinstance(there, Literal):
+                        self._pin(here, there, known, pins)
+            if marks == before:
+                break
+        for one, other, null_safe in _equations(conditions):
+            for each in (one, other):
+                if isinstance(each, Ref) and each.column in marks and not null_safe:
+                    marks[each.column] = _strong(marks[each.column])
+        found = replace(rows, marks=marks, pins=pins)
+        if found.kind is Kind.SPLIT and self._all(pins):
+            return replace(found, kind=Kind.PINNED, strict=True)
+        if found.kind is Kind.KEYED and self._all(pins):
+            return replace(found, kind=Kind.PINNED, strict=False)
+        return found
+
+    def _pin(self, of: Expression, to: Literal, rows: Rows, pins: dict[int, object]) -> None:
+        if to.value is None:
+            return
+        for mark in self._marks(of, rows):
+            family = type_of(of).family
+            if mark.component is None or mark.transform or family is not to.type.family:
+                continue
+            if family is Family.INTEGER or family in _SAME_TEXT:
+                pins.setdefault(mark.component, to.value)
+
+    def _all(self, pins: Collection[int]) -> bool:
+        return len(pins) == self._length
+
+    def _project(self, node: Project, conditions: tuple[Expression, ...]) -> Rows:
+        made = dict(node.outputs)
+        below = tuple(
+            _substituted(each, made)
+            for each in conditions
+            if all(isinstance(made.get(c), Ref | Literal) for c in references(each))
+        )
+        rows = self.rows(node.input, below)
+        if rows.kind is Kind.NONE:
+            return rows
+        marks = {column: self._marks(expression, rows) for column, expression in node.outputs}
+        either = frozenset(
+            frozenset(
+                column for column, e in made.items() if isinstance(e, Ref) and e.column in two
+            )
+            for two in rows.either
+        )
+        found = replace(rows, marks=marks, either=either)
+        return self._met(self._still_keyed(found, node), conditions)
+
+    def _still_keyed(self, rows: Rows, node: Relation) -> Rows:
+        """SP-1: rows of a table that lose what says which partition they go with."""
+        if rows.kind is not Kind.KEYED or self._determine(_all_of(rows.marks), rows.pins):
+            return rows
+        return _none("rows of a table come once for each partition", node.position)
+
+    def _marks(self, expression: Expression, rows: Rows) -> Marks:
+        """What an expression holds of its row's partition (SP-1, SP-3)."""
+        match expression:
+            case Ref(column=column):
+                return rows.marks.get(column, NO_MARKS)
+            case Call(function="coalesce" | "ifnull" | "nvl", arguments=(Ref(), Ref()) as both):
+                one, other = (each.column for each in both if isinstance(each, Ref))
+                if frozenset({one, other}) not in rows.either:  # SP-6
+                    return NO_MARKS
+                tags = {m.tag for m in rows.marks.get(one, ())}
+                tags &= {m.tag for m in rows.marks.get(other, ())}
+                return _strong(frozenset(m for m in rows.marks[one] if m.tag in tags))
+            case Call(user=None) if step := _injective(expression):
+                inner, name = step
+                marks = self._marks(inner, rows)
+                if not name:
+                    return marks
+                return frozenset(replace(m, transform=(*m.transform, name)) for m in marks)
+        return NO_MARKS
+
+    # ---- which partition
+
+    def _determine(self, marks: Iterable[Mark], pins: Collection[int] = ()) -> bool:
+        """Whether marks, with the constants, determine the key (SP-2)."""
+        by_occurrence: dict[int, set[str]] = {}
+        streams: dict[int, str] = {}
+        components = set(pins)
+        for mark in marks:
+            by_occurrence.setdefault(mark.occurrence, set()).add(mark.of[1])
+            streams[mark.occurrence] = mark.of[0]
+            if mark.component is not None:
+                components.add(mark.component)
+        for occurrence, attributes in by_occurrence.items():
+            key = self._keys[streams[occurrence]]
+            known = attributes | {key[each] for each in components}
+            for _ in self._fds:
+                for fd in self._fds:
+                    if fd.determinant <= known:
+                        known |= fd.dependent
+                    if fd.injective and fd.dependent <= known:
+                        known |= fd.determinant
+            components |= {number for number, name in enumerate(key) if name in known}
+        return self._all(components)
+
+    def _same_partition(
+        self,
+        pairs: Iterable[tuple[Marks, Marks]],
+        left: Mapping[int, object],
+        right: Mapping[int, object],
+    ) -> bool:
+        """Whether rows whose columns are equal, pair by pair, are of one partition."""
+        pins = {each for each, value in left.items() if each in right and right[each] == value}
+        shared: dict[tuple[int, int], set[Mark]] = {}
+        keys: set[int] = set(pins)
+        for one, other in pairs:
+            for mark in one:
+                for twin in other:
+                    if mark.tag != twin.tag:
+                        continue
+                    if mark.component is not None:
+                        keys.add(mark.component)
+                    if mark.of[1] == twin.of[1]:
+                        shared.setdefault((mark.occurrence, twin.occurrence), set()).add(mark)
+        if self._all(keys):
+            return True
+        return any(self._determine(marks, keys) for marks in shared.values())
+
+    def _grouped(self, groups: Iterable[Marks], rows: Rows) -> bool:
+        """Whether rows that agree on columns are of one partition (SP-8): strong marks only."""
+        return self._determine((m for marks in groups for m in marks if m.strong), rows.pins)
+
+    # ---- joins
+
+    def _join(self, node: Join, above: tuple[Expression, ...]) -> Rows:
+        conditions = tuple(conjuncts(node.condition))
+        kind = node.kind
+        if kind is JoinKind.LEFT and _rejects_null(above, node.right.columns):
+            kind = JoinKind.INNER  # SP-5
+        if kind is JoinKind.INNER:
+            conditions = (*conditions, *above)
+            above = ()
+        in_left, in_right = set(node.left.columns), set(node.right.columns)
+        left = self.rows(node.left, _about((*conditions, *above), in_left) if kind is JoinKind.INNER
+                         else () if kind is JoinKind.FULL else _about(above, in_left))  # fmt: skip
+        right = self.rows(node.right, () if kind is JoinKind.FULL else _about(conditions, in_right))
+        for side in (left, right):
+            if side.kind is Kind.NONE:
+                return side
+        if node.null_aware and conditions:  # SP-7
+            value = conditions[0]
+            if not isinstance(value, Call) or any(map(may_be_null, value.arguments)):
+                conditions = conditions[1:]
+        equal = self._equal(conditions, left, right, in_left, in_right)
+        same = self._same_partition([pair for *_, pair in equal], left.pins, right.pins)
+        found = self._joined(node, kind, left, right, same, equal)
+        if found.kind is Kind.NONE:
+            return found
+        if kind is JoinKind.INNER:
+            return self._met(found, conditions)
+        return self._met(found, above)
+
+    def _equal(
+        self,
+        conditions: tuple[Expression, ...],
+        left: Rows,
+        right: Rows,
+        in_left: set[Column],
+        in_right: set[Column],
+    ) -> list[tuple[Expression, Expression, tuple[Marks, Marks]]]:
+        """(left expression, right expression, their marks) of what the conditions equate."""
+        found = []
+        for one, other, null_safe in _equations(conditions):
+            if references(one) <= in_right and references(other) <= in_left:
+                one, other = other, one
+            if not (references(one) and references(other)):
+                continue
+            if references(one) <= in_left and references(other) <= in_right:
+                marks = self._marks(one, left), self._marks(other, right)
+                if null_safe:
+                    marks = _only_strong(marks[0]), _only_strong(marks[1])
+                if left.kind is Kind.FIXED or right.kind is Kind.FIXED:
+                    if _comparable(one, other):
+                        found.append((one, other, marks))
+                elif _same_type(one, other, marks[0] | marks[1]):
+                    found.append((one, other, marks))
+        return found
+
+    def _joined(
+        self,
+        node: Join,
+        kind: JoinKind,
+        left: Rows,
+        right: Rows,
+        same: bool,
+        equal: Sequence[tuple[Expression, Expression, tuple[Marks, Marks]]],
+    ) -> Rows:
+        pins = left.pins | right.pins if kind is JoinKind.INNER else dict(left.pins)
+        marks = left.marks | right.marks
+        match kind:
+            case JoinKind.INNER:  # SP-4
+                either = left.either | right.either
+                if right.kind is Kind.FIXED:
+                    return replace(left, marks=marks, either=either)
+                if left.kind is Kind.FIXED:
+                    return replace(right, marks=marks, either=either)
+                return self._together(
+                    node, left, right, same, Rows(Kind.SPLIT, marks, pins, either=either)
+                )
+            case JoinKind.LEFT:  # SP-5
+                marks = left.marks | {c: _weak(m) for c, m in right.marks.items()}
+                if right.kind is Kind.FIXED:
+                    return replace(left, marks=marks)
+                if left.kind is Kind.FIXED:
+                    return self._from_table(node, left, right, equal, marks)
+                return self._kept(
+                    node, left, right, same, Rows(left.kind, marks, pins, left.strict, left.either)
+                )
+            case JoinKind.FULL:  # SP-6
+                if left.kind is right.kind is Kind.FIXED:
+                    return Rows(Kind.FIXED)
+                marks = {c: _weak(m) for c, m in marks.items()}
+                both = frozenset(
+                    frozenset({one.column, other.column})
+                    for one, other, _ in equal
+                    if isinstance(one, Ref) and isinstance(other, Ref)
+                )
+                if left.kind is right.kind is Kind.SPLIT and same:
+                    return Rows(Kind.SPLIT, marks, either=both)
+                return self._apart(node, left, right)
+            case _:  # SP-7
+                if right.kind is Kind.FIXED:
+                    return left
+                if left.kind is Kind.FIXED:
+                    return self._from_table(node, left, right, equal, dict(left.marks))
+                return self._kept(node, left, right, same, left)
+
+    def _together(self, node: Join, left: Rows, right: Rows, same: bool, rows: Rows) -> Rows:
+        """An inner join of two sides that both depend on the sealed inputs."""
+        kinds = {left.kind, right.kind}
+        if kinds == {Kind.PINNED}:
+            if left.pins == right.pins:
+                strict = left.strict or right.strict
+                return replace(rows, kind=Kind.PINNED, strict=strict)
+            return self._apart(node, left, right)
+        if not same:
+            return self._apart(node, left, right)
+        if Kind.PINNED in kinds:
+            pinned, other = (left, right) if left.kind is Kind.PINNED else (right, left)
+            strict = pinned.strict or other.kind is Kind.SPLIT
+            return replace(rows, kind=Kind.PINNED, pins=rows.pins, strict=strict)
+        return replace(rows, kind=Kind.SPLIT if Kind.SPLIT in kinds else Kind.KEYED)
+
+    def _kept(self, node: Join, left: Rows, right: Rows, same: bool, rows: Rows) -> Rows:
+        """A left, semi or anti join: the left rows stay what they are."""
+        if same or (left.kind is right.kind is Kind.PINNED and left.pins == right.pins):
+            return rows
+        return self._apart(node, left, right)
+
+    def _from_table(
+        self,
+        node: Join,
+        left: Rows,
+        right: Rows,
+        equal: Sequence[tuple[Expression, Expression, tuple[Marks, Marks]]],
+        marks: dict[Column, Marks],
+    ) -> Rows:
+        """A table on the left: the columns that are equated say which partition a row goes with."""
+        if right.kind is Kind.PINNED:
+            strict = node.kind is JoinKind.SEMI and right.strict
+            return Rows(Kind.PINNED, marks, dict(right.pins), strict)
+        for one, other, (_, theirs) in equal:
+            family = type_of(other).family
+            if isinstance(one, Ref) and (family is Family.INTEGER or family in _SAME_TEXT):
+                marks[one.column] = marks.get(one.column, NO_MARKS) | _only_strong(theirs)
+        tagged = [m for c in node.left.columns for m in marks.get(c, NO_MARKS)]
+        if not self._determine(tagged, right.pins):
+            return self._apart(node, left, right)
+        if node.kind is JoinKind.SEMI and right.kind is Kind.SPLIT:
+            return Rows(Kind.SPLIT, marks, dict(right.pins))
+        return Rows(Kind.KEYED, marks, dict(right.pins))
+
+    def _apart(self, node: Join, left: Rows, right: Rows) -> Rows:
+        key = "[" + ", ".join(next(iter(self._keys.values()), ())) + "]"
+        on = " and ".join(
+            f"{text_of(one)} = {text_of(other)}"
+            for one, other, _ in _equations(tuple(conjuncts(node.condition)))
+        )
+        reason = f"puts rows of different {key} partitions together"
+        if left.kind is Kind.FIXED:
+            reason = f"does not say which {key} partition a row of the table goes with"
+        return _none(f"{on or 'the join'} {reason}", node.position)
+
+    # ---- groups
+
+    def _aggregate(self, node: Aggregate) -> Rows:
+        rows = self.rows(node.input, ())
+        if rows.kind is Kind.NONE:
+            return rows
+        every = frozenset(range(len(node.keys)))
+        sets = (every,) if node.sets is None else node.sets
+        whole = frozenset.intersection(*sets) if sets else frozenset[int]()
+        marks: dict[Column, Marks] = {}
+        for column, expression in node.outputs:
+            places = [i for i in whole if node.keys[i] == expression]
+            found = self._marks(node.keys[places[0]], rows) if places else NO_MARKS
+            marks[column] = found
+        if rows.kind is Kind.FIXED:
+            return Rows(Kind.FIXED)
+        if rows.kind is Kind.PINNED:  # SP-8, SP-16
+            strict = rows.strict and bool(sets) and all(sets)
+            return Rows(Kind.PINNED, marks, rows.pins, strict)
+        for each in sets:
+            groups = [self._marks(node.keys[i], rows) for i in each]
+            if not each:
+                text = "an aggregate without GROUP BY gives a row for each partition"
+                return _none(text, node.position)
+            if not self._grouped(groups, rows):
+                return self._mixed(f"GROUP BY {listed(node.keys)}", node.position)
+        return self._still_keyed(Rows(rows.kind, marks, rows.pins), node)
+
+    def _mixed(self, what: str, position: Position | None) -> Rows:
+        key = ", ".join(next(iter(self._keys.values()), ()))
+        return _none(f"{what} puts rows of different [{key}] partitions into one group", position)
+
+    def _deduplicate(self, node: Deduplicate, conditions: tuple[Expression, ...]) -> Rows:
+        keys = set(node.keys)
+        rows = self.rows(node.input, _about(conditions, keys))  # SP-9
+        if rows.kind in (Kind.NONE, Kind.FIXED, Kind.PINNED):
+            return rows
+        if not self._grouped([rows.marks.get(c, NO_MARKS) for c in node.keys], rows):
+            names = ", ".join(column.name for column in node.keys)
+            return self._mixed(f"one row for each {names}", node.position)
+        return rows
+
+    def _window(self, node: Window) -> Rows:
+        rows = self.rows(node.input, ())  # SP-12
+        if rows.kind in (Kind.NONE, Kind.FIXED, Kind.PINNED):
+            return rows
+        groups = [self._marks(each, rows) for each in node.partition]
+        if not groups or not self._grouped(groups, rows):
+            by = (
+                f"PARTITION BY {listed(node.partition)}" if groups else "a window without PARTITION"
+            )
+            return self._mixed(by, node.position)
+        return rows
+
+    def _limit(self, node: Limit) -> Rows:
+        rows = self.rows(node.input, ())  # SP-13
+        if rows.kind in (Kind.NONE, Kind.FIXED, Kind.PINNED):
+            return rows
+        return _none("LIMIT takes so many rows of each partition", node.position)
+
+    # ---- several inputs by position
+
+    def _union(self, node: Union, conditions: tuple[Expression, ...]) -> Rows:
+        several = []
+        for each in node.inputs:  # SP-10
+            made = {c: Ref(old) for c, old in zip(node.columns, each.columns, strict=False)}
+            below = tuple(_substituted(c, made) for c in conditions if references(c) <= made.keys())
+            several.append(self.rows(each, below))
+        for rows in several:
+            if rows.kind is Kind.NONE:
+                return rows
+        kinds = {rows.kind for rows in several}
+        marks = self._common(node, several)
+        if kinds == {Kind.FIXED}:
+            return Rows(Kind.FIXED)
+        pins = reduce(_common_pins, (rows.pins for rows in several if rows.kind is not Kind.FIXED))
+        if kinds == {Kind.PINNED} and self._all(pins):
+            return Rows(Kind.PINNED, marks, pins, all(rows.strict for rows in several))
+        if all(_splits(rows) for rows in several):
+            return Rows(Kind.SPLIT, marks, pins)
+        if any(rows.kind is Kind.PINNED and not rows.strict for rows in several):
+            return _none("a part of the UNION gives a row for each partition", node.position)
+        found = Rows(Kind.KEYED, marks, pins)
+        if not self._determine(_all_of(marks), pins):
+            return _none("rows of a table come once for each partition", node.position)
+        return found
+
+    def _common(self, node: Union, several: Sequence[Rows]) -> dict[Column, Marks]:
+        """The marks that a column has in every input that depends on the sealed ones."""
+        self._occurrences += 1
+        marks: dict[Column, Marks] = {}
+        for at, column in enumerate(node.columns):
+            found: Marks | None = None
+            for each, rows in zip(node.inputs, several, strict=True):
+                if rows.kind is Kind.FIXED or at >= len(each.columns):
+                    continue
+                mine = rows.marks.get(each.columns[at], NO_MARKS)
+                if found is None:
+                    found = mine
+                    continue
+                tags = {m.tag for m in mine}
+                weak = {m.tag for m in mine if not m.strong}
+                found = frozenset(
+                    replace(m, strong=m.strong and m.tag not in weak)
+                    for m in found
+                    if m.tag in tags
+                )
+            types = {each.columns[at].type for each in node.inputs if at < len(each.columns)}
+            if len(types) > 1 and any(of.family is not Family.INTEGER for of in types):
+                found = NO_MARKS
+            marks[column] = frozenset(
+                replace(m, occurrence=self._occurrences) for m in found or NO_MARKS
+            )
+        return marks
+
+    def _set_operation(self, node: SetOperation) -> Rows:
+        left, right = self.rows(node.left, ()), self.rows(node.right, ())  # SP-11
+        for side in (left, right):
+            if side.kind is Kind.NONE:
+                return side
+        pairs = [
+            (one, other) for one, other in zip(node.left.columns, node.right.columns, strict=False)
+        ]
+        marks = {
+            column: left.marks.get(one, NO_MARKS)
+            for column, (one, _) in zip(node.columns, pairs, strict=False)
+        }
+        if left.kind is right.kind is Kind.FIXED:
+            return Rows(Kind.FIXED)
+        if left.kind is Kind.FIXED:
+            marks = {
+                column: _only_strong(right.marks.get(other, NO_MARKS))
+                if _comparable(Ref(one), Ref(other))
+                else NO_MARKS
+                for column, (one, other) in zip(node.columns, pairs, strict=False)
+            }
+            if right.kind is Kind.PINNED:
+                strict = node.kind is SetKind.INTERSECT and right.strict
+                return Rows(Kind.PINNED, marks, right.pins, strict)
+            if not self._determine(_all_of(marks), right.pins):
+                return self._mixed(node.kind.value.upper(), node.position)
+            if node.kind is SetKind.INTERSECT and right.kind is Kind.SPLIT:
+                return Rows(Kind.SPLIT, marks, right.pins)
+            return Rows(Kind.KEYED, marks, right.pins)
+        found = replace(left, marks=marks, either=frozenset())
+        if left.kind is Kind.PINNED:
+            if right.kind is Kind.FIXED or left.pins == right.pins:
+                return found
+        elif self._grouped(marks.values(), left):
+            equal = [
+                (
+                    _only_strong(left.marks.get(one, NO_MARKS)),
+                    _only_strong(right.marks.get(other, NO_MARKS)),
+                )
+                for one, other in pairs
+                if _same_type(
+                    Ref(one),
+                    Ref(other),
+                    left.marks.get(one, NO_MARKS) | right.marks.get(other, NO_MARKS),
+                )
+            ]
+            if right.kind is Kind.FIXED or self._same_partition(equal, left.pins, right.pins):
+                return found
+        return self._mixed(node.kind.value.upper(), node.position)
+
+
+# ---- parts
+
+
+def _none(reason: str, position: Position | None) -> Rows:
+    return Rows(Kind.NONE, refusal=Refusal(reason, position))
+
+
+def _splits(rows: Rows) -> bool:
+    return rows.kind is Kind.SPLIT or (rows.kind is Kind.PINNED and rows.strict)
+
+
+def _common_pins(one: dict[int, object], other: dict[int, object]) -> dict[int, object]:
+    return {each: value for each, value in one.items() if each in other and other[each] == value}
+
+
+def _all_of(marks: Mapping[Column, Marks]) -> Iterator[Mark]:
+    return (mark for of in marks.values() for mark in of if mark.strong)
+
+
+def _strong(marks: Marks) -> Marks:
+    return frozenset(replace(mark, strong=True) for mark in marks)
+
+
+def _weak(marks: Marks) -> Marks:
+    return frozenset(replace(mark, strong=False) for mark in marks)
+
+
+def _only_strong(marks: Marks) -> Marks:
+    return frozenset(mark for mark in marks if mark.strong)
+
+
+def _about(conditions: Iterable[Expression], columns: Collection[Column]) -> tuple[Expression, ...]:
+    """The conditions that read these columns only."""
+    own = set(columns)
+    return tuple(each for each in conditions if references(each) and references(each) <= own)
+
+
+def _equations(
+    conditions: Iterable[Expression],
+) -> Iterator[tuple[Expression, Expression, bool]]:
+    """(one side, the other, whether NULL equals NULL) of the conditions that are equalities."""
+    for each in conditions:
+        match each:
+            case Call(function=name, arguments=(one, other), user=None):
+                if name in _EQUAL or name in _NULL_SAFE:
+                    yield one, other, name in _NULL_SAFE
+
+
+def _substituted(condition: Expression, made: Mapping[Column, Expression]) -> Expression:
+    """A condition over a node's columns as one over those of its input."""
+    match condition:
+        case Ref(column=column):
+            return made.get(column, condition)
+        case Call(arguments=arguments):
+            return replace(condition, arguments=tuple(_substituted(a, made) for a in arguments))
+    return condition
+
+
+def _rejects_null(conditions: Iterable[Expression], columns: Collection[Column]) -> bool:
+    """Whether a condition is not true for a row whose columns here are all NULL (SP-5)."""
+    own = set(columns)
+    for each in conditions:
+        match each:
+            case Call(function="=" | "==" | "<" | "<=" | ">" | ">=" | "<>" | "!=", user=None) if (
+                any(isinstance(a, Ref) and a.column in own for a in each.arguments)
+            ):
+                return True
+            case Call(function="is not null", arguments=(Ref(column=column),)) if column in own:
+                return True
+    return False
+
+
+def _same_type(one: Expression, other: Expression, marks: Marks) -> bool:
+    """Whether equal values have the same text, so that they name the same partition (SP-3)."""
+    types = type_of(one), type_of(other)
+    if {each.family for each in types} == {Family.INTEGER}:
+        return True
+    if types[0] == types[1] and types[0].family in _SAME_TEXT:
+        return True
+    plain = isinstance(one, Ref) and isinstance(other, Ref)
+    return plain and types[0] == types[1] and len({mark.of for mark in marks}) == 1
+
+
+def _comparable(one: Expression, other: Expression) -> bool:
+    return _same_type(one, other, NO_MARKS)
+
+
+def _injective(call: Call) -> tuple[Expression, str] | None:
+    """The one argument of a function whose results differ wherever it does, and its name."""
+    match call:
+        case Call(function="+" | "-" as name, arguments=(inner, Literal(value=int(value)))) if (
+            type_of(inner).family is Family.INTEGER and not isinstance(value, bool)
+        ):
+            return inner, f"{name}{value}"
+        case Call(function="+", arguments=(Literal(value=int(value)), inner)) if type_of(
+            inner
+        ).family is Family.INTEGER and not isinstance(value, bool):
+            return inner, f"+{value}"
+        case Call(function="cast", arguments=(inner,)):
+            old, new = type_of(inner), call.type
+            if old.family is new.family is Family.INTEGER and old.bits <= new.bits:
+                return inner, ""
+            if old.family is Family.INTEGER and new.family is Family.STRING:
+                return inner, "text"
+        case Call(function="hex", arguments=(inner,)) if type_of(inner).family is Family.INTEGER:
+            return inner, "hex"
+    return None

@@ -1,0 +1,130 @@
+"""A query is run partition by partition only if that gives the answer of the whole."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any, Final
+
+import pytest
+
+from annotations.vocabulary import FunctionalDependency
+from annotations.whitebox import splitting
+from annotations.whitebox.inputs import Input
+from annotations.whitebox.ir import Role
+from annotations.whitebox.splitting import Kind, Refusal, Rows, splits
+from annotations.whitebox.sql import read
+from tests.annotations.whitebox.split_queries import Queries, disproof, verdict
+
+SCHEMA: Final = {"id": "INT", "k": "INT", "n": "INT"}
+INPUTS: Final = {
+    "r": Input(SCHEMA),
+    "s": Input(SCHEMA),
+    "t": Input({"x": "INT", "y": "STRING"}, role=Role.TABLE),
+    "other": Input(SCHEMA),
+}
+KEYS: Final = {"r": ("k",), "s": ("k",)}
+BY_ID: Final = FunctionalDependency(frozenset({"id"}), frozenset({"k"}))
+
+
+def refusal(text: str, *fds: FunctionalDependency) -> Refusal | None:
+    return splits(read(text, inputs=INPUTS).plan, KEYS, fds=fds)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT r.k, count(s.id) FROM r LEFT JOIN s ON r.k = s.k GROUP BY r.k",
+        "SELECT coalesce(r.k, s.k), count(*) FROM r FULL JOIN s ON r.k = s.k "
+        "GROUP BY coalesce(r.k, s.k)",
+        "SELECT a.id, d.c FROM r a JOIN (SELECT x, count(b.id) AS c FROM t "
+        "LEFT JOIN r b ON b.k = x GROUP BY x) d ON x = a.k",
+        "SELECT n, count(*) AS c FROM r WHERE k = 1 GROUP BY n",
+        "SELECT k + 1 AS m, count(*) AS c FROM r GROUP BY k + 1",
+        "SELECT a.id FROM r a, r b WHERE a.k + 1 = b.k + 1 AND a.id < b.id",
+        "SELECT * FROM r WHERE EXISTS (SELECT 1 FROM s WHERE s.k = r.k)",
+        "SELECT k, n, count(*) OVER (PARTITION BY k, n) AS c FROM r",
+        "SELECT k, count(*) AS c FROM (SELECT k FROM r UNION ALL SELECT k FROM s) u GROUP BY k",
+        "SELECT k, n, count(*) AS c FROM r GROUP BY k, ROLLUP (n)",
+        "SELECT k FROM r INTERSECT SELECT k FROM s",
+    ],
+)
+def test_what_splits(text: str) -> None:
+    assert refusal(text) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("SELECT a.id, g.c FROM r a JOIN (SELECT k, count(*) AS c FROM r GROUP BY k) g "
+         "ON a.n = g.k", "n = k puts rows of different [k] partitions together"),
+        ("SELECT count(*) AS c FROM r WHERE k = 1", "a row for the other partitions"),
+        ("SELECT s.k, count(*) AS c FROM r LEFT JOIN s ON r.k = s.k GROUP BY s.k",
+         "GROUP BY k puts rows of different [k] partitions into one group"),
+        ("SELECT x, count(id) AS c FROM t LEFT JOIN r ON k = x GROUP BY x",
+         "rows of a table come once for each partition"),
+        ("SELECT * FROM r WHERE k NOT IN (SELECT k FROM s)", "puts rows of different"),
+        ("SELECT count(*) AS c FROM r", "without GROUP BY gives a row for each partition"),
+        ("SELECT a.id FROM r a JOIN r b ON a.k = b.k + 1", "k = k + 1 puts rows of different"),
+        ("SELECT a.id FROM r a JOIN t ON a.k = t.x JOIN r b ON CAST(b.k AS STRING) = t.y",
+         "puts rows of different"),
+        ("SELECT k, count(*) AS c FROM r GROUP BY ROLLUP (k)", "without GROUP BY"),
+        ("SELECT * FROM r ORDER BY id LIMIT 3", "LIMIT takes so many rows of each partition"),
+        ("SELECT r.id FROM r JOIN other ON r.k = other.k", "other is not sealed"),
+        ("SELECT x FROM t", "does not read the sealed input"),
+        ("SELECT id, (SELECT max(n) FROM s) AS m FROM r", "nothing is known of what it does"),
+    ],
+)  # fmt: skip
+def test_what_does_not(text: str, reason: str) -> None:
+    found = refusal(text)
+    assert found is not None
+    assert reason in found.reason
+    assert found.position is not None
+
+
+def test_a_dependency_holds_over_all_streams_together() -> None:
+    text = "SELECT r.id, count(*) AS c FROM r JOIN s ON r.id = s.id GROUP BY r.id"
+    assert refusal(text) is not None
+    assert refusal(text, BY_ID) is None
+    assert refusal("SELECT a.id FROM r a JOIN r b ON a.id = b.n", BY_ID) is not None
+
+
+def test_no_random_query_is_believed_wrongly() -> None:
+    accepted = 0
+    for seed in range(150):
+        rng = random.Random(seed)
+        text, _ = Queries(rng).query(rng.randint(1, 3))
+        dependency = rng.random() < 0.4
+        if verdict(text, dependency=dependency) is None:
+            accepted += 1
+            assert disproof(text, rng, dependency=dependency) is None, text
+    assert accepted > 25
+
+
+def believing(kind: Kind) -> Callable[..., Rows]:
+    """A rule that takes every join, or group, for one of one partition."""
+    return lambda self, node, left, right, *_: Rows(kind, left.marks | right.marks)
+
+
+MISTAKES: Final[dict[str, tuple[str, Any]]] = {
+    "equal columns are of one partition": ("_same_partition", lambda *_: True),
+    "every group is of one partition": ("_grouped", lambda *_: True),
+    "a join that goes apart splits": ("_apart", believing(Kind.SPLIT)),
+    "a dependency determines whatever it says": (
+        "_determine",
+        lambda self, marks, pins=(): any(True for _ in marks),
+    ),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_planted_mistake_is_found(mistake: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(splitting._Splitting, *MISTAKES[mistake])
+    for seed in range(1000):
+        rng = random.Random(seed)
+        text, _ = Queries(rng).query(rng.randint(1, 3))
+        dependency = rng.random() < 0.4
+        believed = verdict(text, dependency=dependency) is None
+        if believed and disproof(text, rng, dependency=dependency) is not None:
+            return
+    pytest.fail("no query refutes it")
