@@ -103,7 +103,7 @@ def test(*, everything: bool) -> int:
         [PYTHON, "-m", "ruff", "format", "--check", "."],
         [PYTHON, "-m", "ruff", "check", "."],
         [PYTHON, "-m", "mypy"],
-        pytest,
+        [*pytest, "-n", "2", "--dist", "worksteal"],
     ]
     if everything:
         checks.append([*pytest, "-m", "zookeeper or spark or cluster or slow"])
