@@ -106,6 +106,7 @@ def test(*, everything: bool) -> int:
         [*pytest, "-n", "2", "--dist", "worksteal"],
     ]
     if everything:
+        checks.append([PYTHON, "-m", "tests.spark_classes"])
         checks.append([*pytest, "-m", "zookeeper or spark or cluster or slow"])
     for check in checks:
         print("$", *(str(part).replace(str(ROOT) + os.sep, "") for part in check), flush=True)
