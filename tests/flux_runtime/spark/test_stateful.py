@@ -176,7 +176,7 @@ class Traffic:
 
 
 def test_all_ways_come_to_what_all_records_give(bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Six micro-batches, in two runs, with merges after every second one."""
+    """Four micro-batches, in two runs, with merges after every second one, and of what was merged."""
     monkeypatch.setattr(catalogue, "FANOUT", 2)
     ways: dict[str, Any] = {}
     start = Stateful.__init__
@@ -188,7 +188,7 @@ def test_all_ways_come_to_what_all_records_give(bench, monkeypatch: pytest.Monke
     monkeypatch.setattr(Stateful, "__init__", noted)
     traffic = Traffic(bench, 1)
     for _ in range(2):
-        for _ in range(3):
+        for _ in range(2):
             traffic.more()
         bench.run(declare(UNITS))
     traffic.check(UNITS)
