@@ -176,7 +176,7 @@ class Traffic:
 
 
 def test_all_ways_come_to_what_all_records_give(bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Four micro-batches, in two runs, with merges after every second one, and of what was merged."""
+    """Four micro-batches, in two runs, with merges after every second, and of what was merged."""
     monkeypatch.setattr(catalogue, "FANOUT", 2)
     ways: dict[str, Any] = {}
     start = Stateful.__init__
