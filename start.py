@@ -103,10 +103,13 @@ def test(*, everything: bool) -> int:
         [PYTHON, "-m", "ruff", "format", "--check", "."],
         [PYTHON, "-m", "ruff", "check", "."],
         [PYTHON, "-m", "mypy"],
-        pytest,
+        [*pytest, "-n", "2", "--dist", "worksteal"],
     ]
     if everything:
-        checks.append([*pytest, "-m", "zookeeper or spark or cluster or slow"])
+        marked = ["-m", "zookeeper or spark or cluster or slow"]
+        in_order = ["-n", "2", "--dist", "loadfile", "--no-loadscope-reorder"]
+        checks.append([PYTHON, "-m", "tests.spark_classes"])
+        checks.append([*pytest, *in_order, *marked])
     for check in checks:
         print("$", *(str(part).replace(str(ROOT) + os.sep, "") for part in check), flush=True)
         status = subprocess.run(check, cwd=ROOT).returncode

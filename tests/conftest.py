@@ -8,6 +8,8 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests import spark_classes
+
 # How long an example takes, to make or to check, says something about the machine only. Before a
 # change lands the examples are the same every time; whoever runs the tests by hand has new ones.
 settings.register_profile(
@@ -18,9 +20,7 @@ settings.register_profile(
 )
 settings.load_profile("blazes")
 
-# The jobs of tests are short: the second compiler and a collector of several threads cost them two
-# fifths more processor time than they gain. For driver and local mode; Spark passes it on to Java.
-os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+os.environ.setdefault("SPARK_SUBMIT_OPTS", spark_classes.options())  # Spark passes it on to Java
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

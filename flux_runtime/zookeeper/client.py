@@ -159,18 +159,25 @@ class Client:
             listener(_STATES[state])
 
 
-def connect(hosts: str, *, timeout_s: float = 15.0, session_timeout_s: float = 10.0) -> Client:
+CONNECT_S = 15.0
+"""How long `connect` tries where it is not told."""
+
+
+def connect(
+    hosts: str, *, timeout_s: float | None = None, session_timeout_s: float = 10.0
+) -> Client:
     """A session with the ensemble `host:port,host:port`.
 
     Args:
         hosts: addresses, separated by commas; a path at the end is a chroot.
-        timeout_s: how long to try.
+        timeout_s: how long to try; None: `CONNECT_S`.
         session_timeout_s: how long the session outlives its last sign of life; the ensemble
             bounds it to 2 to 20 of its ticks.
 
     Raises:
         EnsembleUnreachable: no server of the ensemble answered, or `hosts` is no list of addresses.
     """
+    timeout_s = CONNECT_S if timeout_s is None else timeout_s
     try:
         client = Client(hosts, session_timeout_s=session_timeout_s)
     except ValueError as wrong:

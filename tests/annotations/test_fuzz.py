@@ -13,7 +13,7 @@ from annotations.yaml_file import loads
 from tests.annotations import fuzzing
 
 CHECKED = settings(
-    max_examples=100,
+    max_examples=60,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
@@ -74,7 +74,7 @@ def test_a_text_is_read_or_refused(texts: str, parser: None, data: st.DataObject
 
 @pytest.mark.slow
 @pytest.mark.parametrize("texts", TEXTS)
-@settings(CHECKED, max_examples=1500)
+@settings(CHECKED, max_examples=800)
 @given(data=st.data())
 def test_a_text_is_read_or_refused_at_length(texts: str, parser: None, data: st.DataObject) -> None:
     _check(data.draw(TEXTS[texts]))
@@ -83,7 +83,7 @@ def test_a_text_is_read_or_refused_at_length(texts: str, parser: None, data: st.
 def test_most_files_that_should_be_right_are() -> None:
     accepted = []
 
-    @settings(max_examples=200, database=None, derandomize=True)
+    @settings(max_examples=100, database=None, derandomize=True)
     @given(fuzzing.texts(fuzzing.dataflows()))
     def count(text: str) -> None:
         accepted.append(_read(text)[0] is not None)

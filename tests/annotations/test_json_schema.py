@@ -83,13 +83,13 @@ def test_the_listings_are_valid(file: Path) -> None:
     VALIDATOR.validate(of_text(file.read_text(encoding="utf-8")))
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(fuzzing.texts(fuzzing.dataflows()))
 def test_what_the_decoder_accepts_is_valid(yaml: str) -> None:
     _accepted_is_valid(yaml)
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(fuzzing.texts(fuzzing.mutated()))
 def test_what_the_decoder_accepts_of_spoilt_files_is_valid(yaml: str) -> None:
     _accepted_is_valid(yaml)

@@ -17,7 +17,7 @@ from annotations.vocabulary import FunctionalDependency, Key, StreamLabel
 from blazes.analysis import analyze
 
 RULES = ("blazes", "icde14")
-SOME = settings(max_examples=150, deadline=None)
+SOME = settings(max_examples=60, deadline=None)
 
 
 def assert_equal_to_reference(dataflow: Dataflow, rules: str) -> None:
@@ -48,14 +48,14 @@ def test_the_analyser_agrees_with_the_reference(rules: str, dataflow: Dataflow) 
 
 
 @pytest.mark.parametrize("rules", RULES)
-def test_the_analyser_agrees_with_the_reference_on_thousands(rules: str) -> None:
-    for dataflow in many_dataflows(2500, seed=14):
+def test_the_analyser_agrees_with_the_reference_on_a_thousand(rules: str) -> None:
+    for dataflow in many_dataflows(1000, seed=14):
         assert_equal_to_reference(dataflow, rules)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("rules", RULES)
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_the_analyser_agrees_with_the_reference_on_larger_ones(rules: str, seed: int) -> None:
     for dataflow in many_dataflows(2500, seed=seed, components_max=7, paths_max=5):
         assert_equal_to_reference(dataflow, rules)
@@ -113,9 +113,10 @@ def test_a_further_dependency_never_raises_a_label(dataflow: Dataflow, data: st.
     assert_no_worse(new.labels, analyze(dataflow).labels, "blazes")
 
 
-def test_seals_replication_and_dependencies_are_monotone_on_thousands() -> None:
+@pytest.mark.parametrize("count", [500, pytest.param(1500, marks=pytest.mark.slow)])
+def test_seals_replication_and_dependencies_are_monotone(count: int) -> None:
     source = random.Random(5)
-    for dataflow in many_dataflows(1500, seed=15):
+    for dataflow in many_dataflows(count, seed=15):
         old = analyze(dataflow).labels
         name = source.choice(sorted(dataflow.streams))
         key = frozenset(source.sample(ATTRIBUTES, source.randint(1, 2)))

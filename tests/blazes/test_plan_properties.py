@@ -81,14 +81,14 @@ def few_paths(count: int, seed: int) -> Iterator[Dataflow]:
 
 
 @pytest.mark.parametrize("rules", RULES)
-def test_the_ordered_paths_are_the_only_smallest_set_of_hundreds(rules: str) -> None:
-    for dataflow in few_paths(150, seed=21):
+def test_the_ordered_paths_are_the_only_smallest_set_of_a_hundred(rules: str) -> None:
+    for dataflow in few_paths(100, seed=21):
         assert_least(dataflow, rules)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("rules", RULES)
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(3))
 def test_the_ordered_paths_are_the_only_smallest_set_of_thousands(rules: str, seed: int) -> None:
     for dataflow in few_paths(300, seed=seed):
         assert_least(dataflow, rules)
@@ -117,7 +117,7 @@ def without_inheritance(dataflow: Dataflow) -> Dataflow:
 
 
 def test_without_inheritance_every_plan_reaches_its_target() -> None:
-    for dataflow in many_dataflows(400, seed=23):
+    for dataflow in many_dataflows(200, seed=23):
         clean = without_inheritance(dataflow)
         for rules in RULES:
             for target in TARGETS:

@@ -162,7 +162,7 @@ def test_5_the_next_run_goes_on_without_the_excused_and_keeps_what_is_late(
     done = project.blazes("run", "clicks.yaml", "--available-now")
     assert done.returncode == 0, done.stdout + done.stderr
     assert project.results == {1: 4, 2: 1}
-    assert "producer excused  Count.counts  stream=clicks, partition=[" in done.stdout
+    assert "producer excused  Count.counts  stream=clicks, producer=ads-2" in done.stdout
     assert "late data  Count.counts" in done.stdout
     assert "dead letters  2: blazes dead-letters target/clicks" in done.stdout
     counted = project.blazes("dead-letters", "clicks.yaml")
@@ -174,7 +174,7 @@ def test_5_the_next_run_goes_on_without_the_excused_and_keeps_what_is_late(
         ("late_records", 2),
     ]
     assert "0 open, 2 released" in project.blazes("seals", "clicks.yaml").stdout
-    taken = project.folder / "target/clicks/state/excuses/Count.counts/taken"
+    taken = project.folder / "target/clicks/state/decisions/Count.counts/taken"
     (record,) = [json.loads(file.read_text()) for file in taken.glob("*.json")]
     assert (record["by"], record["reason"]) == ("kim", "its machine burned down")
 

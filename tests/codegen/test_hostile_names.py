@@ -136,7 +136,7 @@ def job_of(dataflow: Dataflow) -> tuple[str, Any]:
     return text, job
 
 
-@settings(deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(dataflows())
 def test_a_job_says_what_the_dataflow_says(dataflow: Dataflow) -> None:
     text, job = job_of(dataflow)
@@ -158,7 +158,7 @@ def test_a_job_says_what_the_dataflow_says(dataflow: Dataflow) -> None:
             assert "".join((implementation.sql or "").split()) in squeezed
 
 
-@settings(deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(dataflows())
 def test_a_function_takes_what_it_is_called_with(dataflow: Dataflow) -> None:
     _, job = job_of(dataflow)
@@ -170,7 +170,7 @@ def test_a_function_takes_what_it_is_called_with(dataflow: Dataflow) -> None:
                 inspect.signature(transform.apply).bind(None)
 
 
-@settings(max_examples=5, deadline=None, phases=(Phase.generate,))
+@settings(max_examples=3, deadline=None, phases=(Phase.generate,))
 @given(st.lists(dataflows(), min_size=8, max_size=8))
 def test_every_job_is_formatted(flows: list[Dataflow]) -> None:
     for dataflow in flows:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flux_runtime.operators.components import Component, Components
@@ -111,6 +111,7 @@ def canonical(rows: list[dict[str, Any]]) -> list[str]:
     return sorted(str(sorted(row.items(), key=str)) for row in rows)
 
 
+@settings(max_examples=30)
 @given(BATCHES)
 def test_replicas_and_partitions_answer_like_one_instance(batches: Any) -> None:
     one, many = Flow(answers(1, 1)), Flow(answers(3, 2))
@@ -122,6 +123,7 @@ def test_replicas_and_partitions_answer_like_one_instance(batches: Any) -> None:
             assert canonical(mine) == canonical([{**row, "replica": replica} for row in wanted])
 
 
+@settings(max_examples=30)
 @given(BATCHES)
 def test_a_chain_of_components_is_the_same_in_any_number_of_partitions(batches: Any) -> None:
     one, many = Flow(chain(1)), Flow(chain(4))

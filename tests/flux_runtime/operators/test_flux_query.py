@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flux_runtime.operators.query import Gives, Query, QueryPlan, tagged
@@ -128,6 +128,7 @@ SOME = st.lists(
 )
 
 
+@settings(max_examples=40)
 @given(SOME, st.integers(0, 6), st.sampled_from([POOR, COUNT, THRESHOLD]))
 def test_a_copy_goes_on_where_another_was(
     arrivals: list[tuple[int, list[int | None]]], cut: int, plan: QueryPlan
@@ -147,6 +148,7 @@ def test_a_copy_goes_on_where_another_was(
     assert one.state_size() == other.state_size()
 
 
+@settings(max_examples=40)
 @given(SOME)
 def test_counts_are_those_of_a_counter(arrivals: list[tuple[int, list[int | None]]]) -> None:
     query, counted = Query(COUNT), Counter[int | None]()

@@ -52,7 +52,7 @@ def test_the_trace_is_the_same_in_every_process() -> None:
 
 
 def test_every_kind_of_fault_strikes_and_every_step_of_catch_up_is_disturbed() -> None:
-    totals = sweep.sweep(range(160))
+    totals = sweep.sweep(range(100))
     assert totals.failed == []
     assert set(totals.struck) == {
         "kill",
@@ -66,8 +66,8 @@ def test_every_kind_of_fault_strikes_and_every_step_of_catch_up_is_disturbed() -
     }
     assert {now for now, _ in totals.catch_up} == set(PHASES)
     assert {whom for _, whom in totals.catch_up} == set(ROLES)
-    assert totals.runs > totals.multiplexed > 80
-    assert totals.recoveries > 300
+    assert totals.runs > totals.multiplexed > 50
+    assert totals.recoveries > 180
 
 
 def test_what_is_not_reckless_loses_nothing() -> None:

@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -17,6 +16,7 @@ from flux_runtime.spark.site_task import SiteTask, examine
 JOB = """
 from pathlib import Path
 from flux_runtime.spark import Job, Step, main
+from flux_runtime.zookeeper import client
 
 def same(click):
     return click
@@ -27,6 +27,7 @@ def build(job: Job) -> None:
     job.sink("out", [job.flux("C", [step], writes={"click": [clicks]}, sites=SITES)])
 
 if __name__ == "__main__":
+    client.CONNECT_S = 0.5  # nobody is going to answer
     main(build, name="wrong", folder=Path(__file__).parent, master="local[2]", conf=CONF)
 """
 
@@ -52,11 +53,9 @@ def said_of(folder: Path, *arguments: str, sites: int = 2, **conf: str) -> str:
 
 
 def test_zookeeper_does_not_answer_the_driver(tmp_path: Path) -> None:
-    began = time.monotonic()
     said = said_of(tmp_path, "--zookeeper", "127.0.0.1:1")
     assert "127.0.0.1:1" in said
     assert "ensemble" in said
-    assert time.monotonic() - began < 300
 
 
 def test_zookeeper_does_not_answer_an_executor(tmp_path: Path) -> None:

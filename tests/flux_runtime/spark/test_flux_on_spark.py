@@ -319,6 +319,8 @@ def test_or_5_a_job_runs_on_where_its_states_cannot_be_kept_and_says_so(counts: 
     kept = counts.folder / "state" / "units" / "Count.counts" / "kept"
     kept.parent.mkdir(parents=True)
     kept.write_text("no folder")
+    identity = {"id": "a state that a job has begun", "job": "counts", "made": 0.0}
+    (counts.folder / "state" / "identity.json").write_text(json.dumps(identity))
     for _ in range(4):
         counts.more()
     assert counts.run() == 0, counts.said()

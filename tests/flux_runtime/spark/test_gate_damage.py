@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from pyspark.sql import DataFrame
 
 from flux_runtime.sealing.manifest import DamagedError
 from flux_runtime.spark import Job, Producers, Punctuation, sql
+from tests.flux_runtime.spark.conftest import Workbench
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800)]
 
@@ -126,21 +128,46 @@ def remove(path: Path) -> None:
         path.unlink()
 
 
-def refused(bench, path: Path, damage: Callable[[Path], object], says: str) -> None:
-    """Damaged, the job says so and puts out nothing wrong; put back, it goes on exactly."""
+@pytest.fixture(scope="module")
+def begun(spark, tmp_path_factory: pytest.TempPathFactory) -> tuple[Workbench, Path]:
+    """A job that has begun, and a copy of its folder: what Spark notes names places."""
+    bench = Workbench(spark, tmp_path_factory.mktemp("begun") / "job")
+    begin(bench)
+    return bench, shutil.copytree(bench.path, bench.path.with_name("copy"))
+
+
+@pytest.fixture
+def job(begun: tuple[Workbench, Path]) -> Workbench:
+    """A job that has begun, whatever the test before did to it."""
+    bench, copy = begun
+    shutil.rmtree(bench.path)
+    shutil.copytree(copy, bench.path)
+    return replace(bench)
+
+
+Damage = tuple[Path, Callable[[Path], object], str]
+"""The path that is damaged, how, and what the job says then."""
+
+
+def refused(bench, *damages: Damage) -> None:
+    """Damaged in any way, the job says so and puts out nothing wrong; put back, it goes on exactly.
+
+    One state takes all damages in turn; after the first of them the job starts once more.
+    """
     for name in ("state", "results"):
         shutil.copytree(bench.path / name, bench.path / "saved" / name)
-    damage(path)
     go_on(bench)
-    for _ in range(2):  # a restart changes nothing
-        with pytest.raises(DamagedError) as error:
-            bench.run(build)
-        assert says in str(error.value), str(error.value)
-        assert "--fresh" in error.value.remedy
-        assert released(bench).items() <= {1: (1, 1), 2: (22, 2), 3: (33, 2)}.items()
-    for name in ("state", "results"):
-        shutil.rmtree(bench.path / name)
-        shutil.move(bench.path / "saved" / name, bench.path / name)
+    for number, (path, damage, says) in enumerate(damages):
+        damage(path)
+        for _ in range(1 if number else 2):  # a restart changes nothing
+            with pytest.raises(DamagedError) as error:
+                bench.run(build)
+            assert says in str(error.value), str(error.value)
+            assert "--fresh" in error.value.remedy
+            assert released(bench).items() <= {1: (1, 1), 2: (22, 2), 3: (33, 2)}.items()
+        for name in ("state", "results"):
+            shutil.rmtree(bench.path / name)
+            shutil.copytree(bench.path / "saved" / name, bench.path / name)
     bench.run(build)
     check(bench)
 
@@ -164,31 +191,23 @@ CHUNK_DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
 }
 
 
-@pytest.mark.parametrize("damage", CHUNK_DAMAGES)
-def test_a_damaged_chunk_is_not_released(bench, damage: str) -> None:
-    begin(bench)
-    part = first(unit(bench), "buffer/items/000000000.records/*.parquet")
-    do, says = CHUNK_DAMAGES[damage]
-    refused(bench, part, do, says)
+def test_a_damaged_chunk_is_not_released(job) -> None:
+    part = first(unit(job), "buffer/items/000000000.records/*.parquet")
+    refused(job, *((part, do, says) for do, says in CHUNK_DAMAGES.values()))
 
 
-@pytest.mark.parametrize("damage", CHUNK_DAMAGES)
-def test_a_damaged_chunk_of_requests_is_not_answered(bench, damage: str) -> None:
-    begin(bench)
-    part = first(unit(bench, "Answer"), "requests/*/*/*.parquet")
-    do, says = CHUNK_DAMAGES[damage]
-    refused(bench, part, do, says)
+def test_a_damaged_chunk_of_requests_is_not_answered(job) -> None:
+    part = first(unit(job, "Answer"), "requests/*/*/*.parquet")
+    refused(job, *((part, do, says) for do, says in CHUNK_DAMAGES.values()))
 
 
-def test_a_damaged_chunk_that_is_kept_for_requests_is_not_read(bench) -> None:
+def test_a_damaged_chunk_that_is_kept_for_requests_is_not_read(job) -> None:
     """Partition 1 has been released, and stays for later requests."""
-    begin(bench)
-    part = first(unit(bench, "Answer"), "buffer/Total/*/*.parquet")
-    refused(bench, part, remove, "the file is missing")
+    part = first(unit(job, "Answer"), "buffer/Total/*/*.parquet")
+    refused(job, (part, remove, "the file is missing"))
 
 
-@pytest.mark.parametrize("damage", CHUNK_DAMAGES)
-def test_records_of_unknown_producers_are_not_lost_silently(bench, damage: str) -> None:
+def test_records_of_unknown_producers_are_not_lost_silently(bench) -> None:
     """The whole records of a partition whose producers are registered later."""
     known: dict[tuple, frozenset[str]] = {}
     bench.look_up = lambda stream, keys: {key: known.get(key) for key in keys}
@@ -197,16 +216,16 @@ def test_records_of_unknown_producers_are_not_lost_silently(bench, damage: str) 
     bench.file("asks", [{"id": 1}])
     bench.run(build)
     (part, *_) = sorted(unit(bench).glob("undecided/items/*/*.parquet"))
-    saved = bench.path / "saved"
-    shutil.copytree(part.parents[1], saved)
-    do, says = CHUNK_DAMAGES[damage]
-    do(part)
+    undecided = unit(bench) / "undecided" / "items"
+    saved = shutil.copytree(undecided, bench.path / "saved")
     known["1",] = frozenset("a")
-    with pytest.raises(DamagedError, match="--fresh") as error:
-        bench.run(build)
-    assert says in str(error.value) or "0 of 1 records" in str(error.value)
-    shutil.rmtree(unit(bench) / "undecided" / "items")
-    saved.rename(unit(bench) / "undecided" / "items")
+    for do, says in CHUNK_DAMAGES.values():
+        do(part)
+        with pytest.raises(DamagedError, match="--fresh") as error:
+            bench.run(build)
+        assert says in str(error.value) or "0 of 1 records" in str(error.value)
+        shutil.rmtree(undecided)
+        shutil.copytree(saved, undecided)
     bench.run(build)
     assert released(bench) == {1: (1, 1)}
     assert [x["record"]["v"] for x in bench.dead_letters("Total")] == [7]
@@ -215,23 +234,20 @@ def test_records_of_unknown_producers_are_not_lost_silently(bench, damage: str) 
 # ---- ledger
 
 
-def test_a_ledger_with_a_damaged_table_is_not_opened(bench) -> None:
-    begin(bench)
-    bench.run(build)  # what was in the log is now in a table
-    table = first(unit(bench), "ledger/*.sst")
-    refused(bench, table, lambda path: flip(path, 0.02), "the ledger cannot be read")
+def test_a_ledger_with_a_damaged_table_is_not_opened(job) -> None:
+    job.run(build)  # what was in the log is now in a table
+    table = first(unit(job), "ledger/*.sst")
+    refused(job, (table, lambda path: flip(path, 0.02), "the ledger cannot be read"))
 
 
-@pytest.mark.parametrize("name", ["CURRENT", "MANIFEST-*", "*.sst"])
-def test_a_ledger_without_one_of_its_files_is_not_opened(bench, name: str) -> None:
-    begin(bench)
-    bench.run(build)
-    refused(bench, first(unit(bench), f"ledger/{name}"), remove, "ledger")
+def test_a_ledger_without_one_of_its_files_is_not_opened(job) -> None:
+    job.run(build)
+    files = [first(unit(job), f"ledger/{name}") for name in ("CURRENT", "MANIFEST-*", "*.sst")]
+    refused(job, *((file, remove, "ledger") for file in files))
 
 
-def test_a_ledger_that_is_gone_does_not_go_with_the_checkpoint(bench) -> None:
-    begin(bench)
-    refused(bench, unit(bench) / "ledger", remove, "knows of 0 releases, and 1 were committed")
+def test_a_ledger_that_is_gone_does_not_go_with_the_checkpoint(job) -> None:
+    refused(job, (unit(job) / "ledger", remove, "knows of 0 releases, and 1 were committed"))
 
 
 def test_a_damaged_state_is_noticed_without_new_input(bench) -> None:
@@ -248,50 +264,43 @@ def test_a_damaged_state_is_noticed_without_new_input(bench) -> None:
 # ---- checkpoints
 
 
-def test_a_deleted_checkpoint_with_other_micro_batches_is_noticed(bench) -> None:
-    begin(bench)
+def test_a_deleted_checkpoint_with_other_micro_batches_is_noticed(job) -> None:
     build_of_all = build_with(100)
-    shutil.rmtree(unit(bench) / "checkpoint" / "items")
-    go_on(bench)
+    shutil.rmtree(unit(job) / "checkpoint" / "items")
+    go_on(job)
     for _ in range(2):
         with pytest.raises(DamagedError, match="the checkpoint knows of no micro-batch"):
-            bench.run(build_of_all)
-    assert released(bench) == {1: (1, 1)}
+            job.run(build_of_all)
+    assert released(job) == {1: (1, 1)}
 
 
-def test_a_checkpoint_that_began_anew_is_noticed(bench) -> None:
+def test_a_checkpoint_that_began_anew_is_noticed(job) -> None:
     """As many micro-batches as before, of another query."""
-    begin(bench)
-    metadata = unit(bench) / "checkpoint" / "items" / "metadata"
+    metadata = unit(job) / "checkpoint" / "items" / "metadata"
     other = metadata.read_text().replace(metadata.read_text()[8:12], "0000")
-    refused(bench, metadata, lambda file: write(file, other), "its checkpoint is not the one")
+    refused(job, (metadata, lambda file: write(file, other), "its checkpoint is not the one"))
 
 
-def test_a_checkpoint_without_its_identity_is_noticed(bench) -> None:
-    begin(bench)
-    metadata = unit(bench) / "checkpoint" / "items" / "metadata"
-    refused(bench, metadata, remove, "the metadata file is missing")
+def test_a_checkpoint_without_its_identity_is_noticed(job) -> None:
+    metadata = unit(job) / "checkpoint" / "items" / "metadata"
+    refused(job, (metadata, remove, "the metadata file is missing"))
 
 
-def test_commits_of_a_checkpoint_that_are_lost_change_nothing(bench) -> None:
-    begin(bench)
-    shutil.rmtree(unit(bench) / "checkpoint" / "items" / "commits")
-    go_on(bench)
-    bench.run(build)
-    check(bench)
+def test_commits_of_a_checkpoint_that_are_lost_change_nothing(job) -> None:
+    shutil.rmtree(unit(job) / "checkpoint" / "items" / "commits")
+    go_on(job)
+    job.run(build)
+    check(job)
 
 
-def test_offsets_that_are_lost_are_noticed(bench) -> None:
-    begin(bench)
-
+def test_offsets_that_are_lost_are_noticed(job) -> None:
     def newest_lost(log: Path) -> None:
         (log / "1").unlink()
         (log / ".1.crc").unlink(missing_ok=True)
 
-    offsets = unit(bench) / "checkpoint" / "items" / "offsets"
-    refused(bench, offsets, newest_lost, "the checkpoint knows of micro-batches up to 0")
+    offsets = unit(job) / "checkpoint" / "items" / "offsets"
+    refused(job, (offsets, newest_lost, "the checkpoint knows of micro-batches up to 0"))
 
 
-def test_a_source_that_forgot_what_it_has_read_is_noticed(bench) -> None:
-    begin(bench)
-    refused(bench, unit(bench) / "checkpoint" / "items" / "sources", remove, "")
+def test_a_source_that_forgot_what_it_has_read_is_noticed(job) -> None:
+    refused(job, (unit(job) / "checkpoint" / "items" / "sources", remove, ""))

@@ -66,38 +66,58 @@ VALUES = {
 """Type -> values, those that are equal in one list."""
 
 
+COLUMNS = {kind: f"k{number}" for number, kind in enumerate(VALUES)}
+"""Type -> the column of the key that has it."""
+
+Key = dict[str, str]
+"""Column -> value, as SQL."""
+
+
+def key_of(kind: str, value: str) -> Key:
+    """The first value of every type, but for one type that value."""
+    values = {each: VALUES[each][0][0] for each in VALUES} | {kind: value}
+    return {COLUMNS[each]: f"CAST({values[each]} AS {each})" for each in VALUES}
+
+
+PARTITIONS: list[list[Key]] = [
+    [key_of(kind, value) for kind in VALUES for value in VALUES[kind][0]],
+    *([key_of(kind, value) for value in values] for kind in VALUES for values in VALUES[kind][1:]),
+]
+"""Keys that are equal in one list; the others differ from the first in a single column."""
+
+KEY = ", ".join(COLUMNS.values())
+
+
 def total(item: DataFrame) -> DataFrame:
-    return sql("SELECT k, sum(v) AS s, count(*) AS c FROM item GROUP BY k", item=item)
+    return sql(f"SELECT {KEY}, sum(v) AS s, count(*) AS c FROM item GROUP BY {KEY}", item=item)
 
 
 def passed(item: DataFrame) -> DataFrame:
-    return sql("SELECT k, s, c FROM item", item=item)
+    return sql(f"SELECT {KEY}, s, c FROM item", item=item)
 
 
-def job_of(kind: str):
-    """Two gates on a key of that type, with a channel between them."""
-
-    def build(job: Job) -> None:
-        items = job.source(
-            "items",
-            format="parquet",
-            path="data/items",
-            schema=f"k {kind}, v BIGINT, p STRING, sealed BOOLEAN, n BIGINT",
-            producer="p",
-            punctuation=Punctuation(when="sealed", count="n"),
-        )
-        totals = job.seal(
-            "Total",
-            total,
-            waits={"item": [items]},
-            key=("k",),
-            producers={"items": Producers.all(["a"])},
-            forward=("k",),
-        )
-        job.sink("totals", [totals])
-        job.sink("out", [job.seal("Next", passed, waits={"item": [totals]}, key=("k",))])
-
-    return build
+def build(job: Job) -> None:
+    """Two gates on a key with a column of every type, with a channel between them."""
+    columns = [f"{column} {kind}" for kind, column in COLUMNS.items()]
+    items = job.source(
+        "items",
+        format="parquet",
+        path="data/items",
+        schema=", ".join([*columns, "v BIGINT, p STRING, sealed BOOLEAN, n BIGINT"]),
+        producer="p",
+        punctuation=Punctuation(when="sealed", count="n"),
+    )
+    key = tuple(COLUMNS.values())
+    totals = job.seal(
+        "Total",
+        total,
+        waits={"item": [items]},
+        key=key,
+        producers={"items": Producers.all(["a"])},
+        forward=key,
+    )
+    job.sink("totals", [totals])
+    job.sink("out", [job.seal("Next", passed, waits={"item": [totals]}, key=key)])
 
 
 @pytest.fixture
@@ -110,12 +130,11 @@ def zone(bench) -> Iterator[str]:
     bench.session.conf.set(name, before)
 
 
-def file(bench, kind: str, rows: list[str]) -> None:
-    """A file of rows `key, v, p, sealed, n`, as SQL."""
-    union = " UNION ALL ".join(f"SELECT {row}" for row in rows)
-    frame = bench.session.sql(
-        f"SELECT CAST(_1 AS {kind}) AS k, v, p, sealed, n FROM ({union}) AS t(_1, v, p, sealed, n)"
-    )
+def file(bench, rows: list[tuple[Key, str]]) -> None:
+    """A file of rows: the key, and `v, p, sealed, n` as SQL."""
+    texts = [f"SELECT {', '.join(key.values())}, {rest}" for key, rest in rows]
+    names = ", ".join([*COLUMNS.values(), "v, p, sealed, n"])
+    frame = bench.session.sql(f"SELECT * FROM ({' UNION ALL '.join(texts)}) AS t({names})")
     folder = bench.path / "data" / "items"
     folder.mkdir(parents=True, exist_ok=True)
     staged = bench.path / "staged"
@@ -125,32 +144,32 @@ def file(bench, kind: str, rows: list[str]) -> None:
     shutil.rmtree(staged)
 
 
-@pytest.mark.parametrize("kind", VALUES)
-def test_a_key_can_be_of_any_type(bench, zone, kind: str) -> None:
+def test_a_key_can_be_of_any_type(bench, zone) -> None:
     """Released once, under its own value, with a seal that the next gate understands; then late."""
-    groups = VALUES[kind]
     rows = []
-    for i, values in enumerate(groups):
-        rows += [f"{value}, {1 << i}L, 'a', false, 0L" for value in values]
-        rows.append(f"{values[-1]}, 0L, 'a', true, {len(values)}L")
-    file(bench, kind, rows)
-    bench.run(job_of(kind))
-    right = sorted(((1 << i) * len(values), len(values)) for i, values in enumerate(groups))
+    for i, keys in enumerate(PARTITIONS):
+        rows += [(key, f"{1 << i}L, 'a', false, 0L") for key in keys]
+        rows.append((keys[-1], f"0L, 'a', true, {len(keys)}L"))
+    file(bench, rows)
+    bench.run(build)
+    right = sorted(((1 << i) * len(keys), len(keys)) for i, keys in enumerate(PARTITIONS))
     for sink in ("totals", "out"):
         stored = bench.session.read.parquet(f"{(bench.path / 'results' / sink).as_uri()}/*")
-        where = {
-            value: f"s = {(1 << i) * len(values)} AND k <=> CAST({value} AS {kind})"
-            for i, values in enumerate(groups)
-            for value in values
-        }
-        rows = stored.selectExpr("s", "c", *where.values()).collect()
-        assert sorted((row[0], row[1]) for row in rows) == right
-        assert [sum(flags) for flags in list(zip(*rows, strict=True))[2:]] == [1] * len(where)
-    late = [value for values in groups for value in values]
-    file(bench, kind, [f"{value}, 5L, 'a', false, 0L" for value in late])
-    bench.run(job_of(kind))
+        where = [
+            f"s = {(1 << i) * len(keys)} AND "
+            + " AND ".join(f"{column} <=> {value}" for column, value in key.items())
+            for i, keys in enumerate(PARTITIONS)
+            for key in keys
+        ]
+        found = stored.selectExpr("s", "c", *where).collect()
+        assert sorted((row[0], row[1]) for row in found) == right
+        matches = map(sum, list(zip(*found, strict=True))[2:])
+        assert [text for text, n in zip(where, matches, strict=True) if n != 1] == []
+    late = [key for keys in PARTITIONS for key in keys]
+    file(bench, [(key, "5L, 'a', false, 0L") for key in late])
+    bench.run(build)
     assert [x["reason"] for x in bench.dead_letters("Total")] == ["late"] * len(late)
-    assert bench.metrics("Next")["released_partitions"] == len(groups)
+    assert bench.metrics("Next")["released_partitions"] == len(PARTITIONS)
     assert (
         bench.metrics("Next")["open_partitions"] == bench.metrics("Total")["open_partitions"] == 0
     )

@@ -6,11 +6,12 @@ import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
+from flux_runtime.sealing.events import Coverage
+from flux_runtime.spark.coverage import coverage
 from flux_runtime.spark.query import Query, RepeatedFileError
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
@@ -23,7 +24,7 @@ class Reading:
         self.session = session
         self.path = path
         self.at_once = at_once
-        self.seen: list[tuple[int, Any, list[str]]] = []
+        self.seen: list[tuple[int, Coverage, list[str]]] = []
         self.rows: list[int] = []
         self.fail: Callable[[int], None] = lambda batch: None
         (path / "in").mkdir(parents=True, exist_ok=True)
@@ -45,7 +46,7 @@ class Reading:
             raise query.error
 
     def _on_batch(self, frame: DataFrame, batch: int) -> int:
-        self.seen.append((batch, self._query.covers(batch), self._query.files()))
+        self.seen.append((batch, coverage(self._query, batch), self._query.files()))
         rows = [row.v for row in frame.collect()]
         self.fail(batch)
         self.rows += rows
@@ -67,17 +68,17 @@ def test_a_replay_covers_the_same_and_another_cut_something_else(
         reading.run()
     reading.fail = lambda batch: None
     reading.run()
-    (_, first, _), (one, failed, _), (again, replayed, _) = reading.seen
+    (_, first, files), (one, failed, _), (again, replayed, _) = reading.seen
     assert one == again == 1
     assert replayed == failed != first
-    assert first["since"] is None
-    assert first["to"] == failed["since"]
-    assert first["files"]["count"] == 2
+    assert first.start == ""
+    assert first.end == failed.start
+    assert len(files) == 2
     shutil.rmtree(tmp_path / "check point")
     recut = Reading(spark, tmp_path, at_once=3)
     recut.run()
-    assert [cover["to"] for _, cover, _ in recut.seen] == [first["to"], failed["to"]]
-    assert recut.seen[0][1] != first  # the numbers are the same, the files are not
+    assert [cover.end for _, cover, _ in recut.seen] == [first.end, failed.end]
+    assert recut.seen[0][1].files != first.files  # the numbers are the same, the files are not
 
 
 @pytest.mark.parametrize("name", ["a[1] b%20.json", "{a,b}.json", "é*.json", "a?.json"])

@@ -176,7 +176,7 @@ class Traffic:
 
 
 def test_all_ways_come_to_what_all_records_give(bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Six micro-batches, in two runs, with merges after every second one."""
+    """Four micro-batches, in two runs, with merges after every second, and of what was merged."""
     monkeypatch.setattr(catalogue, "FANOUT", 2)
     ways: dict[str, Any] = {}
     start = Stateful.__init__
@@ -188,7 +188,7 @@ def test_all_ways_come_to_what_all_records_give(bench, monkeypatch: pytest.Monke
     monkeypatch.setattr(Stateful, "__init__", noted)
     traffic = Traffic(bench, 1)
     for _ in range(2):
-        for _ in range(3):
+        for _ in range(2):
             traffic.more()
         bench.run(declare(UNITS))
     traffic.check(UNITS)
@@ -322,7 +322,7 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], str, str]] = {
     "the results deleted": (
         lambda unit: shutil.rmtree(unit.parent.parent.parent / "results" / "story"),
         "results/story",
-        "are missing",
+        "results have gone",
     ),
 }
 
@@ -357,9 +357,7 @@ def test_damage_is_refused_with_a_remedy(bench) -> None:
     traffic.check(["story"])
 
 
-def test_damage_to_what_spark_reads_and_to_a_begun_micro_batch(
-    bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_damage_to_what_spark_reads_and_to_a_begun_micro_batch(bench) -> None:
     traffic = Traffic(bench, 5)
     unit = bench.path / "state" / "units" / "below"
     traffic.more()
@@ -372,13 +370,7 @@ def test_damage_to_what_spark_reads_and_to_a_begun_micro_batch(
         bench.run(declare(["below"]))
     kept.write_bytes(content)
 
-    def crash(name: str) -> None:
-        if name == "batch-begun":
-            raise CrashError(name)
-
-    monkeypatch.setattr(faults, "point", crash)
     # The failed run has begun the micro-batch already; its chunk is read again from here.
-    monkeypatch.undo()
     begun = max((unit / "chunks").iterdir())
     flip(first(begun, "*.parquet"))
     with pytest.raises(DamagedError, match="not what was written"):
