@@ -19,11 +19,24 @@ from annotations.whitebox.facts import Copies, Effect, Facts, Moving, unique
 from annotations.whitebox.functions import (
     CLOCKS_WITHOUT_ARGUMENTS,
     KEEP_DISTINCT,
+    MAKE_OF_ALL,
     NONDETERMINISTIC,
+    SPECIAL_TIMES,
+    TO_TIME,
     Direction,
     known,
 )
-from annotations.whitebox.ir import Call, Column, Expression, Literal, Ref, Source, Unknown, walk
+from annotations.whitebox.ir import (
+    Call,
+    Column,
+    Expression,
+    Literal,
+    Ref,
+    Source,
+    Unknown,
+    references,
+    walk,
+)
 from annotations.whitebox.monotone import direction, type_of
 from annotations.whitebox.words import text_of
 
@@ -140,10 +153,28 @@ def _chance(facts: Facts, call: Call) -> Facts:
     reason = NONDETERMINISTIC.get(call.function)
     if call.function in CLOCKS_WITHOUT_ARGUMENTS and not call.arguments:
         reason = "reads the clock"
+    if _special_time(call):
+        reason = "is a time by the clock"
     if reason is None or not facts.live:
         return facts
     evidence = Evidence("nondeterministic", f"{text_of(call)} {reason}", call.position)
     return replace(facts, chances=unique((*facts.chances, (facts.live, evidence))))
+
+
+def _special_time(call: Call) -> bool:
+    """Whether a constant text is taken for a time by the clock, or may be."""
+    to_time = call.function in TO_TIME or (
+        call.function in ("cast", "try_cast")
+        and call.type.family in (Family.DATE, Family.TIMESTAMP, Family.UNKNOWN)
+    )
+    if not to_time or not call.arguments or references(call):
+        return False
+    match call.arguments[0]:
+        case Literal(value=str(text)):
+            return (text.lower().split() or [""])[0] in SPECIAL_TIMES
+        case Literal():
+            return False
+    return True
 
 
 def use(facts: Facts, *expressions: Expression | None) -> Facts:
@@ -215,12 +246,22 @@ def classes_of(expression: Expression, facts: Facts) -> tuple[Copies, ...]:
         case Call(function=function, arguments=arguments, type=target, user=None):
             parts = [each for each in arguments if not isinstance(each, Literal)]
             if (
-                function in KEEP_DISTINCT
+                function in MAKE_OF_ALL
+                or _keeps_distinct(function, arguments)
                 or _shifts(function, arguments)
                 or _widens(function, arguments, target)
             ):
                 return tuple(each for part in parts for each in classes_of(part, facts))
     return ()
+
+
+def _keeps_distinct(function: str, arguments: tuple[Expression, ...]) -> bool:
+    first, *others = arguments or (None,)
+    return (
+        first is not None
+        and type_of(first) in KEEP_DISTINCT.get(function, ())
+        and all(isinstance(each, Literal) for each in others)
+    )
 
 
 def _shifts(function: str, arguments: tuple[Expression, ...]) -> bool:

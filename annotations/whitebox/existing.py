@@ -127,11 +127,19 @@ def _script_graph(path: Path, script: Script) -> Graph:
         if query.batch and not any(_live(leaf) for leaf in leaves(query.plan)):
             continue
         name = _unused(_query_name(query), nodes)
-        fill = Fill(query.plan, query.output_mode.lower(), query.position)
+        fill = Fill(_handed_over(query), query.output_mode.lower(), query.position)
         kind = "batch" if query.batch else "streaming query"
         nodes[name] = Node(name, kind, (fill,), query.position, sink=_sink(query))
     problems = () if script.problem is None else ((script.problem, script.position),)
     return Graph(path.stem, path, nodes, _unfilled(nodes, script.sources), problems)
+
+
+def _handed_over(query: Query) -> ir.Relation:
+    """The plan of a query; what a function does that takes its micro-batches is not known."""
+    if not query.foreach:
+        return query.plan
+    reason = f"the function of {query.foreach} may do anything with the records that it is handed"
+    return ir.Opaque((query.plan,), query.plan.columns, reason, position=query.position)
 
 
 def _live(leaf: ir.Source) -> bool:

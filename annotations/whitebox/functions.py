@@ -13,6 +13,16 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
+from annotations.whitebox.datatypes import (
+    BIGINT,
+    DATE,
+    INT,
+    NAMES,
+    STRING,
+    TIMESTAMP,
+    DataType,
+)
+
 
 class Direction(enum.Enum):
     """How a value can change while more input arrives."""
@@ -50,6 +60,8 @@ class Aggregation:
     """True where a record that comes twice counts twice."""
     floating: bool = False
     """True where it computes with floating-point numbers whatever its argument is."""
+    bits_max: int = 128
+    """It computes with floating-point numbers where its argument is an integer of more bits."""
     nullable: bool = True
 
 
@@ -61,15 +73,19 @@ def _aggregates() -> Mapping[str, Aggregation]:
     up, down, free = Direction.UP, Direction.DOWN, Direction.ANY
     rows = {
         "count count_if regr_count": Aggregation(up, Depends.SET, nullable=False),
-        "max bool_or some any bit_or": Aggregation(up, Depends.SET, duplicates=False),
-        "min bool_and every bit_and": Aggregation(down, Depends.SET, duplicates=False),
+        "max bool_or some any": Aggregation(up, Depends.SET, duplicates=False),
+        "min bool_and every": Aggregation(down, Depends.SET, duplicates=False),
+        # A negative number sets, or clears, the bit of the sign.
+        "bit_or bit_and": Aggregation(free, Depends.SET, duplicates=False),
         # An estimate can shrink where the estimator changes its formula.
         "approx_count_distinct": Aggregation(free, Depends.SET, duplicates=False, nullable=False),
         "bit_xor median percentile percentile_cont percentile_disc": Aggregation(free, Depends.SET),
         "bitmap_construct_agg bitmap_or_agg bitmap_and_agg": Aggregation(
             free, Depends.SET, duplicates=False
         ),
-        "sum try_sum avg mean try_avg": Aggregation(free, Depends.ADDITION),
+        "sum try_sum": Aggregation(free, Depends.ADDITION),
+        # The sum of integers is a floating-point number, exact up to 2^53.
+        "avg mean try_avg": Aggregation(free, Depends.ADDITION, bits_max=16),
         "stddev std stddev_samp stddev_pop variance var_samp var_pop skewness kurtosis corr "
         "covar_pop covar_samp regr_avgx regr_avgy regr_intercept regr_r2 regr_slope regr_sxx "
         "regr_sxy regr_syy product vector_avg vector_sum": Aggregation(
@@ -129,14 +145,37 @@ GENERATORS: Final = frozenset(
 )
 """Functions that make several rows of one."""
 
-KEEP_DISTINCT: Final = frozenset(
+_INTEGER: Final = frozenset({BIGINT, INT, *(NAMES[name] for name in ("smallint", "tinyint"))})
+_NARROW: Final = _INTEGER - {BIGINT}
+_TEXT: Final = frozenset({STRING, NAMES["binary"]})
+_KEEP_DISTINCT: Final = {
+    "negative positive": _INTEGER,
+    "hex": _INTEGER | _TEXT,
+    "reverse url_encode": frozenset({STRING}),
+    "base64 to_base32": _TEXT,
+    "date_add date_sub": frozenset({DATE}),
+    "unix_date": frozenset({DATE}),
+    "unix_micros": frozenset({TIMESTAMP}),
+    "date_from_unix_date": _NARROW,
+    "timestamp_micros": _INTEGER,
+}
+KEEP_DISTINCT: Final[Mapping[str, frozenset[DataType]]] = MappingProxyType(
+    {name: types for names, types in _KEEP_DISTINCT.items() for name in _names(names)}
+)
+"""Functions whose results differ wherever their first argument does, if that is of one of these
+types and any other is constant: grouping by one is grouping by its argument. With other types they
+cast first, and a cast may make different values equal."""
+MAKE_OF_ALL: Final = frozenset(_names("struct named_struct"))
+"""Functions whose results differ wherever any of their arguments does."""
+TO_TIME: Final = frozenset(
     _names(
-        "negative positive reverse hex base64 struct named_struct array date_add date_sub "
-        "unix_date unix_micros date_from_unix_date timestamp_micros url_encode to_base32"
+        "date timestamp to_date to_timestamp to_timestamp_ltz to_timestamp_ntz try_to_date "
+        "try_to_timestamp"
     )
 )
-"""Functions whose results differ wherever their arguments do (constants aside): grouping by one
-is grouping by its arguments. Widening casts and `+`, `-` of an exact number and a constant too."""
+"""Functions that cast a text to a date or a time."""
+SPECIAL_TIMES: Final = frozenset(_names("now today yesterday tomorrow"))
+"""Texts that a cast to a date or a time takes for one by the clock; a time zone may follow."""
 
 OPERATORS: Final = frozenset(
     _names(

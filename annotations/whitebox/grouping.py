@@ -216,6 +216,9 @@ class _Grouping:
         name = text_of(call)
         if row.depends is Depends.ADDITION:
             kind = type_of(call.arguments[0]) if call.arguments else None
+            averaged = kind is not None and kind.bits > row.bits_max
+            if averaged and kind is not None and kind.family is Family.INTEGER:
+                return "float-sum", f"`{name}` adds floating-point numbers, exact up to 2^53 only"
             if row.floating or kind is None or not kind.exact:
                 about = "numbers that may be floating-point"
                 if row.floating or (kind and kind.family is Family.FLOAT):

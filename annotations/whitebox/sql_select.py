@@ -115,7 +115,7 @@ class Select:
                 raise NotUnderstood("DISTINCT ON is not understood", tree)
             found = Deduplicate(found, found.columns, position=builder.at(tree))
         names = dict(zip(lower(found), found.columns, strict=True))
-        return builder.limited(tree, found, names)
+        return builder.limited(tree, found, names, self.express)
 
     # ---- FROM, joins, WHERE
 

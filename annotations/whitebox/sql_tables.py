@@ -14,8 +14,8 @@ from annotations.whitebox.inputs import Input
 from annotations.whitebox.ir import (
     Column,
     Deduplicate,
+    Expression,
     Limit,
-    Literal,
     Project,
     Ref,
     Relation,
@@ -26,6 +26,7 @@ from annotations.whitebox.ir import (
     SortKey,
     Source,
     Union,
+    Unknown,
     Watermark,
 )
 from annotations.whitebox.places import Place
@@ -148,19 +149,29 @@ class Builder:
             found = SetOperation(left, right, kind, columns, not distinct, position)
         return self.limited(tree, found, dict(zip(lower(found), columns, strict=True)))
 
-    def limited(self, tree: Any, found: Relation, names: Mapping[str, Column]) -> Relation:
+    def limited(
+        self,
+        tree: Any,
+        found: Relation,
+        names: Mapping[str, Column],
+        express: Callable[[Any], Expression] | None = None,
+    ) -> Relation:
         """ORDER BY matters only where it decides what LIMIT or OFFSET keeps."""
         limits = [tree.args.get(key) for key in ("limit", "offset")]
         limit = next((each for each in limits if each is not None), None)
         if limit is None:
             return found
-        keys = self._order(tree.args.get("order"), found, names)
+        keys = self._order(tree.args.get("order"), found, names, express)
         return Limit(found, keys, self.at(limit))
 
     def _order(
-        self, order: Any, found: Relation, names: Mapping[str, Column]
+        self,
+        order: Any,
+        found: Relation,
+        names: Mapping[str, Column],
+        express: Callable[[Any], Expression] | None,
     ) -> tuple[SortKey, ...]:
-        """The sort keys that are columns of the result; none where another comes first."""
+        """The sort keys: columns of the result, or expressions."""
         keys: list[SortKey] = []
         for each in order.expressions if order is not None else ():
             node = each.this if isinstance(each, exp.Ordered) else each
@@ -170,9 +181,21 @@ class Builder:
                 at = int(node.this) - 1
                 if at < len(found.columns):
                     keys.append(SortKey(Ref(found.columns[at]), bool(each.args.get("desc"))))
-        if order is not None and not keys:
-            keys.append(SortKey(Literal(None)))
+            else:
+                desc = bool(each.args.get("desc"))
+                keys.append(SortKey(self._sort_key(node, names, express), desc))
         return tuple(keys)
+
+    def _sort_key(
+        self, node: Any, names: Mapping[str, Column], express: Callable[[Any], Expression] | None
+    ) -> Expression:
+        unknown = Unknown("what it is ordered by is not understood", (), self.at(node))
+        if express is None:
+            return unknown
+        try:
+            return express(node)
+        except NotUnderstood:
+            return unknown
 
     # ---- tables
 

@@ -48,6 +48,10 @@ BUILT_IN: Final[Mapping[str, tuple[tuple[str, DataType], ...]]] = {
 
 Declared = dict[str, tuple[tuple[tuple[str, DataType, bool], ...] | None, Role]]
 
+CONSTANT: Final = frozenset({"avro", "binaryfile", "csv", "json", "orc", "parquet", "text", "xml"})
+"""Formats whose files are listed once, when a job starts, where they are not read as a stream. What
+is in other formats is read anew in every micro-batch, as it is then."""
+
 
 @dataclass
 class Sources:
@@ -91,7 +95,8 @@ class Sources:
         data = read.data_source
         columns = self._columns(data)
         name = self._named(data, read.is_streaming, columns)
-        role = Role.STREAM if read.is_streaming else Role.TABLE
+        constant = (data.format or "parquet").lower() in CONSTANT
+        role = Role.STREAM if read.is_streaming else Role.TABLE if constant else Role.MUTABLE
         if columns is None:
             made = tuple(Column(each) for each in self.mentioned.values())
             return Source(name, made, role, complete=False, position=at)
@@ -100,7 +105,7 @@ class Sources:
     def _table(self, read: Any, at: Position | None) -> Relation | None:
         name = ".".join(split(read.named_table.unparsed_identifier))
         if name not in self.declared:
-            role = Role.STREAM if read.is_streaming else Role.TABLE
+            role = Role.STREAM if read.is_streaming else Role.MUTABLE
             kind = "streaming table" if read.is_streaming else "table"
             self.read.setdefault(name, {"format": kind, "streaming": read.is_streaming})
             made = tuple(Column(each) for each in self.mentioned.values())

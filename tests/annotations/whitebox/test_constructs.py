@@ -248,3 +248,64 @@ def test_an_order_sensitive_operator_never_weakens_the_annotation(inner: str, ou
     assert before.confluent
     assert after > before
     assert not after.confluent
+
+
+TYPED = {
+    "r": Input(
+        {"k": "STRING", "n": "BIGINT", "m": "INT", "d": "DOUBLE", "t": "TIMESTAMP", "dt": "DATE"}
+        | {"z": "TIMESTAMP_NTZ"}
+    )
+}
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT k FROM r WHERE dt = DATE'today'",
+        "SELECT k FROM r WHERE dt = CAST('Tomorrow UTC' AS DATE)",
+        "SELECT k FROM r WHERE dt = to_date('now')",
+        "SELECT k FROM r WHERE dt > date(concat('to', 'day'))",
+        "SELECT k, row_number() OVER (PARTITION BY k ORDER BY CAST('now' AS TIMESTAMP)) FROM r",
+        "SELECT k FROM r ORDER BY rand() LIMIT 3",
+        "SELECT k FROM r ORDER BY t > TIMESTAMP'yesterday', k LIMIT 3",
+    ],
+)
+def test_what_reads_the_clock_is_left_to_chance(sql: str) -> None:
+    found = annotate(read(sql, inputs=TYPED).plan)
+    assert found.paths["r"].nondeterministic is not None
+
+
+@pytest.mark.parametrize(
+    ("key", "gate"),
+    [
+        ("hex(n)", {"n"}),
+        ("hex(d)", set()),
+        ("date_add(dt, 3)", {"dt"}),
+        ("date_add(dt, m)", set()),
+        ("date_add(t, 3)", set()),
+        ("unix_micros(t)", {"t"}),
+        ("unix_micros(z)", set()),
+        ("reverse(k)", {"k"}),
+        ("reverse(d)", set()),
+        ("date_from_unix_date(n)", set()),
+        ("struct(k, m)", {"k", "m"}),
+        ("array(m, d)", set()),
+    ],
+)
+def test_a_key_is_distinct_only_where_its_function_keeps_it_so(key: str, gate: set[str]) -> None:
+    sql = f"SELECT {key} AS g, count(*) AS c FROM r GROUP BY {key}"
+    found = annotate(read(sql, inputs=TYPED).plan).paths["r"].gate
+    assert found is not None
+    assert (found.attributes or frozenset()) == gate
+
+
+@pytest.mark.parametrize("call", ["bit_or(n) > 0", "bit_and(n) < 0", "bit_or(n) >= 8"])
+def test_bits_of_negative_numbers_are_no_threshold(call: str) -> None:
+    sql = f"SELECT k FROM r GROUP BY k HAVING {call}"
+    assert not annotate(read(sql, inputs=TYPED).plan).paths["r"].annotation.kind.confluent
+
+
+@pytest.mark.parametrize(("column", "within"), [("n", Within.SEQUENCE), ("m", Within.SEQUENCE)])
+def test_an_average_of_integers_adds_doubles(column: str, within: Within) -> None:
+    found = annotate(read(f"SELECT k, avg({column}) AS a FROM r GROUP BY k", inputs=TYPED).plan)
+    assert found.paths["r"].within is within

@@ -131,3 +131,42 @@ def test_statements_of_a_pipeline() -> None:
     assert isinstance(change, Statement)
     assert (change.keys, change.sequence, change.history) == (("k", "l"), "s", True)
     assert "DROP TABLE t" in str(unknown)
+
+
+def labels_of(code: str, tmp_path: Path) -> dict[str, str]:
+    file = tmp_path / "script.py"
+    file.write_text(BEGINNING + code, encoding="utf-8")
+    dataflow, _ = importing.load(file)
+    return {name: str(each.paths[0].annotation) for name, each in dataflow.components.items()}
+
+
+BEGINNING = """
+from pyspark.sql import SparkSession
+spark = SparkSession.builder.getOrCreate()
+clicks = spark.readStream.schema("id INT, n INT").json("clicks")
+"""
+
+
+def test_what_a_function_does_with_micro_batches_is_not_known(tmp_path: Path) -> None:
+    code = """
+def merge(rows, batch):
+    rows.createOrReplaceTempView("news")
+    rows.sparkSession.sql("MERGE INTO t USING news ON t.id = news.id "
+                          "WHEN MATCHED THEN UPDATE SET n = news.n")
+
+clicks.writeStream.queryName("merged").foreachBatch(merge).start()
+"""
+    assert labels_of(code, tmp_path) == {"merged": "OW[*]"}
+
+
+@pytest.mark.parametrize(
+    ("table", "label"),
+    [
+        ("spark.read.table('prices')", "OR[*]"),
+        ("spark.read.format('delta').load('prices')", "OR[*]"),
+        ("spark.read.schema('id INT').json('prices')", "CR"),
+    ],
+)
+def test_a_table_that_may_change_is_no_constant(table: str, label: str, tmp_path: Path) -> None:
+    code = f"clicks.join({table}, 'id').writeStream.queryName('out').format('json').start('out')\n"
+    assert labels_of(code, tmp_path) == {"out": label}
