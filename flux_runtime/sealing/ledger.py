@@ -21,6 +21,7 @@ the checkpoint's micro-batches (`Tracker.replayed`) and the commits of the resul
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import dataclasses
 import json
 import sys
@@ -165,10 +166,23 @@ class Ledger:
             return sum(1 for _ in self._range(b""))
 
     def close(self) -> None:
-        """Close the files."""
+        """Close the files; where another driver has taken over, leave them as they are."""
         with self.lock:
+            if self.closed:
+                return
             self.closed = True
-            self._db.close()
+            if self._owned():
+                self._db.close()
+            else:  # RocksDB writes when it is closed, even by the collector: it lives to the end
+                ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._db))
+
+    def _owned(self) -> bool:
+        try:
+            if self._guard is not None:
+                self._guard()
+        except Exception:
+            return False
+        return True
 
     def __enter__(self) -> Ledger:
         return self

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
@@ -50,7 +51,10 @@ def wait_dead(pid: int, seconds: float = 60) -> bool:
 
 def listening(pid: int) -> set[str]:
     """Local addresses, in hexadecimal, on which a process listens, for IPv4 and IPv6."""
-    links = [file.readlink() for file in Path(f"/proc/{pid}/fd").iterdir()]
+    links = []
+    for file in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # closed since
+            links.append(file.readlink())
     inodes = {str(link)[8:-1] for link in links if str(link).startswith("socket:")}
     found = set()
     for table in ("tcp", "tcp6"):

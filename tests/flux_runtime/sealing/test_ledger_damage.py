@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import random
 import shutil
 from collections.abc import Callable
@@ -179,3 +180,25 @@ def test_a_ledger_whose_making_was_interrupted_is_made(tmp_path: Path) -> None:
         file.unlink()
     with Ledger(tmp_path / "ledger", RULES) as ledger:
         assert state(ledger)[0] == -1
+
+
+def test_a_ledger_that_another_driver_has_taken_over_is_left_as_it_is(tmp_path: Path) -> None:
+    """The older driver's process still has it open, and must not write into it any more."""
+    newer = False
+
+    def guard() -> None:
+        if newer:
+            raise RuntimeError("a newer driver runs the job")
+
+    def contents() -> dict[str, bytes]:
+        files = (tmp_path / "ledger").iterdir()
+        return {file.name: file.read_bytes() for file in files if not file.name.startswith("LOG")}
+
+    ledger = Ledger(tmp_path / "ledger", RULES, guard=guard)
+    ledger.record(Ingested("items", 0, 0.0, (Group("k", "a", None, None, 3),), 0))
+    newer = True
+    before = contents()
+    ledger.close()
+    del ledger
+    gc.collect()
+    assert contents() == before
