@@ -42,8 +42,8 @@ class Splits:
         return self._answers[key]
 
     def _ask(self, key: Key) -> Refusal | None:
+        from annotations.whitebox.derive import COMING
         from annotations.whitebox.existing import leaves
-        from annotations.whitebox.ir import Role
         from annotations.whitebox.splitting import splits
 
         code = self._code()
@@ -51,8 +51,7 @@ class Splits:
         plan = next((each.query.plan for each in outputs if each.name == self._output), None)
         if plan is None:
             return None
-        coming = (Role.STREAM, Role.REQUEST)
-        names = sorted({leaf.name for leaf in leaves(plan) if leaf.role in coming})
+        names = sorted({leaf.name for leaf in leaves(plan) if leaf.role in COMING})
         keys = dict.fromkeys(names, sorted(key))
         return splits(plan, keys, fds=code.dataflow.fds)
 

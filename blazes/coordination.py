@@ -12,9 +12,10 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from annotations.collector import collector_off
-from annotations.dataflow import Path, Position
+from annotations.dataflow import Path
 from annotations.dependencies import minimal_keys
 from annotations.vocabulary import AnnotationKind, Gate, Key, Label, StreamLabel, Within
 from blazes.analysis import Analysis, explore, labels_of, verdict_of
@@ -24,6 +25,9 @@ from blazes.propagation import Propagation
 from blazes.rule_kinds import Conclusion, Condition
 from blazes.rules import BLAZES
 from blazes.seals import identified, meets, single_producers, waits
+
+if TYPE_CHECKING:
+    from annotations.whitebox.splitting import Refusal
 
 
 class Strategy(enum.Enum):
@@ -75,12 +79,7 @@ class Refused:
     """A seal that the gate allows, and that is not enough for the component's code."""
 
     seal: Key
-    reason: str
-    position: Position | None = None
-
-    def __str__(self) -> str:
-        where = f" ({self.position})" if self.position else ""
-        return f"{self.reason}{where}"
+    why: Refusal
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -285,7 +284,7 @@ class _Entries:
             if found.interpreter.compatible(gate, key):
                 refusal = behaviour.refusal(key)
                 if refusal is not None:
-                    yield Refused(key, refusal.reason, refusal.position)
+                    yield Refused(key, refusal)
 
     def _scope(self, gate: Gate, inputs: Iterable[int]) -> Scope:
         """Within each gate partition, where all ordered streams are declared to have the gate."""

@@ -128,6 +128,7 @@ class Rows:
 
 
 _SAME_TEXT: Final = (
+    Family.INTEGER,
     Family.STRING,
     Family.DATE,
     Family.TIMESTAMP,
@@ -270,7 +271,7 @@ class _Splitting:
             family = type_of(of).family
             if mark.component is None or mark.transform or family is not to.type.family:
                 continue
-            if family is Family.INTEGER or family in _SAME_TEXT:
+            if family in _SAME_TEXT:
                 pins.setdefault(mark.component, to.value)
 
     def _all(self, pins: Collection[int]) -> bool:
@@ -514,7 +515,7 @@ class _Splitting:
             return Rows(Kind.PINNED, marks, dict(right.pins), strict)
         for one, other, (_, theirs) in equal:
             family = type_of(other).family
-            if isinstance(one, Ref) and (family is Family.INTEGER or family in _SAME_TEXT):
+            if isinstance(one, Ref) and (family in _SAME_TEXT):
                 marks[one.column] = marks.get(one.column, NO_MARKS) | _only_strong(theirs)
         tagged = [m for c in node.left.columns for m in marks.get(c, NO_MARKS)]
         if not self._determine(tagged, right.pins):

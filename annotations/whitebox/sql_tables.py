@@ -183,12 +183,10 @@ class Builder:
                     keys.append(SortKey(Ref(found.columns[at]), bool(each.args.get("desc"))))
             else:
                 desc = bool(each.args.get("desc"))
-                keys.append(SortKey(self._sort_key(node, names, express), desc))
+                keys.append(SortKey(self._sort_key(node, express), desc))
         return tuple(keys)
 
-    def _sort_key(
-        self, node: Any, names: Mapping[str, Column], express: Callable[[Any], Expression] | None
-    ) -> Expression:
+    def _sort_key(self, node: Any, express: Callable[[Any], Expression] | None) -> Expression:
         unknown = Unknown("what it is ordered by is not understood", (), self.at(node))
         if express is None:
             return unknown

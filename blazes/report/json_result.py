@@ -117,7 +117,7 @@ def entry_object(entry: Entry) -> dict[str, Any]:
         ]
         if entry.refused:
             common["refused"] = [
-                {"seal": sorted(each.seal), "reason": str(each)} for each in entry.refused
+                {"seal": sorted(each.seal), "reason": str(each.why)} for each in entry.refused
             ]
     return common
 

@@ -288,7 +288,7 @@ def cheaper(index: Index, entry: Entry) -> Iterator[str]:
     """What would make an order unnecessary, or smaller, and what it asks of the user."""
     for refused in entry.refused:
         key = ", ".join(sorted(refused.seal))
-        yield f"change the query: a seal on [{key}] is not enough for it, since {refused}"
+        yield f"change the query: a seal on [{key}] is not enough for it, since {refused.why}"
     for alternative in entry.alternatives:
         yield _by_seal(index, alternative)
     dependency = _by_dependency(index, entry)
