@@ -331,7 +331,7 @@ def _by_dependency(index: Index, entry: Entry) -> str | None:
     if entry.path.annotation.kind is AnnotationKind.OW or not interfaces:
         interfaces.add(entry.path.source)
     streams = list(index.streams_into(entry.component, sorted(interfaces)))
-    common = common_keys(streams, index.plan)
+    common = common_keys(streams, index.plan) - {each.seal for each in entry.refused}
     if not common:
         return None
     key = min(common, key=_size)
