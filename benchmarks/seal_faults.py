@@ -297,8 +297,10 @@ class Attack:
     def _mend(self, path: Path) -> None:
         """Put a damaged file back that nobody has read yet, and that is never changed."""
         then = self.copy / path.relative_to(self.folder)
-        if IMMUTABLE.search(str(path)) and path.exists() and then.exists():
-            delete(path)
+        lost = not path.exists() and "/undecided/" not in str(path)
+        if IMMUTABLE.search(str(path)) and not lost and then.exists():
+            if path.exists():
+                delete(path)
             (shutil.copytree if then.is_dir() else shutil.copy)(then, path)
 
     def _renew_older(self) -> None:

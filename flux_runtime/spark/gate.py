@@ -153,6 +153,7 @@ class Gate:
         self.releaser = Releaser(f"release {self.name}", self._work, self._housekeeping, self._busy)
         self._ahead = 0
         self._held_back = False
+        self._compacted = False
         self._released = threading.Condition()
         self._rows_out = 0
         self._warned: dict[KeyText, None] = {}
@@ -301,7 +302,13 @@ class Gate:
     # ---- the background thread
 
     def _work(self) -> bool:
-        return self._recount() or self._release()
+        if self._recount():
+            return True
+        released = self._release()
+        if released or not self._compacted:
+            self._compact()
+            self._compacted = True
+        return released
 
     def _busy(self) -> bool:
         """Whether a micro-batch is being processed that does not wait for a release."""
@@ -352,7 +359,6 @@ class Gate:
         with self._released:
             self._ahead = 0
             self._released.notify_all()
-        self._compact()
         self.report()
         return True
 
@@ -629,11 +635,18 @@ class Gate:
             tracker.compare(name, planned=planned, committed=committed)
 
     def _tidy(self) -> None:
-        """Delete chunks that a crash left behind after they had become unneeded."""
+        """Delete chunks that a crash left behind after they had become unneeded.
+
+        Raises:
+            DamagedError: a file of a chunk that is needed is missing, was added or has another
+                size. Contents are compared when a chunk is read.
+        """
         tracker = self.ledger.tracker
         buffers: Mapping[str, Buffer | Requests] = {**self.buffers, **self.requests}
         for name, buffer in buffers.items():
             needed = tracker.references.get(name, {})
+            for number in needed:
+                buffer.check(number, tracker.chunks[name][number])
             for number in buffer.numbers():
                 if number not in needed and number <= self._last(name):
                     buffer.delete(number)

@@ -76,10 +76,11 @@ def test_damage_is_named(storage: LocalStorage, damage: str, place: str, problem
             file.mkdir()
         case "rename":
             file.rename(storage.root / "chunk.old")
-    with pytest.raises(DamagedError, match=problem) as error:
-        check(storage, "chunk", files, remedy="ask somebody")
-    assert error.value.place == storage.uri(place)
-    assert str(error.value).endswith("ask somebody")
+    for contents in {True, verb == "flip"}:
+        with pytest.raises(DamagedError, match=problem) as error:
+            check(storage, "chunk", files, contents=contents, remedy="ask somebody")
+        assert error.value.place == storage.uri(place)
+        assert str(error.value).endswith("ask somebody")
 
 
 def test_a_repaired_folder_is_accepted(storage: LocalStorage) -> None:

@@ -254,6 +254,12 @@ def test_a_damaged_state_is_noticed_without_new_input(bench) -> None:
     bench.file("items", data(1, "a", 1))
     bench.file("asks", [{"id": 1}])
     bench.run(build)
+    chunk = first(unit(bench), "buffer/items/*")
+    chunk.rename(bench.path / "chunk")
+    with pytest.raises(DamagedError, match="the folder is missing"):
+        bench.run(build)
+    (bench.path / "chunk").rename(chunk)
+    bench.run(build)
     shutil.rmtree(unit(bench) / "ledger")
     with pytest.raises(
         DamagedError, match="input items: the checkpoint has done micro-batches up to 0"
