@@ -55,9 +55,8 @@ def test_the_analyser_agrees_with_the_reference_on_a_thousand(rules: str) -> Non
 
 @pytest.mark.slow
 @pytest.mark.parametrize("rules", RULES)
-@pytest.mark.parametrize("seed", range(2))
-def test_the_analyser_agrees_with_the_reference_on_larger_ones(rules: str, seed: int) -> None:
-    for dataflow in many_dataflows(2500, seed=seed, components_max=7, paths_max=5):
+def test_the_analyser_agrees_with_the_reference_on_larger_ones(rules: str) -> None:
+    for dataflow in many_dataflows(2500, seed=0, components_max=7, paths_max=5):
         assert_equal_to_reference(dataflow, rules)
 
 

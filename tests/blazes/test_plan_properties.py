@@ -88,9 +88,8 @@ def test_the_ordered_paths_are_the_only_smallest_set_of_a_hundred(rules: str) ->
 
 @pytest.mark.slow
 @pytest.mark.parametrize("rules", RULES)
-@pytest.mark.parametrize("seed", range(3))
-def test_the_ordered_paths_are_the_only_smallest_set_of_thousands(rules: str, seed: int) -> None:
-    for dataflow in few_paths(300, seed=seed):
+def test_the_ordered_paths_are_the_only_smallest_set_of_hundreds(rules: str) -> None:
+    for dataflow in few_paths(400, seed=0):
         assert_least(dataflow, rules)
 
 

@@ -41,8 +41,8 @@ def test_every_interleaving_of_a_larger_configuration(name: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", LARGE)
-def test_fifteen_seconds_of_the_largest_configurations(name: str) -> None:
-    explore(CONFIGURATIONS[name], seconds_max=15)
+def test_five_seconds_of_the_largest_configurations(name: str) -> None:
+    explore(CONFIGURATIONS[name], seconds_max=5)
 
 
 def test_searches_in_parallel_find_the_same() -> None:
@@ -81,11 +81,9 @@ def test_an_interrupted_search_goes_on_where_it_stopped(tmp_path: Path) -> None:
 REDUCED = {
     "pair": TINY,
     "two batches": Configuration(shape=Shape(widths=(1,)), batches=2, rows=1, keys=1),
-    "two partitions": Configuration(shape=small(2), batches=1, rows=1, keys=2),
     "suspect": Configuration(
         shape=Shape(widths=(1,)), batches=1, rows=1, keys=1, faults=("suspect",)
     ),
-    "cumulative": Configuration(shape=Shape(widths=(1,), ack_every=2), batches=2, rows=1, keys=1),
 }
 
 
