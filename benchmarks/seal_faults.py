@@ -48,6 +48,9 @@ NAMED: Final = re.compile(r"file:/|/state/|/results/|input \w+|\bcheckpoint\b")
 """A message that says what is damaged."""
 IMMUTABLE: Final = re.compile(r"/(buffer|requests|undecided|channels)/|\.sst$")
 REMEDY: Final = re.compile(r"--fresh|[Pp]ut back|[Rr]estore")
+FRESH: Final = "--fresh"
+FILES_ANEW: Final = 20
+"""Files in a micro-batch where all that was ever sent is read once more."""
 SETTLED: Final = 0.4
 """How often a kill is followed by a run that is not disturbed."""
 ROUNDS_MAX: Final = 6
@@ -94,10 +97,13 @@ class Attack:
 
     def settle(self, *arguments: str) -> None:
         """Run the job to its end, which has to be a good one, and check the accounts."""
-        run = self.driver.run(*arguments, files=self.rng.randint(1, 3))
+        anew = FRESH in arguments
+        files = FILES_ANEW if anew else self.rng.randint(1, 3)
+        run = self.driver.run(*arguments, files=files)
         if run.status != 0:
             raise ViolationError(f"the job does not go on: {run.said.strip()[-1500:]}")
-        self.usual_s = run.seconds
+        if not anew:
+            self.usual_s = run.seconds
         self.check(final=False)
 
     def perhaps_settle(self) -> None:
@@ -268,10 +274,10 @@ class Attack:
                 f"refused without what is damaged, or a remedy: {run.said[-3000:]}"
             )
         accounts.check_released(self.traffic, accounts.read_results(self.folder))
-        if "--fresh" in run.said and self.rng.random() < 0.3:
+        if FRESH in run.said and self.rng.random() < 0.3:
             self.traffic.begin_anew()
             delete(self.older)
-            self.settle("--fresh")
+            self.settle(FRESH)
             return "refused; begun anew"
         self.restore(self.copy)
         self.settle()
