@@ -84,7 +84,13 @@ def labels(sql: str, **options: object) -> str:
         ("SELECT id FROM clicks GROUP BY id HAVING count(*) BETWEEN 3 AND 5", "clicks OW[id]"),
         ("SELECT id FROM clicks GROUP BY id HAVING coalesce(max(v), 0) > 9", "clicks OW[id]"),
         ("SELECT id FROM clicks GROUP BY id HAVING sum(v) > 9", "clicks OW[id]"),
-        ("SELECT id FROM clicks GROUP BY id HAVING sum(abs(v)) > 9", "clicks CW"),
+        # Without ANSI mode, abs of the smallest INT is negative.
+        ("SELECT id FROM clicks GROUP BY id HAVING sum(abs(v)) > 9", "clicks OW[id]"),
+        ("SELECT id FROM clicks GROUP BY id HAVING sum(abs(bigint(v))) > 9", "clicks OW[id]"),
+        (
+            "SELECT id FROM clicks GROUP BY id HAVING sum(abs(CAST(v AS BIGINT))) > 9",
+            "clicks CW",
+        ),
         ("SELECT id, sum(d) FROM clicks GROUP BY id", "clicks OW[id] sequence"),
         ("SELECT id, first(v) FROM clicks GROUP BY id", "clicks OW[id] sequence"),
         ("SELECT id, collect_list(v) FROM clicks GROUP BY id", "clicks OW[id] sequence"),
