@@ -19,7 +19,7 @@ from annotations.whitebox.datatypes import (
     DataType,
     Family,
 )
-from annotations.whitebox.functions import FUNCTIONS, Direction, Kind, Null, On
+from annotations.whitebox.functions import FUNCTIONS, NONE, Direction, Kind, Null, On
 from annotations.whitebox.grouping import (
     OF_THE_SET,
     aggregation_of,
@@ -30,7 +30,7 @@ from annotations.whitebox.grouping import (
 from annotations.whitebox.ir import Call, Column, Expression, Literal, Ref
 from annotations.whitebox.keys import parts_of, same_value, step_of
 from annotations.whitebox.monotone import direction, sign_of
-from annotations.whitebox.result_types import gives_null, result_type
+from annotations.whitebox.result_types import RULES, gives_null, result_type
 from benchmarks.function_values import SAMPLES, Sample
 
 CONSTANT, UP, DOWN, COLLECTS = (
@@ -223,8 +223,8 @@ def direction_claims() -> Iterator[Claim]:
     for name, row in FUNCTIONS.items():
         if row.moves is None or row.moves.on is On.COLLECTION:
             continue
-        arity = {"between": 3, "not": 1, "!": 1, "negative": 1, "is true": 1}.get(name, 2)
-        arity = 1 if row.moves.on is On.COLUMN else arity
+        several = name in OF_SEVERAL or len(row.moves.ways) > 1
+        arity = len(row.moves.ways) if len(row.moves.ways) > 2 else 2 if several else 1
         for one, other, arguments in _places(name, row.moves.on, arity):
             yield from _directions(name, one, other, called(name, *arguments))
     for one, target in itertools.product(SAMPLES, repeat=2):
@@ -261,33 +261,57 @@ def gain_claims() -> Iterator[Claim]:
         if sample.type.family in (Family.ARRAY, Family.STRUCT, Family.INTERVAL):
             continue
         array = Column("a", DataType(Family.ARRAY, element=sample.type), nullable=False)
-        rest: tuple[tuple[Expression, ...], ...] = (
-            (),
-            (Ref(sample.column("c")),),
-            (Ref(Column("a", array.type)),),
-        )
+        rest: dict[str, tuple[Expression, ...]] = {
+            "array_contains": (Ref(sample.column("c")),),
+            "array_union": (Ref(array),),
+        }
         for name, row in FUNCTIONS.items():
             if row.moves is None or row.moves.on not in (On.COLLECTION, On.COLUMN):
                 continue
-            for others in rest:
-                call = called(name, Ref(array), *others)
-                found = direction(call, {array: COLLECTS})
-                before, after = sql_of(call), sql_of(call, {"a": "a2"})
-                says = f"{before} is {found.value} with a collection of {sample.sql}"
-                view = View("gains", sample, sample)
-                if found is UP:
-                    violated = _moved(before, after, UP, _kind(name))
-                    yield Claim(name, says, view, violated, ("a", "a2", before, after))
-                elif found is COLLECTS:
-                    violated = f"size(array_except({before}, {after})) > 0"
-                    yield Claim(name, says, view, violated, ("a", "a2", before, after))
+            call = called(name, Ref(array), *rest.get(name, ()))
+            found = direction(call, {array: COLLECTS})
+            before, after = sql_of(call), sql_of(call, {"a": "a2"})
+            says = f"{before} is {found.value} with a collection of {sample.sql}"
+            view = View("gains", sample, sample)
+            if found is COLLECTS:
+                violated = f"size(array_except({before}, {after})) > 0"
+                yield Claim(name, says, view, violated, ("a", "a2", before, after))
+            elif found in (UP, DOWN):
+                violated = _moved(before, after, found, _kind(name))
+                yield Claim(name, says, view, violated, ("a", "a2", before, after))
 
 
 def _kind(name: str) -> DataType:
-    return BOOLEAN if name in ("array_contains", "is not null", "isnotnull") else INT
+    return INT if name in ("size", "cardinality", "array_size") else BOOLEAN
 
 
 # ---- signs, NULL, time
+
+
+OF_SEVERAL: Final = frozenset(("and", "or", "=", "==", "greatest", "least", "+", "*"))
+"""Functions whose one way is that of all arguments."""
+UNARY: Final = frozenset(
+    ("not", "!", "negative", "positive", "abs", "lower", "upper", "isnull", "isnotnull")
+)
+
+
+TIMES: Final = frozenset(
+    ("hour", "minute", "second", "day", "dayofmonth", "month", "quarter", "dayofweek")
+) | {"dayofyear", "weekofyear", "weekday"}
+
+
+def _takes(name: str, sample: Sample) -> bool:
+    """False for what Spark refuses, or casts first."""
+    family = sample.type.family
+    if name in TIMES:
+        return family in (Family.DATE, Family.TIMESTAMP)
+    if name.startswith("is ") and not name.endswith("null"):
+        return family is Family.BOOLEAN
+    if "length" in name or name == "len":
+        return family in (Family.STRING, Family.BINARY)
+    if name == "bit_count":
+        return family in (Family.INTEGER, Family.BOOLEAN)
+    return name != "named_struct"
 
 
 def value_claims() -> Iterator[Claim]:
@@ -301,17 +325,20 @@ def value_claims() -> Iterator[Claim]:
             for name, row in FUNCTIONS.items():
                 if row.kind is not Kind.SCALAR:
                     continue
-                for arguments in ((x,), (x, y)):
-                    call = called(name, *arguments)
-                    one = sql_of(call)
-                    if nullable and len(arguments) == 1 and sign_of(call) == 1:
-                        says = f"{one} of {sample.sql} is never negative"
-                        yield Claim(name, says, view, f"{one} < 0", ("x", one))
-                    if row.null is not Null.PERHAPS and not call.nullable:
-                        says = f"{one} of {sample.sql} is not NULL"
-                        if not nullable:
-                            says += " where its arguments are not"
-                        yield Claim(name, says, view, f"{firm}{one} IS NULL", ("x", "y", one))
+                if not _takes(name, sample):
+                    continue
+                unary = name in UNARY or name.startswith("is ") or row.never_negative is not NONE
+                arguments = (x,) if unary else (x, y, x) if name == "between" else (x, y)
+                call = called(name, *arguments)
+                one = sql_of(call)
+                if nullable and unary and sign_of(call) == 1:
+                    says = f"{one} of {sample.sql} is never negative"
+                    yield Claim(name, says, view, f"{one} < 0", ("x", one))
+                if row.null is not Null.PERHAPS and not call.nullable:
+                    says = f"{one} of {sample.sql} is not NULL"
+                    if not nullable:
+                        says += " where its arguments are not"
+                    yield Claim(name, says, view, f"{firm}{one} IS NULL", ("x", "y", one))
         wide = called("abs", Call("cast", (Ref(sample.column("x")),), BIGINT, detail="BIGINT"))
         if sign_of(wide) == 1:
             one = sql_of(wide)
@@ -409,13 +436,16 @@ def aggregate_claims() -> Iterator[Grouped]:
 
 def typed_calls() -> Iterator[tuple[Call, tuple[Sample, ...]]]:
     """Calls whose result type is claimed, of one or two columns."""
-    from annotations.whitebox.result_types import RULES
-
     chosen = [s for s in SAMPLES if s.type.family is not Family.INTERVAL]
     for name in RULES:
-        if name in FUNCTIONS and FUNCTIONS[name].kind in (Kind.SCALAR, Kind.AGGREGATE):
-            for one in chosen:
-                yield called(name, Ref(one.column("x"))), (one,)
-                for other in chosen:
-                    call = called(name, Ref(one.column("x")), Ref(other.column("y")))
-                    yield call, (one, other)
+        if name not in FUNCTIONS or FUNCTIONS[name].kind not in (Kind.SCALAR, Kind.AGGREGATE):
+            continue
+        for one in chosen:
+            yield called(name, Ref(one.column("x"))), (one,)
+            for other in chosen if name in OF_TWO else ():
+                yield called(name, Ref(one.column("x")), Ref(other.column("y"))), (one, other)
+
+
+OF_TWO: Final = frozenset(
+    ("+", "-", "*", "/", "%", "div", "coalesce", "greatest", "nvl", "concat", "||", "nullif", "mod")
+)

@@ -56,7 +56,7 @@ OF_THE_SET: Final = frozenset(
 )
 """Functions of an array that do not depend on the order of its elements: which of two that are
 equal comes first does not matter where equal elements are the same."""
-OF_THE_NUMBER: Final = frozenset({"size", "cardinality", "array_size", "array_contains"})
+OF_THE_NUMBER: Final = frozenset({"size", "cardinality", "array_size"})
 """Those for which equal elements need not be the same."""
 
 

@@ -144,7 +144,8 @@ def _values(types: Sequence[DataType]) -> DataType:
 
 def _rules() -> Mapping[str, Rule]:
     rows: dict[str, Rule] = {
-        "= <=> <> < <= > >= and or not in like rlike ilike contains startswith endswith isnan "
+        "= == <=> <> != ! < <= > >=": _constant(BOOLEAN),
+        "and or not in like rlike ilike contains startswith endswith isnan "
         "between array_contains exists forall bool_and bool_or every some any isnull isnotnull "
         "arrays_overlap regexp_like": _constant(BOOLEAN),
         "count count_if approx_count_distinct div xxhash64 unix_timestamp "

@@ -11,6 +11,7 @@ from annotations.whitebox.functions import FUNCTIONS, Direction, Kind
 from annotations.whitebox.inputs import Input
 from annotations.whitebox.splitting import splits
 from annotations.whitebox.sql import read
+from tests.annotations.whitebox import functions_page
 
 R = {
     "k": "INT",
@@ -270,3 +271,7 @@ def test_the_registry_claims_directions_of_known_aggregates_only() -> None:
           if row.aggregation and row.aggregation.direction is Direction.UP}  # fmt: skip
     assert "bit_or" not in up
     assert "count" in up
+
+
+def test_the_page_of_the_reference_is_current() -> None:
+    assert functions_page.PAGE.read_text(encoding="utf-8") == functions_page.text()
