@@ -186,6 +186,10 @@ ALIKE_NUMBERS: Final = frozenset({"tinyint", "smallint", "number", "decimal28"})
 """Samples that are tried with themselves and constants only: others are like them."""
 
 
+MIRRORED: Final = frozenset(("<", "<=", "nvl", "ifnull", "least"))
+"""Functions that are another one the other way round: tried with columns of one type only."""
+
+
 def _places(name: str, on: On, arity: int) -> Iterator[tuple[Sample, Sample, list[Expression]]]:
     """Samples of the columns `a` and `b`, and arguments of a call."""
     extra: list[Literal] = []
@@ -210,7 +214,7 @@ def _places(name: str, on: On, arity: int) -> Iterator[tuple[Sample, Sample, lis
             yield one, one, [Ref(a), literal]
             yield one, one, [literal, Ref(a)]
         for other in SAMPLES:
-            if one is not other and ALIKE_NUMBERS & {one.name, other.name}:
+            if one is not other and (name in MIRRORED or ALIKE_NUMBERS & {one.name, other.name}):
                 continue
             yield one, other, [Ref(a), Ref(other.column("b"))]
             if name in ("greatest", "least", "coalesce", "nvl", "ifnull"):

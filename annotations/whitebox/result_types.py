@@ -65,8 +65,8 @@ def _arithmetic(types: Sequence[DataType]) -> DataType:
 def _quotient(types: Sequence[DataType]) -> DataType:
     if not all(type_.numeric for type_ in types):
         return UNKNOWN
-    found = common(types)
-    return found if found.family is Family.DECIMAL else DOUBLE
+    decimals = any(type_.family is Family.DECIMAL for type_ in types)
+    return DECIMAL if decimals and all(type_.exact for type_ in types) else DOUBLE
 
 
 def _sum(types: Sequence[DataType]) -> DataType:
@@ -91,6 +91,17 @@ def _whole(types: Sequence[DataType]) -> DataType:
     if len(types) > 1 or not types[0].numeric:
         return UNKNOWN
     return DECIMAL if types[0].family is Family.DECIMAL else BIGINT
+
+
+def _joined(types: Sequence[DataType]) -> DataType:
+    """Of what puts texts, bytes or arrays together: anything else is made a text first."""
+    if any(type_.family in (Family.UNKNOWN, Family.NULL) for type_ in types):
+        return UNKNOWN
+    if all(type_.family is Family.ARRAY for type_ in types):
+        return common(types)
+    if all(type_.family is Family.BINARY for type_ in types):
+        return _first(types)
+    return STRING
 
 
 def _rounded(types: Sequence[DataType]) -> DataType:
@@ -161,7 +172,7 @@ def _rules() -> Mapping[str, Rule]:
         "upper lower ucase lcase trim ltrim rtrim concat_ws substring substr left right "
         "date_format regexp_replace regexp_extract lpad rpad initcap uuid sha1 sha2 md5 "
         "get_json_object translate format_string format_number to_json replace hex base64 "
-        "split_part listagg string_agg string from_unixtime repeat array_join": _constant(STRING),
+        "split_part string from_unixtime repeat array_join": _constant(STRING),
         "to_date date current_date date_add date_sub last_day next_day trunc add_months "
         "make_date": _constant(DATE),
         "to_timestamp timestamp current_timestamp now date_trunc window_time timestamp_seconds "
@@ -169,11 +180,11 @@ def _rules() -> Mapping[str, Rule]:
             TIMESTAMP
         ),
         "window session_window": _constant(_SPAN),
-        "split sentences regexp_extract_all": _array_of(STRING),
+        "split regexp_extract_all": _array_of(STRING),
         "min max first first_value last last_value any_value mode max_by min_by lag lead nth_value "
         "array_distinct array_sort sort_array filter slice "
         "shuffle bit_and bit_or bit_xor percentile_approx approx_percentile array_union "
-        "array_intersect array_except array_remove array_repeat reverse ~ shiftleft "
+        "array_intersect array_except array_remove array_repeat ~ shiftleft "
         "shiftright": _first,
         "round bround": _rounded,
         "negative positive abs": _number,
@@ -182,7 +193,8 @@ def _rules() -> Mapping[str, Rule]:
         "sum try_sum": _sum,
         "avg mean try_avg": _average,
         "floor ceil ceiling": _whole,
-        "coalesce greatest least nvl ifnull concat ||": common,
+        "coalesce greatest least nvl ifnull": common,
+        "concat || reverse listagg string_agg": _joined,
         "if nvl2": lambda types: common(types[1:]),
         "nullif": _first,
         "collect_list collect_set array_agg": lambda types: _array(types[:1]),

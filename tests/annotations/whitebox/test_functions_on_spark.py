@@ -5,12 +5,12 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
 from typing import Any, Final
 
 import pytest
 
-from annotations.whitebox.datatypes import Family
 from annotations.whitebox.functions import (
     EVERY,
     Aggregation,
@@ -20,14 +20,12 @@ from annotations.whitebox.functions import (
     Moves,
     Null,
     On,
-    Types,
     Way,
 )
+from benchmarks.function_values import BY_NAME, SAMPLES
 from benchmarks.functions_on_spark import MODES, Prover, planted, prove, session
 
-SEED: Final = 43
-DOUBLES: Final = Types("DOUBLE", lambda type_: type_.family is Family.FLOAT)
-WIDE: Final = Types("BIGINT", lambda type_: type_.bits == 64)
+SEED: Final = 45
 
 pytestmark = pytest.mark.spark
 
@@ -44,42 +42,47 @@ def test_the_registry_has_the_functions_of_spark(spark: Any) -> None:
     prover.names()
     assert prover.report.refuted == []
     assert prover.report.claims > 500
-    with planted("hex", name="hex", in_spark=False):
+    with planted("hex", in_spark=False):
         prover.names()
-    assert [each.function for each in prover.report.refuted] == ["hex"]
+    with planted("is null", in_spark=True):
+        prover.names()
+    assert [each.function for each in prover.report.refuted] == ["hex", "is null"]
 
 
 def test_spark_refutes_no_claim(spark: Any) -> None:
-    report = prove(spark, seed=SEED, share=0.04, modes=MODES[2:])
+    samples = random.Random(SEED).sample(SAMPLES, 2)
+    report = prove(spark, seed=SEED, samples=samples, modes=MODES[2:3], quick=True)
     assert report.refuted == []
     assert report.claims > 100
 
 
 @pytest.mark.parametrize(
-    ("name", "mistake"),
+    ("name", "sample", "mistake"),
     [
-        ("bit_or", {"aggregation": Aggregation(Direction.UP, EVERY, duplicates=False)}),
-        ("bit_xor", {"aggregation": Aggregation(of_the_set=EVERY, duplicates=False)}),
-        ("avg", {"aggregation": Aggregation(of_the_set=WIDE, adds=True)}),
-        ("max", {"aggregation": Aggregation(Direction.UP, EVERY, duplicates=False)}),
-        ("sum", {"aggregation": Aggregation(of_the_set=EVERY, adds=True)}),
-        ("max_by", {"null": Null.NEVER}),
-        ("hex", {"keeps": Keeps(DOUBLES)}),
-        ("lower", {"keeps": Keeps(EVERY)}),
-        ("last_day", {"keeps": Keeps(EVERY)}),
-        ("length", {"moves": Moves((Way.RISES,), On.ALIKE)}),
-        ("-", {"moves": Moves((Way.RISES,), On.ALIKE)}),
-        ("abs", {"never_negative": EVERY, "moves": Moves((Way.RISES,), On.ALIKE)}),
-        ("sign", {"never_negative": EVERY}),
-        ("dayofweek", {"kind": Kind.SCALAR, "rises_with_time": True}),
-        ("+", {"null": Null.OF_NULL, "present": EVERY}),
+        ("bit_or", "int", {"aggregation": Aggregation(Direction.UP, EVERY, duplicates=False)}),
+        ("bit_xor", "int", {"aggregation": Aggregation(of_the_set=EVERY, duplicates=False)}),
+        ("avg", "bigint", {"aggregation": Aggregation(of_the_set=EVERY, adds=True)}),
+        ("max", "spot", {"aggregation": Aggregation(Direction.UP, EVERY, duplicates=False)}),
+        ("sum", "decimal38", {"aggregation": Aggregation(of_the_set=EVERY, adds=True)}),
+        ("max_by", "int", {"null": Null.NEVER}),
+        ("hex", "double", {"keeps": Keeps(EVERY)}),
+        ("lower", "text", {"keeps": Keeps(EVERY)}),
+        ("length", "text", {"moves": Moves((Way.RISES,), On.ALIKE)}),
+        ("-", "number", {"moves": Moves((Way.RISES,), On.ALIKE)}),
+        ("sign", "int", {"never_negative": EVERY}),
+        ("dayofweek", "instant", {"rises_with_time": True}),
+        ("+", "decimal38", {"null": Null.OF_NULL, "present": EVERY}),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_a_wrong_claim_is_refuted(name: str, mistake: dict[str, Any], spark: Any) -> None:
+def test_a_wrong_claim_is_refuted(
+    name: str, sample: str, mistake: dict[str, Any], spark: Any
+) -> None:
     with planted(name, **mistake):
-        report = prove(spark, seed=SEED, only=name, modes=MODES[:1], quick=True)
-    assert {each.function for each in report.refuted} >= {name}
+        report = prove(
+            spark, seed=SEED, only=name, samples=[BY_NAME[sample]], modes=MODES[:1], quick=True
+        )
+    assert {each.function for each in report.refuted} == {name}
     assert all(each.sql.startswith("SELECT") for each in report.refuted)
 
 
