@@ -120,7 +120,7 @@ class Prover:
         try:
             return self.spark.sql(sql).schema
         except Exception as refused:
-            if "INTERNAL" in str(refused):
+            if not _of_spark(refused):
                 raise
             return None
 
@@ -239,7 +239,7 @@ class Prover:
 
     def _stop(self, says: str, stopped: Exception) -> None:
         """Note a claim of which Spark gives no answer for some value."""
-        if type(stopped).__module__.partition(".")[0] not in ("pyspark", "py4j"):
+        if not _of_spark(stopped):
             raise stopped
         self.report.stopped.append(says)
 
@@ -545,6 +545,10 @@ BAD: Final = {
 }
 """That a result (`v`) is not where its direction says, after an earlier one (`p`)."""
 WAYS: Final = tuple(BAD)
+
+
+def _of_spark(error: Exception) -> bool:
+    return type(error).__module__.partition(".")[0] in ("pyspark", "py4j")
 
 
 def _parsed(text: str) -> Any:

@@ -395,7 +395,6 @@ _KEEPS: Final = {
     "negative positive": Keeps(INTEGERS),
     "+ -": Keeps(INTEGERS, place=None, constants=INTEGERS),
     "hex": Keeps(Types("integers, STRING, BINARY", lambda t: t in INTEGERS or t in TEXTS)),
-    "reverse": Keeps(STRINGS),
     "base64 to_base32": Keeps(TEXTS),
     "date_add date_sub": Keeps(DATES, constants=NARROW),
     "unix_date": Keeps(DATES),

@@ -291,7 +291,9 @@ def test_what_reads_the_clock_is_left_to_chance(sql: str) -> None:
         ("date_add(t, 3)", set()),
         ("unix_micros(t)", {"t"}),
         ("unix_micros(z)", set()),
-        ("reverse(k)", {"k"}),
+        # Of texts that are no UTF-8, different ones give the same.
+        ("reverse(k)", set()),
+        ("url_encode(k)", set()),
         ("reverse(d)", set()),
         ("date_from_unix_date(n)", set()),
         ("struct(k, m)", {"k", "m"}),
