@@ -297,7 +297,9 @@ _SCALARS: Final = """
     xpath_int xpath_long xpath_number xpath_short xpath_string xxhash64 year zeroifnull
     zip_with
     """
-_SYNTAX: Final = "try_cast field element integer timestampadd timestampdiff create_map negate"
+_SYNTAX: Final = """
+    try_cast field element integer timestampadd timestampdiff create_map negate update_fields
+    """
 _SYNTAX_OF_NULL: Final = (
     "is null",
     "is not null",

@@ -212,6 +212,7 @@ def _rules() -> Mapping[str, Rule]:
 
 
 RULES: Final = _rules()
+_OF_NUMBERS: Final = (_arithmetic, _quotient, _sum, _average, _number, _whole, _rounded)
 _TRUTHS: Final = frozenset({"is null", "is not null", "is true", "is false"})
 
 
@@ -223,6 +224,7 @@ def result_type(function: str, arguments: Sequence[Expression]) -> DataType:
     """
     found = _result_type(function, arguments)
     collated = any(type_of(argument) == COLLATED for argument in arguments)
+    collated = collated and RULES.get(function) not in _OF_NUMBERS
     return COLLATED if collated and found.family in (Family.STRING, Family.UNKNOWN) else found
 
 

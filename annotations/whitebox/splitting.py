@@ -645,9 +645,12 @@ class _Splitting:
         pairs = [
             (one, other) for one, other in zip(node.left.columns, node.right.columns, strict=False)
         ]
+        # A column of another type on the other side is cast to what both can be.
         marks = {
             column: left.marks.get(one, NO_MARKS)
-            for column, (one, _) in zip(node.columns, pairs, strict=False)
+            if one.type == other.type or same_value(one.type, other.type)
+            else NO_MARKS
+            for column, (one, other) in zip(node.columns, pairs, strict=False)
         }
         if left.kind is right.kind is Kind.FIXED:
             return Rows(Kind.FIXED)

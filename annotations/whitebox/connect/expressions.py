@@ -185,7 +185,7 @@ class _Converter:
         values = [self.value(found.struct_expression)]
         if found.HasField("value_expression"):
             values.append(self.value(found.value_expression))
-        return Call("struct", tuple(values), UNKNOWN, True, at)
+        return Call("update_fields", tuple(values), UNKNOWN, True, at)
 
     def _named_argument_expression(self, found: Any, at: Position | None) -> Expression:
         return self.value(found.value)

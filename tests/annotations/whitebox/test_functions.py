@@ -174,6 +174,7 @@ def test_a_text_under_a_collation_is_no_key_and_is_shown_as_the_first_row_writes
     assert label("SELECT lower, count(*) AS c FROM r GROUP BY lower") == "OW[*] sequence"
     assert label("SELECT DISTINCT lower FROM r") == "OW[*] sequence"
     assert label("SELECT upper(lower) AS u FROM r GROUP BY upper(lower)") == "OW[*] sequence"
+    assert label("SELECT coalesce(lower, s) AS u FROM r GROUP BY 1") == "OW[*] sequence"
     assert label("SELECT DISTINCT s FROM r") == "CW"
 
 
@@ -259,6 +260,12 @@ def test_set_operations_and_unions_of_other_types_lose_the_key(sql: str, expecte
 def test_a_key_is_not_the_same_after_a_function_of_another_type() -> None:
     inputs = {"r": Input({"k": "STRING"}), "q": Input({"k": "INT"})}
     sql = "SELECT r.k FROM r JOIN q ON hex(r.k) = hex(q.k)"
+    assert splits(read(sql, inputs=inputs).plan, {"r": ("k",), "q": ("k",)}) is not None
+
+
+def test_a_set_operation_over_other_types_does_not_split_by_the_key() -> None:
+    inputs = {"r": Input({"k": "BIGINT"}), "q": Input({"k": "DOUBLE"})}
+    sql = "SELECT k FROM r INTERSECT SELECT k FROM q"
     assert splits(read(sql, inputs=inputs).plan, {"r": ("k",), "q": ("k",)}) is not None
 
 
