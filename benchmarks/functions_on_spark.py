@@ -498,6 +498,24 @@ class Prover:
                 shown = " or ".join(sorted(map(str, seen[text]))[:2])
                 self.refute(name, f"{name} is determined by its arguments", f"{text} -- {shown}")
 
+    def draws(self, chosen: Callable[[str], bool]) -> None:
+        """Whether an aggregate gives the same again of the same rows in the same order."""
+        self.spark.sql(
+            "SELECT id * 7919 % 10007 AS n, CAST(id * 7919 % 10007 AS DOUBLE) AS d, "
+            "CAST(id % 977 AS STRING) AS s FROM range(0, 20000, 1, 1)"
+        ).localCheckpoint().createOrReplaceTempView("sequence")
+        for name, row in FUNCTIONS.items():
+            if row.kind is not Kind.AGGREGATE or row.chance or not chosen(name):
+                continue
+            for inner in ("n", "d", "s", "n, 0.3D", "n, 5", "s, n"):
+                sql = f"SELECT CAST({name}({inner}) AS STRING) AS v FROM sequence"
+                if self.understood(sql) is not None:
+                    self.report.claims += 1
+                    self.report.cases += 3
+                    if len({self.rows(sql)[0].v for _ in range(3)}) > 1:
+                        self.refute(name, f"{name}({inner}) is determined by its rows", sql)
+                    break
+
     def _evaluate(self, texts: Sequence[str], seen: dict[str, set[Any]]) -> None:
         columns = ", ".join(f"CAST({text} AS STRING)" for text in texts)
         try:
@@ -608,6 +626,7 @@ def prove(
         prover.types(chosen, 500)
         prover.clocks(chosen, 2500)
         prover.chance(chosen)
+        prover.draws(chosen)
     return prover.report
 
 

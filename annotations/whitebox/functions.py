@@ -239,11 +239,6 @@ class Function:
     in_spark: bool = True
     """False for what only the grammar or PySpark's client calls so."""
 
-    @property
-    def determined(self) -> bool:
-        """True where arguments determine the result, or the rows of a group or partition do."""
-        return self.kind not in (Kind.CHANCE, Kind.OPAQUE)
-
 
 def _names(text: str) -> Iterator[str]:
     return iter(text.split())
@@ -393,6 +388,11 @@ def _aggregates() -> Mapping[str, Aggregation]:
     }
 
 
+_DRAWING: Final = """
+    kll_sketch_agg_bigint kll_sketch_agg_double kll_sketch_agg_float kll_merge_agg_bigint
+    kll_merge_agg_double kll_merge_agg_float
+    """
+"""Sketches that choose by chance what they keep."""
 _KEEPS: Final = {
     "negative positive": Keeps(INTEGERS),
     "+ -": Keeps(INTEGERS, place=None, constants=INTEGERS),
@@ -506,6 +506,7 @@ def _rows() -> dict[str, Function]:
         claim(names, aggregation=aggregation)
     kind("product", Kind.AGGREGATE, in_spark=False)
     claim("product", aggregation=Aggregation(adds=True))
+    claim(_DRAWING, chance="draws at random")
     for names, keeps in _KEEPS.items():
         claim(names, keeps=keeps)
     for names, moves in _MOVES.items():
@@ -583,10 +584,3 @@ def known(function: str) -> bool:
     """True for a function of which anything is claimed."""
     row = FUNCTIONS.get(function)
     return row is not None and row.kind is not Kind.OPAQUE
-
-
-def chance_of(function: str) -> str | None:
-    """Why a function is not one of its arguments. Spark's own `deterministic` is true for the clock
-    and for every order-sensitive aggregate, and does not help."""
-    row = FUNCTIONS.get(function)
-    return None if row is None else row.chance

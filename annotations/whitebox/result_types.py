@@ -93,6 +93,16 @@ def _whole(types: Sequence[DataType]) -> DataType:
     return DECIMAL if types[0].family is Family.DECIMAL else BIGINT
 
 
+def _double(types: Sequence[DataType]) -> DataType:
+    """Of numbers; of times and intervals it is something else."""
+    return DOUBLE if types and types[0].numeric else UNKNOWN
+
+
+def _one_share(types: Sequence[DataType]) -> bool:
+    """True where one percentile is asked for, not an array of them."""
+    return len(types) > 1 and types[1].numeric
+
+
 def _joined(types: Sequence[DataType]) -> DataType:
     """Of what puts texts, bytes or arrays together: anything else is made a text first."""
     if any(type_.family in (Family.UNKNOWN, Family.NULL) for type_ in types):
@@ -168,7 +178,12 @@ def _rules() -> Mapping[str, Rule]:
         "extract date_part instr locate position ascii levenshtein int bit_count": _constant(INT),
         "stddev std stddev_samp stddev_pop variance var_samp var_pop skewness kurtosis corr "
         "covar_pop covar_samp percent_rank cume_dist rand randn sqrt exp ln log log10 log2 pow "
-        "power median percentile double sign": _constant(DOUBLE),
+        "power double": _constant(DOUBLE),
+        "median sign": _double,
+        "percentile": lambda types: _double(types) if _one_share(types) else UNKNOWN,
+        "percentile_approx approx_percentile": (
+            lambda types: types[0] if _one_share(types) else UNKNOWN
+        ),
         "upper lower ucase lcase trim ltrim rtrim concat_ws substring substr left right "
         "date_format regexp_replace regexp_extract lpad rpad initcap uuid sha1 sha2 md5 "
         "get_json_object translate format_string format_number to_json replace hex base64 "
@@ -183,7 +198,7 @@ def _rules() -> Mapping[str, Rule]:
         "split regexp_extract_all": _array_of(STRING),
         "min max first first_value last last_value any_value mode max_by min_by lag lead nth_value "
         "array_distinct array_sort sort_array filter slice "
-        "shuffle bit_and bit_or bit_xor percentile_approx approx_percentile array_union "
+        "shuffle bit_and bit_or bit_xor array_union "
         "array_intersect array_except array_remove array_repeat ~ shiftleft "
         "shiftright": _first,
         "round bround": _rounded,

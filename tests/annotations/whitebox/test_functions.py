@@ -215,6 +215,7 @@ def test_a_key_is_kept_distinct_by_what_is_claimed_of_its_types(key: str, kept: 
         ("SELECT k FROM r WHERE s = 'today'", False),
         ("SELECT concat(s, 'today') AS x FROM r", False),
         ("SELECT localtime() AS x FROM r", True),
+        ("SELECT kll_sketch_agg_bigint(n) AS x FROM r", True),
     ],
 )
 def test_a_constant_text_is_a_clock_where_it_becomes_a_time(text: str, chance: bool) -> None:

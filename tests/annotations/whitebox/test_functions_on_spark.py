@@ -94,6 +94,13 @@ def test_what_is_left_to_chance_is_not_determined(name: str, spark: Any) -> None
     assert {each.function for each in prover.report.refuted} == {name}
 
 
+def test_a_sketch_that_draws_by_chance_is_found(spark: Any) -> None:
+    prover = Prover(spark, SEED)
+    with planted("kll_sketch_agg_bigint", chance=None):
+        prover.draws(lambda each: each in ("kll_sketch_agg_bigint", "hll_sketch_agg"))
+    assert {each.function for each in prover.report.refuted} == {"kll_sketch_agg_bigint"}
+
+
 def test_a_text_that_is_a_clock_is_found(spark: Any) -> None:
     prover = Prover(spark, SEED)
     prover.use(MODES[0])
