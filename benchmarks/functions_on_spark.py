@@ -507,6 +507,8 @@ class Prover:
         for name, row in FUNCTIONS.items():
             if row.kind is not Kind.AGGREGATE or row.chance or not chosen(name):
                 continue
+            if time.monotonic() > self.until:
+                return
             for inner in ("n", "d", "s", "n, 0.3D", "n, 5", "s, n"):
                 sql = f"SELECT CAST({name}({inner}) AS STRING) AS v FROM sequence"
                 if self.understood(sql) is not None:
@@ -534,6 +536,8 @@ class Prover:
         for name, row in FUNCTIONS.items():
             if not (row.kind is Kind.SCALAR and row.in_spark and chosen(name)):
                 continue
+            if time.monotonic() > self.until:
+                return
             quoted = f"`{name}`" if not name[0].isalpha() else name
             described = self.rows(f"DESCRIBE FUNCTION EXTENDED {quoted}")
             for text in re.findall(r"> SELECT (.*);", "\n".join(each[0] for each in described)):
