@@ -19,9 +19,11 @@ from annotations.dataflow import Path
 from annotations.dependencies import minimal_keys
 from annotations.vocabulary import AnnotationKind, Gate, Key, Label, StreamLabel, Within
 from blazes.analysis import Analysis, explore, labels_of, verdict_of
+from blazes.deliveries import Delivered, Repairs, by_name
 from blazes.effects import ASYNC, WORST
 from blazes.limits import Limits, limits
 from blazes.propagation import Propagation
+from blazes.repairs import NO_REPAIRS, RepairPlan, repaired
 from blazes.rule_kinds import Conclusion, Condition
 from blazes.rules import BLAZES
 from blazes.seals import identified, meets, single_producers, waits
@@ -143,6 +145,10 @@ class Plan:
     inherited: tuple[Inherited, ...]
     verdict: Label
     """The highest severity at any sink under the plan."""
+    repairs: RepairPlan = NO_REPAIRS
+    """What is done about records that come again, before anything is ordered."""
+    deliveries: Mapping[str, Delivered] = field(default_factory=dict)
+    """Stream name -> how often its records come under the plan; empty where all come once."""
 
 
 def plan(analysis: Analysis, *, target: Label = Label.ASYNC) -> Plan:
@@ -167,7 +173,11 @@ def _plan(analysis: Analysis, target: Label) -> Plan:
     mode = Mode.RECORDED if target is Label.ASYNC else Mode.DYNAMIC
     before = analysis.found or explore(analysis.dataflow, rules=analysis.rules)
     tolerated = limits(before.graph, before.rep, before.interpreter.rules, target=target)
-    found = before.ordering(tolerated, dynamic=mode is Mode.DYNAMIC)
+
+    def again(repairs: Repairs) -> Propagation:
+        return before.ordering(tolerated, dynamic=mode is Mode.DYNAMIC, repairs=repairs)
+
+    repairs, found = repaired(before, again)
     return Plan(
         analysis=analysis,
         target=target,
@@ -175,6 +185,8 @@ def _plan(analysis: Analysis, target: Label) -> Plan:
         repaired=labels_of(found),
         inherited=tuple(_inherited(found, tolerated, target)),
         verdict=verdict_of(found),
+        repairs=repairs,
+        deliveries=by_name(found),
     )
 
 

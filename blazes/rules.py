@@ -311,6 +311,7 @@ RULE_SETS: Final[Mapping[str, RuleSet]] = MappingProxyType(
             rendezvous=Rendezvous.STATE_GROUP,
             cycles=Cycles.FIXPOINT,
             splitting=True,
+            delivery=True,
         ),
         ICDE14: RuleSet(
             name=ICDE14,
@@ -324,6 +325,7 @@ RULE_SETS: Final[Mapping[str, RuleSet]] = MappingProxyType(
             rendezvous=Rendezvous.SAME_OUTPUT,
             cycles=Cycles.COLLAPSE,
             splitting=False,
+            delivery=False,
         ),
     }
 )
