@@ -183,7 +183,7 @@ def _plan(analysis: Analysis, target: Label) -> Plan:
         target=target,
         entries=tuple(_Entries(found, mode)),
         repaired=labels_of(found),
-        inherited=tuple(_inherited(found, tolerated, target)),
+        inherited=(*_inherited(found, tolerated, target), *_from_repeats(found, repairs)),
         verdict=verdict_of(found),
         repairs=repairs,
         deliveries=by_name(found),
@@ -340,6 +340,18 @@ class _Entries:
         sealed = tuple([graph.streams[s].name for s in streams])
         takes = found.behaviours[graph.path_shape[number]].takes
         return tuple([Alternative(key, sealed) for key in keys if takes(key)])
+
+
+def _from_repeats(found: Propagation, repairs: RepairPlan) -> Iterator[Inherited]:
+    """What repeats do where no id tells them from new records."""
+    for each in repairs.unrepaired:
+        reason = f"records that come again ({each.cause})"
+        if each.cause == "D14":
+            reason = "the key of its sink does not determine a row (D14)"
+        elif each.alternatives:
+            reason += f"; an id on {', '.join(each.alternatives)} would do"
+        label = found.interpreter.labels.values[each.label].label
+        yield Inherited(each.origin, label, reason)
 
 
 def _inherited(found: Propagation, tolerated: Limits, target: Label) -> Iterator[Inherited]:

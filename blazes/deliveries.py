@@ -167,7 +167,7 @@ class Deliveries:
             nondeterministic=declared.nondeterministic is not None,
             gate=gate,
             identified=all(each.id for each in entering if each.base is REPEAT),
-            sealed_state=kind is AnnotationKind.OR and self._protected(path),
+            sealed_state=kind is AnnotationKind.OR and self.found.protected(path),
         )
         rule = passage(enters.label, copies)
         withheld = rule.id == "D7" and self._has_digests(path)
@@ -184,7 +184,11 @@ class Deliveries:
         return Crossing(enters.label, rule, Delivered(leaves, known), withheld)
 
     def _is_gate(self, path: int) -> bool:
-        """Whether what enters is held back and counted until its partition is complete (D6)."""
+        """Whether what enters is held back and counted until its partition is complete (D6).
+
+        A reader waits for what is written where its own answers are computed, at its output; what
+        the same path hands on through another output does not wait.
+        """
         found, graph = self.found, self.found.graph
         if path in found.ordered:
             return False
@@ -194,10 +198,9 @@ class Deliveries:
             behaviour = found.behaviours[graph.path_shape[path]]
             if behaviour.fits(found.input(graph.path_input[path])) and found.state_sealed(path):
                 return True
-        return kind.writes and any(map(self._protected, self._readers.get(group, ())))
-
-    def _protected(self, reader: int) -> bool:
-        return self.found.protected(reader)
+        output = graph.path_output[path]
+        readers = [p for p in self._readers.get(group, ()) if graph.path_output[p] == output]
+        return kind.writes and any(map(found.protected, readers))
 
     def _has_digests(self, path: int) -> bool:
         """Whether every stream that may repeat without an id has punctuations with digests."""
@@ -212,10 +215,12 @@ class Deliveries:
     # ---- an output and its streams
 
     def _feeding(self, output: int) -> list[int]:
-        """The paths that end in an output, and those that write the states it shows."""
+        """The paths that end in an output, then those that write the states it shows."""
         graph = self.found.graph
+        own = graph.output_paths[output]
         groups = graph.output_groups.get(output, ())
-        return [*graph.output_paths[output], *(p for g in groups for p in graph.group_writers[g])]
+        writers = (path for group in groups for path in graph.group_writers[group])
+        return [*own, *(path for path in writers if graph.path_output[path] != output)]
 
     def _crossing(self, path: int) -> Crossing:
         crossing = self.crossings[path]
@@ -317,7 +322,7 @@ def _union(ids: Iterable[Key | None]) -> Key | None:
         if each is None:
             return None
         union |= each
-    return union
+    return _WHOLE_ROW if union >= _WHOLE_ROW else union
 
 
 def _in_schema(known: Key | None, stream: Stream) -> Key | None:
@@ -325,7 +330,7 @@ def _in_schema(known: Key | None, stream: Stream) -> Key | None:
         return None if stream.schema is None else frozenset(stream.schema)
     if known is None or stream.schema is None:
         return known
-    return known if known - {REPLICA} <= stream.schema.keys() else None
+    return known if known <= stream.schema.keys() else None
 
 
 def by_name(found: Propagation) -> dict[str, Delivered]:

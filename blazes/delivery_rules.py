@@ -9,7 +9,7 @@ paths, and `blazes.deliveries` implements them.
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -251,7 +251,7 @@ D14: Final = Rule(
     source=_OURS,
 )
 
-DELIVERY_RULES: Final[Mapping[str, Rule]] = {
+DELIVERY_RULES: Final[dict[str, Rule]] = {
     rule.id: rule for rule in (D1, D2, D3, D4, D5, D6, D7, D8, D9, D10, D11, D12, D13, D14)
 }
 """Every rule by its id."""

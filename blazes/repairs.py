@@ -14,11 +14,11 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from annotations.delivery import appends_again
+from annotations.delivery import appends_again, repeats_of
 from annotations.dependencies import closure
-from annotations.vocabulary import Key, Label
-from blazes.deliveries import ONCE, REPEAT, UNREPAIRED, Delivered, Deliveries, Repairs
-from blazes.graph import Graph
+from annotations.vocabulary import Key, Label, Repeats
+from blazes.deliveries import CORRUPT, ONCE, REPEAT, UNREPAIRED, Delivered, Deliveries, Repairs
+from blazes.graph import Cycle, Graph
 from blazes.propagation import Propagation
 
 EXACTLY_ONCE: Final = "once"
@@ -69,6 +69,8 @@ class Unrepaired:
 
     origin: str
     """`Component: from->to`, or the name of a sink."""
+    label: int
+    """The order label of what leaves there, by number."""
     cause: str
     alternatives: tuple[str, ...]
     """Streams where an `id` would help."""
@@ -97,14 +99,16 @@ def repaired(
     """
     if found.deliveries is None:
         return NO_REPAIRS, again(UNREPAIRED)
-    items: tuple[Repair, ...] = ()
+    plan = _Planning(found, found.deliveries).plan()
+    items = plan.items
     while True:
-        plan = _Planning(found, found.deliveries).plan()
-        items += plan.items
+        # A stream that is right or ordered now may be sealed now, and a gate counts (D7).
         found = again(plan.repairs)
-        if not plan.items:
+        assert found.deliveries is not None
+        before, plan = plan.repairs, _Planning(found, found.deliveries).plan()
+        items += plan.items
+        if plan.repairs == before:
             return replace(plan, items=items), found
-        # A stream that is right again may be sealed again, and a gate counts what enters it (D7).
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,14 +127,18 @@ class _Planning:
         self._deliveries = deliveries
         self._after, self._begins = self._flow()
         self._sinks: list[Repair] = []
+        self._keyless: list[_Origin] = []
+        """Sinks whose key does not determine a row, and whose rows have no id; cycles that begin
+        repeats themselves."""
         self._upserted: set[int] = set()
         self._transactional: set[int] = set()
 
     def plan(self) -> RepairPlan:
         """All items: de-duplications in the order of the file, then those of sinks."""
-        origins = [*self._at_paths(), *self._at_sinks()]
+        origins = [*self._at_paths(), *self._in_cycles(), *self._at_sinks()]
         reached = self._reached_uncut()
-        hopeless = [each for each in origins if not reached.isdisjoint(each.streams)]
+        hopeless = self._keyless
+        hopeless += [each for each in origins if not reached.isdisjoint(each.streams)]
         curable = [each for each in origins if reached.isdisjoint(each.streams)]
         cut = self._cut(curable)
         items = [self._dedup(stream, curable) for stream in sorted(cut)]
@@ -154,6 +162,69 @@ class _Planning:
                 bring = tuple(s for s in streams if self._deliveries.streams[s].base is REPEAT)
                 yield _Origin(crossing.rule.id, bring, path)
 
+    def _in_cycles(self) -> Iterator[_Origin]:
+        """Cycles that are corrupt by themselves: what goes round hides where it began.
+
+        Ids are lost in a cycle, so that only what enters it can be de-duplicated.
+        """
+        graph, deliveries = self._graph, self._deliveries
+        for cycle in graph.cycles:
+            paths = [path for source in sorted(cycle.inputs) for path in graph.input_paths[source]]
+            into = self._into(cycle)
+            sources = sorted(cycle.inputs | {graph.path_input[path] for path in into})
+            entering = [s for source in sources for s in graph.input_streams[source]]
+            inner = self._inner(cycle)
+            outside = [s for s in entering if s not in inner]
+            wrong = {s for s in entering if deliveries.streams[s].base is CORRUPT}
+            if not wrong.intersection(inner) or wrong.intersection(outside):
+                continue
+            if any(map(self._is_origin_or_corrupted, into)):
+                continue
+            at = next((path for path in paths if self._would_harm(path)), None)
+            if at is None:
+                continue
+            kind = graph.paths[at].annotation.kind
+            cause = "D5" if graph.paths[at].nondeterministic else "D4" if kind.writes else "D3"
+            bring = tuple(s for s in outside if self._repeats(s))
+            origin = _Origin(cause, bring, at)
+            again = any(graph.streams[s].delivery == "may-repeat" for s in inner)
+            if again or any(
+                repeats_of(graph.paths[path]) is Repeats.MAKE for path in (*paths, *into)
+            ):
+                self._keyless.append(origin)
+            else:
+                yield origin
+
+    def _into(self, cycle: Cycle) -> list[int]:
+        """The paths that end in a cycle or write state that it shows."""
+        graph = self._graph
+        groups = [
+            group for output in cycle.outputs for group in graph.output_groups.get(output, ())
+        ]
+        ending = [path for output in cycle.outputs for path in graph.output_paths[output]]
+        return ending + [path for group in groups for path in graph.group_writers[group]]
+
+    def _is_origin_or_corrupted(self, path: int) -> bool:
+        """Whether a path says itself why it is corrupt: it is an origin, or gets wrong rows from
+        outside of its cycle."""
+        crossing = self._deliveries.crossings[path]
+        if crossing is None:
+            return False
+        streams = self._graph.input_streams[self._graph.path_input[path]]
+        inner = {s for cycle in self._graph.cycles for s in self._inner(cycle)}
+        outside = [s for s in streams if s not in inner]
+        corrupted = any(self._deliveries.streams[s].base is CORRUPT for s in outside)
+        return (crossing.rule.origin and not crossing.withheld) or corrupted
+
+    def _inner(self, cycle: Cycle) -> list[int]:
+        graph = self._graph
+        streams = [s for output in cycle.outputs for s in graph.output_streams[output]]
+        return [s for s in streams if graph.stream_input[s] in cycle.inputs]
+
+    def _would_harm(self, path: int) -> bool:
+        declared = self._graph.paths[path]
+        return repeats_of(declared) is Repeats.CORRUPT or declared.nondeterministic is not None
+
     def _at_sinks(self) -> Iterator[_Origin]:
         """Sinks that miss what is asked of them; those that a repair of their own helps get it."""
         repairs = self._deliveries.repairs
@@ -172,6 +243,9 @@ class _Planning:
             if (again or wrong_key) and before.id is not None:
                 self._upserted.add(number)
                 self._sinks.append(Repair(Means.UPSERT, stream.name, before.id, cause))
+                continue
+            if wrong_key:
+                self._keyless.append(_Origin(cause, (number,)))
                 continue
             if again:
                 self._transactional.add(number)
@@ -320,7 +394,12 @@ class _Planning:
     def _unrepaired(self, origin: _Origin) -> Unrepaired:
         graph = self._graph
         component, path = self._place(origin)
-        name = f"{component}: {path}" if path else graph.streams[origin.streams[0]].name
+        if origin.path is None:
+            name = graph.streams[origin.streams[0]].name
+            label = self._found.stream_label[origin.streams[0]]
+        else:
+            name = f"{component}: {path}"
+            label = self._found.verdicts[graph.path_output[origin.path]][0]
         sources = tuple(
             graph.streams[s].name
             for s in sorted(self._begins)
@@ -328,4 +407,4 @@ class _Planning:
             and graph.streams[s].producer is None
             and not self._closure_of(s).isdisjoint(origin.streams)
         )
-        return Unrepaired(name, origin.cause, sources)
+        return Unrepaired(name, label, origin.cause, sources)

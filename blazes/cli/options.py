@@ -17,6 +17,7 @@ from annotations.vocabulary import Label
 from blazes.analysis import analyze
 from blazes.cli import CommandError, one_of
 from blazes.coordination import Plan, Strategy, plan
+from blazes.delivery_checks import delivery_findings
 from blazes.rules import BLAZES
 
 if TYPE_CHECKING:
@@ -154,7 +155,8 @@ def plan_of(arguments: argparse.Namespace) -> tuple[Plan, tuple[Diagnostic, ...]
     analysis = analyze(dataflow, rules=arguments.rules)
     if arguments.rules != BLAZES:
         warnings = tuple(each for each in warnings if each.code.id not in OF_DELIVERY)
-    return plan(analysis, target=Label.parse(arguments.target)), warnings
+    result = plan(analysis, target=Label.parse(arguments.target))
+    return result, (*warnings, *delivery_findings(result))
 
 
 def job_plan_of(arguments: argparse.Namespace) -> tuple[Plan, tuple[Diagnostic, ...]]:
@@ -162,14 +164,17 @@ def job_plan_of(arguments: argparse.Namespace) -> tuple[Plan, tuple[Diagnostic, 
     from blazes.choice import Coordination, coordinate
 
     dataflow, warnings = dataflow_of(arguments)
-    return coordinate(dataflow, Coordination(arguments.coordination)), warnings
+    result = coordinate(dataflow, Coordination(arguments.coordination))
+    return result, (*warnings, *delivery_findings(result))
 
 
 def status(result: Plan, *, strict: bool) -> int:
     """The exit status: 1 where the plan cannot reach the target, or, strictly, where it has to."""
-    unrepaired = result.verdict > result.target
+    if result.verdict > result.target or result.repairs.unrepaired:
+        return 1
     ordered = any(entry.strategy is Strategy.ORDER for entry in result.entries)
-    return int(unrepaired or (strict and (ordered or result.analysis.verdict > result.target)))
+    above = result.analysis.verdict > result.target
+    return int(strict and (ordered or above or bool(result.repairs.items)))
 
 
 def write(arguments: argparse.Namespace, text: str) -> None:

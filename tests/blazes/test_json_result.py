@@ -53,7 +53,7 @@ def test_the_schema_refuses_a_result_without(field: str) -> None:
 
 def test_poor_is_the_example_of_the_specification() -> None:
     found = ad_network(Report="POOR")
-    assert found["schema_version"] == 1
+    assert found["schema_version"] == 2
     assert found["dataflow"] == "ad-network"
     assert (found["rules"], found["target"], found["verdict"]) == ("blazes", "Async", "Diverge")
     assert found["streams"]["answers"] == {
