@@ -290,13 +290,11 @@ CODES: Final = _table(
     ("BLZ070", _N, "source that may repeat, by its format",
      "Spark reads each record of a topic once, but the topic may hold it twice: a producer that "
      "retries, or is restarted, sends it again.",
-     "Write `delivery: once` on the stream if its producers send nothing twice, or "
-     "`delivery: may-repeat` to say that they do; `id: [attribute, ...]` says how to know a copy."),
+     "Write `delivery: once` if its producers send nothing twice, else `may-repeat`."),
     ("BLZ071", _W, "path that may be harmed by repeats",
      "Records may come again here, and nobody says what that does. So the worst is assumed: that "
      "the answers are wrong then.",
-     "Write `repeats: absorb` or `repeats: pass` on the path where that holds; `blazes verify` "
-     "tests it."),
+     "Write `repeats: absorb` or `repeats: pass` on the path, if that holds."),
     ("BLZ072", _W, "repeats that do harm and cannot be told",
      "A copy changes an answer, and no attributes tell it from a new record, so that nothing can "
      "drop it.",
@@ -305,8 +303,7 @@ CODES: Final = _table(
     ("BLZ073", _W, "de-duplication without a bound",
      "Every id that ever came has to be remembered, so that the state grows for as long as the "
      "job lives.",
-     "Write `repeat_within` on the source if a record comes again within some time or never; or "
-     "seal it on a key that the id determines."),
+     "Write `repeat_within` on the source, or seal it on a key that the id determines."),
     ("BLZ074", _W, "seal on a repeating stream without an id",
      "A seal counts. Of two records that were promised one comes twice, the count is reached while "
      "the other is on its way, and the partition is released with wrong rows; the good record is "
@@ -317,8 +314,7 @@ CODES: Final = _table(
     ("BLZ075", _W, "upsert key that does not determine the row",
      "Different rows have the same key, and the last one that is written stays: which that is "
      "depends on the order of arrival, and a late copy overwrites a newer row.",
-     "Give the sink a `key` that has the id of its rows, or declare `fds` that say what the key "
-     "determines."),
+     "Give the sink a `key` that has, or determines, the id of its rows."),
     ("BLZ076", _E, "`id` or `delivery` that cannot hold",
      "They say what a source promises: what identifies a record, and whether it may come again. "
      "What a component sends follows from its input, and attributes that no record has identify "

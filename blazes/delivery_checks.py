@@ -31,8 +31,8 @@ def delivery_findings(plan: Plan) -> Iterator[Diagnostic]:
             continue
         if declared.annotation.kind is not AnnotationKind.CR:
             component = graph.components[graph.component_of(path)].name
-            message = f"records of {component}.{declared.source} may come again, and {declared} "
-            message += "does not say what they do: taken for `corrupt`"
+            message = f"{component} does not say what repeats of {declared.source} do to "
+            message += f"{declared.target}: taken for `corrupt`"
             yield Diagnostic(CODES["BLZ071"], message, declared.position)
     for each in plan.repairs.unrepaired:
         position = _position(plan, each.origin)

@@ -83,7 +83,10 @@ def test_every_code_has_a_case() -> None:
     # BLZ047 needs 10,001 streams: tests/annotations/test_connect.py
     # BLZ080 and BLZ081 are about code: tests/annotations/whitebox/test_existing_projects.py
     # BLZ084 compares with what is written: tests/annotations/whitebox/test_unannotated.py
-    assert CODES.keys() - named.keys() == {"BLZ047", "BLZ080", "BLZ081", "BLZ084"}
+    elsewhere = {"BLZ047", "BLZ080", "BLZ081", "BLZ084"}
+    # The analysis finds these: tests/cases/delivery.md
+    elsewhere |= {"BLZ070", "BLZ071", "BLZ072", "BLZ073", "BLZ075"}
+    assert CODES.keys() - named.keys() == elsewhere
 
 
 def test_no_case_is_overlooked() -> None:

@@ -13,6 +13,7 @@ from reference import CW, DIVERGE, INST, OR, OW, RUN, Node, PathId, Reference, d
 
 from annotations.dataflow import Component, Path, Stream
 from annotations.vocabulary import Key, Label, Repeats, Rows, StreamLabel
+from blazes.analysis import Analysis
 
 FILES = ("avro", "csv", "json", "orc", "parquet", "text", "xml", "delta")
 SOURCES = (*FILES, "binaryfile", "iceberg", "table", "rate", "rate-micro-batch")
@@ -34,6 +35,15 @@ class Came:
 
 def worse(*hows: str) -> str:
     return max(hows, key=SEVERITY.index, default="Once")
+
+
+def seen_between_paths(analysis: Analysis) -> set[str]:
+    """Which of D10 to D14 show: there are ids and repeats to carry, or sinks that decide."""
+    seen = {"D10", "D11", "D12"} if analysis.deliveries else set()
+    for stream in analysis.dataflow.streams.values():
+        if stream.consumer is None and stream.sink is not None and stream.sink.format not in FILES:
+            seen.add("D14" if stream.sink.key else "D13")
+    return seen
 
 
 @dataclass
