@@ -324,6 +324,6 @@ def _computed(
                 before = next(k for k in COMPUTES if getattr(found[name], k) is not None)
                 out.add("BLZ062", f"both `{before}` and `{key}` for the output `{name}`", mark)
             else:
-                position = out.position(mark)
-                found[name] = Implementation(**{key: text}, position=position)
+                how: dict[str, Any] = {key: text}
+                found[name] = Implementation(**how, position=out.position(mark))
     return found

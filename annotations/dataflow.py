@@ -96,7 +96,7 @@ class Path:
 
 @dataclass(frozen=True, slots=True)
 class Implementation:
-    """How one output interface of a component is computed. Exactly one of the three is set."""
+    """How one output interface of a component is computed. Exactly one way is set."""
 
     sql: str | None = None
     """Spark SQL over the input interfaces, by their names."""
@@ -107,6 +107,9 @@ class Implementation:
     the annotations, and is not executed."""
     operator: str | None = None
     """`module:function`; gives the Flux operator of one partition. For the engine flux."""
+    distinct: tuple[str, ...] = ()
+    """The records of the only input, without those whose id, these attributes, came before. No
+    file says this: the compiler adds such components."""
     position: Position | None = field(default=None, compare=False)
 
 

@@ -47,9 +47,12 @@ def appends_again(stream: Stream) -> bool:
 
 def repeats_of(path: Path) -> Repeats:
     """What a repeat at the path's input does: as said, else `pass` for CR, for others `corrupt`."""
-    if path.repeats is not None:
-        return path.repeats
-    return Repeats.PASS if path.annotation.kind is AnnotationKind.CR else Repeats.CORRUPT
+    return path.repeats or usual_repeats(path.annotation.kind)
+
+
+def usual_repeats(kind: AnnotationKind) -> Repeats:
+    """What is assumed of a path that does not say what repeats do."""
+    return Repeats.PASS if kind is AnnotationKind.CR else Repeats.CORRUPT
 
 
 def counts(stream: Stream) -> bool:

@@ -31,6 +31,7 @@ from annotations.keys import (
 from annotations.notation import DependencyValue, key_of
 from annotations.positions import Map, Node, Place, Scalar, describe, place_at, read_tree, shorten
 from annotations.records import Fields
+from annotations.repeats import with_repeats
 from annotations.shapes import BAD, Pairs
 from annotations.splits import with_splits
 from annotations.streams import Streams, texts
@@ -202,7 +203,7 @@ class _Reading:
             from annotations.whitebox.deriving import with_derived_paths
 
             dataflow = with_derived_paths(dataflow, self.text, self.out)
-        return with_splits(dataflow, self.text)
+        return with_splits(with_repeats(dataflow, self.text), self.text)
 
     def _whole(
         self,

@@ -113,6 +113,24 @@ _ROWS: Final = (
         "add schema: to the stream that leaves it",
     ),
     Code(
+        "BLZ517",
+        Severity.ERROR,
+        "a sink that compiled jobs cannot write like that",
+        "Jobs append to sinks. Files and Delta tables take a batch once; nothing else replaces "
+        "rows by a key, or remembers which batches it has.",
+        "write files or a Delta table, and let the database take them from there; or drop the "
+        "sink's key and the stream's delivery: once, if rows may come again",
+    ),
+    Code(
+        "BLZ518",
+        Severity.ERROR,
+        "a sealed stream that would have to be de-duplicated",
+        "Only what waits for the seal knows the punctuations of a sealed stream, and drops known "
+        "records before it counts.",
+        "de-duplicate the records before they come in, or give the component that they harm a gate "
+        "that the seal fits",
+    ),
+    Code(
         "BLZ521",
         Severity.ERROR,
         "a seal that nothing announces",

@@ -81,6 +81,8 @@ def written_path(path: DerivedPath, target: str) -> Path:
         annotation=path.annotation,
         within=path.within if not path.annotation.kind.confluent else Within.SET,
         nondeterministic=path.nondeterministic,
+        repeats=path.repeats,
+        rows=path.rows,
     )
 
 

@@ -11,9 +11,11 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from annotations.dataflow import EMPTY, Component, Dataflow, Path
+from annotations.delivery import repeats_of
 from annotations.diagnostics import BadInput, Findings, Mark
 from annotations.positions import Map, Node, read_tree
 from annotations.unannotated import COMPUTES
+from annotations.vocabulary import Rows
 from annotations.whitebox.code import Code
 from annotations.whitebox.components import lineage_to_write
 from annotations.whitebox.path_text import path_text
@@ -128,4 +130,14 @@ def _check(
 
 
 def _bare(paths: Sequence[Path]) -> list[Path]:
-    return [replace(path, lineage=None, variant=None) for path in paths]
+    """The paths without what a file need not, or cannot, say of them."""
+    return [
+        replace(
+            path,
+            lineage=None,
+            variant=None,
+            repeats=repeats_of(path),
+            rows=Rows.MANY if path.rows is Rows.JOINED else path.rows,
+        )
+        for path in paths
+    ]
