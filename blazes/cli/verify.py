@@ -1,7 +1,8 @@
 """Test the annotations: run the components' own code in many orders and try to refute them.
 
 Each component's SQL or Python runs, on local Spark, on generated records and on the data of the
-sources, in permuted orders, other micro-batches, with repeated records. A refuted claim comes with
+sources, in permuted orders, other micro-batches, with repeated records; Python functions run with
+the rights and the environment of whoever starts this. A refuted claim comes with
 the smallest input that was found and the two outcomes. Nothing is ever proved by this.
 
 exit status: 0 where no claim was refuted; 1 where one was; 2 for a bad file or bad usage.
@@ -21,6 +22,7 @@ from typing import TYPE_CHECKING
 
 from annotations.diagnostics import did_you_mean
 from blazes.cli import CommandError, options
+from blazes.cli.execution import limits_for
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -60,7 +62,7 @@ def positive(text: str) -> int:
 def run(arguments: argparse.Namespace) -> int:
     """Test FILE's claims and print the verdicts."""
     arguments.format = options.format_of(arguments)
-    dataflow, _ = options.dataflow_of(arguments)
+    dataflow, _ = options.dataflow_of(arguments, limits_for(arguments.file))
     for name in arguments.components:
         if name not in dataflow.components:
             raise CommandError(
