@@ -5,7 +5,11 @@ sources, in permuted orders, other micro-batches, with repeated records; Python 
 the rights and the environment of whoever starts this. A refuted claim comes with
 the smallest input that was found and the two outcomes. Nothing is ever proved by this.
 
-exit status: 0 where no claim was refuted; 1 where one was; 2 for a bad file or bad usage.
+Claims take turns, those first on which the verdict of the analysis rests, so that each gets its
+share of the time.
+
+exit status: 0 where all claims were tested and none was refuted; 1 where one was refuted; 3 where
+none was refuted and not all were tested (inconclusive); 2 for a bad file or bad usage.
 """
 
 from __future__ import annotations
@@ -18,7 +22,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from annotations.diagnostics import did_you_mean
 from blazes.cli import CommandError, options
@@ -28,6 +32,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 FORMATS = ("text", "json")
+EXIT: Final = {"not refuted": 0, "refuted": 1, "inconclusive": 3}
+"""Result of all claims together -> exit status."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -89,7 +95,7 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         text = as_text(report, options.layout(arguments))
     options.write(arguments, text)
-    return int(bool(report.refuted))
+    return EXIT[report.result.value]
 
 
 @contextlib.contextmanager
