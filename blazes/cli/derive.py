@@ -70,11 +70,20 @@ def run(arguments: argparse.Namespace) -> int:
     found = [each for name in chosen for each in _derived(code, dataflow.components[name])]
     if not found:
         print("blazes: no component has `sql`, `python` or `bloom` to derive from", file=sys.stderr)
+    unread = [name for name in chosen if _python(dataflow.components[name])]
+    if unread and execute is None:
+        message = f"nothing of {', '.join(unread)} was run to be read; --execute allows it"
+        print(f"blazes: {message}", file=sys.stderr)
     if options.format_of(arguments) == "json":
         options.write(arguments, json.dumps(found, indent=2) + "\n")
     else:
         options.write(arguments, "\n".join(line for each in found for line in _lines(each)) + "\n")
     return int(arguments.strict and any(each["claims_more"] for each in found))
+
+
+def _python(component: Component) -> bool:
+    """Whether a Python function computes one of its outputs."""
+    return any(by.python is not None for by in component.implementations.values())
 
 
 def _bloom(arguments: argparse.Namespace) -> int:
@@ -111,7 +120,7 @@ def _data(component: str, output: Output, path: PathThrough) -> dict[str, Any]:
         "within": path.within.value,
         "nondeterministic": path.nondeterministic,
         "lineage": None if path.lineage is None else dict(path.lineage),
-        "evidence": [str(each) for each in output.derivation.paths[path.source].evidence],
+        "evidence": list(dict.fromkeys(map(str, output.derivation.paths[path.source].evidence))),
         "assumptions": [each.text for each in output.derivation.assumptions],
         "written": None,
         "why": None,

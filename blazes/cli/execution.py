@@ -13,14 +13,15 @@ the folder of the file upwards:
 from __future__ import annotations
 
 import argparse
-import tomllib
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from annotations.diagnostics import did_you_mean
-from annotations.whitebox.sandbox import Limits
 from blazes.cli import CommandError
+
+if TYPE_CHECKING:
+    from annotations.whitebox.sandbox import Limits
 
 SECONDS: Final = "execute-seconds"
 MEMORY: Final = "execute-memory-mb"
@@ -43,17 +44,26 @@ def allowed(arguments: argparse.Namespace, file: str) -> Limits | None:
     Raises:
         CommandError: the configuration is not valid.
     """
-    table, limits = _configured(Path(file))
+    table = _configured(Path(file))
     wanted = arguments.execute if arguments.execute is not None else table.get("execute", False)
-    return limits if wanted else None
+    return _limits(table) if wanted else None
 
 
 def limits_for(file: str) -> Limits:
     """What the code may take, for a command that runs it by its purpose."""
-    return _configured(Path(file))[1]
+    return _limits(_configured(Path(file)))
 
 
-def _configured(file: Path) -> tuple[Mapping[str, Any], Limits]:
+def _limits(table: Mapping[str, Any]) -> Limits:
+    from annotations.whitebox.sandbox import Limits
+
+    standard = Limits()
+    seconds = float(table.get(SECONDS, standard.seconds))
+    return Limits(seconds, table.get(MEMORY, standard.memory_mb))
+
+
+def _configured(file: Path) -> Mapping[str, Any]:
+    """The table, checked."""
     place, table = _table(file)
     for key, value in table.items():
         if key not in KEYS:
@@ -61,9 +71,7 @@ def _configured(file: Path) -> tuple[Mapping[str, Any], Limits]:
         expected, fits = KEYS[key]
         if not fits(value):
             raise CommandError(f"{place}: {key} is {value!r}, which is not {expected}")
-    standard = Limits()
-    seconds = table.get(SECONDS, standard.seconds)
-    return table, Limits(float(seconds), table.get(MEMORY, standard.memory_mb))
+    return table
 
 
 def _number(value: Any) -> bool:
@@ -89,6 +97,8 @@ def _table(file: Path) -> tuple[str, Mapping[str, Any]]:
             continue
         if b"blazes" not in content:
             continue
+        import tomllib
+
         try:
             found = tomllib.loads(content.decode("utf-8")).get("tool", {})
         except ValueError as wrong:

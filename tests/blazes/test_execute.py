@@ -31,7 +31,7 @@ READ = {
     "derive": ["flow.yaml"],
     "report": ["flow.yaml"],
     "top": ["flow.yaml", "--once"],
-    "seals": ["list", "flow.yaml"],
+    "seals": ["flow.yaml"],
     "dead-letters": ["flow.yaml"],
 }
 SAYS = {
@@ -169,7 +169,7 @@ def test_deeds_together_end_within_limits_and_leave_nothing(seed: int, flow: Hos
 def interrupted(flow: Hostile, number: int) -> int:
     """Begin to read a module that waits, end the command with a signal; its exit status."""
     flow.write("deeds", "double fork", "sleeps")
-    (flow.folder / "pyproject.toml").unlink()
+    (flow.folder / "pyproject.toml").write_text("[tool.blazes]\nexecute-seconds = 3600\n")
     command = [sys.executable, "-m", "blazes", "check", "flow.yaml", "--execute"]
     with subprocess.Popen(
         command, cwd=flow.folder, env=environment(), stderr=subprocess.DEVNULL
@@ -179,8 +179,10 @@ def interrupted(flow: Hostile, number: int) -> int:
             time.sleep(0.05)
         running.send_signal(number)
         status = running.wait(timeout=60)
-    while flow.processes():  # those of a command that was killed are ended a moment later
+    until = time.monotonic() + 60  # those of a command that was killed are ended a moment later
+    while flow.processes() and time.monotonic() < until:
         time.sleep(0.05)
+    assert flow.processes() == []
     return status
 
 
