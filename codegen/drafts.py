@@ -276,7 +276,7 @@ def unknown(draft: Draft, implementation: Implementation) -> list[Diagnostic]:
     for path in draft.own:
         if not path.annotated and path.derived:
             (reason, *_) = path.derived
-            message = f"{draft.at}: {reason.text}"
+            message = f"nothing is known of {draft.at}: {reason.text}"
             place = reason.position or implementation.position
             return [Diagnostic(CODES["BLZ509"], message, place)]
     return []

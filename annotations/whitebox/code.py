@@ -247,7 +247,7 @@ class Code:
         """The plan of a function, whose module stands in the folder of the dataflow's file."""
         if self._execute is None:
             unread = _unread(
-                f"{reference} was not run, and nothing is known of it",
+                f"{reference} was not run",
                 by,
                 inputs,
                 chance=True,

@@ -124,7 +124,8 @@ def _tell(component: Component, output: Output, out: Findings) -> None:
     """What a reader should know of the code of an output."""
     if output.query.problem is not None:
         where = output.query.plan.position or output.position
-        message = f"{component.name} -> {output.name}: {output.query.problem}"
+        meaning = " is taken for the worst" if output.undescribed else ""
+        message = f"{component.name} -> {output.name}{meaning}: {output.query.problem}"
         out.add(output.query.code, message, where, output.query.remedy)
         return
     for evidence in _evidence(output):

@@ -102,16 +102,15 @@ def run(
             "seconds": limits.seconds,
             "memory_bytes": limits.memory_mb * 2**20,
         }
-        _supervised(task, home, limits)
-        try:
-            found = json.loads(outcome.read_bytes())
-        except (OSError, ValueError):
+        if _supervised(task, home, limits) != 0:
             _end_stragglers(home)
             return Outcome(None, "supervisor", "", None)
+        found = json.loads(outcome.read_bytes())
         return Outcome(**found, answer=_answer(answer) if found["status"] == 0 else None)
 
 
-def _supervised(task: Mapping[str, Any], home: Path, limits: Limits) -> None:
+def _supervised(task: Mapping[str, Any], home: Path, limits: Limits) -> int:
+    """The exit status of the supervisor; not 0 where the code has ended or disturbed it."""
     supervisor = subprocess.Popen(
         [sys.executable, "-I", "-S", str(Path(__file__).with_name("supervisor.py"))],
         cwd="/",
@@ -136,6 +135,7 @@ def _supervised(task: Mapping[str, Any], home: Path, limits: Limits) -> None:
         except subprocess.TimeoutExpired:  # the code has stopped it
             supervisor.kill()
             supervisor.wait()
+    return supervisor.returncode
 
 
 def _answer(file: Path) -> bytes | None:
@@ -166,7 +166,7 @@ def why(outcome: Outcome, limits: Limits) -> str:
         case Outcome(ended_for="processes"):
             return "it started too many processes"
         case Outcome(ended_for="supervisor"):
-            return "it ended the process that watched over it"
+            return "it ended the process that watched over it, or disturbed it"
         case Outcome(status=int(status)) if status == -signal.SIGXCPU:
             return f"it took more than {limits.seconds:g} s of the processor"
         case Outcome(status=int(status)) if status < 0:

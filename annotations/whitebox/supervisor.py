@@ -65,7 +65,9 @@ def main() -> int:
         "ended_for": ended_for,
         "printed": printed.decode("utf-8", "replace"),
     }
-    Path(task["outcome"]).write_text(json.dumps(outcome), encoding="utf-8")
+    target = Path(task["outcome"])
+    target.unlink(missing_ok=True)  # whatever the code has put there
+    target.write_text(json.dumps(outcome), encoding="utf-8")
     return 0
 
 

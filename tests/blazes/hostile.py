@@ -139,6 +139,13 @@ DEEDS: Final[Mapping[str, str]] = {
         import builtins
         builtins.isinstance = lambda *_: True
     """,
+    "forges the outcome": """
+        forged = {"status": 0, "ended_for": "", "printed": "all is well"}
+        base = pathlib.Path(os.environ["HOME"]).parent
+        (base / "outcome.json").write_text(json.dumps(forged))
+        (base / "answer.json").write_text('{"functions": [], "seen": {}}')
+    """,
+    "removes its folder": "import shutil; shutil.rmtree(pathlib.Path(os.environ['HOME']).parent)",
     "kills who watches": "os.kill(os.getppid(), signal.SIGKILL); waits()",
     "stops who watches": "os.kill(os.getppid(), signal.SIGSTOP); waits()",
     "multiplies": "while True: os.fork()",
