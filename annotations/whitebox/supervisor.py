@@ -15,6 +15,7 @@ import json
 import os
 import resource
 import selectors
+import shutil
 import signal
 import subprocess
 import sys
@@ -34,6 +35,7 @@ FILE_BYTES_MAX: Final = 64 * 2**20
 """Size of the largest file that the code may write."""
 PRINTED_BYTES: Final = 4096
 """What is kept of what the code prints: the end."""
+NOBODY: Final = "nobody waits"
 LOOK_S: Final = 0.2
 """How often the processes are counted."""
 
@@ -60,12 +62,15 @@ def main() -> int:
         _end_all()
     while found := os.read(output, 2**16):
         printed = (printed + found)[-PRINTED_BYTES:]
+    target = Path(task["outcome"])
+    if ended_for == NOBODY:  # nor does anybody remove the folder
+        shutil.rmtree(target.parent, ignore_errors=True)
+        return 1
     outcome = {
         "status": None if ended_for else code.returncode,
         "ended_for": ended_for,
         "printed": printed.decode("utf-8", "replace"),
     }
-    target = Path(task["outcome"])
     target.unlink(missing_ok=True)  # whatever the code has put there
     target.write_text(json.dumps(outcome), encoding="utf-8")
     return 0
@@ -115,7 +120,7 @@ def _watch(
                 return "processes", printed
             for key, _ in selector.select(min(left, LOOK_S)):
                 if key.fd == sys.stdin.fileno():
-                    return "nobody waits", printed
+                    return NOBODY, printed
                 found = os.read(key.fd, 2**16)
                 if key.fd == output:
                     printed = (printed + found)[-PRINTED_BYTES:]

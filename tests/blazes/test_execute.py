@@ -190,12 +190,25 @@ def interrupted(flow: Hostile, number: int) -> int:
     return status
 
 
-def test_ctrl_c_ends_the_code_with_all_that_it_started(flow: Hostile) -> None:
-    assert interrupted(flow, signal.SIGINT) == 130
+@pytest.fixture
+def own_temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder in which a command makes temporary ones."""
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    monkeypatch.setenv("TMPDIR", str(folder))
+    return folder
 
 
-def test_a_command_that_is_killed_takes_the_code_with_it(flow: Hostile) -> None:
-    assert interrupted(flow, signal.SIGKILL) == -signal.SIGKILL
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGKILL, -9)])
+def test_a_command_that_is_ended_takes_the_code_with_all_that_it_started(
+    number: int, status: int, flow: Hostile, own_temporary: Path
+) -> None:
+    """By Ctrl-C, and when it is killed; nothing is left of its folder either."""
+    assert interrupted(flow, number) == status
+    until = time.monotonic() + 60
+    while list(own_temporary.iterdir()) and time.monotonic() < until:
+        time.sleep(0.05)
+    assert list(own_temporary.iterdir()) == []
 
 
 # ---- what the configuration says
