@@ -322,7 +322,7 @@ CODES: Final = _table(
      "Declare them on a stream without `from`, with attributes of its schema."),
     # ---- existing code
     ("BLZ080", _E, "code that cannot be read",
-     "The code is run, without Spark and in a process of its own, to learn what it describes; "
+     "The code was run, without Spark and in a process of its own, to learn what it describes; "
      "where it fails nothing is known.",
      "Correct the code at this place; it must describe queries without needing data."),
     ("BLZ081", _W, "code that was read in part",
@@ -355,6 +355,21 @@ CODES: Final = _table(
     ("BLZ088", _N, "promise that a derivation relies on",
      "It cannot be read off the code; where it is broken, the derived annotation does not hold.",
      "Nothing, if it is kept."),
+    ("BLZ089", _W, "function that was not run",
+     "What a Python function does is learned by running it, and a command that reads runs nothing "
+     "unasked. Its paths are taken for the worst there is: order-sensitive, of unknown gate, and "
+     "left to chance. The verdict is that of a component that may do anything, and the component "
+     "cannot be compiled.",
+     "Write the `annotation`, or add --execute: the function is then run in a process of its own."),
+    ("BLZ093", _W, "function that cannot be read",
+     "It was run, without Spark and in a process of its own, to learn what it describes, and that "
+     "failed. Nothing is known of it: its paths are taken for the worst there is, order-sensitive, "
+     "of unknown gate and left to chance, and it cannot be compiled.",
+     "Correct the function at this place; it must describe a query without needing data."),
+    ("BLZ094", _E, "project that was not run",
+     "What a script or a pipeline is made of is learned by running it, and a command that reads "
+     "runs nothing unasked.",
+     "Add --execute: it is then run in a process of its own, without Spark."),
     # ---- Bloom
     ("BLZ090", _E, "not Bloom",
      "A rule that does not parse says nothing, and what is left would be another program.",

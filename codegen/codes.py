@@ -68,6 +68,15 @@ _ROWS: Final = (
         "give the module another name",
     ),
     Code(
+        "BLZ509",
+        Severity.ERROR,
+        "a function of which nothing is known",
+        "The component has no annotation, and its Python function was not run to be read, or could "
+        "not be read. A job that is coordinated for it would rest on nothing.",
+        "run the function to be read with --execute, correct it if that fails, or write the "
+        "component's annotation",
+    ),
+    Code(
         "BLZ511",
         Severity.ERROR,
         "engine: spark where only Flux sites do",

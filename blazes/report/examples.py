@@ -524,6 +524,14 @@ CODE_EXAMPLES: Final[Mapping[str, Example]] = {
         "  clicks: {to: Total.clicks, schema: {id: INT, v: DOUBLE}}\n"
         "  sums: {from: Total.sums}"
     ),
+    "BLZ089": _code(
+        "components:\n"
+        "  Score:\n"
+        "    python: operators:score\n"
+        "streams:\n"
+        "  clicks: {to: Score.clicks, schema: {id: INT, n: INT}}\n"
+        "  scores: {from: Score.scores}"
+    ),
     "BLZ090": _bloom("seen <= click {|c| [c.id] if}"),
     "BLZ091": _bloom("seen <= click {|c| [c.ident]}"),
     "BLZ092": _bloom("seen <- click {|c| [c.id]}"),
@@ -563,6 +571,10 @@ IN_WORDS: Final[Mapping[str, str]] = {
     "count(*) > 100` in output mode update: Spark sends an id again whenever its count changes.",
     "BLZ088": "A count per window of a stream that says `lateness: 10 minutes`, with a watermark "
     "of 10 minutes: a record that is later all the same is dropped or not, as the batches fall.",
+    "BLZ093": "`blazes analyze --execute` runs `operators:score` to read it, and it asks for data, "
+    "`clicks.collect()`: there is no Spark behind it that could give any.",
+    "BLZ094": "`blazes analyze spark-pipeline.yml` without --execute: the files of the project say "
+    "what it is made of when they are run.",
 }
 """What a text of a few lines cannot show."""
 

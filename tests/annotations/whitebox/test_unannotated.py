@@ -18,6 +18,7 @@ from annotations.dataflow import Dataflow
 from annotations.diagnostics import BadInput
 from annotations.vocabulary import Within
 from annotations.whitebox.claims import unshown_claims
+from annotations.whitebox.sandbox import Limits
 from annotations.whitebox.writing import CannotWrite, with_annotations
 from annotations.yaml_file import load, loads
 from tests.constructs.catalogue import SCHEMAS
@@ -198,11 +199,11 @@ def test_python_functions_are_read_in_a_process_of_their_own(tmp_path: Path) -> 
           out: {from: Fails.out}
         """)
     )
-    dataflow, found = load(file)
+    dataflow, found = load(file, execute=Limits())
     assert paths(dataflow, "First") == {"clicks->first": "OW[id] sequence"}
-    assert paths(dataflow, "Fails") == {"clicks->out": "OW[*]"}
+    assert paths(dataflow, "Fails") == {"clicks->out": "OW[*] chance"}
     assert [(each.code.id, each.position.line if each.position else 0) for each in found] == [
-        ("BLZ082", 8)
+        ("BLZ093", 8)
     ]
     assert "pyspark" not in sys.modules or "operators" not in sys.modules
 
