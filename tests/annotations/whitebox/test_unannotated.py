@@ -327,7 +327,7 @@ def test_what_is_written_is_what_was_derived_and_nothing_else_changes(tmp_path: 
         "      - {from: lines, to: words, label: CR}\n",
         "annotation: [{from: words, to: counts, label: OW, subscript: [batch, word], "
         "lineage: {day: batch, word: word}}], ",
-        "annotation: [{from: counts, to: kept, label: CW}], ",
+        "annotation: [{from: counts, to: kept, label: CW, repeats: absorb, rows: one}], ",
     ):
         assert inserted in kept
         kept = kept.replace(inserted, "", 1)
