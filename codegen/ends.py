@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 from annotations.dataflow import External, Stream
@@ -68,4 +69,4 @@ def sink(stream: Stream, inputs: tuple[str, ...]) -> Sink:
 def normal(it: External) -> External:
     """File formats in lower case, as the running job tells them apart."""
     format = it.format.lower() if it.format.lower() in FILE_FORMATS else it.format
-    return External(format, it.path, it.options, it.position)
+    return replace(it, format=format)
