@@ -31,8 +31,9 @@ def may_repeat(stream: Stream) -> bool:
     return stream.source is not None and stream.source.format.lower() not in ONCE
 
 
-WRITES_ONCE: Final = frozenset({*("avro", "csv", "json", "orc", "parquet", "text", "xml"), "delta"})
-"""Formats whose sink takes each row once, also when the job was killed in between."""
+WRITES_ONCE: Final = frozenset({"avro", "csv", "json", "orc", "parquet", "text", "xml"})
+"""Formats whose sink takes each row once, also when the job was killed in between: files, which a
+job commits by itself. To all others, Delta tables too, it appends."""
 
 
 def appends_again(stream: Stream) -> bool:

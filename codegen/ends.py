@@ -6,12 +6,13 @@ from dataclasses import replace
 from typing import Final
 
 from annotations.dataflow import External, Stream
+from annotations.delivery import WRITES_ONCE
 from annotations.diagnostics import Diagnostic
 from codegen import wording
 from codegen.codes import CODES
 from codegen.model import Guarantee, Sink, Source
 
-FILE_FORMATS: Final = frozenset({"avro", "csv", "json", "orc", "parquet", "text", "xml"})
+FILE_FORMATS: Final = WRITES_ONCE
 """Formats that are a folder of files: a sink commits them exactly once."""
 OWN_SCHEMA: Final = frozenset({"text"})
 """File formats that need no schema."""

@@ -15,8 +15,8 @@ from annotations.dataflow import Component, Path, Stream
 from annotations.vocabulary import Key, Label, Repeats, Rows, StreamLabel
 from blazes.analysis import Analysis
 
-FILES = ("avro", "csv", "json", "orc", "parquet", "text", "xml", "delta")
-SOURCES = (*FILES, "binaryfile", "iceberg", "table", "rate", "rate-micro-batch")
+FILES = ("avro", "csv", "json", "orc", "parquet", "text", "xml")
+SOURCES = (*FILES, "delta", "binaryfile", "iceberg", "table", "rate", "rate-micro-batch")
 SEVERITY = ("Once", "Repeat[id]", "Repeat", "Corrupt")
 ALL: Key = frozenset({"all attributes"})
 
