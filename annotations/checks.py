@@ -66,7 +66,7 @@ def check_unchosen(
 
 
 def check_schemas(streams: Pairs, out: Findings) -> None:
-    """Seal keys, producer columns (BLZ050) and ids (BLZ076) must be in the stream's schema."""
+    """Keys, producer columns (BLZ050) and ids (BLZ076) must be in the stream's schema."""
     for name, (_, fields) in streams.items():
         if fields is BAD or "schema" not in fields:
             continue
@@ -76,6 +76,9 @@ def check_schemas(streams: Pairs, out: Findings) -> None:
                 _known(attribute, schema, f"the schema of {name}", out)
         if "producer" in fields:
             _known(fields.get("producer"), schema, f"the schema of {name}", out)
+        sink = fields.get("sink")
+        for attribute in sink.get("key", ()) if sink else ():
+            _known(attribute, schema, f"the schema of {name}", out)
         if "from" not in fields.node.entries:
             for attribute in fields.get("id", ()):
                 _known(attribute, schema, f"the schema of {name}", out, "BLZ076")

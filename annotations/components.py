@@ -16,7 +16,7 @@ from annotations.positions import Scalar
 from annotations.records import Fields
 from annotations.shapes import BAD
 from annotations.unannotated import COMPUTES, Ends, possible_paths, says_only_code
-from annotations.vocabulary import STAR, UNKNOWN, Annotation, Gate, Within
+from annotations.vocabulary import STAR, UNKNOWN, Annotation, Gate, Repeats, Rows, Within
 
 
 @dataclass(slots=True)
@@ -224,6 +224,8 @@ def _path(fields: Fields, variant: str | None, out: Findings) -> Path | None:
         nondeterministic=values.get("nondeterministic"),
         why=values.get("why"),
         lineage=None if lineage is None else _lineage(lineage),
+        repeats=Repeats(values["repeats"]) if "repeats" in values else None,
+        rows=Rows(values.get("rows", "many")),
         annotated=annotation is not None,
         variant=variant,
         position=out.position(fields.node.mark),
@@ -322,6 +324,6 @@ def _computed(
                 before = next(k for k in COMPUTES if getattr(found[name], k) is not None)
                 out.add("BLZ062", f"both `{before}` and `{key}` for the output `{name}`", mark)
             else:
-                position = out.position(mark)
-                found[name] = Implementation(**{key: text}, position=position)
+                how: dict[str, Any] = {key: text}
+                found[name] = Implementation(**how, position=out.position(mark))
     return found

@@ -13,7 +13,15 @@ from pathlib import Path as FilePath
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
-from annotations.vocabulary import Annotation, FunctionalDependency, Key, Label, Within
+from annotations.vocabulary import (
+    Annotation,
+    FunctionalDependency,
+    Key,
+    Label,
+    Repeats,
+    Rows,
+    Within,
+)
 
 if TYPE_CHECKING:
     from annotations.splits import Splits
@@ -69,6 +77,9 @@ class Path:
     """The author's reason for a claim that cannot be read off the code."""
     lineage: Mapping[str, str] | None = None
     """Output attribute -> the input attribute it is an unchanged copy of; None: by equal name."""
+    repeats: Repeats | None = None
+    """What a repeat at its input does; None: not said (`delivery.repeats_of`)."""
+    rows: Rows = Rows.MANY
     annotated: bool = True
     """False where nobody annotated the path, and the worst is assumed."""
     variant: str | None = None
@@ -85,7 +96,7 @@ class Path:
 
 @dataclass(frozen=True, slots=True)
 class Implementation:
-    """How one output interface of a component is computed. Exactly one of the three is set."""
+    """How one output interface of a component is computed. Exactly one way is set."""
 
     sql: str | None = None
     """Spark SQL over the input interfaces, by their names."""
@@ -96,6 +107,9 @@ class Implementation:
     the annotations, and is not executed."""
     operator: str | None = None
     """`module:function`; gives the Flux operator of one partition. For the engine flux."""
+    distinct: tuple[str, ...] = ()
+    """The records of the only input, without those whose id, these attributes, came before. No
+    file says this: the compiler adds such components."""
     position: Position | None = field(default=None, compare=False)
 
 
@@ -139,6 +153,10 @@ class External:
     format: str
     path: str | None = None
     options: Mapping[str, str] = field(default_factory=lambda: EMPTY)
+    key: tuple[str, ...] = ()
+    """Of a sink: the row of equal key is replaced."""
+    delivery: str | None = None
+    """What the writer of a sink guarantees, `once` or `may-repeat`; None: by its format."""
     position: Position | None = field(default=None, compare=False)
 
 
@@ -184,8 +202,10 @@ class Stream:
     """What identifies a record of a source: two deliveries agree on these attributes exactly if
     they are the same record; empty: not declared."""
     delivery: str | None = None
-    """Guarantee of a source, `once` or `may-repeat`; None: by its format
-    (`annotations.delivery`)."""
+    """Of a source its guarantee, `once` or `may-repeat` (None: by its format), of an inner stream
+    `may-repeat` where it leaves the job, of a result `once` where no row may come again."""
+    repeat_within: str | None = None
+    """A promise of a source: a record comes again within this interval, or never."""
     # ---- for the compiler
     source: External | None = None
     sink: External | None = None

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from annotations.dataflow import Stream
+from annotations.dataflow import Path, Stream
+from annotations.vocabulary import AnnotationKind, Repeats
 
 ONCE: Final = frozenset(
     {
@@ -28,6 +29,31 @@ def may_repeat(stream: Stream) -> bool:
     if stream.delivery is not None:
         return stream.delivery == "may-repeat"
     return stream.source is not None and stream.source.format.lower() not in ONCE
+
+
+WRITES_ONCE: Final = frozenset({"avro", "csv", "json", "orc", "parquet", "text", "xml"})
+"""Formats whose sink takes each row once, also when the job was killed in between: files, which a
+job commits by itself. To all others, Delta tables too, it appends."""
+
+
+def appends_again(stream: Stream) -> bool:
+    """True for a result whose sink may append its last batch again: as declared, or by format."""
+    sink = stream.sink
+    if sink is None or stream.consumer is not None or sink.key:
+        return False
+    if sink.delivery is not None:
+        return sink.delivery == "may-repeat"
+    return sink.format.lower() not in WRITES_ONCE
+
+
+def repeats_of(path: Path) -> Repeats:
+    """What a repeat at the path's input does: as said, else `pass` for CR, for others `corrupt`."""
+    return path.repeats or usual_repeats(path.annotation.kind)
+
+
+def usual_repeats(kind: AnnotationKind) -> Repeats:
+    """What is assumed of a path that does not say what repeats do."""
+    return Repeats.PASS if kind is AnnotationKind.CR else Repeats.CORRUPT
 
 
 def counts(stream: Stream) -> bool:

@@ -287,6 +287,23 @@ CODES: Final = _table(
      "Each output is computed by its own query or function.",
      "Write a mapping from output to implementation."),
     # ---- records that come twice
+    ("BLZ070", _N, "source that may repeat, by its format",
+     "Spark reads each record of a topic once, but the topic may hold it twice: a producer that "
+     "retries, or is restarted, sends it again.",
+     "Write `delivery: once` if its producers send nothing twice, else `may-repeat`."),
+    ("BLZ071", _W, "path that may be harmed by repeats",
+     "Records may come again here, and nobody says what that does. So the worst is assumed: that "
+     "the answers are wrong then.",
+     "Write `repeats: absorb` or `repeats: pass` on the path, if that holds."),
+    ("BLZ072", _W, "repeats that do harm and cannot be told",
+     "A copy changes an answer, and no attributes tell it from a new record, so that nothing can "
+     "drop it.",
+     "Declare what identifies a record, `id: [attribute, ...]`, on the source; or write "
+     "`delivery: once` if it promises that."),
+    ("BLZ073", _W, "de-duplication without a bound",
+     "Every id that ever came has to be remembered, so that the state grows for as long as the "
+     "job lives.",
+     "Write `repeat_within` on the source, or seal it on a key that the id determines."),
     ("BLZ074", _W, "seal on a repeating stream without an id",
      "A seal counts. Of two records that were promised one comes twice, the count is reached while "
      "the other is on its way, and the partition is released with wrong rows; the good record is "
@@ -294,6 +311,10 @@ CODES: Final = _table(
      "dropped before it counts.",
      "Declare what identifies a record, `id: [attribute, ...]`; or give the punctuation a "
      "`digest`; or write `delivery: once`, if the source promises it."),
+    ("BLZ075", _W, "upsert key that does not determine the row",
+     "Different rows have the same key, and the last one that is written stays: which that is "
+     "depends on the order of arrival, and a late copy overwrites a newer row.",
+     "Give the sink a `key` that has, or determines, the id of its rows."),
     ("BLZ076", _E, "`id` or `delivery` that cannot hold",
      "They say what a source promises: what identifies a record, and whether it may come again. "
      "What a component sends follows from its input, and attributes that no record has identify "
@@ -301,7 +322,7 @@ CODES: Final = _table(
      "Declare them on a stream without `from`, with attributes of its schema."),
     # ---- existing code
     ("BLZ080", _E, "code that cannot be read",
-     "The code is run, without Spark and in a process of its own, to learn what it describes; "
+     "The code was run, without Spark and in a process of its own, to learn what it describes; "
      "where it fails nothing is known.",
      "Correct the code at this place; it must describe queries without needing data."),
     ("BLZ081", _W, "code that was read in part",
@@ -334,6 +355,21 @@ CODES: Final = _table(
     ("BLZ088", _N, "promise that a derivation relies on",
      "It cannot be read off the code; where it is broken, the derived annotation does not hold.",
      "Nothing, if it is kept."),
+    ("BLZ089", _W, "function that was not run",
+     "What a Python function does is learned by running it, and a command that reads runs nothing "
+     "unasked. Its paths are taken for the worst there is: order-sensitive, of unknown gate, and "
+     "left to chance. The verdict is that of a component that may do anything, and the component "
+     "cannot be compiled.",
+     "Write the `annotation`, or add --execute: the function is then run in a process of its own."),
+    ("BLZ093", _W, "function that cannot be read",
+     "It was run, without Spark and in a process of its own, to learn what it describes, and that "
+     "failed. Nothing is known of it: its paths are taken for the worst there is, order-sensitive, "
+     "of unknown gate and left to chance, and it cannot be compiled.",
+     "Correct the function at this place; it must describe a query without needing data."),
+    ("BLZ094", _E, "project that was not run",
+     "What a script or a pipeline is made of is learned by running it, and a command that reads "
+     "runs nothing unasked.",
+     "Add --execute: it is then run in a process of its own, without Spark."),
     # ---- Bloom
     ("BLZ090", _E, "not Bloom",
      "A rule that does not parse says nothing, and what is left would be another program.",

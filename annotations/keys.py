@@ -72,6 +72,17 @@ PATH: Final = _record(
             Text("the reason"),
             "Why the output is not a function of the input: random numbers, clocks, outside calls.",
         ),
+        "repeats": Entry(
+            Choice(("absorb", "pass", "make", "corrupt")),
+            "What a record that comes again, at any time, does to the outputs: absorb (nothing), "
+            "pass (the same rows, some again), corrupt (wrong rows), make (as pass, and rows come "
+            "again by themselves). Without it, pass for CR and corrupt for the others.",
+        ),
+        "rows": Entry(
+            Choice(("one", "many")),
+            "Whether one record makes at most one row, so that what identifies the record "
+            "identifies the row; many without.",
+        ),
         "why": Entry(Text("a reason"), "Why the label is right, for those who read it later."),
         "lineage": Entry(
             MapOf(
@@ -196,13 +207,31 @@ COMPONENT: Final = _record(
     ),
 )
 
-_END: Final = _record(
-    "a source or sink",
-    "Where records come from or go to: a Spark format with its options.",
+_END_KEYS: Final = {
+    "format": Entry(Text("a Spark format"), "json, parquet, kafka, rate, ...", True),
+    "path": Entry(Text("a path"), "File or folder, relative to the folder of this file."),
+    "options": Entry(_OPTIONS, "Options of the format, passed on as they are."),
+}
+_SOURCE: Final = _record(
+    "a source",
+    "Where records come from: a Spark format with its options.",
+    _END_KEYS,
+    elsewhere=dict.fromkeys(
+        ("key", "delivery"), "`key` is for sinks; `delivery` of a source stands beside `source`."
+    ),
+)
+_SINK: Final = _record(
+    "a sink",
+    "Where rows go: a Spark format with its options.",
     {
-        "format": Entry(Text("a Spark format"), "json, parquet, kafka, rate, ...", True),
-        "path": Entry(Text("a path"), "File or folder, relative to the folder of this file."),
-        "options": Entry(_OPTIONS, "Options of the format, passed on as they are."),
+        **_END_KEYS,
+        "key": Entry(ATTRIBUTES, "The sink replaces the row that has the same key (upsert)."),
+        "delivery": Entry(
+            Choice(("once", "may-repeat")),
+            "What the writer guarantees: each row once, or its last batch perhaps again after a "
+            "failure. Without it, `once` for files and where no format is given, and `may-repeat` "
+            "for delta, kafka, jdbc, foreach, console and any other format.",
+        ),
     },
 )
 
@@ -266,12 +295,19 @@ STREAM: Final = _record(
         ),
         "delivery": Entry(
             Choice(("once", "may-repeat")),
-            "What a source guarantees: each record once, or perhaps again. Without it, `once` for "
-            "files, delta, iceberg, table, rate and where no format is given, and `may-repeat` for "
-            "kafka, kinesis, eventhubs, socket and any other format; only without `from`.",
+            "Of a source, what it guarantees: each record once, or perhaps again. Without it, "
+            "`once` for files, delta, iceberg, table, rate and where no format is given, and "
+            "`may-repeat` for kafka, kinesis, eventhubs, socket and any other format. Of a stream "
+            "between components, `may-repeat` where it leaves the job. Of a result, `once` where "
+            "no row may come again; without it some may, but none is wrong.",
         ),
-        "source": Entry(_END, "Where the records come from; only without `from`."),
-        "sink": Entry(_END, "Where the records go; only without `to`."),
+        "repeat_within": Entry(
+            INTERVAL,
+            "A promise of a source: a record comes again within this interval or never, so that "
+            "its id need not be remembered for longer.",
+        ),
+        "source": Entry(_SOURCE, "Where the records come from; only without `from`."),
+        "sink": Entry(_SINK, "Where the records go; only without `to`."),
         "producer": Entry(ATTRIBUTE_NAME, "The column that names the producer of a record."),
         "punctuation": Entry(_PUNCTUATION, _PUNCTUATION.description),
         "producers": Entry(
@@ -297,7 +333,7 @@ STREAM: Final = _record(
         "description": Entry(Text(), "What the stream carries."),
     },
     elsewhere=dict.fromkeys(
-        _END.keys, "It belongs to an end: write `source: {format: ...}` or `sink: {format: ...}`."
+        _SINK.keys, "It belongs to an end: write `source: {format: ...}` or `sink: {format: ...}`."
     ),
 )
 
@@ -392,5 +428,15 @@ LISTING: Final = OneOf(
 )
 """An entry at top level of the paper's own form: a component, or a variant of the one above."""
 
-RECORDS: Final = (PATH, VARIANT, COMPONENT, STREAM, _END, _PUNCTUATION, _REGISTERED, DEPLOYMENT)
+RECORDS: Final = (
+    PATH,
+    VARIANT,
+    COMPONENT,
+    STREAM,
+    _SOURCE,
+    _SINK,
+    _PUNCTUATION,
+    _REGISTERED,
+    DEPLOYMENT,
+)
 """Every record that the schema defines."""

@@ -17,6 +17,7 @@ from annotations.vocabulary import Key
 
 if TYPE_CHECKING:
     from annotations.whitebox.code import Code
+    from annotations.whitebox.sandbox import Limits
     from annotations.whitebox.splitting import Refusal
 
 
@@ -56,12 +57,13 @@ class Splits:
         return splits(plan, keys, fds=code.dataflow.fds)
 
 
-def with_splits(dataflow: Dataflow, text: str) -> Dataflow:
+def with_splits(dataflow: Dataflow, text: str, *, execute: Limits | None = None) -> Dataflow:
     """The dataflow, with the question on every path that a seal could make deterministic.
 
     Args:
         dataflow: with all paths.
         text: the file's.
+        execute: what functions may take when they are run to be read; None: nothing is run.
     """
     if not any(stream.seals for stream in dataflow.streams.values()):
         return dataflow
@@ -70,7 +72,7 @@ def with_splits(dataflow: Dataflow, text: str) -> Dataflow:
     def code() -> Code:
         from annotations.whitebox.code import Code
 
-        return Code(dataflow, text)
+        return Code(dataflow, text, execute=execute)
 
     components = {name: _asking(component, code) for name, component in dataflow.components.items()}
     return replace(dataflow, components=MappingProxyType(components))

@@ -21,14 +21,10 @@ _ONLY_WITHOUT: Final = {"source": "from", "label": "from", "sink": "to"}
 """Keys that a stream cannot have beside this end (BLZ043)."""
 _ABOUT_PUNCTUATIONS: Final = ("producer", "punctuation", "producers", "lateness")
 """Keys that change nothing about a stream from a component that declares no seal (BLZ048)."""
-_ABOUT_DELIVERY: Final = ("id", "delivery")
+_OF_SOURCES: Final = ("id", "repeat_within")
 """Keys that only a source can declare (BLZ076)."""
 
 
-_OF_SOURCES: Final = {
-    "id": "Declare it on the stream that comes in; what identifies inner records follows from it.",
-    "delivery": "Declare it on the stream that comes in; inside of a job records come once.",
-}
 _TWICE: Final = (
     "release partitions too early",
     "Declare an `id`, give the punctuation a `digest`, or write `delivery: once` if that holds.",
@@ -142,10 +138,16 @@ class Streams:
                     message = f"`{text}` on a stream from a component, without `seal`"
                     self.out.add("BLZ048", message, node.key_mark(text))
 
-        for text in _ABOUT_DELIVERY:
+        for text in _OF_SOURCES:
             if text in node.entries and "from" in node.entries:
                 message = f"`{text}` on a stream from a component"
-                self.out.add("BLZ076", message, node.key_mark(text), _OF_SOURCES[text])
+                remedy = "Declare it on the stream that comes in; the rest follows from it."
+                self.out.add("BLZ076", message, node.key_mark(text), remedy)
+        inner = "from" in node.entries and "to" in node.entries
+        if inner and fields.get("delivery") == "once":
+            message = "`delivery: once` on a stream between components"
+            remedy = "Remove it: inside of a job records come once. `may-repeat` says otherwise."
+            self.out.add("BLZ076", message, node.key_mark("delivery"), remedy)
         if "remember" in node.entries:
             if "to" not in node.entries:
                 message = "`remember` on a stream that no component takes"
@@ -194,6 +196,8 @@ def _external(fields: Fields, out: Findings) -> External:
         format=fields.get("format", ""),
         path=fields.get("path"),
         options=texts(fields.get("options", {})),
+        key=tuple(name.text for name in fields.get("key", ())),
+        delivery=fields.get("delivery"),
         position=out.position(fields.node.mark),
     )
 
@@ -228,6 +232,7 @@ _CONVERSIONS: Final[Mapping[str, tuple[str, Callable[[Any, Findings], Any]]]] = 
     "schema": ("schema", lambda types, out: texts(types)),
     "id": ("id", lambda names, out: tuple(name.text for name in names)),
     "delivery": ("delivery", _same),
+    "repeat_within": ("repeat_within", _same),
     "source": ("source", _external),
     "sink": ("sink", _external),
     "producer": ("producer_column", lambda node, out: node.text),

@@ -139,6 +139,45 @@ class Within(enum.Enum):
     SEQUENCE = "sequence"
 
 
+class Repeats(enum.Enum):
+    """What a repeat at a path's input does to any output of the component."""
+
+    ABSORB = "absorb"
+    """nothing: the outputs are those of the input without later copies"""
+    PASS = "pass"
+    """the same rows, none fewer, some perhaps again"""
+    MAKE = "make"
+    """as `pass`, and a row may come again though nothing was repeated"""
+    CORRUPT = "corrupt"
+    """rows that are wrong, or rows that are missing"""
+
+
+class Rows(enum.Enum):
+    """How many rows a path makes of its records: whether an `id` survives it."""
+
+    ONE = "one"
+    """at most one row for a record, or for a partition that is put out once"""
+    JOINED = "joined"
+    """at most one row for one record of each input of the component"""
+    MANY = "many"
+
+
+class Delivery(enum.IntEnum):
+    """How often a stream's records come, against a run in which each comes once; by severity."""
+
+    ONCE = 1
+    """some run in which every record comes once puts out the same rows"""
+    REPEAT_ID = 2
+    """the same after keeping one row for each `id`"""
+    REPEAT = 3
+    """the same set of rows, none fewer"""
+    CORRUPT = 4
+    """rows that no run has in which every record comes once, or rows missing"""
+
+    def __str__(self) -> str:
+        return "Repeat[id]" if self is Delivery.REPEAT_ID else self.name.capitalize()
+
+
 @dataclass(frozen=True, slots=True)
 class FunctionalDependency:
     """`determinant -> dependent`; an injective one, `<->`, holds in both directions."""

@@ -12,7 +12,7 @@ import re
 from collections.abc import Collection, Mapping
 from pathlib import Path as FilePath
 from types import MappingProxyType
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from annotations import checks
 from annotations.collector import collector_off
@@ -31,22 +31,35 @@ from annotations.keys import (
 from annotations.notation import DependencyValue, key_of
 from annotations.positions import Map, Node, Place, Scalar, describe, place_at, read_tree, shorten
 from annotations.records import Fields
+from annotations.repeats import with_repeats
 from annotations.shapes import BAD, Pairs
 from annotations.splits import with_splits
 from annotations.streams import Streams, texts
 from annotations.unannotated import Ends, ends_of
 from annotations.vocabulary import FunctionalDependency
 
+if TYPE_CHECKING:
+    from annotations.whitebox.sandbox import Limits
+
 BYTES_MAX: Final = 256 * 2**20
 """Size of the largest file that is read."""
 
 
 def load(
-    path: str | FilePath, *, variants: Mapping[str, str] = EMPTY
+    path: str | FilePath,
+    *,
+    variants: Mapping[str, str] = EMPTY,
+    execute: Limits | None = None,
 ) -> tuple[Dataflow, tuple[Diagnostic, ...]]:
-    """The dataflow of a file, and warnings. `variants`: component -> the variant to choose.
+    """The dataflow of a file, and warnings.
 
     Raises `BadInput` with every mistake of the file, warnings among them.
+
+    Args:
+        path: of the file.
+        variants: component -> the variant to choose.
+        execute: what the Python functions of components without an annotation may take when they
+            are run to be read; None: nothing of the user's is run.
     """
     file = FilePath(path)
     try:
@@ -64,15 +77,19 @@ def load(
         message = f"byte {error.start + 1} of {path} is not UTF-8"
         raise _unreadable(str(path), message, place_at(before, len(before))) from None
     name = "-".join(re.findall(r"\w+", file.stem)) or "dataflow"
-    return _Reading(text, str(path), variants).dataflow(name, file, data)
+    return _Reading(text, str(path), variants, execute).dataflow(name, file, data)
 
 
 def loads(
-    text: str, *, file: str = "<string>", variants: Mapping[str, str] = EMPTY
+    text: str,
+    *,
+    file: str = "<string>",
+    variants: Mapping[str, str] = EMPTY,
+    execute: Limits | None = None,
 ) -> tuple[Dataflow, tuple[Diagnostic, ...]]:
     """As `load`, of a text; `file` is what positions call it."""
     data = text.encode("utf-8", "surrogatepass")
-    return _Reading(text, file, variants).dataflow("dataflow", None, data)
+    return _Reading(text, file, variants, execute).dataflow("dataflow", None, data)
 
 
 def _unreadable(file: str, message: str, where: Place | None = None) -> BadInput:
@@ -84,10 +101,13 @@ def _unreadable(file: str, message: str, where: Place | None = None) -> BadInput
 class _Reading:
     """One run over one file."""
 
-    def __init__(self, text: str, file: str, variants: Mapping[str, str]) -> None:
+    def __init__(
+        self, text: str, file: str, variants: Mapping[str, str], execute: Limits | None
+    ) -> None:
         self.text = text.removeprefix("\ufeff")
         self.out = Findings(file, self.text)
         self.chosen = variants
+        self.execute = execute
         self.declared: dict[str, Declared] = {}
         self.sections: dict[str, Any] = {}
         """Key at top level -> its value, as far as it could be read."""
@@ -201,8 +221,8 @@ class _Reading:
         if any(map(_to_derive, dataflow.components.values())):
             from annotations.whitebox.deriving import with_derived_paths
 
-            dataflow = with_derived_paths(dataflow, self.text, self.out)
-        return with_splits(dataflow, self.text)
+            dataflow = with_derived_paths(dataflow, self.text, self.out, execute=self.execute)
+        return with_splits(with_repeats(dataflow, self.text), self.text, execute=self.execute)
 
     def _whole(
         self,

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field, replace
 
 from annotations.collector import collector_off
 from annotations.dataflow import Dataflow, Path
-from annotations.vocabulary import STAR, Gate, Label, StreamLabel
+from annotations.vocabulary import STAR, Delivery, Gate, Label, StreamLabel
+from blazes.deliveries import Delivered, by_name, withheld
 from blazes.effects import Effect, Interpreter
 from blazes.graph import Cycle, Graph
 from blazes.propagation import Propagation
@@ -44,7 +45,8 @@ class Step:
     path: Path
     input: StreamLabel
     rule: str
-    """`R1` ... `R4`, `S1`, `S2`, `N1`, `N2`, or `p` where nothing is added."""
+    """`R1` ... `R4`, `S1`, `S2`, `N1`, `N2`, or `p` where nothing is added; behind them `D1` ...
+    `D9` where records may come again."""
     adds: tuple[Added, ...]
     leaves: StreamLabel
     """What leaves the path besides the added labels (2.2)."""
@@ -80,6 +82,11 @@ class Analysis:
     """In the order of the dataflow: a derivation stands after those it depends on."""
     verdict: Label
     """The highest severity at any sink; at any stream where there is no sink."""
+    deliveries: Mapping[str, Delivered] = field(default_factory=dict)
+    """Stream name -> how often its records come; empty where each comes once everywhere."""
+    withheld: tuple[str, ...] = ()
+    """Paths, `Component: from->to`, whose partitions stay in quarantine where a record comes again
+    (D7)."""
     cycles: tuple[tuple[str, ...], ...] = ()
     """The names of the streams inside each cycle (2.6)."""
     found: Propagation | None = field(default=None, repr=False, compare=False)
@@ -116,6 +123,8 @@ def _analysis(found: Propagation) -> Analysis:
         },
         derivations=tuple(_Derivations(found)),
         verdict=verdict_of(found),
+        deliveries=by_name(found),
+        withheld=tuple(withheld(found)),
         cycles=tuple(_streams_in(graph, cycle) for cycle in graph.cycles),
         found=found,
     )
@@ -222,7 +231,15 @@ class _Derivations:
         gate = path.annotation.gate
         leaves = self._values[effect.leaves]
         added = self._adds(effect, gate, rep)
-        return [Step(path, entered, rule, adds, leaves) for rule, adds in added]
+        steps = [Step(path, entered, rule, adds, leaves) for rule, adds in added]
+        crossing = None if found.deliveries is None else found.deliveries.crossings[number]
+        if crossing is not None and (crossing.enters > Delivery.ONCE or crossing.rule.id != "D1"):
+            harm: tuple[Added, ...] = ()
+            if crossing.harms:
+                varies = self._values[found.interpreter.varies[rep]]
+                harm = (Taint() if path.annotation.kind.writes else varies,)
+            steps.append(Step(path, entered, crossing.rule.id, harm, leaves))
+        return steps
 
     def _adds(
         self, effect: Effect, gate: Gate | None, rep: bool

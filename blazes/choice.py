@@ -14,6 +14,7 @@ from annotations.dataflow import Dataflow
 from annotations.vocabulary import Label
 from blazes.analysis import analyze
 from blazes.coordination import Entry, Plan, Strategy, plan
+from blazes.repairs import NO_REPAIRS
 
 
 class Coordination(enum.Enum):
@@ -55,6 +56,8 @@ def uncoordinated(decided: Plan) -> Plan:
         entries=tuple(_left_alone(each) for each in decided.entries),
         repaired=analysis.labels,
         verdict=analysis.verdict,
+        repairs=NO_REPAIRS,
+        deliveries=analysis.deliveries,
     )
 
 

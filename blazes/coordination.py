@@ -19,9 +19,11 @@ from annotations.dataflow import Path
 from annotations.dependencies import minimal_keys
 from annotations.vocabulary import AnnotationKind, Gate, Key, Label, StreamLabel, Within
 from blazes.analysis import Analysis, explore, labels_of, verdict_of
+from blazes.deliveries import Delivered, Repairs, by_name
 from blazes.effects import ASYNC, WORST
 from blazes.limits import Limits, limits
 from blazes.propagation import Propagation
+from blazes.repairs import NO_REPAIRS, RepairPlan, repaired
 from blazes.rule_kinds import Conclusion, Condition
 from blazes.rules import BLAZES
 from blazes.seals import identified, meets, single_producers, waits
@@ -143,6 +145,10 @@ class Plan:
     inherited: tuple[Inherited, ...]
     verdict: Label
     """The highest severity at any sink under the plan."""
+    repairs: RepairPlan = NO_REPAIRS
+    """What is done about records that come again, before anything is ordered."""
+    deliveries: Mapping[str, Delivered] = field(default_factory=dict)
+    """Stream name -> how often its records come under the plan; empty where all come once."""
 
 
 def plan(analysis: Analysis, *, target: Label = Label.ASYNC) -> Plan:
@@ -167,14 +173,20 @@ def _plan(analysis: Analysis, target: Label) -> Plan:
     mode = Mode.RECORDED if target is Label.ASYNC else Mode.DYNAMIC
     before = analysis.found or explore(analysis.dataflow, rules=analysis.rules)
     tolerated = limits(before.graph, before.rep, before.interpreter.rules, target=target)
-    found = before.ordering(tolerated, dynamic=mode is Mode.DYNAMIC)
+
+    def again(repairs: Repairs) -> Propagation:
+        return before.ordering(tolerated, dynamic=mode is Mode.DYNAMIC, repairs=repairs)
+
+    repairs, found = repaired(before, again)
     return Plan(
         analysis=analysis,
         target=target,
         entries=tuple(_Entries(found, mode)),
         repaired=labels_of(found),
-        inherited=tuple(_inherited(found, tolerated, target)),
+        inherited=(*_inherited(found, tolerated, target), *_from_repeats(found, repairs)),
         verdict=verdict_of(found),
+        repairs=repairs,
+        deliveries=by_name(found),
     )
 
 
@@ -328,6 +340,18 @@ class _Entries:
         sealed = tuple([graph.streams[s].name for s in streams])
         takes = found.behaviours[graph.path_shape[number]].takes
         return tuple([Alternative(key, sealed) for key in keys if takes(key)])
+
+
+def _from_repeats(found: Propagation, repairs: RepairPlan) -> Iterator[Inherited]:
+    """What repeats do where no id tells them from new records."""
+    for each in repairs.unrepaired:
+        reason = f"records that come again ({each.cause})"
+        if each.cause == "D14":
+            reason = "the key of its sink does not determine a row (D14)"
+        elif each.alternatives:
+            reason += f"; an id on {', '.join(each.alternatives)} would do"
+        label = found.interpreter.labels.values[each.label].label
+        yield Inherited(each.origin, label, reason)
 
 
 def _inherited(found: Propagation, tolerated: Limits, target: Label) -> Iterator[Inherited]:

@@ -24,8 +24,11 @@ def iterate(propagation: Propagation, cycle: Cycle) -> None:
     Labels in it only rise, each at most from Async to Diverge, so an input is looked at no more
     than four times.
     """
-    enter(propagation, cycle)
-    _Fixpoint(propagation, cycle).run()
+    while True:
+        enter(propagation, cycle)
+        _Fixpoint(propagation, cycle).run()
+        if propagation.deliveries is None or not propagation.deliveries.raised(cycle):
+            break
     for output in sorted(cycle.outputs):
         propagation.leave(output, propagation.verdict(output, least=ASYNC), cycle)
 

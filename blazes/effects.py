@@ -7,7 +7,7 @@ Every (shape of path, input label, state sealed or not) is worked out once.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice, product
 from typing import TYPE_CHECKING, Final
 
@@ -160,6 +160,7 @@ class Interpreter:
         self._s4 = tainted.id if tainted else None
         self._s5 = unrepeatable.id if unrepeatable else None
         self.shares_state = bool(rules.sharing)
+        self._harmed: dict[tuple[int, bool], tuple[Effect, Effect]] = {}
 
     def compatible(self, gate: Gate, key: Key) -> bool:
         """Specification 2.5, each question asked once."""
@@ -208,6 +209,19 @@ class Interpreter:
             unrepeatable=unrepeatable,
             origin=next((rule for rule in fired if rule.origin), None),
         )
+        return self._settled(effect)
+
+    def harmed(self, effect: Effect, *, writes: bool) -> Effect:
+        """The effect where repeats corrupt what the path does: Taint where it writes, else N1's."""
+        known = self._harmed.get((id(effect), writes))
+        if known is None:
+            taint, varies = effect.taint or writes, effect.varies or not writes
+            harmed = replace(effect, taint=taint, varies=varies)
+            self._harmed[id(effect), writes] = known = (effect, self._settled(harmed))
+        return known[1]
+
+    def _settled(self, effect: Effect) -> Effect:
+        """The effect with what it comes to at an output that it alone ends in."""
         effect.alone = (
             self.reconcile((effect,), exposed=effect.nd_read, rep=False),
             self.reconcile((effect,), exposed=effect.nd_read, rep=True),

@@ -15,7 +15,7 @@ from functools import cached_property
 
 from annotations.dataflow import Component, Dataflow, Path, Stream
 from annotations.splits import Splits
-from annotations.vocabulary import Annotation
+from annotations.vocabulary import Annotation, Repeats
 
 Lineage = tuple[tuple[str, str], ...]
 
@@ -87,6 +87,8 @@ class Graph:
         self.stream_input: list[int] = []
         self.changing_streams: set[int] = set()
         """Streams that add a seal or may lack the attributes of one."""
+        self.makes_repeats = False
+        """Whether a path emits rows again by itself."""
         inputs, outputs = self._add_components()
         self._add_streams(inputs, outputs)
         self.order: list[int | Cycle] = _Order(self, shared_state=shared_state).items
@@ -116,6 +118,8 @@ class Graph:
                     output_paths.append([count])
                     output_component.append(number)
                 paths.append(path)
+                if path.repeats is Repeats.MAKE:
+                    self.makes_repeats = True
                 path_shape.append(number_of(path))
                 count += 1
             if count - first > 1:

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 from annotations.vocabulary import Annotation
 from blazes import cycles
+from blazes.deliveries import UNREPAIRED, Deliveries, Repairs, matters
 from blazes.effects import ASYNC, WORST, Behaviour, Effect, Interpreter, Verdict
 from blazes.graph import Cycle, Graph
 from blazes.limits import Limits
@@ -26,6 +27,7 @@ class Propagation:
         rep: for each component whether it is replicated (2.4).
         interpreter: the rules.
         limits: what the sinks tolerate; paths that exceed it are ordered. None: none is.
+        repairs: what is done about repeats.
     """
 
     def __init__(
@@ -35,6 +37,7 @@ class Propagation:
         interpreter: Interpreter,
         *,
         limits: Limits | None = None,
+        repairs: Repairs = UNREPAIRED,
     ) -> None:
         self.graph = graph
         self.rep = rep
@@ -58,12 +61,18 @@ class Propagation:
         self._state_faults: dict[int, tuple[bool, bool]] = {}
         self._entering: dict[int, Counter[int]] = {}
         self._reconciled: dict[tuple[int, ...], Verdict] = {}
+        self.deliveries: Deliveries | None = None
+        """How often records come; None where each comes once everywhere."""
+        if interpreter.rules.delivery and matters(graph):
+            self.deliveries = Deliveries(self, repairs)
         self._run()
 
-    def ordering(self, limits: Limits, *, dynamic: bool) -> Propagation:
+    def ordering(
+        self, limits: Limits, *, dynamic: bool, repairs: Repairs = UNREPAIRED
+    ) -> Propagation:
         """The same dataflow, with every path ordered that exceeds the limits."""
         interpreter = Interpreter(self.interpreter.rules, self.graph.dataflow.fds, dynamic=dynamic)
-        return Propagation(self.graph, self.rep, interpreter, limits=limits)
+        return Propagation(self.graph, self.rep, interpreter, limits=limits, repairs=repairs)
 
     def _run(self) -> None:
         graph = self.graph
@@ -82,7 +91,7 @@ class Propagation:
                 continue
             paths = output_paths[item]
             path = paths[0]
-            if len(paths) == 1 and path_group[path] < 0:
+            if len(paths) == 1 and path_group[path] < 0 and self.deliveries is None:
                 label = self.input_label[path_input[path]] or self.input(path_input[path])
                 behaviour = self.behaviours[path_shape[path]]
                 effect = behaviour.effects.get(2 * label + 1) or behaviour.effect(label, True)
@@ -97,8 +106,10 @@ class Propagation:
         """An external source: as declared, or sealed, else Async."""
         declared = self.graph.streams[stream]
         if declared.label is not None and declared.label > ASYNC:
-            return int(declared.label)
-        return self.interpreter.labels.seal(frozenset(declared.seals))
+            label = int(declared.label)
+        else:
+            label = self.interpreter.labels.seal(frozenset(declared.seals))
+        return label if self.deliveries is None else self.deliveries.source(stream, label)
 
     def leave(self, output: int, verdict: Verdict, cycle: Cycle | None = None) -> None:
         """The output's label goes out on its streams.
@@ -121,6 +132,8 @@ class Propagation:
                 schema = declared.schema.keys()
                 keys = frozenset(key for key in keys if key <= schema)
             labels[stream] = self.interpreter.labels.seal(keys.union(declared.seals))
+        if self.deliveries is not None:
+            self.deliveries.leave(output, cycle)
 
     def input(self, source: int) -> int:
         """The label of an input: the merge of its streams; Async where nothing is connected."""
@@ -144,8 +157,10 @@ class Propagation:
         """What the path does to the label that its input has now."""
         behaviour = self.behaviours[self.graph.path_shape[path]]
         label = self.input(self.graph.path_input[path])
-        effect = behaviour.effect(label, self._state_sealed(path))
-        return effect if self.limits is None else self._decide(path, effect)
+        effect = behaviour.effect(label, self.state_sealed(path))
+        if self.limits is not None:
+            effect = self._decide(path, effect)
+        return effect if self.deliveries is None else self.deliveries.judged(path, effect)
 
     def _decide(self, path: int, effect: Effect) -> Effect:
         """Order the path if the race that it is the origin of exceeds what is tolerated."""
@@ -166,7 +181,7 @@ class Propagation:
         limit = self.limits.outputs[self.graph.path_output[path]]
         return self.interpreter.unsafe_read[rep] > limit and not self.protected(path)
 
-    def _state_sealed(self, path: int) -> bool:
+    def state_sealed(self, path: int) -> bool:
         """`Facts.writers_sealed`: all that is written to the state is sealed fit for the gate."""
         group = self.graph.path_group[path]
         behaviour = self.behaviours[self.graph.path_shape[path]]
@@ -184,7 +199,7 @@ class Propagation:
         if path in self.unprotected:
             return False
         if self._by_group:
-            return self.graph.path_group[path] >= 0 and self._state_sealed(path)
+            return self.graph.path_group[path] >= 0 and self.state_sealed(path)
         output = self.graph.path_output[path]
         entering = self._entering.get(output)
         if entering is None:

@@ -171,6 +171,8 @@ class RuleSet:
     cycles: Cycles
     splitting: bool
     """Whether a seal has to be enough for a component's code, too (SP-1 to SP-22)."""
+    delivery: bool
+    """Whether records may come again (`blazes.delivery_rules`); else each is taken to come once."""
     _fired: dict[tuple[Label, AnnotationKind, Facts], tuple[Inference, ...]] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )

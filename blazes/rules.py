@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import Final
 
 from annotations.vocabulary import AnnotationKind, Label
+from blazes.delivery_rules import DELIVERY_RULES
 from blazes.rule_kinds import (
     Conclusion,
     Condition,
@@ -311,6 +312,7 @@ RULE_SETS: Final[Mapping[str, RuleSet]] = MappingProxyType(
             rendezvous=Rendezvous.STATE_GROUP,
             cycles=Cycles.FIXPOINT,
             splitting=True,
+            delivery=True,
         ),
         ICDE14: RuleSet(
             name=ICDE14,
@@ -324,12 +326,14 @@ RULE_SETS: Final[Mapping[str, RuleSet]] = MappingProxyType(
             rendezvous=Rendezvous.SAME_OUTPUT,
             cycles=Cycles.COLLAPSE,
             splitting=False,
+            delivery=False,
         ),
     }
 )
 
 RULES: Final[Mapping[str, Rule]] = MappingProxyType(
     {rule.id: rule for rule in (R1, R2, R3, R4, S1, S2, S3, N1, N2, P, C1, C2, S4, S5)}
+    | DELIVERY_RULES
 )
 """Every rule by its id, in the order in which the documentation lists them."""
 

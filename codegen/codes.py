@@ -68,6 +68,15 @@ _ROWS: Final = (
         "give the module another name",
     ),
     Code(
+        "BLZ509",
+        Severity.ERROR,
+        "a function of which nothing is known",
+        "The component has no annotation, and its Python function was not run to be read, or could "
+        "not be read. A job that is coordinated for it would rest on nothing.",
+        "run the function to be read with --execute, correct it if that fails, or write the "
+        "component's annotation",
+    ),
+    Code(
         "BLZ511",
         Severity.ERROR,
         "engine: spark where only Flux sites do",
@@ -111,6 +120,24 @@ _ROWS: Final = (
         "a Flux operator whose output has no schema",
         "What reads the output has to know its columns before anything has run.",
         "add schema: to the stream that leaves it",
+    ),
+    Code(
+        "BLZ517",
+        Severity.ERROR,
+        "a sink that compiled jobs cannot write like that",
+        "Jobs commit files once, and append to all other sinks: nothing replaces rows by a key, or "
+        "remembers which batches it has.",
+        "write files, and let the database take them from there; or drop the sink's key and the "
+        "stream's delivery: once, if rows may come again",
+    ),
+    Code(
+        "BLZ518",
+        Severity.ERROR,
+        "a sealed stream that would have to be de-duplicated",
+        "Only what waits for the seal knows the punctuations of a sealed stream, and drops known "
+        "records before it counts.",
+        "de-duplicate the records before they come in, or give the component that they harm a gate "
+        "that the seal fits",
     ),
     Code(
         "BLZ521",

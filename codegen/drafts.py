@@ -151,6 +151,7 @@ def draft_of(
     problems += mixed(draft)
     if operator is not None and implementation is not None:
         problems += wrong_parameters(draft, operator, implementation)
+        problems += unknown(draft, implementation)
     return draft
 
 
@@ -268,6 +269,17 @@ def wrong_parameters(
         if name not in draft.inputs
     ]
     return [Diagnostic(CODES["BLZ507"], each, implementation.position) for each in messages]
+
+
+def unknown(draft: Draft, implementation: Implementation) -> list[Diagnostic]:
+    """A function that nobody has annotated and nothing was derived of."""
+    for path in draft.own:
+        if not path.annotated and path.derived:
+            (reason, *_) = path.derived
+            message = f"nothing is known of {draft.at}: {reason.text}"
+            place = reason.position or implementation.position
+            return [Diagnostic(CODES["BLZ509"], message, place)]
+    return []
 
 
 def folder_of(dataflow: Dataflow) -> FilePath:

@@ -18,7 +18,7 @@ from codegen.model import Function, Stages, Transform, Way
 from codegen.names import Names, is_plain
 from codegen.sql_text import sql_value
 
-RUNTIME: Final = ("Job", "Producers", "Punctuation", "Step", "main", "sql")
+RUNTIME: Final = ("Job", "Producers", "Punctuation", "Step", "deduplicated", "main", "sql")
 """What a job takes from flux_runtime.spark, in the order of the import line."""
 
 
@@ -107,6 +107,9 @@ def definition(function: Function, hidden: frozenset[str], *, fused: bool) -> st
         body = call(function.python.replace(":", "."), [], function.parameters if named else None)
     elif function.drops is not None:
         body = f"{parameters[0]}.drop({value(function.drops)})"
+    elif function.distinct:
+        frame = parameters[0] if named or fused else "next(iter(frames.values()))"
+        body = f"deduplicated({frame}, {value(list(function.distinct))})"
     elif named or fused:
         body = parameters[0]
     else:

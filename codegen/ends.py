@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 from annotations.dataflow import External, Stream
+from annotations.delivery import WRITES_ONCE
 from annotations.diagnostics import Diagnostic
 from codegen import wording
 from codegen.codes import CODES
 from codegen.model import Guarantee, Sink, Source
 
-FILE_FORMATS: Final = frozenset({"avro", "csv", "json", "orc", "parquet", "text", "xml"})
+FILE_FORMATS: Final = WRITES_ONCE
 """Formats that are a folder of files: a sink commits them exactly once."""
 OWN_SCHEMA: Final = frozenset({"text"})
 """File formats that need no schema."""
@@ -68,4 +70,4 @@ def sink(stream: Stream, inputs: tuple[str, ...]) -> Sink:
 def normal(it: External) -> External:
     """File formats in lower case, as the running job tells them apart."""
     format = it.format.lower() if it.format.lower() in FILE_FORMATS else it.format
-    return External(format, it.path, it.options, it.position)
+    return replace(it, format=format)

@@ -177,6 +177,7 @@ class Lowering:
             sql=it.sql if it else None,
             python=it.python if it else None,
             operator=it.operator if it else None,
+            distinct=it.distinct if it else (),
         )
 
     def _fused(self, draft: Draft) -> Transform:

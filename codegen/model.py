@@ -56,7 +56,10 @@ class Function:
     operator: str | None = None
     """`module:function` that gives a Flux operator; the job defines nothing for it."""
     drops: str | None = None
-    """A column of the only input. Where all four are None, the input is passed through."""
+    """A column of the only input."""
+    distinct: tuple[str, ...] = ()
+    """The id by which records of the only input that came before are dropped. Without any of
+    these the input is passed through."""
 
     @property
     def module(self) -> str | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from annotations.diagnostics import BadInput, Diagnostic
 from blazes.coordination import Plan
+from codegen.deduplication import with_deduplication
 from codegen.ends import source, source_problems
 from codegen.lowering import Lowering
 from codegen.model import Stage, Stages
@@ -25,6 +26,7 @@ def stages(plan: Plan) -> Stages:
     output after what feeds it, each with the channel it is written to, then sinks.
     """
     problems: list[Diagnostic] = []
+    plan = with_deduplication(plan, problems)
     net = network(plan, problems)
     sealed = routes(net, problems)
     streams = plan.analysis.dataflow.streams.values()

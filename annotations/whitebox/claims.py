@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from annotations.dataflow import Dataflow, Path
 from annotations.dependencies import closure
@@ -17,14 +18,24 @@ from annotations.vocabulary import FunctionalDependency, Within
 from annotations.whitebox.code import Code
 from annotations.whitebox.components import Output
 
+if TYPE_CHECKING:
+    from annotations.whitebox.sandbox import Limits
 
-def unshown_claims(dataflow: Dataflow, *, python: bool = False) -> tuple[Diagnostic, ...]:
-    """The claims that the code does not show. `python`: run the user's functions to read them."""
-    code = Code(dataflow, python=python)
+
+def unshown_claims(dataflow: Dataflow, *, execute: Limits | None = None) -> tuple[Diagnostic, ...]:
+    """The claims that the code does not show, as far as there is code that can be read.
+
+    Args:
+        dataflow: whose claims.
+        execute: what functions may take when they are run to be read; None: nothing is run.
+    """
+    code = Code(dataflow, execute=execute)
     return tuple(
         found
         for component in dataflow.components.values()
+        if any(path.derived is None for path in component.paths)
         for output in code.outputs(component)
+        if not output.undescribed
         for found in _of_output(component.name, component.paths, output, dataflow.fds)
     )
 

@@ -32,18 +32,27 @@ from annotations.whitebox.type_text import sql_text
 
 if TYPE_CHECKING:
     from annotations.whitebox.bloom.files import Named
+    from annotations.whitebox.sandbox import Limits
 
 Schema = Mapping[str, str]
 """Attribute -> Spark SQL type; a type that is not known is `?`."""
 
 
 class Code:
-    """The code of a dataflow. `text` is the file's, where it is at hand already; without `python`
-    functions are not run to be read, and nothing is said of their outputs."""
+    """The code of a dataflow.
 
-    def __init__(self, dataflow: Dataflow, text: str | None = None, *, python: bool = True) -> None:
+    Args:
+        dataflow: whose code.
+        text: the file's, where it is at hand already.
+        execute: what Python functions may take when they are run to be read; None: nothing is run,
+            and nothing is known of their outputs.
+    """
+
+    def __init__(
+        self, dataflow: Dataflow, text: str | None = None, *, execute: Limits | None = None
+    ) -> None:
         self.dataflow = dataflow
-        self._python = python
+        self._execute = execute
         self._text = text
         self._found: dict[Endpoint, Output | None] = {}
         self._passed: dict[Endpoint, Schema | None] = {}
@@ -105,7 +114,7 @@ class Code:
             self._found[end] = None
             component = self._component(end)
             by = component.implementations.get(end.interface)
-            if by is not None and (self._python or by.python is None):
+            if by is not None:
                 self._unfinished.add(end)
                 inputs = self.inputs(component, end.interface)
                 self._found[end] = self._derived(component, end.interface, by, inputs)
@@ -172,7 +181,14 @@ class Code:
             found = self._output(stream.producer)
             if found is not None and found.derivation.repeats is not None:
                 return f"{stream.producer} may send it again: {found.derivation.repeats}"
+            if found is not None and found.undescribed and self._possible(stream.producer):
+                return f"{stream.producer} may send it again: nothing is known of its code"
         return None
+
+    def _possible(self, end: Endpoint) -> bool:
+        """Whether nobody vouches for an output: its paths are those that the code may have."""
+        paths = self._component(end).paths
+        return any(path.derived is not None for path in paths if path.target == end.interface)
 
     def _lateness(self, component: Component) -> Mapping[str, float]:
         """Input -> how many seconds its records may be late, where that is promised."""
@@ -229,18 +245,27 @@ class Code:
         self, reference: str, by: Implementation, inputs: Mapping[str, Input]
     ) -> Query:
         """The plan of a function, whose module stands in the folder of the dataflow's file."""
+        if self._execute is None:
+            unread = _unread(
+                f"{reference} was not run",
+                by,
+                inputs,
+                chance=True,
+            )
+            return replace(unread, code="BLZ089")
         from annotations.whitebox.pyspark_code import Function, Unreadable, read_functions
         from annotations.whitebox.pyspark_code import Input as Given
 
         module, _, function = reference.partition(":")
         given = {name: Given(each.schema, each.role) for name, each in inputs.items()}
         folder = self.dataflow.file.parent if self.dataflow.file is not None else FilePath()
+        asked = [Function(module, function, given)]
         try:
-            (plan,) = read_functions([Function(module, function, given)], folder=folder)
+            (plan,) = read_functions(asked, folder=folder, limits=self._execute)
         except Unreadable as unreadable:
-            unread = _unread(str(unreadable), by, inputs, position=unreadable.position)
-            return replace(unread, remedy=unreadable.remedy or None)
-        return _completed(plan, inputs)
+            unread = _unread(str(unreadable), by, inputs, position=unreadable.position, chance=True)
+            return replace(unread, remedy=unreadable.remedy or None, code="BLZ093")
+        return replace(_completed(plan, inputs), code="BLZ093")
 
 
 def _unread(
@@ -249,10 +274,11 @@ def _unread(
     inputs: Mapping[str, Input],
     *,
     position: Position | None = None,
+    chance: bool = False,
 ) -> Query:
-    """Code of which nothing is known."""
+    """Code of which nothing is known. `chance`: it may even leave its result to chance."""
     sources = tuple([each.source(name) for name, each in inputs.items()])
-    opaque = Opaque(sources, (), reason, position=position or by.position)
+    opaque = Opaque(sources, (), reason, nondeterministic=chance, position=position or by.position)
     return Query(opaque, open=True, problem=reason)
 
 

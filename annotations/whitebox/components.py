@@ -16,6 +16,8 @@ from annotations.whitebox.ir import Role
 from annotations.whitebox.sql import Query
 from annotations.whitebox.type_text import schema_text
 
+UNDESCRIBED: Final = frozenset({"BLZ089", "BLZ093"})
+"""Codes of Python functions of which nothing is known: not run, and run without success."""
 _MAY_BE_TIMES: Final = frozenset({Family.TIMESTAMP, Family.UNKNOWN})
 
 
@@ -35,6 +37,11 @@ class Output:
             path.annotation.kind.confluent and path.nondeterministic is None
             for path in self.derivation.paths.values()
         )
+
+    @property
+    def undescribed(self) -> bool:
+        """True where a Python function was not run to be read, or could not be read."""
+        return self.query.problem is not None and self.query.code in UNDESCRIBED
 
     @property
     def schema(self) -> Mapping[str, str] | None:
@@ -69,7 +76,11 @@ class Output:
         at = next((each.position for each in path.evidence if each.position), self.position)
         lineage = None if self.query.open else MappingProxyType(dict(path.lineage))
         return replace(
-            written_path(path, self.name), lineage=lineage, position=at, derived=reasons(path)
+            written_path(path, self.name),
+            lineage=lineage,
+            position=at,
+            derived=reasons(path),
+            annotated=not self.undescribed,
         )
 
 
@@ -81,6 +92,8 @@ def written_path(path: DerivedPath, target: str) -> Path:
         annotation=path.annotation,
         within=path.within if not path.annotation.kind.confluent else Within.SET,
         nondeterministic=path.nondeterministic,
+        repeats=path.repeats,
+        rows=path.rows,
     )
 
 

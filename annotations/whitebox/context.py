@@ -9,23 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
+from typing import Final
 
 from annotations.dataflow import Position
 from annotations.dependencies import closure
 from annotations.vocabulary import FunctionalDependency, Within
-from annotations.whitebox.datatypes import Family
+from annotations.whitebox.datatypes import COLLATED, Family
 from annotations.whitebox.derivation import Assumption, Evidence
 from annotations.whitebox.facts import Copies, Effect, Facts, Moving, unique
-from annotations.whitebox.functions import (
-    CLOCKS_WITHOUT_ARGUMENTS,
-    KEEP_DISTINCT,
-    MAKE_OF_ALL,
-    NONDETERMINISTIC,
-    SPECIAL_TIMES,
-    TO_TIME,
-    Direction,
-    known,
-)
+from annotations.whitebox.functions import FUNCTIONS, SPECIAL_TIMES, Direction, known
 from annotations.whitebox.ir import (
     Call,
     Column,
@@ -37,6 +29,7 @@ from annotations.whitebox.ir import (
     references,
     walk,
 )
+from annotations.whitebox.keys import parts_of, step_of
 from annotations.whitebox.monotone import direction, type_of
 from annotations.whitebox.words import text_of
 
@@ -150,10 +143,11 @@ def opaque(facts: Facts, construct: str, text: str, position: Position | None) -
 
 
 def _chance(facts: Facts, call: Call) -> Facts:
-    reason = NONDETERMINISTIC.get(call.function)
-    if call.function in CLOCKS_WITHOUT_ARGUMENTS and not call.arguments:
+    row = FUNCTIONS.get(call.function)
+    reason = None if row is None else row.chance
+    if row is not None and row.clock and not call.arguments:
         reason = "reads the clock"
-    if _special_time(call):
+    if reads_special_time(call):
         reason = "is a time by the clock"
     if reason is None or not facts.live:
         return facts
@@ -161,20 +155,35 @@ def _chance(facts: Facts, call: Call) -> Facts:
     return replace(facts, chances=unique((*facts.chances, (facts.live, evidence))))
 
 
-def _special_time(call: Call) -> bool:
-    """Whether a constant text is taken for a time by the clock, or may be."""
-    to_time = call.function in TO_TIME or (
-        call.function in ("cast", "try_cast")
-        and call.type.family in (Family.DATE, Family.TIMESTAMP, Family.UNKNOWN)
-    )
-    if not to_time or not call.arguments or references(call):
-        return False
-    match call.arguments[0]:
+def reads_special_time(call: Call) -> bool:
+    """Whether a constant text is taken for a time by the clock, or may be (`ts > 'now'`)."""
+    row = FUNCTIONS.get(call.function)
+    if call.function in ("cast", "try_cast"):
+        casts = call.type.family in _TIMES
+    elif row is not None and row.compares:
+        others = [each for each in call.arguments if not _special(each)]
+        casts = any(type_of(each).family in _TIMES for each in others)
+    else:
+        casts = row is not None and row.takes_time
+    return casts and any(map(_special, call.arguments))
+
+
+_TIMES: Final = (Family.DATE, Family.TIMESTAMP, Family.UNKNOWN)
+
+
+def _special(expression: Expression) -> bool:
+    """A constant text that is, or may be, the name of a time."""
+    match expression:
         case Literal(value=str(text)):
             return (text.lower().split() or [""])[0] in SPECIAL_TIMES
-        case Literal():
-            return False
-    return True
+        case Call() | Unknown():
+            may_be_text = type_of(expression).family in (Family.STRING, Family.UNKNOWN)
+            return may_be_text and not references(expression) and _has_text(expression)
+    return False
+
+
+def _has_text(expression: Expression) -> bool:
+    return any(isinstance(e, Literal) and isinstance(e.value, str) for e in walk(expression))
 
 
 def use(facts: Facts, *expressions: Expression | None) -> Facts:
@@ -242,45 +251,9 @@ def classes_of(expression: Expression, facts: Facts) -> tuple[Copies, ...]:
     match expression:
         case Ref(column=column):
             copies = facts.copies.get(column)
-            return (copies,) if copies else ()
-        case Call(function=function, arguments=arguments, type=target, user=None):
-            parts = [each for each in arguments if not isinstance(each, Literal)]
-            if (
-                function in MAKE_OF_ALL
-                or _keeps_distinct(function, arguments)
-                or _shifts(function, arguments)
-                or _widens(function, arguments, target)
-            ):
-                return tuple(each for part in parts for each in classes_of(part, facts))
+            return (copies,) if copies and column.type != COLLATED else ()
+        case Call():
+            step = step_of(expression)
+            parts = parts_of(expression) if step is None else (step.inner,)
+            return tuple(each for part in parts for each in classes_of(part, facts))
     return ()
-
-
-def _keeps_distinct(function: str, arguments: tuple[Expression, ...]) -> bool:
-    first, *others = arguments or (None,)
-    return (
-        first is not None
-        and type_of(first) in KEEP_DISTINCT.get(function, ())
-        and all(isinstance(each, Literal) for each in others)
-    )
-
-
-def _shifts(function: str, arguments: tuple[Expression, ...]) -> bool:
-    """An exact number plus or minus a constant."""
-    constant = any(isinstance(each, Literal) for each in arguments)
-    exact = all(type_of(each).exact for each in arguments)
-    return function in ("+", "-") and len(arguments) == 2 and constant and exact
-
-
-def _widens(function: str, arguments: tuple[Expression, ...], target: object) -> bool:
-    if function != "cast" or not isinstance(arguments[0], Ref):
-        return False
-    source = arguments[0].column.type
-    same = source == target and source.family is not Family.UNKNOWN
-    whole = source.family in (Family.INTEGER, Family.BOOLEAN, Family.DATE)
-    to_text = whole and getattr(target, "family", None) is Family.STRING
-    longer = (
-        source.family is Family.INTEGER
-        and getattr(target, "family", None) is Family.INTEGER
-        and getattr(target, "bits", 0) >= source.bits
-    )
-    return same or to_text or longer

@@ -10,6 +10,7 @@ import enum
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Final
 
 
@@ -29,6 +30,8 @@ class Family(enum.Enum):
     MAP = "map"
     STRUCT = "struct"
     NULL = "null"
+    VALUE = "value"
+    """Any value of a language that compares values as they are, and casts none (Bloom)."""
     UNKNOWN = "unknown"
 
 
@@ -36,12 +39,15 @@ class Family(enum.Enum):
 class DataType:
     """A Spark SQL type.
 
-    `bits` orders the numeric ones: a cast to more bits keeps the order. It tells types of times
-    apart.
+    `bits` orders the numeric ones: a cast to more bits keeps the order. Of a decimal it is the
+    number of digits, or more than there can be where that is not known. It tells types of times
+    apart, and texts that a collation compares from those that are compared by their bytes.
     """
 
     family: Family
     bits: int = 0
+    scale: int = 0
+    """Of a decimal: the digits behind the point."""
     fields: tuple[tuple[str, DataType, bool], ...] = ()
     """Of a struct: name, type, nullable."""
     element: DataType | None = None
@@ -55,24 +61,73 @@ class DataType:
         return self.family in (Family.INTEGER, Family.DECIMAL)
 
     @property
+    def digits_known(self) -> bool:
+        """True for a decimal whose digits before and behind the point are known."""
+        return self.family is Family.DECIMAL and self.bits <= DIGITS_MAX
+
+    @property
+    def identical(self) -> bool:
+        """True where two values that Spark calls equal are the same, to the last bit and letter.
+
+        Not so of 0.0 and -0.0, and of texts under a collation.
+        """
+        match self.family:
+            case Family.STRING:
+                return not self.bits
+            case Family.ARRAY:
+                return self.element is not None and self.element.identical
+            case Family.STRUCT:
+                return bool(self.fields) and all(each.identical for _, each, _ in self.fields)
+            case Family.FLOAT | Family.MAP | Family.INTERVAL | Family.NULL | Family.UNKNOWN:
+                return False
+        return True
+
+    @property
     def numeric(self) -> bool:
         """True for numbers of any kind."""
         return self.exact or self.family is Family.FLOAT
 
 
+DIGITS_MAX: Final = 38
+"""Of a decimal."""
 UNKNOWN: Final = DataType(Family.UNKNOWN)
+VALUE: Final = DataType(Family.VALUE)
 NULL: Final = DataType(Family.NULL)
 BOOLEAN: Final = DataType(Family.BOOLEAN)
 STRING: Final = DataType(Family.STRING)
+COLLATED: Final = DataType(Family.STRING, 1)
+"""A text under a collation other than that of its bytes, whichever it is."""
 INT: Final = DataType(Family.INTEGER, 32)
 BIGINT: Final = DataType(Family.INTEGER, 64)
 DECIMAL: Final = DataType(Family.DECIMAL, 128)
+"""A decimal whose digits are not known."""
 DOUBLE: Final = DataType(Family.FLOAT, 64)
 DATE: Final = DataType(Family.DATE)
 TIMESTAMP: Final = DataType(Family.TIMESTAMP)
 TIMESTAMP_NTZ: Final = DataType(Family.TIMESTAMP, 1)
 TIME: Final = DataType(Family.TIMESTAMP, 2)
 INTERVAL: Final = DataType(Family.INTERVAL)
+
+
+def decimal(digits: int, scale: int) -> DataType:
+    """The type of decimals of so many digits, `scale` of them behind the point.
+
+    >>> decimal(10, 2).digits_known, decimal(40, 2) == DECIMAL
+    (True, True)
+    """
+    return DataType(Family.DECIMAL, digits, scale) if digits <= DIGITS_MAX else DECIMAL
+
+
+def decimal_of(value: Decimal) -> DataType:
+    """The type that Spark gives a decimal that is written down.
+
+    >>> decimal_of(Decimal("0.05")) == decimal(2, 2)
+    True
+    """
+    _, digits, exponent = value.as_tuple()
+    scale = max(0, -exponent) if isinstance(exponent, int) else 0
+    return decimal(max(len(digits), scale), scale)
+
 
 NAMES: Final[dict[str, DataType]] = {
     "tinyint": DataType(Family.INTEGER, 8),
@@ -86,9 +141,9 @@ NAMES: Final[dict[str, DataType]] = {
     "float": DataType(Family.FLOAT, 32),
     "real": DataType(Family.FLOAT, 32),
     "double": DOUBLE,
-    "decimal": DECIMAL,
-    "dec": DECIMAL,
-    "numeric": DECIMAL,
+    "decimal": decimal(10, 0),
+    "dec": decimal(10, 0),
+    "numeric": decimal(10, 0),
     "string": STRING,
     "varchar": STRING,
     "char": STRING,
@@ -179,9 +234,14 @@ def _type(todo: _Tokens) -> DataType:
             return INTERVAL
     if name not in NAMES:
         raise _Unreadable
+    numbers: list[int] = []
     if todo.skip("("):
-        while todo.take() != ")":
-            pass
+        while (token := todo.take()) != ")":
+            numbers += [int(token)] if token.isdigit() else []
+    if NAMES[name].family is Family.DECIMAL and numbers:
+        return decimal(numbers[0], numbers[1] if len(numbers) > 1 else 0)
+    if NAMES[name] == STRING and todo.skip("collate"):
+        return STRING if todo.take().upper() == "UTF8_BINARY" else COLLATED
     return NAMES[name]
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from annotations.dataflow import EMPTY, Position
-from annotations.vocabulary import STAR, Annotation, AnnotationKind, Gate, Within
+from annotations.vocabulary import STAR, Annotation, AnnotationKind, Gate, Repeats, Rows, Within
 from annotations.whitebox.ir import Column
 
 
@@ -48,6 +48,9 @@ class DerivedPath:
     """Output attribute -> the source's attribute that it is an unchanged copy of."""
     evidence: tuple[Evidence, ...]
     """In the order of the text."""
+    repeats: Repeats = Repeats.CORRUPT
+    """What a record that comes again does to the output."""
+    rows: Rows = Rows.MANY
 
     @property
     def gate(self) -> Gate | None:

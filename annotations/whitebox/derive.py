@@ -18,7 +18,7 @@ from types import MappingProxyType
 from typing import Final
 
 from annotations.dataflow import EMPTY, Position
-from annotations.vocabulary import FunctionalDependency, Gate, Within
+from annotations.vocabulary import FunctionalDependency, Gate, Repeats, Rows, Within
 from annotations.whitebox import grouping, joining
 from annotations.whitebox.context import (
     Context,
@@ -61,6 +61,7 @@ from annotations.whitebox.ir import (
     Watermark,
     Window,
 )
+from annotations.whitebox.repeats import Copies, repeats_of
 
 COMING: Final = (Role.STREAM, Role.REQUEST)
 """Sources of which more may come."""
@@ -95,7 +96,7 @@ def annotate(
     facts = sensitive(facts, *_also_kept(facts, names))
     exposed = [column for column in plan.columns if column in facts.moving]
     facts = sensitive(facts, *facts.raised(exposed))
-    return _derivation(plan, facts, names)
+    return _derivation(plan, facts, names, repeats_of(plan, output_mode=output_mode))
 
 
 def _also_kept(facts: Facts, names: Mapping[int, Source]) -> Iterator[Effect]:
@@ -257,10 +258,15 @@ RULES: Final[Mapping[type, Callable[..., Facts]]] = {
 # ---- what reaches the output
 
 
-def _derivation(plan: Relation, facts: Facts, names: Mapping[int, Source]) -> Derivation:
+def _derivation(
+    plan: Relation, facts: Facts, names: Mapping[int, Source], copies: Copies
+) -> Derivation:
     live = {occurrence: names[occurrence] for occurrence in sorted(facts.live)}
     sources = dict.fromkeys(node.name for node in live.values())
-    paths = {source: _path(source, plan, facts, live) for source in sources}
+    paths = {
+        source: _path(source, plan, facts, live, *copies.get(source, (Repeats.CORRUPT, Rows.MANY)))
+        for source in sources
+    }
     again = facts.repeats or facts.again
     if again is None or not live:
         again = None
@@ -273,7 +279,14 @@ def _derivation(plan: Relation, facts: Facts, names: Mapping[int, Source]) -> De
     )
 
 
-def _path(source: str, plan: Relation, facts: Facts, live: Mapping[int, Source]) -> DerivedPath:
+def _path(
+    source: str,
+    plan: Relation,
+    facts: Facts,
+    live: Mapping[int, Source],
+    repeats: Repeats,
+    rows: Rows,
+) -> DerivedPath:
     mine = frozenset(occurrence for occurrence, node in live.items() if node.name == source)
     effects = [effect for effect in facts.effects if effect.targets & mine]
     gates = [gate_of(effect, live) for effect in effects]
@@ -289,6 +302,8 @@ def _path(source: str, plan: Relation, facts: Facts, live: Mapping[int, Source])
         nondeterministic="; ".join(dict.fromkeys(each.text for each in chances)) or None,
         lineage=_lineage(source, plan.columns, facts, live),
         evidence=_in_order([*stores, *thresholds, *shown, *chances]),
+        repeats=repeats,
+        rows=rows,
     )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from annotations.dataflow import Component, Dataflow, Path, Stream
 from annotations.diagnostics import Findings
@@ -17,6 +17,9 @@ from annotations.whitebox.components import Output
 from annotations.whitebox.derivation import Evidence
 from annotations.whitebox.existing import leaves
 from annotations.whitebox.ir import Role
+
+if TYPE_CHECKING:
+    from annotations.whitebox.sandbox import Limits
 
 CODE_OF_CONSTRUCT: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -32,11 +35,19 @@ CODE_OF_CONSTRUCT: Final[Mapping[str, str]] = MappingProxyType(
 """What a reader should be told of a construct that was met, beside the annotation it gives."""
 
 
-def with_derived_paths(dataflow: Dataflow, text: str, out: Findings) -> Dataflow:
+def with_derived_paths(
+    dataflow: Dataflow, text: str, out: Findings, *, execute: Limits | None
+) -> Dataflow:
     """The dataflow with derived paths in place of the possible ones, and schemas on the streams
-    from them. `text` is the file's; what should be known of the code is noted in `out`.
+    from them.
+
+    Args:
+        dataflow: with possible paths.
+        text: the file's.
+        out: gets what should be known of the code.
+        execute: what functions may take when they are run to be read; None: nothing is run.
     """
-    code = Code(dataflow, text)
+    code = Code(dataflow, text, execute=execute)
     components = {
         name: _derived(code, component, out) if _unannotated(component) else component
         for name, component in dataflow.components.items()
@@ -113,8 +124,9 @@ def _tell(component: Component, output: Output, out: Findings) -> None:
     """What a reader should know of the code of an output."""
     if output.query.problem is not None:
         where = output.query.plan.position or output.position
-        message = f"{component.name} -> {output.name}: {output.query.problem}"
-        out.add("BLZ082", message, where, output.query.remedy)
+        meaning = " is taken for the worst" if output.undescribed else ""
+        message = f"{component.name} -> {output.name}{meaning}: {output.query.problem}"
+        out.add(output.query.code, message, where, output.query.remedy)
         return
     for evidence in _evidence(output):
         code = CODE_OF_CONSTRUCT.get(evidence.construct)

@@ -19,6 +19,7 @@ from annotations.whitebox import ir
 from annotations.whitebox.derivation import Assumption, Derivation, DerivedPath, Evidence
 from annotations.whitebox.derive import annotate
 from annotations.whitebox.pyspark_code import Project, Query, Script, read_pipeline, read_script
+from annotations.whitebox.sandbox import Limits
 
 SPECIFICATIONS: Final = ("spark-pipeline.yml", "spark-pipeline.yaml")
 
@@ -83,13 +84,14 @@ def _specification(folder: Path) -> Path | None:
     return found[0] if found else None
 
 
-def read(path: Path) -> Graph:
-    """The graph of a project; `pyspark_code.Unreadable` where its code cannot be read."""
+def read(path: Path, *, execute: Limits) -> Graph:
+    """The graph of a project, whose code is run to be read within these limits;
+    `pyspark_code.Unreadable` where it cannot be read."""
     if path.suffix == ".py":
-        return _script_graph(path, read_script(path))
+        return _script_graph(path, read_script(path, limits=execute))
     specification = path if path.name in SPECIFICATIONS else _specification(path)
     assert specification is not None
-    return _project_graph(specification, read_pipeline(specification))
+    return _project_graph(specification, read_pipeline(specification, limits=execute))
 
 
 def _project_graph(path: Path, project: Project) -> Graph:

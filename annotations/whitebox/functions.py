@@ -1,26 +1,32 @@
-"""What functions do, as data: one place for every front end.
+"""The functions of Spark 4.3, and what is claimed of each: one row a function, for every front end.
 
-Names are Spark's, in lower case. A function that stands in none of these tables is unknown, and so
-is everything computed with it. Direction and order were checked against Spark 4.3; where a row is
-more careful than Spark needs, the comment says so.
+A row claims only what holds whatever the values, the session's time zone, and with ANSI mode on and
+off: that two runs which both give an answer give the same. What is not claimed is not believed. A
+function without a row, or of kind `OPAQUE`, is unknown, and so is everything computed with it.
+
+`benchmarks/functions_on_spark.py` takes every claim to real Spark and looks for a counterexample;
+`docs/reference/functions.md` lists them. Names are Spark's, in lower case.
 """
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final
 
 from annotations.whitebox.datatypes import (
     BIGINT,
+    BOOLEAN,
     DATE,
-    INT,
+    DIGITS_MAX,
+    DOUBLE,
     NAMES,
     STRING,
     TIMESTAMP,
     DataType,
+    Family,
 )
 
 
@@ -39,184 +45,241 @@ class Direction(enum.Enum):
     """It may become anything."""
 
 
-class Depends(enum.Enum):
-    """What of a group an aggregate's result depends on."""
+class Kind(enum.Enum):
+    """What a function makes of what."""
 
-    SET = "set"
-    """On its records alone."""
-    ADDITION = "addition"
-    """On their order too where the numbers are floating-point."""
-    SEQUENCE = "sequence"
-    """On their order."""
+    SCALAR = "scalar"
+    """One value of one row."""
+    AGGREGATE = "aggregate"
+    """One value of a group."""
+    RANK = "rank"
+    """A window function that gives rows of equal order the same result."""
+    NUMBERING = "numbering"
+    """A window function that tells rows of equal order apart."""
+    GENERATOR = "generator"
+    """Several rows of one."""
+    CHANCE = "chance"
+    """It is not a function of its arguments."""
+    OPAQUE = "opaque"
+    """Nothing is claimed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Types:
+    """The types of which a claim holds, by the words that a reader sees."""
+
+    words: str
+    holds: Callable[[DataType], bool]
+
+    def __contains__(self, type_: DataType) -> bool:
+        return self.holds(type_)
+
+
+def _family(words: str, *families: Family) -> Types:
+    return Types(words, lambda type_: type_.family in families)
+
+
+def _one_of(words: str, *types: DataType) -> Types:
+    return Types(words, frozenset(types).__contains__)
+
+
+EVERY: Final = Types("every type", lambda _: True)
+INTEGERS: Final = _family("integers", Family.INTEGER)
+NARROW: Final = Types("integers up to INT", lambda t: t.family is Family.INTEGER and t.bits <= 32)
+SHORT: Final = Types("integers up to SMALLINT", lambda t: t in NARROW and t.bits <= 16)
+BOOLEANS: Final = _family("BOOLEAN", Family.BOOLEAN)
+STRINGS: Final = _one_of("STRING", STRING)
+TEXTS: Final = _one_of("STRING, BINARY", STRING, NAMES["binary"])
+DATES: Final = _one_of("DATE", DATE)
+INSTANTS: Final = _one_of("TIMESTAMP", TIMESTAMP)
+IDENTICAL: Final = Types("types whose equal values are the same", lambda t: t.identical)
+SUMMABLE: Final = Types(
+    "integers, DECIMAL up to 28 digits",
+    lambda t: t.family is Family.INTEGER or (t.digits_known and t.bits <= DIGITS_MAX - 10),
+)
+"""A sum has ten more digits than what is summed, and is NULL for good once these do not suffice."""
+SUMMABLE_WHOLE: Final = Types(
+    "integers up to INT, DECIMAL up to 28 digits",
+    lambda t: t in SUMMABLE and t != BIGINT,
+)
+AVERAGED: Final = Types(
+    "integers up to SMALLINT, DECIMAL up to 28 digits",
+    lambda t: t in SHORT or (t in SUMMABLE and t.family is Family.DECIMAL),
+)
+"""An average of integers adds doubles, which are exact up to 2^53."""
+COMPARED: Final = Types("types that compare as they are", lambda _: True)
+NUMBERS: Final = Types(
+    "integers, DECIMAL", lambda t: t.family is Family.INTEGER or t.family is Family.DECIMAL
+)
+NONE: Final = Types("no type", lambda _: False)
 
 
 @dataclass(frozen=True, slots=True)
 class Aggregation:
-    """What an aggregate function does."""
+    """What an aggregate function makes of a group."""
 
-    direction: Direction
-    depends: Depends
+    direction: Direction = Direction.ANY
+    """How the result changes while the group gains rows."""
+    of_the_set: Types = NONE
+    """Argument types with which the result depends on the group's rows alone: not on their order,
+    nor on how partial results are put together."""
+    adds: bool = False
+    """True where it is addition that makes the order matter."""
+    assumed: Types = NONE
+    """Argument types of which this holds as long as no sum leaves its type."""
     duplicates: bool = True
     """True where a record that comes twice counts twice."""
-    floating: bool = False
-    """True where it computes with floating-point numbers whatever its argument is."""
-    bits_max: int = 128
-    """It computes with floating-point numbers where its argument is an integer of more bits."""
-    nullable: bool = True
+    of_never_negative: bool = False
+    """True where it only grows if its argument is an exact number that is never negative."""
+    bits_max: int | None = None
+    """How many bits the result may need, if fewer than its type has."""
+
+
+@dataclass(frozen=True, slots=True)
+class Keeps:
+    """Results differ wherever an argument does: grouping by them is grouping by it."""
+
+    of: Types
+    place: int | None = 0
+    """Which argument; None: any one of them."""
+    constants: Types = NONE
+    """What the other arguments are: constants of these types, and not NULL."""
+    all: bool = False
+    """True where it is so of all arguments together."""
+
+
+class Way(enum.Enum):
+    """What a moving argument does to the result."""
+
+    RISES = "rises"
+    """The result moves with it."""
+    FALLS = "falls"
+    """The result moves against it."""
+    FIXED = "fixed"
+    """Nothing is claimed where it moves."""
+    FREE = "free"
+    """It does not matter."""
+    TRUE = "true"
+    """The result is true as soon as it is; where it falls nothing is claimed."""
+    THERE = "there"
+    """The result says that it is there."""
+    ABSENT = "absent"
+    """The result says that it is NULL."""
+    GAINS = "gains"
+    """The result grows with the collection that it is."""
+    JOINS = "joins"
+    """The result is a collection with its elements."""
+
+
+class On(enum.Enum):
+    """What the arguments have to be for a claim about directions."""
+
+    TRUTH = "truth values"
+    ALIKE = "types that compare without a cast that changes the order"
+    FITTING = "integers whose result is known to fit"
+    SCALED = "integers, one of them a constant that is not zero"
+    COLUMN = "a column of a type other than BOOLEAN"
+    COLLECTION = "a collection"
+    TRUTH_CONSTANT = "a truth value, and TRUE or FALSE"
+
+
+class Present(enum.Enum):
+    """Which arguments must never be NULL for a claim about directions."""
+
+    ANY = "any may be NULL"
+    FIRST = "the first is never NULL"
+    ALL_IF_UP = "none is ever NULL where they grow"
+    ALL_IF_DOWN = "none is ever NULL where they shrink"
+
+
+@dataclass(frozen=True, slots=True)
+class Moves:
+    """How a result moves with its arguments; the last way is that of all further arguments."""
+
+    ways: tuple[Way, ...]
+    on: On
+    present: Present = Present.ANY
+
+
+class Null(enum.Enum):
+    """When a function gives NULL."""
+
+    PERHAPS = "perhaps"
+    NEVER = "never"
+    OF_NULL = "only if an argument is NULL"
+    OF_ALL = "only if all arguments are NULL"
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """What is claimed of a function."""
+
+    name: str
+    kind: Kind
+    chance: str | None = None
+    """Why it is not a function of its arguments."""
+    clock: bool = False
+    """True where it reads the clock if it is called without arguments."""
+    aggregation: Aggregation | None = None
+    keeps: Keeps | None = None
+    moves: Moves | None = None
+    rises_with_time: bool = False
+    """True where it never decreases with an event time: a watermark closes its values."""
+    merges: bool = False
+    """True where its value for a row depends on the other rows, until a watermark closes it."""
+    never_negative: Types = NONE
+    """Argument types with which no result is below zero."""
+    null: Null = Null.PERHAPS
+    present: Types = NONE
+    """Argument types of which `null` holds."""
+    takes_time: bool = False
+    """True where a constant text as an argument is taken for a date or a time."""
+    compares: bool = False
+    """True where a constant text is taken for a date or a time if another argument is one."""
+    in_spark: bool = True
+    """False for what only the grammar or PySpark's client calls so."""
 
 
 def _names(text: str) -> Iterator[str]:
     return iter(text.split())
 
 
-def _aggregates() -> Mapping[str, Aggregation]:
-    up, down, free = Direction.UP, Direction.DOWN, Direction.ANY
-    rows = {
-        "count count_if regr_count": Aggregation(up, Depends.SET, nullable=False),
-        "max bool_or some any": Aggregation(up, Depends.SET, duplicates=False),
-        "min bool_and every": Aggregation(down, Depends.SET, duplicates=False),
-        # A negative number sets, or clears, the bit of the sign.
-        "bit_or bit_and": Aggregation(free, Depends.SET, duplicates=False),
-        # An estimate can shrink where the estimator changes its formula.
-        "approx_count_distinct": Aggregation(free, Depends.SET, duplicates=False, nullable=False),
-        "bit_xor median percentile percentile_cont percentile_disc": Aggregation(free, Depends.SET),
-        "bitmap_construct_agg bitmap_or_agg bitmap_and_agg": Aggregation(
-            free, Depends.SET, duplicates=False
-        ),
-        "sum try_sum": Aggregation(free, Depends.ADDITION),
-        # The sum of integers is a floating-point number, exact up to 2^53.
-        "avg mean try_avg": Aggregation(free, Depends.ADDITION, bits_max=16),
-        "stddev std stddev_samp stddev_pop variance var_samp var_pop skewness kurtosis corr "
-        "covar_pop covar_samp regr_avgx regr_avgy regr_intercept regr_r2 regr_slope regr_sxx "
-        "regr_sxy regr_syy product vector_avg vector_sum": Aggregation(
-            free, Depends.ADDITION, floating=True
-        ),
-        # The set is determined, the order of its elements in the array is not.
-        "collect_set": Aggregation(
-            Direction.COLLECTS, Depends.SEQUENCE, duplicates=False, nullable=False
-        ),
-        "collect_list array_agg": Aggregation(Direction.COLLECTS, Depends.SEQUENCE, nullable=False),
-        # Of several records that qualify, the one that came first.
-        "first first_value last last_value any_value max_by min_by mode": Aggregation(
-            free, Depends.SEQUENCE
-        ),
-        "listagg string_agg": Aggregation(free, Depends.SEQUENCE),
-        # Sketches and histograms may depend on the order of insertion.
-        "percentile_approx approx_percentile approx_top_k histogram_numeric count_min_sketch "
-        "hll_sketch_agg hll_union_agg theta_sketch_agg theta_union_agg theta_intersection_agg "
-        "kll_sketch_agg_bigint kll_sketch_agg_double kll_sketch_agg_float kll_merge_agg_bigint "
-        "kll_merge_agg_double kll_merge_agg_float schema_of_variant_agg": Aggregation(
-            free, Depends.SEQUENCE
-        ),
-    }
-    return MappingProxyType({name: row for names, row in rows.items() for name in _names(names)})
-
-
-AGGREGATES: Final = _aggregates()
-"""Aggregate functions; one that is not here is unknown."""
-
-RANKS: Final = frozenset(_names("rank dense_rank percent_rank cume_dist"))
-"""Window functions that give rows of equal order the same result."""
-NUMBERINGS: Final = frozenset(_names("row_number ntile lead lag nth_value"))
-"""Window functions that tell rows of equal order apart."""
-
-_NONDETERMINISTIC: Final = {
-    "rand random randn randstr uniform uuid shuffle": "draws at random",
-    "aes_encrypt": "encrypts with a random vector",
-    "current_timestamp now current_date curdate localtimestamp current_time": "reads the clock",
-    "monotonically_increasing_id spark_partition_id input_file_name input_file_block_start "
-    "input_file_block_length": "depends on how Spark cuts its input",
-    "current_user user session_user current_catalog current_database current_schema "
-    "current_timezone current_path version": "depends on where and by whom the job is run",
-    "java_method reflect try_reflect": "calls code outside",
-    # How PySpark's front end writes a function that its author marks so.
-    "udf.asNondeterministic": "calls a Python function that is declared nondeterministic",
-}
-NONDETERMINISTIC: Final[Mapping[str, str]] = MappingProxyType(
-    {name: reason for names, reason in _NONDETERMINISTIC.items() for name in _names(names)}
+_OPERATORS: Final = (
+    "= == <=> <> != ! < <= > >= + - * % / || div and or not in like rlike case cast between & | ^ "
+    "~ << >> >>> when"
 )
-"""Functions that are not functions of their arguments, with the reason. Spark's own `deterministic`
-is true for the clock and for every order-sensitive aggregate, and does not help."""
-CLOCKS_WITHOUT_ARGUMENTS: Final = frozenset(_names("unix_timestamp"))
-"""Read the clock where they are called without arguments."""
-
-GENERATORS: Final = frozenset(
-    _names("explode explode_outer posexplode posexplode_outer inline inline_outer stack json_tuple")
-)
-"""Functions that make several rows of one."""
-
-_INTEGER: Final = frozenset({BIGINT, INT, *(NAMES[name] for name in ("smallint", "tinyint"))})
-_NARROW: Final = _INTEGER - {BIGINT}
-_TEXT: Final = frozenset({STRING, NAMES["binary"]})
-_KEEP_DISTINCT: Final = {
-    "negative positive": _INTEGER,
-    "hex": _INTEGER | _TEXT,
-    "reverse url_encode": frozenset({STRING}),
-    "base64 to_base32": _TEXT,
-    "date_add date_sub": frozenset({DATE}),
-    "unix_date": frozenset({DATE}),
-    "unix_micros": frozenset({TIMESTAMP}),
-    "date_from_unix_date": _NARROW,
-    "timestamp_micros": _INTEGER,
-}
-KEEP_DISTINCT: Final[Mapping[str, frozenset[DataType]]] = MappingProxyType(
-    {name: types for names, types in _KEEP_DISTINCT.items() for name in _names(names)}
-)
-"""Functions whose results differ wherever their first argument does, if that is of one of these
-types and any other is constant: grouping by one is grouping by its argument. With other types they
-cast first, and a cast may make different values equal."""
-MAKE_OF_ALL: Final = frozenset(_names("struct named_struct"))
-"""Functions whose results differ wherever any of their arguments does."""
-TO_TIME: Final = frozenset(
-    _names(
-        "date timestamp to_date to_timestamp to_timestamp_ltz to_timestamp_ntz try_to_date "
-        "try_to_timestamp"
-    )
-)
-"""Functions that cast a text to a date or a time."""
-SPECIAL_TIMES: Final = frozenset(_names("now today yesterday tomorrow"))
-"""Texts that a cast to a date or a time takes for one by the clock; a time zone may follow."""
-
-OPERATORS: Final = frozenset(
-    _names(
-        "= == <=> <> != < <= > >= + - * / % || div and or not in like rlike case cast try_cast "
-        "field element between negative & | ^ ~"
-    )
-) | {"is null", "is not null", "is true", "is false", "is not true", "is not false"}
-"""Operators of Spark SQL that compute with single rows."""
-
-SCALARS: Final = frozenset(
-    _names("""
+_SCALARS: Final = """
     abs acos acosh add_months aes_decrypt aggregate array array_append array_compact array_contains
     array_distinct array_except array_insert array_intersect array_join array_max array_min
     array_position array_prepend array_remove array_repeat array_size array_sort array_union
     arrays_overlap arrays_zip ascii asin asinh assert_true atan atan2 atanh base64 bigint bin binary
-    bit_count bit_get bit_length bitmap_bit_position bitmap_bucket_number bitmap_count bitwise_not
-    boolean bround btrim bucket cardinality cbrt ceil ceiling char char_length character_length
-    charindex chr coalesce collate collation concat concat_ws contains conv convert_timezone cos
-    cosh cot crc32 create_map csc date date_add date_diff date_format date_from_unix_date date_part
-    date_sub date_trunc dateadd datediff datepart day dayname dayofmonth dayofweek dayofyear days
+    bit_count bit_get bit_length bitmap_bit_position bitmap_bucket_number bitmap_count
+    boolean bround btrim cardinality cbrt ceil ceiling char char_length character_length
+    chr coalesce collate collation concat concat_ws contains conv convert_timezone cos
+    cosh cot crc32 csc date date_add date_diff date_format date_from_unix_date date_part
+    date_sub date_trunc dateadd datediff datepart day dayname dayofmonth dayofweek dayofyear
     decimal decode degrees double e element_at elt encode endswith equal_null exists exp expm1
     extract factorial filter find_in_set flatten float floor forall format_number format_string
     from_base32 from_csv from_json from_unixtime from_utc_timestamp from_xml get get_json_object
-    getbit greatest grouping grouping_id hash hex hll_sketch_estimate hll_union hmac hour hours
-    hypot if iff ifnull ilike initcap instr int integer is_valid_utf8 is_valid_variant
+    getbit greatest grouping grouping_id hash hex hll_sketch_estimate hll_union hmac hour
+    hypot if ifnull ilike initcap instr int is_valid_utf8 is_valid_variant
     is_variant_null isnan isnotnull isnull jaro_winkler_similarity json_array_length
-    json_object_keys last_day lcase least left length len levenshtein like ln locate log log10 log1p
+    json_object_keys last_day lcase least left len length levenshtein ln locate log log10 log1p
     log2 lower lpad ltrim luhn_check make_date make_dt_interval make_interval make_time
     make_timestamp make_timestamp_ltz make_timestamp_ntz make_valid_utf8 make_ym_interval map
     map_concat map_contains_key map_entries map_filter map_from_arrays map_from_entries map_keys
-    map_values map_zip_with mask md5 minute mod month monthname months months_between named_struct
-    nanvl negate negative next_day nullif nullifzero nvl nvl2 octet_length overlay parse_json
+    map_values map_zip_with mask md5 minute mod month monthname months_between named_struct
+    nanvl negative next_day nullif nullifzero nvl nvl2 octet_length overlay parse_json
     parse_url pi pmod position positive pow power printf quarter quote radians raise_error reduce
     regexp regexp_count regexp_extract regexp_extract_all regexp_instr regexp_like regexp_replace
-    regexp_substr repeat replace reverse right rint rlike round rpad rtrim schema_of_csv
-    schema_of_json schema_of_variant schema_of_xml sec second sentences sequence session_window sha
+    regexp_substr repeat replace reverse right rint round rpad rtrim schema_of_csv
+    schema_of_json schema_of_variant schema_of_xml sec second sentences sequence sha
     sha1 sha2 shiftleft shiftright shiftrightunsigned sign signum sin sinh size slice smallint
     sort_array soundex space split split_part sqrt startswith str_to_map string struct substr
-    substring substring_index tan tanh time_bucket time_diff time_trunc timestamp timestamp_add
-    timestamp_diff timestamp_micros timestamp_millis timestamp_nanos timestamp_seconds timestampadd
-    timestampdiff tinyint to_base32 to_binary to_char to_csv to_date to_json to_number to_time
+    substring substring_index tan tanh time time_bucket time_diff time_from_micros time_from_millis
+    time_from_seconds time_to_micros time_to_millis time_to_seconds time_trunc timestamp
+    timestamp_micros timestamp_millis timestamp_nanos timestamp_seconds
+    tinyint to_base32 to_binary to_char to_csv to_date to_json to_number to_time
     to_timestamp to_timestamp_ltz to_timestamp_ntz to_unix_timestamp to_utc_timestamp to_varchar
     to_variant_object to_xml transform transform_keys transform_values translate trim trunc try_add
     try_aes_decrypt try_divide try_element_at try_make_interval try_make_timestamp
@@ -226,35 +289,298 @@ SCALARS: Final = frozenset(
     unix_nanos unix_seconds unix_timestamp upper url_decode url_encode validate_utf8 variant_get
     vector_cosine_similarity vector_inner_product vector_l2_distance vector_norm vector_normalize
     weekday weekofyear width_bucket window window_time xpath xpath_boolean xpath_double xpath_float
-    xpath_int xpath_long xpath_number xpath_short xpath_string xxhash64 year years zeroifnull
+    xpath_int xpath_long xpath_number xpath_short xpath_string xxhash64 year zeroifnull
     zip_with
-    """)
+    """
+_SYNTAX: Final = """
+    try_cast field element integer timestampadd timestampdiff create_map negate update_fields
+    """
+_SYNTAX_OF_NULL: Final = (
+    "is null",
+    "is not null",
+    "is true",
+    "is false",
+    "is not true",
+    "is not false",
 )
-"""Built-in functions whose result is determined by their arguments."""
-
-TIME_WINDOWS: Final = frozenset(_names("window session_window window_time date_trunc time_bucket"))
-"""Functions of an event time that never decrease with it: a watermark closes their values."""
-
-NEVER_NEGATIVE: Final = frozenset(
-    _names(
-        "abs length char_length character_length octet_length bit_length "
-        "hour minute second day month bit_count"
-    )
+_OPAQUE: Final = """
+    approx_top_k_accumulate approx_top_k_combine approx_top_k_estimate collations collect_union
+    counter_diff from_avro from_protobuf kll_sketch_get_n_bigint kll_sketch_get_n_double
+    kll_sketch_get_n_float kll_sketch_get_quantile_bigint kll_sketch_get_quantile_double
+    kll_sketch_get_quantile_float kll_sketch_get_rank_bigint kll_sketch_get_rank_double
+    kll_sketch_get_rank_float kll_sketch_merge_bigint kll_sketch_merge_double kll_sketch_merge_float
+    kll_sketch_to_string_bigint kll_sketch_to_string_double kll_sketch_to_string_float measure
+    python_worker_logs range schema_of_avro sql_keywords st_asbinary st_geogfromwkb st_geomfromwkb
+    st_setsrid st_srid theta_difference theta_intersection theta_sketch_estimate theta_union to_avro
+    to_protobuf try_variant_array_append try_variant_insert try_variant_set tuple_difference_double
+    tuple_difference_integer tuple_difference_theta_double tuple_difference_theta_integer
+    tuple_intersection_agg_double tuple_intersection_agg_integer tuple_intersection_double
+    tuple_intersection_integer tuple_intersection_theta_double tuple_intersection_theta_integer
+    tuple_sketch_agg_double tuple_sketch_agg_integer tuple_sketch_estimate_double
+    tuple_sketch_estimate_integer tuple_sketch_summary_double tuple_sketch_summary_integer
+    tuple_sketch_theta_double tuple_sketch_theta_integer tuple_union_agg_double
+    tuple_union_agg_integer tuple_union_double tuple_union_integer tuple_union_theta_double
+    tuple_union_theta_integer variant_array_append variant_delete variant_explode
+    variant_explode_outer variant_insert variant_set variant_strip_nulls
+    """
+_CHANCE: Final = {
+    "rand random randn randstr uniform uuid shuffle": "draws at random",
+    "aes_encrypt": "encrypts with a random vector",
+    "current_timestamp now current_date curdate localtimestamp current_time localtime": (
+        "reads the clock"
+    ),
+    "monotonically_increasing_id spark_partition_id input_file_name input_file_block_start "
+    "input_file_block_length": "depends on how Spark cuts its input",
+    "current_user user session_user current_catalog current_database current_schema "
+    "current_timezone current_path version": "depends on where and by whom the job is run",
+    "java_method reflect try_reflect": "calls code outside",
+}
+_GENERATORS: Final = (
+    "explode explode_outer posexplode posexplode_outer inline inline_outer stack json_tuple"
 )
-"""Functions whose result is never below zero (`size` is not one of them: of NULL it can be -1)."""
+_RANKS: Final = "rank dense_rank percent_rank cume_dist"
+_NUMBERINGS: Final = "row_number ntile lead lag nth_value"
+
+
+def _aggregates() -> Mapping[str, Aggregation]:
+    up, down = Direction.UP, Direction.DOWN
+    return {
+        # No group has more than 2^32 rows, so that counts can be added without overflow.
+        "count regr_count count_if": Aggregation(up, EVERY, bits_max=32),
+        "bool_or some any": Aggregation(up, EVERY, duplicates=False),
+        "bool_and every": Aggregation(down, EVERY, duplicates=False),
+        # Of 0.0 and -0.0, which are equal, the one that came first; so of texts under a collation.
+        "max": Aggregation(up, IDENTICAL, duplicates=False),
+        "min": Aggregation(down, IDENTICAL, duplicates=False),
+        # A negative number sets, or clears, the bit of the sign.
+        "bit_or bit_and": Aggregation(of_the_set=EVERY, duplicates=False),
+        "bit_xor": Aggregation(of_the_set=EVERY),
+        # An estimate can shrink where the estimator changes its formula.
+        "approx_count_distinct": Aggregation(of_the_set=EVERY, duplicates=False),
+        "median percentile percentile_cont percentile_disc": Aggregation(of_the_set=NUMBERS),
+        "bitmap_construct_agg bitmap_or_agg bitmap_and_agg": Aggregation(
+            of_the_set=EVERY, duplicates=False
+        ),
+        # With ANSI mode on, a sum that leaves BIGINT on the way stops the query.
+        "sum": Aggregation(
+            of_the_set=SUMMABLE,
+            adds=True,
+            assumed=_one_of("BIGINT", BIGINT),
+            of_never_negative=True,
+        ),
+        # It is NULL where a sum leaves BIGINT on the way.
+        "try_sum": Aggregation(of_the_set=SUMMABLE_WHOLE, adds=True, of_never_negative=True),
+        "avg mean try_avg": Aggregation(of_the_set=AVERAGED, adds=True),
+        "stddev std stddev_samp stddev_pop variance var_samp var_pop skewness kurtosis corr "
+        "covar_pop covar_samp regr_avgx regr_avgy regr_intercept regr_r2 regr_slope regr_sxx "
+        "regr_sxy regr_syy vector_avg vector_sum": Aggregation(adds=True),
+        # The set is determined, the order of its elements in the array is not.
+        "collect_set": Aggregation(Direction.COLLECTS, duplicates=False),
+        "collect_list array_agg": Aggregation(Direction.COLLECTS),
+        # Of several records that qualify, the one that came first.
+        "first first_value last last_value any_value max_by min_by mode": Aggregation(),
+        "listagg string_agg": Aggregation(),
+        # Sketches and histograms may depend on the order of insertion.
+        "percentile_approx approx_percentile approx_top_k histogram_numeric count_min_sketch "
+        "hll_sketch_agg hll_union_agg theta_sketch_agg theta_union_agg theta_intersection_agg "
+        "kll_sketch_agg_bigint kll_sketch_agg_double kll_sketch_agg_float kll_merge_agg_bigint "
+        "kll_merge_agg_double kll_merge_agg_float schema_of_variant_agg": Aggregation(),
+    }
+
+
+_DRAWING: Final = """
+    kll_sketch_agg_bigint kll_sketch_agg_double kll_sketch_agg_float kll_merge_agg_bigint
+    kll_merge_agg_double kll_merge_agg_float
+    """
+"""Sketches that choose by chance what they keep."""
+_KEEPS: Final = {
+    "negative positive": Keeps(INTEGERS),
+    "+ -": Keeps(INTEGERS, place=None, constants=INTEGERS),
+    "hex": Keeps(Types("integers, STRING, BINARY", lambda t: t in INTEGERS or t in TEXTS)),
+    "base64 to_base32": Keeps(TEXTS),
+    "date_add date_sub": Keeps(DATES, constants=NARROW),
+    "unix_date": Keeps(DATES),
+    "unix_micros": Keeps(INSTANTS),
+    "date_from_unix_date": Keeps(NARROW),
+    "timestamp_micros": Keeps(INTEGERS),
+    "struct named_struct": Keeps(EVERY, all=True),
+}
+_RISES, _FALLS, _FIXED = (Way.RISES,), (Way.FALLS,), (Way.FIXED,)
+_MOVES: Final = {
+    "and or": Moves(_RISES, On.TRUTH),
+    "not !": Moves(_FALLS, On.TRUTH),
+    "= ==": Moves(_RISES, On.TRUTH_CONSTANT),
+    "is true": Moves((Way.TRUE,), On.TRUTH),
+    "> >=": Moves(_RISES + _FALLS, On.ALIKE),
+    "< <=": Moves(_FALLS + _RISES, On.ALIKE),
+    "between": Moves(_FIXED + _FALLS + _RISES, On.ALIKE),
+    # NULL is skipped: another argument may raise the maximum, but nothing may lower it.
+    "greatest": Moves(_RISES, On.ALIKE, Present.ALL_IF_DOWN),
+    "least": Moves(_RISES, On.ALIKE, Present.ALL_IF_UP),
+    # Of what cannot be null, itself; else the value falls back from the default.
+    "coalesce nvl ifnull": Moves((Way.RISES, Way.FREE), On.ALIKE, Present.FIRST),
+    "+": Moves(_RISES, On.FITTING),
+    "-": Moves(_RISES + _FALLS, On.FITTING),
+    "negative": Moves(_FALLS, On.FITTING),
+    "*": Moves(_RISES, On.SCALED),
+    "/": Moves(_RISES + _FIXED, On.SCALED),
+    "isnotnull": Moves((Way.THERE,), On.COLUMN),
+    "is not null": Moves((Way.THERE,), On.COLUMN),
+    "isnull": Moves((Way.ABSENT,), On.COLUMN),
+    "is null": Moves((Way.ABSENT,), On.COLUMN),
+    "size cardinality array_size": Moves((Way.GAINS,), On.COLLECTION),
+    "array_contains": Moves((Way.GAINS, Way.FIXED), On.COLLECTION),
+    "array_sort": Moves((Way.JOINS, Way.FIXED), On.COLLECTION),
+    "array_union": Moves((Way.JOINS,), On.COLLECTION),
+}
+_NOT_NEGATIVE: Final = {
+    "length len char_length character_length octet_length bit_length bit_count": EVERY,
+    "hour minute second day dayofmonth month quarter dayofweek dayofyear weekofyear weekday": EVERY,
+}
+_NEVER_NULL: Final = (
+    "count count_if regr_count approx_count_distinct collect_list collect_set array_agg row_number "
+    "rank dense_rank current_timestamp now uuid rand randn <=> equal_null struct named_struct "
+    "array isnull isnotnull"
+)
+_OF_NULL: Final = {
+    "= == <> != < <= > >= between": COMPARED,
+    "and or not !": BOOLEANS,
+    "+ - *": INTEGERS,
+    "negative positive abs": _family("integers, FLOAT, DOUBLE", Family.INTEGER, Family.FLOAT),
+    "lower upper ||": STRINGS,
+    "like rlike ilike": STRINGS,
+}
+_OF_ALL: Final = "coalesce nvl ifnull greatest least"
+_RISES_WITH_TIME: Final = "window window_time date_trunc time_bucket"
+_TAKES_TIME: Final = """
+    add_months convert_timezone date date_add date_diff date_format date_part date_sub date_trunc
+    dateadd datediff datepart day dayname dayofmonth dayofweek dayofyear extract from_utc_timestamp
+    hour last_day minute month monthname months_between next_day quarter second sequence timestamp
+    time time_bucket time_diff time_trunc timestampadd timestampdiff to_char to_date to_time
+    to_timestamp to_timestamp_ltz to_timestamp_ntz to_unix_timestamp to_utc_timestamp to_varchar
+    trunc try_to_date try_to_time try_to_timestamp unix_date unix_micros unix_millis unix_nanos
+    unix_seconds unix_timestamp weekday weekofyear window window_time year make_timestamp
+    make_timestamp_ltz make_timestamp_ntz try_make_timestamp try_make_timestamp_ltz
+    try_make_timestamp_ntz try_subtract try_add
+    """
+_COMPARES: Final = """
+    = == <=> <> != < <= > >= + - between in case when if coalesce nvl nvl2 ifnull nullif greatest
+    least equal_null array array_append array_contains array_except array_insert array_intersect
+    array_position array_prepend array_remove array_union arrays_overlap array_repeat map map_concat
+    map_contains_key element_at try_element_at concat zip_with lead lag
+    """
+
+
+def _rows() -> dict[str, Function]:
+    """The table."""
+    rows: dict[str, Function] = {}
+
+    def kind(names: str, kind: Kind, *, in_spark: bool = True) -> None:
+        for name in _names(names):
+            assert name not in rows, name
+            rows[name] = Function(name, kind, in_spark=in_spark)
+
+    def claim(names: str, **claims: object) -> None:
+        for name in [names] if names in rows else _names(names):
+            rows[name] = replace(rows[name], **claims)  # type: ignore[arg-type]
+
+    kind(_OPERATORS, Kind.SCALAR)
+    kind(_SCALARS, Kind.SCALAR)
+    kind(_SYNTAX, Kind.SCALAR, in_spark=False)
+    kind("session_window", Kind.SCALAR)
+    for name in _SYNTAX_OF_NULL:
+        rows[name] = Function(name, Kind.SCALAR, null=Null.NEVER, present=EVERY, in_spark=False)
+    kind(_GENERATORS, Kind.GENERATOR)
+    kind(_RANKS, Kind.RANK)
+    kind(_NUMBERINGS, Kind.NUMBERING)
+    kind(_OPAQUE, Kind.OPAQUE)
+    for names, reason in _CHANCE.items():
+        kind(names, Kind.CHANCE)
+        claim(names, chance=reason)
+    # How PySpark's front end writes a function that its author marks so.
+    kind("udf.asNondeterministic", Kind.CHANCE, in_spark=False)
+    claim("udf.asNondeterministic", chance="calls a Python function that is declared "
+          "nondeterministic")  # fmt: skip
+    for names, aggregation in _aggregates().items():
+        kind(names, Kind.AGGREGATE)
+        claim(names, aggregation=aggregation)
+    kind("product", Kind.AGGREGATE, in_spark=False)
+    claim("product", aggregation=Aggregation(adds=True))
+    claim(_DRAWING, chance="draws at random")
+    for names, keeps in _KEEPS.items():
+        claim(names, keeps=keeps)
+    for names, moves in _MOVES.items():
+        claim(names, moves=moves)
+    for names, types in _NOT_NEGATIVE.items():
+        claim(names, never_negative=types)
+    claim(_NEVER_NULL, null=Null.NEVER, present=EVERY)
+    for names, types in _OF_NULL.items():
+        claim(names, null=Null.OF_NULL, present=types)
+    claim(_OF_ALL, null=Null.OF_ALL, present=EVERY)
+    claim(_RISES_WITH_TIME, rises_with_time=True)
+    claim("session_window", merges=True, takes_time=True)
+    claim(_TAKES_TIME, takes_time=True)
+    claim(_COMPARES, compares=True)
+    claim("unix_timestamp", clock=True)
+    return rows
+
+
+FUNCTIONS: Final[dict[str, Function]] = _rows()
+"""Every function of Spark 4.3, and what the grammar and PySpark's client add, by name."""
+
+
+def _of_kind(kind: Kind) -> frozenset[str]:
+    return frozenset(name for name, row in FUNCTIONS.items() if row.kind is kind)
+
+
+AGGREGATES: Final = _of_kind(Kind.AGGREGATE)
+GENERATORS: Final = _of_kind(Kind.GENERATOR)
+RANKS: Final = _of_kind(Kind.RANK)
+NUMBERINGS: Final = _of_kind(Kind.NUMBERING)
+
+SPECIAL_TIMES: Final = frozenset(_names("now today yesterday tomorrow"))
+"""Texts that a cast to a date or a time takes for one by the clock; a time zone may follow."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cast:
+    """What a cast from one type to another does."""
+
+    keeps: bool = False
+    """Different values stay different."""
+    rises: bool = False
+    """Of two values the greater one stays no less."""
+    same_text: bool = False
+    """The value's text stays what it is."""
+
+
+def _casts() -> Mapping[tuple[DataType, DataType], Cast]:
+    found: dict[tuple[DataType, DataType], Cast] = {}
+    integers = [NAMES[name] for name in ("tinyint", "smallint", "int", "bigint")]
+    for of in integers:
+        for to in integers:
+            if of.bits <= to.bits:
+                found[of, to] = Cast(keeps=True, rises=True, same_text=True)
+        for to in (NAMES["float"], DOUBLE):
+            found[of, to] = Cast(rises=True)
+        found[of, STRING] = Cast(keeps=True, same_text=True)
+    found[BOOLEAN, STRING] = found[DATE, STRING] = Cast(keeps=True)
+    return MappingProxyType(found)
+
+
+CASTS: Final = _casts()
+"""What is claimed of casts; of a cast to the type that a value has already, all of it."""
+
+
+def cast_of(source: DataType, target: DataType) -> Cast:
+    """What is claimed of a cast."""
+    if source == target and (source.identical or source.family is Family.FLOAT):
+        known = source.family is not Family.DECIMAL or source.digits_known
+        return Cast(known, known, known)
+    return CASTS.get((source, target), Cast())
 
 
 def known(function: str) -> bool:
-    """True for a function that one of the tables knows."""
-    return any(
-        function in table
-        for table in (
-            OPERATORS,
-            SCALARS,
-            AGGREGATES,
-            GENERATORS,
-            NONDETERMINISTIC,
-            RANKS,
-            NUMBERINGS,
-        )
-    )
+    """True for a function of which anything is claimed."""
+    row = FUNCTIONS.get(function)
+    return row is not None and row.kind is not Kind.OPAQUE

@@ -19,17 +19,19 @@ from annotations.whitebox.context import (
     sensitive,
     use,
 )
-from annotations.whitebox.datatypes import Family
+from annotations.whitebox.datatypes import COLLATED, UNKNOWN, Family
 from annotations.whitebox.derivation import Assumption
 from annotations.whitebox.facts import Copies, Facts, unique
 from annotations.whitebox.functions import (
     AGGREGATES,
+    EVERY,
+    FUNCTIONS,
+    NONE,
     NUMBERINGS,
     RANKS,
-    TIME_WINDOWS,
     Aggregation,
-    Depends,
     Direction,
+    Null,
 )
 from annotations.whitebox.ir import (
     Aggregate,
@@ -45,14 +47,17 @@ from annotations.whitebox.ir import (
     references,
     walk,
 )
-from annotations.whitebox.monotone import sign_of, type_of
+from annotations.whitebox.monotone import bits_of, sign_of, type_of
 from annotations.whitebox.words import listed, text_of
 
 OF_THE_SET: Final = frozenset(
     {"sort_array", "array_sort", "size", "cardinality", "array_size", "array_contains"}
     | {"array_max", "array_min"}
 )
-"""Functions of an array that do not depend on the order of its elements."""
+"""Functions of an array that do not depend on the order of its elements: which of two that are
+equal comes first does not matter where equal elements are the same."""
+OF_THE_NUMBER: Final = frozenset({"size", "cardinality", "array_size"})
+"""Those for which equal elements need not be the same."""
 
 
 def aggregate(context: Context, node: Aggregate, facts: Facts) -> Facts:
@@ -67,6 +72,7 @@ def aggregate(context: Context, node: Aggregate, facts: Facts) -> Facts:
     grouping = _Grouping(context, node, facts, classes, by)
     grouping.ask()
     grouping.drop_late()
+    grouping.merge()
     grouping.outputs()
     return grouping.facts
 
@@ -127,6 +133,17 @@ class _Grouping:
         self.final = self.context.mode == "append" and closing
         self.facts = replace(self.facts, assumptions=unique((*self.facts.assumptions, *promised)))
 
+    def merge(self) -> None:
+        """Sessions: one that gains a record takes the place of those that it is made of."""
+        for key in self.node.keys:
+            merging = [each for each in walk(key) if isinstance(each, Call) and _merges(each)]
+            if merging and not self.final:
+                text = f"`{text_of(merging[0])}` grows while records come that belong to it"
+                found = effect(
+                    self.inner, "aggregate-value", text, self.node.position, gate=self.classes
+                )
+                self.facts = sensitive(self.facts, found)
+
     def outputs(self) -> None:
         """The columns, and whether a row may leave again when its group changes."""
         temporary = replace(self.inner, copies=dict(self.inner.copies), moving={})
@@ -157,10 +174,22 @@ class _Grouping:
                 copied = self.inner.copies.get(key.column) if isinstance(key, Ref) else None
                 whole = at in _in_every_set(self.node)
                 temporary.copies[column] = (copied or frozenset()) if whole else frozenset()
+                if column.type == COLLATED:
+                    text = f"`{text_of(key)}` is shown as the row that comes first writes it"
+                    shown = effect(
+                        self.inner,
+                        "first-row",
+                        text,
+                        self.node.position,
+                        gate=self.classes,
+                        within=Within.SEQUENCE,
+                    )
+                    temporary.copies[column] = frozenset()
+                    temporary.moving |= moved(column, Direction.ANY, shown)
                 return Ref(column)
         match expression:
             case Call(function=name, user=None, arguments=(first, *rest)) if (
-                name in OF_THE_SET and (collected := _collected(expression))
+                name in OF_THE_SET and (collected := collected_by(expression))
             ):
                 first = Ref(self._aggregated(collected, temporary, in_order=True))
                 others = [self._reduced(each, temporary) for each in rest]
@@ -179,55 +208,59 @@ class _Grouping:
 
     def _aggregated(self, call: Call, temporary: Facts, *, in_order: bool = False) -> Column:
         """A column that stands for the result of an aggregate."""
-        row = AGGREGATES[call.function]
+        row = aggregation_of(call)
+        assert row is not None
         used = use(self.inner, *call.arguments, call.condition)
         self.facts = _noted(self.facts, used)
         self._count_twice(call, row)
-        column = self._stand_in(Column(text_of(call), call.type, row.nullable))
+        if call.arguments and type_of(call.arguments[0]) in row.assumed and self.inner.live:
+            text = (
+                f"no `{text_of(call)}` leaves BIGINT on the way: with ANSI mode on Spark stops "
+                "then, in some orders of the records and not in others"
+            )
+            assumed = (*self.facts.assumptions, Assumption(text, call.position))
+            self.facts = replace(self.facts, assumptions=unique(assumed))
+        nullable = FUNCTIONS[call.function].null is not Null.NEVER
+        column = self._stand_in(Column(text_of(call), call.type, nullable, bits_max=row.bits_max))
         temporary.copies[column] = frozenset()
-        if self.final or self.single:
+        depends = self._order(call, row, in_order)
+        if self.single or (self.final and depends is None):
             return column
-        gate = self.classes
-        text = f"`{text_of(call)}` is used before {self.by} is complete"
-        effects = [effect(self.inner, "aggregate-value", text, call.position, gate=gate)]
-        if depends := self._order(call, row, in_order):
-            construct, text = depends
-            effects = [
-                effect(
-                    self.inner, construct, text, call.position, gate=gate, within=Within.SEQUENCE
-                )
-            ]
-        temporary.moving |= moved(column, self._direction(call, row), *effects)
+        construct, text = (
+            "aggregate-value",
+            f"`{text_of(call)}` is used before {self.by} is complete",
+        )
+        within = Within.SET
+        if depends is not None:
+            (construct, text), within = depends, Within.SEQUENCE
+        effects = [
+            effect(self.inner, construct, text, call.position, gate=self.classes, within=within)
+        ]
+        temporary.moving |= moved(column, direction_of(call, row), *effects)
         return column
 
     def _stand_in(self, column: Column) -> Column:
         self.made.add(column)
         return column
 
-    def _direction(self, call: Call, row: Aggregation) -> Direction:
-        if call.function in ("sum", "try_sum") and call.arguments:
-            argument = call.arguments[0]
-            if type_of(argument).exact and sign_of(argument) == 1:
-                return Direction.UP
-        return row.direction
-
     def _order(self, call: Call, row: Aggregation, in_order: bool) -> tuple[str, str] | None:
         """Why the result depends on the order inside the group; None where it does not."""
+        if of_the_set(call, row) or in_order or _sorted_by_itself(call):
+            return None
         name = text_of(call)
-        if row.depends is Depends.ADDITION:
-            kind = type_of(call.arguments[0]) if call.arguments else None
-            averaged = kind is not None and kind.bits > row.bits_max
-            if averaged and kind is not None and kind.family is Family.INTEGER:
-                return "float-sum", f"`{name}` adds floating-point numbers, exact up to 2^53 only"
-            if row.floating or kind is None or not kind.exact:
-                about = "numbers that may be floating-point"
-                if row.floating or (kind and kind.family is Family.FLOAT):
-                    about = "floating-point numbers"
-                return "float-sum", f"`{name}` of {about} depends on their order"
-            return None
-        if row.depends is Depends.SET or in_order or _sorted_by_itself(call):
-            return None
-        return "order-aggregate", f"`{name}` depends on the order of the rows in {self.by}"
+        if not row.adds:
+            return "order-aggregate", f"`{name}` depends on the order of the rows in {self.by}"
+        kind = type_of(call.arguments[0]) if call.arguments else UNKNOWN
+        if kind.family is Family.DECIMAL:
+            return "order-aggregate", f"`{name}` may need too many digits, in some orders of rows"
+        if kind.family is Family.INTEGER and call.function == "try_sum":
+            return "order-aggregate", f"`{name}` may leave BIGINT, in some orders of the rows"
+        if kind.family is Family.INTEGER and row.of_the_set is not NONE:
+            return "float-sum", f"`{name}` adds floating-point numbers, exact up to 2^53 only"
+        about = "numbers that may be floating-point"
+        if row.of_the_set is NONE or kind.family is Family.FLOAT:
+            about = "floating-point numbers"
+        return "float-sum", f"`{name}` of {about} depends on their order"
 
     def _count_twice(self, call: Call, row: Aggregation) -> None:
         """A record that may come twice counts twice (set-only streams, row 11)."""
@@ -236,6 +269,31 @@ class _Grouping:
         text = f"`{text_of(call)}` counts a record each time it comes, but {self.inner.repeats}"
         found = effect(self.inner, "set-only", text, call.position, gate=None)
         self.facts = sensitive(self.facts, found)
+
+
+def aggregation_of(call: Call) -> Aggregation | None:
+    """What the call makes of a group; None where it is no known aggregate function."""
+    row = FUNCTIONS.get(call.function)
+    return None if row is None or call.user is not None else row.aggregation
+
+
+def direction_of(call: Call, row: Aggregation) -> Direction:
+    """How the result of an aggregate moves while its group gains rows."""
+    if row.of_never_negative and call.arguments:
+        argument = call.arguments[0]
+        type_ = type_of(argument)
+        # A sum of as many rows as there can be leaves no BIGINT; one of decimals has digits enough.
+        whole = type_.family is Family.INTEGER
+        fits = bits_of(argument) <= 32 if whole else type_ in row.of_the_set
+        return Direction.UP if type_.exact and fits and sign_of(argument) == 1 else row.direction
+    return row.direction
+
+
+def of_the_set(call: Call, row: Aggregation) -> bool:
+    """Whether the result depends on the rows of a group alone, not on their order."""
+    return row.of_the_set is EVERY or (
+        bool(call.arguments) and type_of(call.arguments[0]) in row.of_the_set
+    )
 
 
 def _parameters(expression: Expression) -> frozenset[Column]:
@@ -254,13 +312,16 @@ def _noted(facts: Facts, used: Facts) -> Facts:
     )
 
 
-def _collected(call: Call) -> Call | None:
+def collected_by(call: Call) -> Call | None:
     """The aggregate that collects what is the first argument, if it is one."""
     inner = call.arguments[0]
     if not isinstance(inner, Call) or inner.user is not None or _has_lambda(call):
         return None
-    row = AGGREGATES.get(inner.function)
-    return inner if row is not None and row.direction is Direction.COLLECTS else None
+    row = aggregation_of(inner)
+    element = type_of(inner.arguments[0]) if inner.arguments else UNKNOWN
+    if row is None or row.direction is not Direction.COLLECTS:
+        return None
+    return inner if call.function in OF_THE_NUMBER or element.identical else None
 
 
 def _has_lambda(call: Call) -> bool:
@@ -270,7 +331,9 @@ def _has_lambda(call: Call) -> bool:
 def _sorted_by_itself(call: Call) -> bool:
     """LISTAGG in the order of what is listed: equal elements are equal texts."""
     ordered = tuple(key.expression for key in call.order)
-    return call.function in ("listagg", "string_agg") and ordered[:1] == call.arguments[:1] != ()
+    same = bool(ordered) and type_of(ordered[0]).identical
+    listed_ = call.function in ("listagg", "string_agg")
+    return listed_ and same and ordered[:1] == call.arguments[:1]
 
 
 def _promises(
@@ -309,11 +372,21 @@ def _closes(key: Expression, facts: Facts) -> bool:
     columns = references(key)
     times = all(facts.copies.get(column, frozenset()) & marked for column in columns)
     known = all(
-        each.function in TIME_WINDOWS or each.function == "field"
+        each.function == "field" or _rises_with_time(each)
         for each in walk(key)
         if isinstance(each, Call)
     )
     return bool(columns) and times and known
+
+
+def _rises_with_time(call: Call) -> bool:
+    row = FUNCTIONS.get(call.function)
+    return row is not None and (row.rises_with_time or row.merges)
+
+
+def _merges(call: Call) -> bool:
+    row = FUNCTIONS.get(call.function)
+    return row is not None and row.merges
 
 
 def deduplicate(context: Context, node: Deduplicate, facts: Facts) -> Facts:
@@ -323,11 +396,12 @@ def deduplicate(context: Context, node: Deduplicate, facts: Facts) -> Facts:
     by = listed(keys)
     facts = keep(facts, "distinct", f"what was seen is kept for each {by}", node.position)
     classes = [each for key in keys for each in classes_of(key, facts)]
-    rest = [column for column in node.columns if column not in set(node.keys)]
+    exact = {column for column in node.keys if column.type != COLLATED}
+    rest = [column for column in node.columns if column not in exact]
     text = f"of several rows with the same {by} the one that comes first is kept"
     gate = None if facts.asked else classes
     first = effect(facts, "first-row", text, node.position, gate=gate, within=Within.SEQUENCE)
-    moving = {column: each for column, each in facts.moving.items() if column in set(node.keys)}
+    moving = {column: each for column, each in facts.moving.items() if column in exact}
     for column in rest:
         moving |= moved(column, Direction.ANY, *facts.raised([column]), first)
     found = replace(late(context, facts, classes), moving=moving, repeats=None, again=None)
@@ -383,12 +457,8 @@ def _peers_agree(call: Expression, node: Window) -> bool:
         return False
     if call.function in RANKS:
         return True
-    row = AGGREGATES.get(call.function)
-    if row is None or node.rows or row.depends is Depends.SEQUENCE:
-        return False
-    if row.depends is Depends.ADDITION:
-        return not row.floating and bool(call.arguments) and type_of(call.arguments[0]).exact
-    return True
+    row = aggregation_of(call)
+    return row is not None and not node.rows and of_the_set(call, row)
 
 
 def limit(context: Context, node: Limit, facts: Facts) -> Facts:

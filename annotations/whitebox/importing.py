@@ -15,7 +15,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
-from annotations.dataflow import Dataflow
+from annotations.dataflow import Dataflow, Position
 from annotations.diagnostics import CODES, BadInput, Diagnostic
 from annotations.whitebox.components import lineage_to_write, reasons, written_path
 from annotations.whitebox.derivation import DerivedPath
@@ -29,6 +29,7 @@ from annotations.whitebox.existing import (
 )
 from annotations.whitebox.path_text import path_text, scalar
 from annotations.whitebox.pyspark_code import Unreadable
+from annotations.whitebox.sandbox import Limits
 from annotations.whitebox.type_text import sql_text
 from annotations.yaml_file import loads
 
@@ -37,25 +38,29 @@ OUT: Final = "out"
 _WIDTH: Final = 96
 
 
-def load(path: Path) -> tuple[Dataflow, tuple[Diagnostic, ...]]:
+def load(path: Path, *, execute: Limits | None = None) -> tuple[Dataflow, tuple[Diagnostic, ...]]:
     """The dataflow of a project, with the places of its code, and warnings; BadInput where the
-    code cannot be read."""
-    graph = graph_of(path)
+    code cannot be read, and without `execute`, which allows to run it."""
+    graph = graph_of(path, execute)
     found = derived(graph)
     dataflow, _ = loads(text_of(graph, found), file=str(graph.origin))
     return _placed(dataflow, graph, found), _warnings(graph)
 
 
-def imported(path: Path) -> str:
-    """The dataflow file of a project; BadInput where its code cannot be read."""
-    graph = graph_of(path)
+def imported(path: Path, *, execute: Limits | None = None) -> str:
+    """The dataflow file of a project; BadInput as with `load`."""
+    graph = graph_of(path, execute)
     return text_of(graph, derived(graph))
 
 
-def graph_of(path: Path) -> Graph:
-    """The graph of a project; BadInput where its code cannot be read."""
+def graph_of(path: Path, execute: Limits | None) -> Graph:
+    """The graph of a project; BadInput as with `load`."""
+    if execute is None:
+        message = f"{path} was not run, and only what it does says what the dataflow is"
+        where = Position(str(path), 1, 1) if path.is_file() else None
+        raise BadInput([Diagnostic(CODES["BLZ094"], message, where)])
     try:
-        return read(path)
+        return read(path, execute=execute)
     except Unreadable as unreadable:
         remedy = unreadable.remedy or None
         found = Diagnostic(CODES["BLZ080"], str(unreadable), unreadable.position, remedy)

@@ -35,6 +35,8 @@ class Column:
     type: DataType = UNKNOWN
     nullable: bool = True
     position: Position | None = None
+    bits_max: int | None = None
+    """How many bits the absolute value of an integer may need, where the type allows for more."""
 
     def __repr__(self) -> str:
         return f"<{self.name}>"

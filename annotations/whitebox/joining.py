@@ -26,7 +26,8 @@ from annotations.whitebox.ir import (
     Source,
     Union,
 )
-from annotations.whitebox.monotone import may_be_null, together
+from annotations.whitebox.keys import same_value
+from annotations.whitebox.monotone import may_be_null, together, type_of
 
 
 def join(context: Context, node: Join, left: Facts, right: Facts) -> Facts:
@@ -202,23 +203,26 @@ def conjuncts(condition: Expression | None) -> Iterator[Expression]:
 
 
 def equalities(condition: Expression | None) -> Iterator[tuple[Column, Column]]:
-    """Columns that the condition makes equal."""
-    for each in conjuncts(condition):
-        match each:
-            case Call(
-                function="=" | "==" | "<=>", arguments=(Ref(column=one), Ref(column=other))
-            ) if one is not other:
-                yield one, other
+    """Columns that the condition makes equal, and that then hold the same value."""
+    for one, other in _equated(condition):
+        if isinstance(one, Ref) and isinstance(other, Ref) and one.column is not other.column:
+            yield one.column, other.column
 
 
 def constants(condition: Expression | None) -> Iterator[Column]:
-    """Columns that the condition makes equal to a constant."""
+    """Columns that the condition makes equal to a constant, and that hold one value then."""
+    for one, other in _equated(condition):
+        for column, constant in ((one, other), (other, one)):
+            if isinstance(column, Ref) and isinstance(constant, Literal):
+                yield column.column
+
+
+def _equated(condition: Expression | None) -> Iterator[tuple[Expression, Expression]]:
     for each in conjuncts(condition):
         match each:
-            case Call(function="=" | "==" | "<=>", arguments=(Ref(column=column), Literal())):
-                yield column
-            case Call(function="=" | "==" | "<=>", arguments=(Literal(), Ref(column=column))):
-                yield column
+            case Call(function="=" | "==" | "<=>", arguments=(one, other), user=None):
+                if same_value(type_of(one), type_of(other)):
+                    yield one, other
 
 
 def merged(facts: Facts, equal: Collection[tuple[Column, Column]]) -> dict[Column, Copies]:
@@ -268,9 +272,12 @@ def _absence(
 
 
 def _nullable(node: Join) -> bool:
-    """True where a value that NOT IN compares may be NULL."""
+    """True where a value that NOT IN compares may be NULL, or become NULL when it is compared."""
     first = next(conjuncts(node.condition), None)
-    return not isinstance(first, Call) or any(map(may_be_null, first.arguments))
+    if not isinstance(first, Call):
+        return True
+    types = [type_of(each) for each in first.arguments]
+    return any(map(may_be_null, first.arguments)) or not same_value(types[0], types[-1])
 
 
 def _columns(
@@ -311,8 +318,9 @@ def set_operation(context: Context, node: SetOperation, left: Facts, right: Fact
     name = node.kind.value.upper()
     facts = keep(facts, "set-operation", f"rows are kept for {name}", node.position)
     pairs = list(zip(node.left.columns, node.right.columns, strict=False))
-    equal = merged(facts, pairs)
-    classes = unique(tuple(equal[one] for one, _ in pairs if equal.get(one)))
+    same = [(one, other) for one, other in pairs if same_value(one.type, other.type)]
+    equal = merged(facts, same)
+    classes = unique(tuple(equal[one] for one, _ in same if equal.get(one)))
     facts = late(context, facts, classes)
     if node.kind is SetKind.EXCEPT and right.live:
         gate = None if right.asked else classes
@@ -322,8 +330,12 @@ def set_operation(context: Context, node: SetOperation, left: Facts, right: Fact
         text = "requests are compared with requests, which meet only if they come together"
         facts = sensitive(facts, effect(facts, "requests", text, node.position, gate=None))
     both_sides = node.kind is SetKind.INTERSECT
+    # A column of another type on the other side is cast to what both can be.
+    kept = {one for one, _ in same}
     copies = {
-        column: equal[one] if both_sides else left.copies.get(one, frozenset())
+        column: (equal if both_sides else left.copies).get(one, frozenset())
+        if one in kept
+        else frozenset[tuple[int, str]]()
         for column, (one, _) in zip(node.columns, pairs, strict=False)
     }
     repeats = facts.repeats if node.all else None
@@ -337,8 +349,9 @@ def union(context: Context, node: Union, several: list[Facts]) -> Facts:
     moving: dict[Column, Moving] = {}
     for at, column in enumerate(node.columns):
         old = [each.columns[at] for each in node.inputs if at < len(each.columns)]
+        alike = all(same_value(each.type, old[0].type) for each in old)
         copies[column] = frozenset[tuple[int, str]]().union(
-            *(facts.copies.get(each, frozenset()) for each in old)
+            *(facts.copies.get(each, frozenset()) for each in old if alike)
         )
         effects = unique(tuple(facts.raised(old)))
         if effects:

@@ -1,10 +1,13 @@
 """What user code said when it was read, kept on disk for the next time.
 
 Reading a Python function means running it, a second each time. An answer is kept under what was
-asked, by which programs, in which environment; and with it a stamp of every file and folder that
+asked, by which programs, with which search path; and with it a stamp of every file and folder that
 the code looked at (`connect.seen`). It is given again only while all stamps are as they were, so
 that a change of any module is seen. What is damaged counts as absent. Files are put in place whole,
 so that several may read and write at once; the last one wins, and all are right.
+
+An answer spares a second run of code that may be run. It never takes the place of the permission:
+what a command says of the same files must not depend on what was run here before.
 
 Kept in `$XDG_CACHE_HOME/blazes/read`, else `~/.cache/blazes/read`; not at all where `BLAZES_CACHE`
 is `off`. What code makes of the clock or of chance is not seen, and neither is whether a file
@@ -28,13 +31,13 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, Final
 
+from annotations.whitebox import sandbox
+
 KEPT_MAX: Final = 500
 """Answers; the oldest goes when there are more."""
 _PROGRAMS: Final = ("pyspark", "blazes", "pandas", "pyarrow")
-_IRRELEVANT: Final = frozenset(
-    {"_", "SHLVL", "OLDPWD", "PWD", "COLUMNS", "LINES", "TERM", "BLAZES_CACHE", "XDG_CACHE_HOME"}
-)
-"""Environment variables that every shell sets in its own way."""
+STAMPED_BYTES_MAX: Final = 256 * 2**20
+"""Size of the largest file whose content is looked at; what depends on a larger one is not kept."""
 _MODULES: Final = ("py", "pyc", "so", "pyd")
 _INSTALLED: Final = tuple(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib"))
 
@@ -85,6 +88,8 @@ def keep(
     stamps |= {path: _stamp(path, searched=True) for path in seen["searched"]}
     if any(_changed(path, since) for path in seen["files"]):
         return
+    if any(Path(path).exists() and not _readable(path) for path in seen["files"]):
+        return
     body = {"stamps": stamps, "searched": seen["searched"], "answer": answer}
     text = json.dumps({"digest": _digest(body), "body": body})
     with contextlib.suppress(OSError):
@@ -106,7 +111,7 @@ def _place(request: Mapping[str, Any]) -> Path | None:
     if base is None:
         return None
     try:
-        asked = _digest([request, _programs(), _environment()])
+        asked = _digest([request, _programs(), sandbox.environment()])
     except (metadata.PackageNotFoundError, OSError):
         return None
     return base / f"{asked}.json"
@@ -121,10 +126,6 @@ def _programs() -> list[Any]:
     return [sys.executable, platform.python_version(), versions, files]
 
 
-def _environment() -> list[tuple[str, str]]:
-    return sorted((k, v) for k, v in os.environ.items() if k not in _IRRELEVANT)
-
-
 def _stamp(path: str, *, searched: bool = False) -> str:
     """A text that changes when the file or the folder does; `-` where there is none.
 
@@ -136,9 +137,17 @@ def _stamp(path: str, *, searched: bool = False) -> str:
             return _digest(sorted(n for n in names if _module(n) or not searched))
         if path.startswith(_INSTALLED):
             return _installed_stamp(path)
-        return hashlib.sha256(Path(path).read_bytes()).hexdigest()
+        if not _readable(path):
+            return "-"
+        with Path(path).open("rb") as content:
+            return hashlib.file_digest(content, "sha256").hexdigest()
     except OSError:
         return "-"
+
+
+def _readable(path: str) -> bool:
+    """Whether it is an ordinary file of ordinary size: to read another could take for ever."""
+    return Path(path).is_file() and Path(path).stat().st_size <= STAMPED_BYTES_MAX
 
 
 def _module(name: str) -> bool:

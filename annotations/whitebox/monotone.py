@@ -1,36 +1,57 @@
 """Which way a value can change while more input arrives.
 
 The existence of a group never ends; only the values of its aggregates move, each in a direction
-that `functions.AGGREGATES` tells. What is computed from such a value moves in a direction of its
-own: `count(*) > 1000` can become true and never false again, so that a reader who waits for it
-needs no coordination (Blazes, the query THRESH), and `count(*) < 100` cannot.
+that its row of `functions.FUNCTIONS` tells. What is computed from such a value moves in a direction
+of its own: `count(*) > 1000` can become true and never false again, so that a reader who waits for
+it needs no coordination (Blazes, the query THRESH), and `count(*) < 100` cannot.
 
 `UP` of a truth value means that once true it stays true, `DOWN` that once false it stays false;
-NULL may come before both, so that NOT turns one into the other.
+NULL may come before both and in between, so that NOT turns one into the other. `UP` of any other
+value means that NULL may come before it, and that it never shrinks and never becomes NULL again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from typing import Final
 
-from annotations.whitebox.datatypes import UNKNOWN, DataType, Family
-from annotations.whitebox.functions import NEVER_NEGATIVE, Direction
+from annotations.whitebox.datatypes import DIGITS_MAX, UNKNOWN, DataType, Family
+from annotations.whitebox.functions import (
+    FUNCTIONS,
+    Direction,
+    Moves,
+    On,
+    Present,
+    Way,
+    cast_of,
+)
 from annotations.whitebox.ir import Call, Column, Expression, Lambda, Literal, Ref, Unknown
 
 CONSTANT, UP, DOWN = Direction.CONSTANT, Direction.UP, Direction.DOWN
 COLLECTS, ANY = Direction.COLLECTS, Direction.ANY
 
 OPPOSITE: Final = {CONSTANT: CONSTANT, UP: DOWN, DOWN: UP, COLLECTS: ANY, ANY: ANY}
+WAYS: Final[Mapping[Way, Mapping[Direction, Direction]]] = {
+    Way.RISES: {UP: UP, DOWN: DOWN},
+    Way.FALLS: {UP: DOWN, DOWN: UP},
+    Way.FIXED: {},
+    Way.FREE: dict.fromkeys(Direction, CONSTANT),
+    Way.TRUE: {UP: UP},
+    Way.THERE: {UP: UP, DOWN: UP, COLLECTS: UP},
+    Way.ABSENT: {UP: DOWN, DOWN: DOWN, COLLECTS: DOWN},
+    Way.GAINS: {COLLECTS: UP},
+    Way.JOINS: {COLLECTS: COLLECTS},
+}
+"""The direction that an argument's direction gives the result; any other gives `ANY`."""
 
 
 def together(directions: Iterable[Direction]) -> Direction:
-    """The direction of a function that rises with each of its arguments."""
+    """The direction of what several directions act on alike."""
     moving = set(directions) - {CONSTANT}
     if not moving:
         return CONSTANT
-    return moving.pop() if len(moving) == 1 and moving <= {UP, DOWN} else ANY
+    return moving.pop() if len(moving) == 1 else ANY
 
 
 def direction(expression: Expression, moving: Mapping[Column, Direction]) -> Direction:
@@ -53,147 +74,159 @@ def _call(call: Call, moving: Mapping[Column, Direction]) -> Direction:
     inner = [direction(each, moving) for each in call.arguments]
     if all(each is CONSTANT for each in inner) and call.condition is None:
         return CONSTANT
-    rule = RULES.get(call.function)
-    return ANY if rule is None or call.user else rule(call, inner)
-
-
-_Rule = Callable[[Call, list[Direction]], Direction]
-
-
-def _rising(call: Call, inner: list[Direction]) -> Direction:
-    return together(inner)
-
-
-def _first_rises(call: Call, inner: list[Direction]) -> Direction:
-    return together([inner[0], OPPOSITE[inner[1]]]) if len(inner) == 2 else ANY
-
-
-def _second_rises(call: Call, inner: list[Direction]) -> Direction:
-    return together([OPPOSITE[inner[0]], inner[1]]) if len(inner) == 2 else ANY
-
-
-def _falls(call: Call, inner: list[Direction]) -> Direction:
-    return OPPOSITE[inner[0]]
-
-
-def _not_null(call: Call, inner: list[Direction]) -> Direction:
-    """A maximum or minimum that is there stays; what is computed from one may go away again."""
-    there = isinstance(call.arguments[0], Ref) and inner[0] in (UP, DOWN, COLLECTS)
-    return UP if there else ANY
-
-
-def _cast(call: Call, inner: list[Direction]) -> Direction:
-    """Only a cast to a wider number keeps the order: text sorts differently, fewer bits wrap."""
-    source, target = type_of(call.arguments[0]), call.type
-    if source == target and source.family is not Family.UNKNOWN:
-        return inner[0]
-    wider = source.family is Family.INTEGER and (
-        target.family is Family.FLOAT
-        or (target.family is Family.INTEGER and target.bits >= source.bits)
+    if call.user is not None:
+        return ANY
+    if call.function == "cast":
+        rises = cast_of(type_of(call.arguments[0]), call.type).rises
+        return together(inner) if rises else ANY
+    row = FUNCTIONS.get(call.function)
+    if row is None or row.moves is None or not _fits(call, row.moves, inner):
+        return ANY
+    moves = row.moves
+    ways = [moves.ways[min(at, len(moves.ways) - 1)] for at in range(len(inner))]
+    turned = moves.on in (On.SCALED, On.TRUTH_CONSTANT) and _turned(call)
+    found = together(
+        CONSTANT if each is CONSTANT else WAYS[way].get(each, ANY)
+        for way, each in zip(ways, inner, strict=True)
     )
-    return together(inner) if wider else ANY
+    found = OPPOSITE[found] if turned else found
+    return found if _present(call, moves, found) else ANY
 
 
-def _coalesce(call: Call, inner: list[Direction]) -> Direction:
-    """Of what cannot be null, itself; else the value falls back from the default."""
-    return ANY if may_be_null(call.arguments[0]) else inner[0]
+_MAY_BE_TRUTHS: Final = (Family.BOOLEAN, Family.VALUE)
 
 
-def _greatest(call: Call, inner: list[Direction]) -> Direction:
-    """NULL is skipped: another argument may raise the maximum, but nothing may lower it."""
-    found = together(inner)
-    return ANY if found is DOWN and any(map(may_be_null, call.arguments)) else found
+def _fits(call: Call, moves: Moves, inner: list[Direction]) -> bool:
+    """Whether the arguments are such as the claim is made for."""
+    types = [type_of(each) for each in call.arguments]
+    match moves.on:
+        case On.TRUTH:
+            return all(
+                type_.family in (Family.BOOLEAN, Family.VALUE, Family.UNKNOWN) for type_ in types
+            )
+        case On.ALIKE:
+            return alike(call.arguments, inner)
+        case On.FITTING:
+            return all(type_.family is Family.INTEGER for type_ in types) and _no_overflow(call)
+        case On.SCALED:
+            whole = all(type_.family is Family.INTEGER for type_ in types)
+            constants = [constant_of(each) for each in call.arguments]
+            scaled = len(types) == 2 and any(constants)
+            return whole and scaled and (call.function == "/" or _no_overflow(call))
+        case On.COLUMN:
+            atomic = types[0].family not in (Family.BOOLEAN, Family.UNKNOWN)
+            return atomic and isinstance(call.arguments[0], Ref)
+        case On.COLLECTION:
+            return COLLECTS in inner
+        case On.TRUTH_CONSTANT:
+            constant = any(isinstance(constant_of(each), bool) for each in call.arguments)
+            return constant and all(type_.family in _MAY_BE_TRUTHS for type_ in types)
 
 
-def _least(call: Call, inner: list[Direction]) -> Direction:
-    found = together(inner)
-    return ANY if found is UP and any(map(may_be_null, call.arguments)) else found
+def _turned(call: Call) -> bool:
+    """Whether a constant turns the direction: a negative factor, `= FALSE`."""
+    for each in call.arguments:
+        value = constant_of(each)
+        if isinstance(value, bool):
+            return not value
+        if value is not None:
+            return (sign_of(each) or 0) < 0
+    return False
 
 
-def _scaled(call: Call, inner: list[Direction]) -> Direction:
-    """A multiple, or a quotient by a constant."""
-    if len(inner) != 2:
-        return ANY
-    (first, second), (a, b) = call.arguments, inner
-    if a is CONSTANT and call.function == "*":
-        first, a, second, b = second, b, first, a
-    if b is not CONSTANT:
-        return ANY
-    sign = sign_of(second)
-    return ANY if sign is None else together([a]) if sign >= 0 else together([OPPOSITE[a]])
+def _present(call: Call, moves: Moves, found: Direction) -> bool:
+    match moves.present:
+        case Present.FIRST:
+            return not may_be_null(call.arguments[0])
+        case Present.ALL_IF_UP | Present.ALL_IF_DOWN:
+            if found is (UP if moves.present is Present.ALL_IF_UP else DOWN):
+                return not any(map(may_be_null, call.arguments))
+    return True
 
 
-def _equal(call: Call, inner: list[Direction]) -> Direction:
-    """`x = true` is x, `x = false` its opposite; no other equality lasts."""
-    for one, other in ((0, 1), (1, 0)):
-        each = call.arguments[one] if len(call.arguments) == 2 else None
-        if isinstance(each, Literal) and each.value is True:
-            return together([inner[other]])
-        if isinstance(each, Literal) and each.value is False:
-            return together([OPPOSITE[inner[other]]])
-    return ANY
+def alike(arguments: Iterable[Expression], inner: Iterable[Direction]) -> bool:
+    """Whether the values are compared as they are, or after a cast that keeps their order.
+
+    A constant text is taken for a date or a time where what it is compared with is one.
+    """
+    texts = [
+        each is CONSTANT and isinstance(argument, Literal) and isinstance(argument.value, str)
+        for argument, each in zip(arguments, inner, strict=True)
+    ]
+    types = [type_of(each) for each in arguments]
+    rest = [type_ for type_, text in zip(types, texts, strict=True) if not text]
+    if any(texts) and rest and all(t.family in (Family.DATE, Family.TIMESTAMP) for t in rest):
+        types = rest
+    return all(_compared(types[0], each) and _compared(each, each) for each in types)
 
 
-def _is_true(call: Call, inner: list[Direction]) -> Direction:
-    """NULL counts as false, so that a false that came from NULL need not stay."""
-    return UP if inner[0] is UP else ANY
+_ORDERED: Final = (
+    Family.INTEGER,
+    Family.FLOAT,
+    Family.STRING,
+    Family.BINARY,
+    Family.DATE,
+    Family.TIMESTAMP,
+)
 
 
-def _size(call: Call, inner: list[Direction]) -> Direction:
-    return UP if inner[0] is COLLECTS else ANY
+def _compared(one: DataType, other: DataType) -> bool:
+    families = {one.family, other.family}
+    if Family.VALUE in families:
+        return True
+    if Family.FLOAT in families or families == {Family.INTEGER}:
+        return all(each.numeric for each in (one, other))
+    if families <= {Family.INTEGER, Family.DECIMAL}:
+        return _digits(one, other) <= DIGITS_MAX
+    return one == other and one.family in _ORDERED and (one.identical or not one.bits)
 
 
-def _contains(call: Call, inner: list[Direction]) -> Direction:
-    others = all(each is CONSTANT for each in inner[1:])
-    return UP if inner[0] is COLLECTS and others else ANY
+def _digits(one: DataType, other: DataType) -> int:
+    """How many digits the type has that both are cast to."""
+    parts = [(each.bits - each.scale, each.scale) for each in map(as_decimal, (one, other))]
+    return max(whole for whole, _ in parts) + max(scale for _, scale in parts)
 
 
-def _sorted(call: Call, inner: list[Direction]) -> Direction:
-    return COLLECTS if inner == [COLLECTS] else ANY
+INTEGER_DIGITS: Final = {8: 3, 16: 5, 32: 10, 64: 20}
 
 
-def _united(call: Call, inner: list[Direction]) -> Direction:
-    return COLLECTS if set(inner) <= {COLLECTS, CONSTANT} else ANY
+def as_decimal(type_: DataType) -> DataType:
+    """The decimal type that an integer is cast to; a decimal itself."""
+    if type_.family is Family.DECIMAL:
+        return type_
+    return DataType(Family.DECIMAL, INTEGER_DIGITS[type_.bits])
 
 
-def _between(call: Call, inner: list[Direction]) -> Direction:
-    value, low, high = inner
-    return together([value, OPPOSITE[low], OPPOSITE[value], high])
+# ---- numbers that fit
 
 
-RULES: Final[Mapping[str, _Rule]] = {
-    "and": _rising,
-    "or": _rising,
-    "+": _rising,
-    "greatest": _greatest,
-    "least": _least,
-    "not": _falls,
-    "negative": _falls,
-    ">": _first_rises,
-    ">=": _first_rises,
-    "-": _first_rises,
-    "<": _second_rises,
-    "<=": _second_rises,
-    "*": _scaled,
-    "/": _scaled,
-    "=": _equal,
-    "==": _equal,
-    "between": _between,
-    "is not null": _not_null,
-    "isnotnull": _not_null,
-    "is true": _is_true,
-    "cast": _cast,
-    "coalesce": _coalesce,
-    "nvl": _coalesce,
-    "ifnull": _coalesce,
-    "size": _size,
-    "cardinality": _size,
-    "array_size": _size,
-    "array_contains": _contains,
-    "array_sort": _sorted,
-    "array_union": _united,
-}
-"""How functions pass a direction on; every other function may do anything with what it gets."""
+def bits_of(expression: Expression) -> int:
+    """How many bits the absolute value of an integer expression may need."""
+    match expression:
+        case Ref(column=Column(bits_max=int(bits))):
+            return bits
+        case Literal(value=int(value)):
+            return abs(value).bit_length()
+        case Call(function="+" | "-", arguments=(one, other)):
+            return max(bits_of(one), bits_of(other)) + 1
+        case Call(function="*", arguments=(one, other)):
+            return bits_of(one) + bits_of(other)
+        case Call(function="cast" | "negative" | "abs", arguments=(inner,)) if (
+            type_of(inner).family is Family.INTEGER
+        ):
+            return bits_of(inner)
+    # Of the smallest number of a type the absolute value needs as many bits as the type has.
+    return type_of(expression).bits
+
+
+def _no_overflow(call: Call) -> bool:
+    """Whether the result of integer arithmetic is known to fit in its type."""
+    inner = [each for each in call.arguments if isinstance(each, Call)]
+    parts = all(_no_overflow(each) for each in inner if each.function in ("+", "-", "*"))
+    return parts and bits_of(call) < call.type.bits
+
+
+# ---- what is known of an expression
 
 
 def type_of(expression: Expression) -> DataType:
@@ -204,6 +237,16 @@ def type_of(expression: Expression) -> DataType:
         case Literal(type=found) | Call(type=found):
             return found
     return UNKNOWN
+
+
+def constant_of(expression: Expression) -> object:
+    """The value of a constant that is written down; None for NULL and for what is no constant."""
+    match expression:
+        case Literal(value=value):
+            return value
+        case Call(function="negative", arguments=(Literal(value=int() | Decimal() as value),)):
+            return None if isinstance(value, bool) else -value
+    return None
 
 
 def may_be_null(expression: Expression) -> bool:
@@ -219,9 +262,11 @@ def may_be_null(expression: Expression) -> bool:
 
 
 def sign_of(expression: Expression) -> int | None:
-    """0 or 1 for a number that is known not to be negative, -1 for a negative constant, else None.
+    """1 for a number that is known not to be negative, -1 for a negative constant, else None.
 
-    >>> sign_of(Call("*", (Literal(2), Call("abs", (Ref(Column("x")),)))))
+    >>> from annotations.whitebox.datatypes import BIGINT, INT
+    >>> size = Call("length", (Ref(Column("x", INT)),), INT)
+    >>> sign_of(Call("*", (Literal(2, BIGINT), size), BIGINT))
     1
     """
     match expression:
@@ -231,16 +276,30 @@ def sign_of(expression: Expression) -> int | None:
             return -1 if value < 0 else 1 if value >= 0 else None
         case Call(function="negative", arguments=(Literal(value=int() | Decimal() as value),)):
             return 1 if value <= 0 else -1
-        case Call(function="+" | "*" | "/" | "greatest", arguments=arguments):
+        case Call(function="+" | "*", arguments=arguments):
+            family = type_of(expression).family
+            fits = family in (Family.FLOAT, Family.DECIMAL) or (
+                family is Family.INTEGER and _no_overflow(expression)
+            )
+            return 1 if fits and all(sign_of(each) == 1 for each in arguments) else None
+        case Call(function="/" | "greatest", arguments=arguments):
             return 1 if all(sign_of(each) == 1 for each in arguments) else None
+        case Call(function="abs", arguments=(inner,), user=None):
+            # The smallest integer of a type has no positive counterpart in it.
+            family = type_of(inner).family
+            fits = family is Family.INTEGER and bits_of(inner) < type_of(inner).bits
+            return 1 if fits or family is Family.DECIMAL else None
         case Call(function="case", arguments=arguments):
             values = [*arguments[1::2], *(arguments[-1:] if len(arguments) % 2 else ())]
             signs = [sign_of(each) for each in values if not _is_null(each)]
             return 1 if signs and all(sign == 1 for sign in signs) else None
         case Call(function="coalesce", arguments=arguments):
             return 1 if all(sign_of(each) == 1 for each in arguments) else None
-        case Call(function=function, user=None) if function in NEVER_NEGATIVE:
-            return 1
+        case Call(function=function, arguments=arguments, user=None):
+            row = FUNCTIONS.get(function)
+            if row is None or not arguments:
+                return None
+            return 1 if all(type_of(each) in row.never_negative for each in arguments) else None
     return None
 
 

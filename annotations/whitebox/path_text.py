@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from annotations.dataflow import Path
-from annotations.vocabulary import Within
+from annotations.delivery import repeats_of, usual_repeats
+from annotations.vocabulary import Rows, Within
 
 _PLAIN: Final = re.compile(r"[A-Za-z_][\w-]*")
 _WORDS: Final = frozenset({"on", "off", "yes", "no", "true", "false", "null", "y", "n"})
@@ -39,6 +40,11 @@ def path_text(path: Path, lineage: Mapping[str, str] | None) -> str:
     if path.nondeterministic is not None:
         reason = json.dumps(path.nondeterministic, ensure_ascii=False)
         parts.append(f"nondeterministic: {reason}")
+    repeats = repeats_of(path)
+    if repeats is not usual_repeats(path.annotation.kind):
+        parts.append(f"repeats: {repeats.value}")
+    if path.rows is Rows.ONE:
+        parts.append("rows: one")
     if lineage is not None:
         copies = ", ".join(f"{scalar(out)}: {scalar(it)}" for out, it in lineage.items())
         parts.append(f"lineage: {{{copies}}}")

@@ -12,7 +12,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import fields, replace
 from decimal import Decimal
-from typing import Any, Final
+from typing import Any, Final, cast, get_args
 
 from annotations.dataflow import Position
 from annotations.whitebox import datatypes, ir
@@ -45,10 +45,12 @@ def from_json(value: Mapping[str, Any]) -> ir.Relation:
     try:
         for node in value["nodes"]:
             made.append(_read(node, made))
-        plan: ir.Relation = made[-1]
+        plan = made[-1]
     except (KeyError, TypeError, IndexError, ValueError) as wrong:
         raise ValueError(f"not a plan: {wrong!r}") from None
-    return plan
+    if not isinstance(plan, get_args(ir.Relation)):
+        raise ValueError(f"not a plan: {type(plan).__name__}")
+    return cast(ir.Relation, plan)
 
 
 def near(position: Position) -> Position:

@@ -1,32 +1,29 @@
 """PySpark code as plans: functions of components, streaming scripts, Declarative Pipelines.
 
-The user's code is run, in a process of its own with a time limit, against a Spark Connect client
-without a server (`annotations.whitebox.connect`): no Java, no Spark, about a second. Whatever goes
-wrong there is an answer too: a plan of which nothing is known, with the reason and the line.
+The user's code is run, in a process of its own with limits (`sandbox`), against a Spark Connect
+client without a server (`annotations.whitebox.connect`): no Java, no Spark, about a second.
+Whatever goes wrong there is an answer too: a plan of which nothing is known, with reason and line.
+Nothing here is called unless the user allows it: what allows it is a value of type `Limits`.
 """
 
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
 from annotations.dataflow import EMPTY, Position
-from annotations.whitebox import ir, kept_answers, plan_json
+from annotations.whitebox import ir, kept_answers, plan_json, sandbox
+from annotations.whitebox.sandbox import Limits
 
-TIMEOUT_S: Final = 60.0
-"""How long user code may run before it is ended."""
 _NEEDED: Final = ("pyspark", "pandas", "pyarrow", "grpc", "grpc_status", "zstandard")
-_ROOT: Final = Path(__file__).parents[2]
+_READER: Final = ("-P", "-m", "annotations.whitebox.connect.reader")
 _SHOWN_MAX: Final = 400
 """Characters of what the code printed that an error shows."""
 
@@ -121,8 +118,21 @@ class Project:
     """Statements that were not understood."""
 
 
+@contextmanager
+def _understood() -> Iterator[None]:
+    """Unreadable where an answer is not what the reader writes: code can change what it runs in."""
+    try:
+        yield
+    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError):
+        raise Unreadable(
+            "the answer of the process in which the code was run makes no sense",
+            remedy="Let the code leave alone what runs it: Python's own modules and PySpark's.",
+        ) from None
+
+
+@_understood()
 def read_functions(
-    functions: Sequence[Function], *, folder: Path, timeout_s: float = TIMEOUT_S
+    functions: Sequence[Function], *, folder: Path, limits: Limits
 ) -> list[ir.Relation]:
     """The plans of functions whose modules stand in `folder`; `Opaque`, with a reason, for each
     that could not be read. Unreadable where none can be."""
@@ -141,7 +151,7 @@ def read_functions(
         for each in functions
     ]
     request = {"kind": "functions", "folder": str(folder.resolve()), "functions": asked}
-    answer = _ask(request, folder, timeout_s)
+    answer = _ask(request, folder, limits)
     return [_plan(each, found) for each, found in zip(functions, answer["functions"], strict=True)]
 
 
@@ -152,15 +162,14 @@ def _plan(function: Function, found: Mapping[str, Any]) -> ir.Relation:
         ir.Source(name, (), given.role, complete=False) for name, given in function.inputs.items()
     )
     where = _position(found.get("position"))
-    return ir.Opaque(inputs, (), found["error"], position=where)
+    return ir.Opaque(inputs, (), found["error"], nondeterministic=True, position=where)
 
 
-def read_script(
-    path: Path, *, arguments: Sequence[str] = (), timeout_s: float = TIMEOUT_S
-) -> Script:
+@_understood()
+def read_script(path: Path, *, arguments: Sequence[str] = (), limits: Limits) -> Script:
     """What a whole script does. Unreadable where it starts nothing and fails."""
     request = {"kind": "script", "path": str(path.resolve()), "arguments": list(arguments)}
-    answer = _ask(request, path.parent, timeout_s)
+    answer = _ask(request, path.parent, limits)
     queries = tuple(_query(found) for found in answer["queries"])
     problem, position = answer.get("error"), _position(answer.get("position"))
     if problem and not queries:
@@ -183,10 +192,11 @@ def _query(found: Mapping[str, Any]) -> Query:
     )
 
 
-def read_pipeline(spec: Path, *, timeout_s: float = TIMEOUT_S) -> Project:
+@_understood()
+def read_pipeline(spec: Path, *, limits: Limits) -> Project:
     """The project of a `spark-pipeline.yml`. Unreadable where a definition fails."""
     request = {"kind": "pipeline", "path": str(spec.resolve())}
-    answer = _ask(request, spec.parent, timeout_s)
+    answer = _ask(request, spec.parent, limits)
     if "error" in answer:
         raise Unreadable(answer["error"], position=_position(answer.get("position")))
     datasets = {
@@ -217,7 +227,7 @@ def read_pipeline(spec: Path, *, timeout_s: float = TIMEOUT_S) -> Project:
 # ---- the process
 
 
-def _ask(request: Mapping[str, Any], folder: Path, timeout_s: float) -> dict[str, Any]:
+def _ask(request: Mapping[str, Any], folder: Path, limits: Limits) -> dict[str, Any]:
     """What the process answers that runs the code, or answered before."""
     missing = [name for name in _NEEDED if find_spec(name) is None]
     if missing:
@@ -229,48 +239,22 @@ def _ask(request: Mapping[str, Any], folder: Path, timeout_s: float) -> dict[str
     if known is not None:
         return known
     began = time.time()
-    with tempfile.TemporaryDirectory(prefix="blazes-read-") as scratch:
-        answer = Path(scratch) / "answer.json"
-        printed = Path(scratch) / "printed.txt"
-        text = json.dumps({**request, "answer": str(answer)})
-        status = _run(text, folder, printed, timeout_s)
-        if answer.exists():
-            found: dict[str, Any] = json.loads(answer.read_text(encoding="utf-8"))
-            kept_answers.keep(request, found, found.pop("seen"), since=began)
-            return found
-        told = printed.read_bytes().decode("utf-8", "replace").strip()[-_SHOWN_MAX:]
-    if status is None:
+    outcome = sandbox.run(
+        [sys.executable, *_READER],
+        lambda answer: {**request, "answer": str(answer)},
+        folder=folder,
+        limits=limits,
+    )
+    if outcome.answer is None:
+        printed = outcome.printed.strip()[-_SHOWN_MAX:]
+        reason = f"{sandbox.why(outcome, limits)}: {printed or 'no output'}"
         raise Unreadable(
-            f"the code did not end within {timeout_s:g} s",
-            remedy="It is run to be read: let it describe queries, without waiting for anything.",
+            f"the code was run to be read, and {reason}",
+            remedy="Let it describe queries, without waiting for anything or starting anything.",
         )
-    raise Unreadable(f"the code ended its process (exit status {status}): {told or 'no output'}")
-
-
-def _run(request: str, folder: Path, printed: Path, timeout_s: float) -> int | None:
-    """The exit status of the process; None where it had to be ended."""
-    paths = [str(_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths), "PYTHONUNBUFFERED": "1"}
-    command = [sys.executable, "-P", "-m", "annotations.whitebox.connect.reader"]
-    with printed.open("wb") as output:
-        process = subprocess.Popen(
-            command,
-            cwd=folder,
-            env=environment,
-            stdin=subprocess.PIPE,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
-        try:
-            process.communicate(request.encode(), timeout=timeout_s)
-            return process.returncode
-        except subprocess.TimeoutExpired:
-            return None
-        finally:
-            if process.poll() is None:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
+    found: dict[str, Any] = json.loads(outcome.answer)
+    kept_answers.keep(request, found, found.pop("seen"), since=began)
+    return found
 
 
 def _position(found: Sequence[Any] | None) -> Position | None:

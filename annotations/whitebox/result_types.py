@@ -14,7 +14,10 @@ from annotations.whitebox.connect.datatypes import ddl_type
 from annotations.whitebox.datatypes import (
     BIGINT,
     BOOLEAN,
+    COLLATED,
     DATE,
+    DECIMAL,
+    DIGITS_MAX,
     DOUBLE,
     INT,
     INTERVAL,
@@ -23,9 +26,11 @@ from annotations.whitebox.datatypes import (
     UNKNOWN,
     DataType,
     Family,
+    decimal,
 )
+from annotations.whitebox.functions import COMPARED, FUNCTIONS, Null
 from annotations.whitebox.ir import Expression, Lambda, Literal, Ref
-from annotations.whitebox.monotone import type_of
+from annotations.whitebox.monotone import as_decimal, may_be_null, type_of
 
 Rule = Callable[[Sequence[DataType]], DataType]
 
@@ -60,23 +65,63 @@ def _arithmetic(types: Sequence[DataType]) -> DataType:
 def _quotient(types: Sequence[DataType]) -> DataType:
     if not all(type_.numeric for type_ in types):
         return UNKNOWN
-    found = common(types)
-    return found if found.family is Family.DECIMAL else DOUBLE
+    decimals = any(type_.family is Family.DECIMAL for type_ in types)
+    return DECIMAL if decimals and all(type_.exact for type_ in types) else DOUBLE
 
 
 def _sum(types: Sequence[DataType]) -> DataType:
     type_ = _first(types)
+    if type_.family is Family.DECIMAL:
+        digits = min(type_.bits + 10, DIGITS_MAX)
+        return decimal(digits, type_.scale) if type_.digits_known else DECIMAL
+    if type_.family is Family.FLOAT:
+        return DOUBLE
     return BIGINT if type_.family is Family.INTEGER else type_ if type_.numeric else UNKNOWN
 
 
 def _average(types: Sequence[DataType]) -> DataType:
     type_ = _first(types)
-    decimal = type_.family is Family.DECIMAL
-    return type_ if decimal else DOUBLE if type_.numeric else UNKNOWN
+    if type_.family is Family.DECIMAL:
+        return decimal(type_.bits + 4, type_.scale + 4)
+    return DOUBLE if type_.numeric else UNKNOWN
 
 
 def _whole(types: Sequence[DataType]) -> DataType:
-    return _first(types) if _first(types).family is Family.DECIMAL else BIGINT
+    """Of rounding: what a decimal keeps of its digits is not worked out."""
+    if len(types) > 1 or not types[0].numeric:
+        return UNKNOWN
+    return DECIMAL if types[0].family is Family.DECIMAL else BIGINT
+
+
+def _double(types: Sequence[DataType]) -> DataType:
+    """Of numbers; of times and intervals it is something else."""
+    return DOUBLE if types and types[0].numeric else UNKNOWN
+
+
+def _one_share(types: Sequence[DataType]) -> bool:
+    """True where one percentile is asked for, not an array of them."""
+    return len(types) > 1 and types[1].numeric
+
+
+def _joined(types: Sequence[DataType]) -> DataType:
+    """Of what puts texts, bytes or arrays together: anything else is made a text first."""
+    if any(type_.family in (Family.UNKNOWN, Family.NULL) for type_ in types):
+        return UNKNOWN
+    if all(type_.family is Family.ARRAY for type_ in types):
+        return common(types)
+    if all(type_.family is Family.BINARY for type_ in types):
+        return _first(types)
+    return STRING
+
+
+def _rounded(types: Sequence[DataType]) -> DataType:
+    type_ = _first(types)
+    return DECIMAL if type_.family is Family.DECIMAL else type_ if type_.numeric else UNKNOWN
+
+
+def _number(types: Sequence[DataType]) -> DataType:
+    """Of functions of a number that give one of its type; of a text they make a number first."""
+    return _first(types) if _first(types).numeric else UNKNOWN
 
 
 def common(types: Sequence[DataType]) -> DataType:
@@ -88,11 +133,14 @@ def common(types: Sequence[DataType]) -> DataType:
         return known[0]
     if not all(type_.numeric for type_ in known):
         return UNKNOWN
-    for family in (Family.FLOAT, Family.DECIMAL, Family.INTEGER):
-        of_family = [type_ for type_ in known if type_.family is family]
-        if of_family:
-            return max(of_family, key=lambda type_: type_.bits)
-    return UNKNOWN
+    families = {type_.family for type_ in known}
+    if Family.FLOAT in families:
+        return known[0] if len(set(known)) == 1 else DOUBLE
+    if Family.DECIMAL in families:
+        scale = max(type_.scale for type_ in known)
+        whole = max(type_.bits - type_.scale for type_ in map(as_decimal, known))
+        return decimal(whole + scale, scale)
+    return max(known, key=lambda type_: type_.bits)
 
 
 def _constant(type_: DataType) -> Rule:
@@ -117,7 +165,8 @@ def _values(types: Sequence[DataType]) -> DataType:
 
 def _rules() -> Mapping[str, Rule]:
     rows: dict[str, Rule] = {
-        "= <=> <> < <= > >= and or not in like rlike ilike contains startswith endswith isnan "
+        "= == <=> <> != ! < <= > >=": _constant(BOOLEAN),
+        "and or not in like rlike ilike contains startswith endswith isnan "
         "between array_contains exists forall bool_and bool_or every some any isnull isnotnull "
         "arrays_overlap regexp_like": _constant(BOOLEAN),
         "count count_if approx_count_distinct div xxhash64 unix_timestamp "
@@ -129,11 +178,16 @@ def _rules() -> Mapping[str, Rule]:
         "extract date_part instr locate position ascii levenshtein int bit_count": _constant(INT),
         "stddev std stddev_samp stddev_pop variance var_samp var_pop skewness kurtosis corr "
         "covar_pop covar_samp percent_rank cume_dist rand randn sqrt exp ln log log10 log2 pow "
-        "power median percentile double sign": _constant(DOUBLE),
+        "power double": _constant(DOUBLE),
+        "median sign": _double,
+        "percentile": lambda types: _double(types) if _one_share(types) else UNKNOWN,
+        "percentile_approx approx_percentile": (
+            lambda types: types[0] if _one_share(types) else UNKNOWN
+        ),
         "upper lower ucase lcase trim ltrim rtrim concat_ws substring substr left right "
         "date_format regexp_replace regexp_extract lpad rpad initcap uuid sha1 sha2 md5 "
         "get_json_object translate format_string format_number to_json replace hex base64 "
-        "split_part listagg string_agg string from_unixtime repeat array_join": _constant(STRING),
+        "split_part string from_unixtime repeat array_join": _constant(STRING),
         "to_date date current_date date_add date_sub last_day next_day trunc add_months "
         "make_date": _constant(DATE),
         "to_timestamp timestamp current_timestamp now date_trunc window_time timestamp_seconds "
@@ -141,18 +195,21 @@ def _rules() -> Mapping[str, Rule]:
             TIMESTAMP
         ),
         "window session_window": _constant(_SPAN),
-        "split sentences regexp_extract_all": _array_of(STRING),
+        "split regexp_extract_all": _array_of(STRING),
         "min max first first_value last last_value any_value mode max_by min_by lag lead nth_value "
-        "negative positive abs round bround array_distinct array_sort sort_array filter slice "
-        "shuffle bit_and bit_or bit_xor percentile_approx approx_percentile array_union "
-        "array_intersect array_except array_remove array_repeat reverse ~ shiftleft "
+        "array_distinct array_sort sort_array filter slice "
+        "shuffle bit_and bit_or bit_xor array_union "
+        "array_intersect array_except array_remove array_repeat ~ shiftleft "
         "shiftright": _first,
+        "round bround": _rounded,
+        "negative positive abs": _number,
         "+ - * % mod pmod & | ^ try_add try_subtract try_multiply": _arithmetic,
         "/": _quotient,
         "sum try_sum": _sum,
         "avg mean try_avg": _average,
         "floor ceil ceiling": _whole,
-        "coalesce greatest least nvl ifnull concat ||": common,
+        "coalesce greatest least nvl ifnull": common,
+        "concat || reverse listagg string_agg": _joined,
         "if nvl2": lambda types: common(types[1:]),
         "nullif": _first,
         "collect_list collect_set array_agg": lambda types: _array(types[:1]),
@@ -169,13 +226,9 @@ def _rules() -> Mapping[str, Rule]:
     return {name: rule for names, rule in rows.items() for name in names.split()}
 
 
-_RULES: Final = _rules()
-_BOOLEAN: Final = frozenset({"is null", "is not null"})
-_NEVER_NULL: Final = _BOOLEAN | {
-    *("count", "count_if", "approx_count_distinct", "collect_list", "collect_set", "array_agg"),
-    *("row_number", "rank", "dense_rank", "current_timestamp", "now", "uuid", "rand", "randn"),
-    *("<=>", "struct", "named_struct", "array", "window"),
-}
+RULES: Final = _rules()
+_OF_NUMBERS: Final = (_arithmetic, _quotient, _sum, _average, _number, _whole, _rounded)
+_TRUTHS: Final = frozenset({"is null", "is not null", "is true", "is false"})
 
 
 def result_type(function: str, arguments: Sequence[Expression]) -> DataType:
@@ -184,7 +237,14 @@ def result_type(function: str, arguments: Sequence[Expression]) -> DataType:
     >>> result_type("sum", [Literal(1, INT)]).bits
     64
     """
-    if function in _BOOLEAN:
+    found = _result_type(function, arguments)
+    collated = any(type_of(argument) == COLLATED for argument in arguments)
+    collated = collated and RULES.get(function) not in _OF_NUMBERS
+    return COLLATED if collated and found.family in (Family.STRING, Family.UNKNOWN) else found
+
+
+def _result_type(function: str, arguments: Sequence[Expression]) -> DataType:
+    if function in _TRUTHS:
         return BOOLEAN
     if function in ("from_json", "from_csv") and len(arguments) > 1:
         return _declared(arguments[1])
@@ -197,13 +257,52 @@ def result_type(function: str, arguments: Sequence[Expression]) -> DataType:
         return DataType(Family.STRUCT, fields=tuple(named))
     if function == "transform" and len(arguments) == 2 and isinstance(arguments[1], Lambda):
         return DataType(Family.ARRAY, element=type_of(arguments[1].body))
-    rule = _RULES.get(function)
-    return UNKNOWN if rule is None else rule([type_of(argument) for argument in arguments])
+    rule = RULES.get(function)
+    types = [type_of(argument) for argument in arguments]
+    if rule is _arithmetic and any(type_.family is Family.DECIMAL for type_ in types):
+        return _of_decimals(function, list(map(_written, arguments)))
+    return UNKNOWN if rule is None else rule(types)
 
 
-def never_null(function: str) -> bool:
-    """True for a function that gives something whatever its arguments are."""
-    return function in _NEVER_NULL
+def _written(argument: Expression) -> DataType:
+    """The type of an argument; of a whole number that is written down, as many digits as it has."""
+    if isinstance(argument, Literal) and type(argument.value) is int:
+        return decimal(len(str(abs(argument.value))), 0)
+    return type_of(argument)
+
+
+def _of_decimals(function: str, types: Sequence[DataType]) -> DataType:
+    """The type of arithmetic with decimals; with more digits than there can be, some are lost."""
+    if not all(type_.numeric for type_ in types):
+        return UNKNOWN
+    if any(type_.family is Family.FLOAT for type_ in types):
+        return DOUBLE
+    if len(types) != 2 or function not in ("+", "-", "*"):
+        return DECIMAL
+    (a, s), (b, t) = ((each.bits, each.scale) for each in map(as_decimal, types))
+    if function == "*":
+        return decimal(a + b + 1, s + t)
+    return decimal(max(a - s, b - t) + max(s, t) + 1, max(s, t))
+
+
+def gives_null(function: str, arguments: Sequence[Expression]) -> bool:
+    """True unless it is claimed that a function gives something for these arguments."""
+    row = FUNCTIONS.get(function)
+    if row is None or row.null is Null.PERHAPS:
+        return True
+    if row.null is Null.NEVER:
+        return False
+    types = [type_of(argument) for argument in arguments]
+    if not all(type_ in row.present for type_ in types):
+        return True
+    if row.null is Null.OF_ALL:
+        alike = all(type_ == types[0] for type_ in types)
+        return not alike or all(map(may_be_null, arguments))
+    compared = row.present is not COMPARED or all(
+        types[0] == each or {types[0].family, each.family} <= {Family.INTEGER, Family.FLOAT}
+        for each in types
+    )
+    return not compared or any(map(may_be_null, arguments))
 
 
 def _declared(schema: Expression) -> DataType:

@@ -56,6 +56,7 @@ from annotations.whitebox.ir import (
     references,
 )
 from annotations.whitebox.joining import conjuncts
+from annotations.whitebox.keys import same_value, step_of
 from annotations.whitebox.monotone import may_be_null, type_of
 from annotations.whitebox.words import listed, text_of
 
@@ -127,15 +128,6 @@ class Rows:
     refusal: Refusal | None = None
 
 
-_SAME_TEXT: Final = (
-    Family.INTEGER,
-    Family.STRING,
-    Family.DATE,
-    Family.TIMESTAMP,
-    Family.BOOLEAN,
-    Family.BINARY,
-)
-"""Types of which two equal values have the same text, whatever stream they come from."""
 _EQUAL: Final = ("=", "==")
 _NULL_SAFE: Final = ("<=>", "equal_null")
 
@@ -268,10 +260,7 @@ class _Splitting:
         if to.value is None:
             return
         for mark in self._marks(of, rows):
-            family = type_of(of).family
-            if mark.component is None or mark.transform or family is not to.type.family:
-                continue
-            if family in _SAME_TEXT:
+            if mark.component is not None and not mark.transform and _comparable(of, to):
                 pins.setdefault(mark.component, to.value)
 
     def _all(self, pins: Collection[int]) -> bool:
@@ -315,12 +304,11 @@ class _Splitting:
                 tags = {m.tag for m in rows.marks.get(one, ())}
                 tags &= {m.tag for m in rows.marks.get(other, ())}
                 return _strong(frozenset(m for m in rows.marks[one] if m.tag in tags))
-            case Call(user=None) if step := _injective(expression):
-                inner, name = step
-                marks = self._marks(inner, rows)
-                if not name:
+            case Call() if step := step_of(expression):
+                marks = self._marks(step.inner, rows)
+                if not step.name:
                     return marks
-                return frozenset(replace(m, transform=(*m.transform, name)) for m in marks)
+                return frozenset(replace(m, transform=(*m.transform, step.name)) for m in marks)
         return NO_MARKS
 
     # ---- which partition
@@ -514,8 +502,7 @@ class _Splitting:
             strict = node.kind is JoinKind.SEMI and right.strict
             return Rows(Kind.PINNED, marks, dict(right.pins), strict)
         for one, other, (_, theirs) in equal:
-            family = type_of(other).family
-            if isinstance(one, Ref) and (family in _SAME_TEXT):
+            if isinstance(one, Ref) and _comparable(one, other):
                 marks[one.column] = marks.get(one.column, NO_MARKS) | _only_strong(theirs)
         tagged = [m for c in node.left.columns for m in marks.get(c, NO_MARKS)]
         if not self._determine(tagged, right.pins):
@@ -642,8 +629,8 @@ class _Splitting:
                     for m in found
                     if m.tag in tags
                 )
-            types = {each.columns[at].type for each in node.inputs if at < len(each.columns)}
-            if len(types) > 1 and any(of.family is not Family.INTEGER for of in types):
+            types = [each.columns[at].type for each in node.inputs if at < len(each.columns)]
+            if any(of != types[0] and not same_value(of, types[0]) for of in types):
                 found = NO_MARKS
             marks[column] = frozenset(
                 replace(m, occurrence=self._occurrences) for m in found or NO_MARKS
@@ -658,9 +645,12 @@ class _Splitting:
         pairs = [
             (one, other) for one, other in zip(node.left.columns, node.right.columns, strict=False)
         ]
+        # A column of another type on the other side is cast to what both can be.
         marks = {
             column: left.marks.get(one, NO_MARKS)
-            for column, (one, _) in zip(node.columns, pairs, strict=False)
+            if one.type == other.type or same_value(one.type, other.type)
+            else NO_MARKS
+            for column, (one, other) in zip(node.columns, pairs, strict=False)
         }
         if left.kind is right.kind is Kind.FIXED:
             return Rows(Kind.FIXED)
@@ -776,35 +766,12 @@ def _rejects_null(conditions: Iterable[Expression], columns: Collection[Column])
 def _same_type(one: Expression, other: Expression, marks: Marks) -> bool:
     """Whether equal values have the same text, so that they name the same partition (SP-3)."""
     types = type_of(one), type_of(other)
-    if {each.family for each in types} == {Family.INTEGER}:
-        return True
-    if types[0] == types[1] and types[0].family in _SAME_TEXT:
+    if same_value(*types):
         return True
     plain = isinstance(one, Ref) and isinstance(other, Ref)
-    return plain and types[0] == types[1] and len({mark.of for mark in marks}) == 1
+    same = types[0] == types[1] and (types[0].identical or types[0].family is Family.UNKNOWN)
+    return plain and same and len({mark.of for mark in marks}) == 1
 
 
 def _comparable(one: Expression, other: Expression) -> bool:
-    return _same_type(one, other, NO_MARKS)
-
-
-def _injective(call: Call) -> tuple[Expression, str] | None:
-    """The one argument of a function whose results differ wherever it does, and its name."""
-    match call:
-        case Call(function="+" | "-" as name, arguments=(inner, Literal(value=int(value)))) if (
-            type_of(inner).family is Family.INTEGER and not isinstance(value, bool)
-        ):
-            return inner, f"{name}{value}"
-        case Call(function="+", arguments=(Literal(value=int(value)), inner)) if type_of(
-            inner
-        ).family is Family.INTEGER and not isinstance(value, bool):
-            return inner, f"+{value}"
-        case Call(function="cast", arguments=(inner,)):
-            old, new = type_of(inner), call.type
-            if old.family is new.family is Family.INTEGER and old.bits <= new.bits:
-                return inner, ""
-            if old.family is Family.INTEGER and new.family is Family.STRING:
-                return inner, "text"
-        case Call(function="hex", arguments=(inner,)) if type_of(inner).family is Family.INTEGER:
-            return inner, "hex"
-    return None
+    return same_value(type_of(one), type_of(other))

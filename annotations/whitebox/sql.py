@@ -34,6 +34,8 @@ class Query:
     """Why the query could not be understood; then `plan` is opaque."""
     remedy: str | None = None
     """What to do about the problem, where that is known."""
+    code: str = "BLZ082"
+    """What kind of problem it is: the code of its diagnostic."""
 
 
 def read(text: str, *, inputs: Mapping[str, Input], place: Place | None = None) -> Query:

@@ -25,7 +25,7 @@ from annotations.whitebox.ir import (
     children,
 )
 from annotations.whitebox.monotone import may_be_null, type_of
-from annotations.whitebox.result_types import result_type
+from annotations.whitebox.result_types import gives_null, result_type
 
 
 class NotUnderstood(Exception):  # noqa: N818
@@ -64,7 +64,7 @@ BINARY: Final[Mapping[type, str]] = {
     exp.BitwiseOr: "|",
     exp.BitwiseXor: "^",
 }
-UNARY: Final[Mapping[type, str]] = {exp.Not: "not", exp.Neg: "negative", exp.BitwiseNot: "~"}
+UNARY: Final[Mapping[type, str]] = {exp.Neg: "negative", exp.BitwiseNot: "~"}
 NAMED: Final[Mapping[type, str]] = {
     exp.Extract: "extract",
     exp.Trim: "trim",
@@ -129,7 +129,7 @@ class Expressions:
             name,
             arguments,
             type=result_type(name, arguments),
-            nullable=_nullable(name, arguments),
+            nullable=gives_null(name, arguments),
             position=self._place(node) or _first_place(arguments),
         )
 
@@ -182,7 +182,7 @@ class Expressions:
                 return Literal(int(text), whole, position)
             if "e" in text.lower():
                 return Literal(float(text), datatypes.DOUBLE, position)
-            return Literal(Decimal(text), datatypes.DECIMAL, position)
+            return Literal(Decimal(text), datatypes.decimal_of(Decimal(text)), position)
         except (ValueError, InvalidOperation):
             return Literal(text, UNKNOWN, position)
 
@@ -383,18 +383,3 @@ def _first_place(expressions: Sequence[Expression]) -> Position | None:
         if position is not None:
             return position
     return None
-
-
-NEVER_NULL: Final = frozenset({"count", "count_if", "<=>", "approx_count_distinct", "struct"})
-
-
-def _nullable(name: str, arguments: tuple[Expression, ...]) -> bool:
-    if name in NEVER_NULL:
-        return False
-    if name in ("coalesce", "nvl", "ifnull", "greatest", "least"):
-        return all(map(may_be_null, arguments))
-    if name in BINARY.values() and name not in ("/", "%", "div"):
-        return any(map(may_be_null, arguments))
-    if name in ("not", "negative", "abs", "lower", "upper", "between"):
-        return any(map(may_be_null, arguments))
-    return True

@@ -46,6 +46,12 @@ from annotations.whitebox.sql_scope import Named, Scope, join_using
 from annotations.whitebox.sql_tables import Builder, Ctes, lower
 from annotations.whitebox.words import text_of
 
+
+def _unbounded(spec: Any) -> bool:
+    """True for a frame that has all rows of the partition."""
+    return all(spec.args.get(end) == "UNBOUNDED" for end in ("start", "end"))
+
+
 SELECT_PARTS: Final = frozenset(
     {"expressions", "from_", "joins", "laterals", "where", "group", "having", "distinct", "with_"}
     | {"order", "limit", "offset", "sort", "cluster", "distribute", "hint", "from", "with"}
@@ -392,7 +398,7 @@ class Select:
             keys = self.express.order(order) if order is not None else ()
             spec = node.args.get("spec")
             rows = spec is not None and str(spec.args.get("kind") or "").upper() == "ROWS"
-            rows = rows and bool(keys)
+            rows = rows and not _unbounded(spec)
             column = Column(text_of(call), type_of(call), True)
             columns.append(column)
             found = Window(found, ((column, call),), partition, keys, rows, position)

@@ -22,6 +22,11 @@ def schema_text(type_: DataType) -> str:
             return _INTEGERS[type_.bits]
         case Family.FLOAT:
             return "DOUBLE" if type_.bits == 64 else "FLOAT"
+        case Family.DECIMAL:
+            digits = f"DECIMAL({type_.bits},{type_.scale})"
+            return digits if type_.digits_known else _UNKNOWN
+        case Family.STRING if type_.bits:
+            return _UNKNOWN
         case Family.ARRAY:
             return f"ARRAY<{schema_text(type_.element or UNKNOWN)}>"
         case Family.MAP:
@@ -30,7 +35,7 @@ def schema_text(type_: DataType) -> str:
         case Family.STRUCT:
             inside = (f"`{name}`:{schema_text(each)}" for name, each, _ in type_.fields)
             return f"STRUCT<{','.join(inside)}>"
-        case Family.UNKNOWN:
+        case Family.UNKNOWN | Family.VALUE:
             return _UNKNOWN
         case Family.NULL:
             return "VOID"

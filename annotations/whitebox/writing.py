@@ -8,22 +8,33 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from annotations.dataflow import EMPTY, Component, Dataflow, Path
+from annotations.delivery import repeats_of
 from annotations.diagnostics import BadInput, Findings, Mark
 from annotations.positions import Map, Node, read_tree
 from annotations.unannotated import COMPUTES
+from annotations.vocabulary import Rows
 from annotations.whitebox.code import Code
 from annotations.whitebox.components import lineage_to_write
 from annotations.whitebox.path_text import path_text
 from annotations.yaml_file import loads
 
+if TYPE_CHECKING:
+    from annotations.whitebox.sandbox import Limits
+
+_UNKNOWN: Final = "--execute runs it to be read; what fails then has to be annotated by hand"
+
 
 class CannotWrite(Exception):  # noqa: N818
-    """The annotations cannot be put into the file; the message says why."""
+    """The annotations cannot be put into the file; the message says why, `remedy` what to do."""
 
-    remedy: str = "copy what `blazes derive` prints into the file"
+    def __init__(
+        self, message: str, *, remedy: str = "copy what `blazes derive` prints into the file"
+    ) -> None:
+        self.remedy = remedy
+        super().__init__(message)
 
 
 class _Insertion(NamedTuple):
@@ -32,18 +43,25 @@ class _Insertion(NamedTuple):
 
 
 def with_annotations(
-    dataflow: Dataflow, names: Iterable[str], *, variants: Mapping[str, str] = EMPTY
+    dataflow: Dataflow,
+    names: Iterable[str],
+    *,
+    variants: Mapping[str, str] = EMPTY,
+    execute: Limits | None = None,
 ) -> str:
     """The text of the dataflow's file with the derived annotations of these components in it."""
+    for name in names:
+        if not all(path.annotated for path in dataflow.components[name].paths):
+            raise CannotWrite(f"nothing is known of the code of {name}", remedy=_UNKNOWN)
     assert dataflow.file is not None
     text = dataflow.file.read_bytes().decode("utf-8")
     body = text.removeprefix("\ufeff")
     root = read_tree(body, Findings(str(dataflow.file), body))
-    code = Code(dataflow, body)
+    code = Code(dataflow, body, execute=execute)
     insertions = [_insertion(body, root, dataflow.components[name], code) for name in names]
     for each in sorted(insertions, reverse=True):
         body = body[: each.offset] + each.text + body[each.offset :]
-    _check(dataflow, body, names, variants)
+    _check(dataflow, body, names, variants, execute)
     return text[: len(text) - len(text.removeprefix("\ufeff"))] + body
 
 
@@ -112,11 +130,15 @@ def _order(mark: Mark) -> tuple[int, int]:
 
 
 def _check(
-    dataflow: Dataflow, body: str, names: Iterable[str], variants: Mapping[str, str]
+    dataflow: Dataflow,
+    body: str,
+    names: Iterable[str],
+    variants: Mapping[str, str],
+    execute: Limits | None,
 ) -> None:
     """The text says what was derived, of these components and of all others."""
     try:
-        written, _ = loads(body, file=str(dataflow.file), variants=variants)
+        written, _ = loads(body, file=str(dataflow.file), variants=variants, execute=execute)
     except BadInput as bad:
         raise CannotWrite(f"the file would not be read any more: {bad.diagnostics[0]}") from None
     for name, component in dataflow.components.items():
@@ -128,4 +150,14 @@ def _check(
 
 
 def _bare(paths: Sequence[Path]) -> list[Path]:
-    return [replace(path, lineage=None, variant=None) for path in paths]
+    """The paths without what a file need not, or cannot, say of them."""
+    return [
+        replace(
+            path,
+            lineage=None,
+            variant=None,
+            repeats=repeats_of(path),
+            rows=Rows.MANY if path.rows is Rows.JOINED else path.rows,
+        )
+        for path in paths
+    ]

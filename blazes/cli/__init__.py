@@ -5,7 +5,8 @@ the module of the command that runs is imported, so that a small command starts 
 list of commands says about the others stands in `COMMANDS`.
 
 Exit status: 0; 1 where a check was asked for and failed (`--strict`); 2 for bad input or bad
-usage; 130 after Ctrl-C.
+usage; 3 where something is left: claims that were not tested (`verify`), what `run --fail-on`
+names; 130 after Ctrl-C.
 """
 
 from __future__ import annotations

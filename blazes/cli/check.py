@@ -1,6 +1,8 @@
 """Report the mistakes and warnings of dataflow files, without analyzing them.
 
-Annotations that claim more than the SQL beside them shows are among the warnings (BLZ084).
+Annotations that claim more than the SQL beside them shows are among the warnings (BLZ084). Python
+functions are held against theirs, and described where they have none, only with --execute, which
+runs them; nothing of the user's code runs without it.
 
 exit status: 0; 1 with --strict where there are warnings; 2 where a file is refused.
 """
@@ -10,10 +12,15 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from annotations.dataflow import Dataflow
 from annotations.diagnostics import BadInput, Diagnostic
 from blazes.cli import CommandError, one_of
+from blazes.cli.execution import add_execute, allowed
+
+if TYPE_CHECKING:
+    from annotations.whitebox.sandbox import Limits
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -29,6 +36,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--strict", action="store_true", help="exit with 1 where there are warnings"
     )
+    add_execute(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -40,8 +48,9 @@ def run(arguments: argparse.Namespace) -> int:
     refused = False
     for file in arguments.files:
         try:
-            dataflow, warnings = load(file)
-            found += (*warnings, *_claims(dataflow))
+            execute = allowed(arguments, file)
+            dataflow, warnings = load(file, execute=execute)
+            found += (*warnings, *_claims(dataflow, execute))
         except BadInput as bad:
             found += bad.diagnostics
             refused = True
@@ -54,11 +63,11 @@ def run(arguments: argparse.Namespace) -> int:
     return 1 if arguments.strict and found else 0
 
 
-def _claims(dataflow: Dataflow) -> Sequence[Diagnostic]:
-    """Written annotations that the SQL or rules of their components do not show."""
+def _claims(dataflow: Dataflow, execute: Limits | None) -> Sequence[Diagnostic]:
+    """Written annotations that the code of their components does not show."""
     implementations = (c.implementations.values() for c in dataflow.components.values())
-    if not any(by.sql or by.bloom for each in implementations for by in each):
+    if not any(by.sql or by.bloom or (by.python and execute) for i in implementations for by in i):
         return ()
     from annotations.whitebox.claims import unshown_claims
 
-    return unshown_claims(dataflow)
+    return unshown_claims(dataflow, execute=execute)

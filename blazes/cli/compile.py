@@ -1,6 +1,8 @@
 """Compile a dataflow to a coordinated PySpark project: job.py, plan.json, README.md.
 
-A project file that was edited since it was written is kept beside the new one as NAME.orig.
+A project file that was edited since it was written is kept beside the new one as NAME.orig. A
+Python function without an annotation is refused, unless --execute is given, which runs it, and so
+finds out what it does.
 
 exit status: 0; 2 for a bad file, one that cannot be compiled, or bad usage.
 """
@@ -13,6 +15,7 @@ import sys
 from pathlib import Path
 
 from blazes.cli import CommandError, one_of, options
+from blazes.cli.execution import add_execute, allowed
 from blazes.cli.projects import add_target_dir
 
 FORMATS = ("text", "json")
@@ -22,6 +25,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     options.add_file(parser)
     options.add_coordination(parser)
+    add_execute(parser)
     add_target_dir(parser)
     parser.add_argument(
         "-o", "--output", metavar="DIR", help="folder of this project (default: TARGET_DIR/NAME)"
@@ -47,7 +51,7 @@ def run(arguments: argparse.Namespace) -> int:
     from codegen.project import write
     from codegen.stages import stages
 
-    decided, warnings = options.job_plan_of(arguments)
+    decided, warnings = options.job_plan_of(arguments, allowed(arguments, arguments.file))
     result = stages(decided)
     if arguments.explain:
         if arguments.format == "json":

@@ -1,12 +1,13 @@
 """Derive the annotations of components from their code, with the lines that make them so.
 
 Beside each derived annotation stands the written one where the two differ. SQL is read as it
-stands; Python functions are run to be read, in a process of their own, without Spark and Java.
-Components without `sql`, `python` and `bloom` are left out. Of a file of Bloom modules
-(.bloom, .bud, .rb), the annotations of each module are printed as YAML.
+stands; Python functions are run to be read, in a process of their own, without Spark and Java, and
+only with --execute: without it nothing is known of them. Components without `sql`, `python` and
+`bloom` are left out. Of a file of Bloom modules (.bloom, .bud, .rb), the annotations of each module
+are printed as YAML.
 
-exit status: 0; 1 with --strict where a written annotation claims more than the code shows (a path
-that says `why:` is accepted); 2 for a bad file or bad usage.
+exit status: 0; 1 with --strict where a written annotation claims more than the code shows, or than
+is known of the code (a path that says `why:` is accepted); 2 for a bad file or bad usage.
 """
 
 from __future__ import annotations
@@ -22,10 +23,12 @@ from annotations.dataflow import Component, Dataflow
 from annotations.dataflow import Path as PathThrough
 from annotations.diagnostics import did_you_mean
 from blazes.cli import CommandError, options
+from blazes.cli.execution import add_execute, allowed
 
 if TYPE_CHECKING:
     from annotations.whitebox.code import Code
     from annotations.whitebox.components import Output
+    from annotations.whitebox.sandbox import Limits
 
 
 BLOOM: Final = (".bloom", ".bud", ".rb")
@@ -45,31 +48,42 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--strict", action="store_true", help="exit with 1 where a claim is not shown by the code"
     )
+    add_execute(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Derive and print."""
     if arguments.file.endswith(BLOOM):
         return _bloom(arguments)
-    dataflow, _ = options.dataflow_of(arguments)
+    execute = allowed(arguments, arguments.file)
+    dataflow, _ = options.dataflow_of(arguments, execute)
     wanted = arguments.component
     if wanted is not None and wanted not in dataflow.components:
         near = did_you_mean(wanted, dataflow.components)
         raise CommandError(f"there is no component {wanted}{near}")
     chosen = [wanted] if wanted else list(dataflow.components)
     if arguments.write:
-        return _write(arguments, dataflow, chosen)
+        return _write(arguments, dataflow, chosen, execute)
     from annotations.whitebox.code import Code
 
-    code = Code(dataflow)
+    code = Code(dataflow, execute=execute)
     found = [each for name in chosen for each in _derived(code, dataflow.components[name])]
     if not found:
         print("blazes: no component has `sql`, `python` or `bloom` to derive from", file=sys.stderr)
+    unread = [name for name in chosen if _python(dataflow.components[name])]
+    if unread and execute is None:
+        message = f"nothing of {', '.join(unread)} was run to be read; --execute allows it"
+        print(f"blazes: {message}", file=sys.stderr)
     if options.format_of(arguments) == "json":
         options.write(arguments, json.dumps(found, indent=2) + "\n")
     else:
         options.write(arguments, "\n".join(line for each in found for line in _lines(each)) + "\n")
     return int(arguments.strict and any(each["claims_more"] for each in found))
+
+
+def _python(component: Component) -> bool:
+    """Whether a Python function computes one of its outputs."""
+    return any(by.python is not None for by in component.implementations.values())
 
 
 def _bloom(arguments: argparse.Namespace) -> int:
@@ -106,7 +120,7 @@ def _data(component: str, output: Output, path: PathThrough) -> dict[str, Any]:
         "within": path.within.value,
         "nondeterministic": path.nondeterministic,
         "lineage": None if path.lineage is None else dict(path.lineage),
-        "evidence": [str(each) for each in output.derivation.paths[path.source].evidence],
+        "evidence": list(dict.fromkeys(map(str, output.derivation.paths[path.source].evidence))),
         "assumptions": [each.text for each in output.derivation.assumptions],
         "written": None,
         "why": None,
@@ -114,7 +128,12 @@ def _data(component: str, output: Output, path: PathThrough) -> dict[str, Any]:
     }
 
 
-def _write(arguments: argparse.Namespace, dataflow: Dataflow, chosen: Sequence[str]) -> int:
+def _write(
+    arguments: argparse.Namespace,
+    dataflow: Dataflow,
+    chosen: Sequence[str],
+    execute: Limits | None,
+) -> int:
     """Write the derived annotations into the file."""
     from annotations.whitebox.writing import CannotWrite, with_annotations
 
@@ -129,7 +148,8 @@ def _write(arguments: argparse.Namespace, dataflow: Dataflow, chosen: Sequence[s
         print("blazes: every component has annotations already", file=sys.stderr)
         return 0
     try:
-        text = with_annotations(dataflow, named, variants=options.variants_of(arguments))
+        variants = options.variants_of(arguments)
+        text = with_annotations(dataflow, named, variants=variants, execute=execute)
     except CannotWrite as cannot:
         raise CommandError(str(cannot), remedy=cannot.remedy) from None
     arguments.output = arguments.output or arguments.file

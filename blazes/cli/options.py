@@ -16,10 +16,13 @@ from annotations.diagnostics import OF_DELIVERY, Diagnostic
 from annotations.vocabulary import Label
 from blazes.analysis import analyze
 from blazes.cli import CommandError, one_of
+from blazes.cli.execution import add_execute, allowed
 from blazes.coordination import Plan, Strategy, plan
+from blazes.delivery_checks import delivery_findings
 from blazes.rules import BLAZES
 
 if TYPE_CHECKING:
+    from annotations.whitebox.sandbox import Limits
     from blazes.report.layout import Layout
 
 RULE_SETS: Final = ("blazes", "icde14")
@@ -52,7 +55,8 @@ def add_file(parser: argparse.ArgumentParser) -> None:
 
 
 def add_analysis(parser: argparse.ArgumentParser) -> None:
-    """--rules and --target: how it is judged."""
+    """--rules, --target and --execute: how it is judged."""
+    add_execute(parser)
     parser.add_argument(
         "--rules",
         type=one_of(*RULE_SETS),
@@ -133,16 +137,21 @@ def is_code(file: str) -> bool:
     return (named and path.is_file()) or any((path / name).is_file() for name in names)
 
 
-def dataflow_of(arguments: argparse.Namespace) -> tuple[Dataflow, tuple[Diagnostic, ...]]:
-    """The dataflow of FILE and the warnings about it; BadInput with all of its mistakes."""
+def dataflow_of(
+    arguments: argparse.Namespace, execute: Limits | None
+) -> tuple[Dataflow, tuple[Diagnostic, ...]]:
+    """The dataflow of FILE and the warnings about it; BadInput with all of its mistakes.
+
+    `execute`: what Python code may take that is run to be read; None: nothing of the user's runs.
+    """
     from annotations.yaml_file import load
 
     if is_code(arguments.file):
         from annotations.whitebox import importing
 
-        return importing.load(Path(arguments.file))
+        return importing.load(Path(arguments.file), execute=execute)
     try:
-        return load(arguments.file, variants=variants_of(arguments))
+        return load(arguments.file, variants=variants_of(arguments), execute=execute)
     except OSError as unreadable:
         reason = unreadable.strerror or str(unreadable)
         raise CommandError(f"cannot read {arguments.file}: {reason}") from None
@@ -150,26 +159,32 @@ def dataflow_of(arguments: argparse.Namespace) -> tuple[Dataflow, tuple[Diagnost
 
 def plan_of(arguments: argparse.Namespace) -> tuple[Plan, tuple[Diagnostic, ...]]:
     """The plan for FILE under --rules and --target, and the warnings about the file."""
-    dataflow, warnings = dataflow_of(arguments)
+    dataflow, warnings = dataflow_of(arguments, allowed(arguments, arguments.file))
     analysis = analyze(dataflow, rules=arguments.rules)
     if arguments.rules != BLAZES:
         warnings = tuple(each for each in warnings if each.code.id not in OF_DELIVERY)
-    return plan(analysis, target=Label.parse(arguments.target)), warnings
+    result = plan(analysis, target=Label.parse(arguments.target))
+    return result, (*warnings, *delivery_findings(result))
 
 
-def job_plan_of(arguments: argparse.Namespace) -> tuple[Plan, tuple[Diagnostic, ...]]:
+def job_plan_of(
+    arguments: argparse.Namespace, execute: Limits | None
+) -> tuple[Plan, tuple[Diagnostic, ...]]:
     """The plan that FILE is compiled with under --coordination, and the warnings about the file."""
     from blazes.choice import Coordination, coordinate
 
-    dataflow, warnings = dataflow_of(arguments)
-    return coordinate(dataflow, Coordination(arguments.coordination)), warnings
+    dataflow, warnings = dataflow_of(arguments, execute)
+    result = coordinate(dataflow, Coordination(arguments.coordination))
+    return result, (*warnings, *delivery_findings(result))
 
 
 def status(result: Plan, *, strict: bool) -> int:
     """The exit status: 1 where the plan cannot reach the target, or, strictly, where it has to."""
-    unrepaired = result.verdict > result.target
+    if result.verdict > result.target or result.repairs.unrepaired:
+        return 1
     ordered = any(entry.strategy is Strategy.ORDER for entry in result.entries)
-    return int(unrepaired or (strict and (ordered or result.analysis.verdict > result.target)))
+    above = result.analysis.verdict > result.target
+    return int(strict and (ordered or above or bool(result.repairs.items)))
 
 
 def write(arguments: argparse.Namespace, text: str) -> None:

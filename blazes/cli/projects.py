@@ -44,10 +44,15 @@ def project_of(arguments: argparse.Namespace) -> Path:
                 remedy="name the dataflow file, or target/NAME",
             )
         return given
-    from blazes.cli.options import dataflow_of
+    from blazes.cli.options import dataflow_of, is_code
 
+    if is_code(arguments.file):
+        raise CommandError(
+            f"{given} is code, which is not run to learn what its project is called",
+            remedy="name the folder of the project, target/NAME",
+        )
     arguments.variant = getattr(arguments, "variant", [])
-    dataflow, _ = dataflow_of(arguments)
+    dataflow, _ = dataflow_of(arguments, None)
     project = Path(arguments.target_dir) / dataflow.name
     if not (project / PLAN).exists():
         raise CommandError(

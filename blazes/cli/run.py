@@ -1,5 +1,8 @@
 """Compile a dataflow, run the job on Spark, show its progress, and say where the results are.
 
+The job runs the Python functions of the components, with the rights and the environment of whoever
+starts this; one without an annotation is run before that as well, to be read.
+
 The job continues where it stopped the last time; --fresh starts over. Ctrl-C lets it finish its
 micro-batches and stop, a second one kills it: nothing that was committed is lost either way.
 
@@ -25,6 +28,7 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
 from blazes.cli import CommandError
+from blazes.cli.execution import limits_for
 from blazes.cli.job_process import JobProcess, remedy_for
 from blazes.cli.options import add_coordination, add_file
 from blazes.cli.projects import TARGET_DIR, add_target_dir
@@ -133,7 +137,7 @@ def compiled(arguments: argparse.Namespace) -> tuple[Dataflow, Path]:
     from codegen.project import write
     from codegen.stages import stages
 
-    decided, warnings = job_plan_of(arguments)
+    decided, warnings = job_plan_of(arguments, limits_for(arguments.file))
     result = stages(decided)
     folder = Path(arguments.target_dir) / result.name
     try:

@@ -331,7 +331,7 @@ def _zookeeper_of(arguments: argparse.Namespace, project: Path) -> str:
         return "embedded"
     from blazes.cli.options import dataflow_of
 
-    return dataflow_of(arguments)[0].deployment.zookeeper
+    return dataflow_of(arguments, None)[0].deployment.zookeeper
 
 
 def _application(project: Path) -> str:

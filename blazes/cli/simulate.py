@@ -3,7 +3,8 @@
 First without coordination: the anomalies that the labels predict are looked for, and shown as a
 schedule to read. Then under the plan: none may be found. Inputs are generated from the sources'
 schemas; small ones are run in every interleaving, others under schedules from a seed. SQL runs on
-DuckDB where that is known to mean the same, everything else on local Spark.
+DuckDB where that is known to mean the same, everything else on local Spark: Python functions run,
+with the rights and the environment of whoever starts this.
 
 exit status: 0 where nothing worse than the labels was seen; 1 where something was (it is written
 to a file, and --replay shows it again); 2 for a bad file or bad usage.
@@ -17,6 +18,7 @@ from pathlib import Path
 
 from annotations.vocabulary import Label
 from blazes.cli import CommandError, one_of, options
+from blazes.cli.execution import limits_for
 from blazes.cli.verify import positive, session
 from blazes.verify.experiment import Engine
 
@@ -61,7 +63,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Simulate FILE and print what was seen."""
     arguments.format = options.format_of(arguments)
-    dataflow, _ = options.dataflow_of(arguments)
+    dataflow, _ = options.dataflow_of(arguments, limits_for(arguments.file))
     from blazes.simulate import kept, show
     from blazes.simulate.network import Refused
     from blazes.simulate.simulation import Simulation

@@ -7,11 +7,11 @@ rule or code that it is there for.
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from annotations.diagnostics import BadInput
+from annotations.diagnostics import BadInput, Diagnostic
 from blazes.report.glyphs import UNICODE, Glyphs
 
 FILE: Final = "dataflow.yaml"
@@ -54,6 +54,25 @@ def _bloom(rule: str) -> Example:
         "  seen: {from: Report.seen}"
     )
 
+
+_KEEP: Final = """\
+components:
+  Keep: {annotation: {from: click, to: kept, label: CR, rows: one}}
+streams:
+"""
+_TALLY: Final = """\
+components:
+  Tally: {annotation: {from: click, to: tallies, label: "OW[ad]"}}
+streams:
+"""
+_REPORT: Final = """\
+components:
+  Report:
+    annotation:
+      - {from: click, to: response, label: CW}
+      - {from: request, to: response, label: OR, subscript: [campaign]}
+streams:
+"""
 
 RULE_EXAMPLES: Final[Mapping[str, Example]] = {
     "R1": _rule(
@@ -206,6 +225,136 @@ RULE_EXAMPLES: Final[Mapping[str, Example]] = {
           stored: {from: Rates.stored}
           rate: {from: Rates.rate}
         """,
+    ),
+    "D1": _rule(
+        "Keep",
+        _KEEP
+        + """\
+  clicks: {to: Keep.click, id: [click], delivery: may-repeat}
+  kept: {from: Keep.kept}
+""",
+    ),
+    "D2": _rule(
+        "Most",
+        """\
+components:
+  Most: {annotation: {from: bids, to: most, label: CW, repeats: make}}
+streams:
+  bids: {to: Most.bids}
+  most: {from: Most.most}
+""",
+    ),
+    "D3": _rule(
+        "Number",
+        """\
+components:
+  Number: {annotation: {from: clicks, to: numbered, label: CR, repeats: corrupt}}
+streams:
+  clicks: {to: Number.clicks, delivery: may-repeat}
+  numbered: {from: Number.numbered}
+""",
+    ),
+    "D4": _rule(
+        "Tally",
+        _TALLY
+        + """\
+  clicks: {to: Tally.click, id: [click], delivery: may-repeat}
+  tallies: {from: Tally.tallies}
+""",
+    ),
+    "D5": _rule(
+        "Stamp",
+        """\
+components:
+  Stamp:
+    annotation: {from: clicks, to: stamped, label: CR, nondeterministic: reads the clock}
+streams:
+  clicks: {to: Stamp.clicks, id: [click], delivery: may-repeat}
+  stamped: {from: Stamp.stamped}
+""",
+    ),
+    "D6": _rule(
+        "Tally",
+        _TALLY
+        + """\
+  clicks: {to: Tally.click, id: [click], delivery: may-repeat, seal: [ad]}
+  tallies: {from: Tally.tallies}
+""",
+    ),
+    "D7": _rule(
+        "Count",
+        """\
+components:
+  Splitter: {annotation: {from: tweets, to: words, label: CR}}
+  Count: {annotation: {from: words, to: counts, label: "OW[word, batch]"}}
+streams:
+  tweets: {to: Splitter.tweets, id: [tweet], delivery: may-repeat, seal: [batch]}
+  words: {from: Splitter.words, to: Count.words}
+  counts: {from: Count.counts}
+""",
+    ),
+    "D8": _rule(
+        "Report",
+        _REPORT
+        + """\
+  clicks: {to: Report.click, seal: [campaign]}
+  requests: {to: Report.request, id: [request], delivery: may-repeat}
+  results: {from: Report.response}
+""",
+    ),
+    "D9": _rule(
+        "Rank",
+        """\
+components:
+  Tally: {annotation: {from: click, to: tallies, label: "OW[ad]"}}
+  Rank: {annotation: {from: tallies, to: ranks, label: CW, repeats: absorb}}
+streams:
+  clicks: {to: Tally.click, id: [click], delivery: may-repeat}
+  tallies: {from: Tally.tallies, to: Rank.tallies}
+  ranks: {from: Rank.ranks}
+""",
+    ),
+    "D10": _rule(
+        "Report",
+        _REPORT
+        + """\
+  clicks: {to: Report.click, seal: [campaign], id: [click], delivery: may-repeat}
+  requests: {to: Report.request, id: [request], delivery: may-repeat}
+  results: {from: Report.response}
+""",
+    ),
+    "D11": _rule(
+        "Keep",
+        _KEEP
+        + """\
+  clicks: {to: Keep.click, id: [click], delivery: may-repeat}
+  kept: {from: Keep.kept}
+""",
+    ),
+    "D12": _rule(
+        "Keep",
+        _KEEP
+        + """\
+  here: {to: Keep.click, id: [click], delivery: may-repeat}
+  there: {to: Keep.click, id: [click], delivery: may-repeat}
+  kept: {from: Keep.kept}
+""",
+    ),
+    "D13": _rule(
+        "Keep",
+        _KEEP
+        + """\
+  clicks: {to: Keep.click}
+  kept: {from: Keep.kept, sink: {format: jdbc}, delivery: once}
+""",
+    ),
+    "D14": _rule(
+        "Keep",
+        _KEEP
+        + """\
+  clicks: {to: Keep.click, id: [click], delivery: may-repeat}
+  kept: {from: Keep.kept, sink: {format: jdbc, key: [click]}}
+""",
     ),
 }
 
@@ -375,9 +524,37 @@ CODE_EXAMPLES: Final[Mapping[str, Example]] = {
         "  clicks: {to: Total.clicks, schema: {id: INT, v: DOUBLE}}\n"
         "  sums: {from: Total.sums}"
     ),
+    "BLZ089": _code(
+        "components:\n"
+        "  Score:\n"
+        "    python: operators:score\n"
+        "streams:\n"
+        "  clicks: {to: Score.clicks, schema: {id: INT, n: INT}}\n"
+        "  scores: {from: Score.scores}"
+    ),
     "BLZ090": _bloom("seen <= click {|c| [c.id] if}"),
     "BLZ091": _bloom("seen <= click {|c| [c.ident]}"),
     "BLZ092": _bloom("seen <- click {|c| [c.id]}"),
+    "BLZ070": _code(
+        _KEEP + "  clicks: {to: Keep.click, source: {format: kafka, options: {subscribe: c}}}\n"
+        "  kept: {from: Keep.kept}"
+    ),
+    "BLZ071": _code(
+        _TALLY + "  clicks: {to: Tally.click, id: [click], delivery: may-repeat, "
+        "repeat_within: 1 hour}\n  tallies: {from: Tally.tallies}"
+    ),
+    "BLZ072": _code(
+        _TALLY + "  clicks: {to: Tally.click, delivery: may-repeat}\n"
+        "  tallies: {from: Tally.tallies}"
+    ),
+    "BLZ073": _code(
+        _TALLY + "  clicks: {to: Tally.click, id: [click], delivery: may-repeat}\n"
+        "  tallies: {from: Tally.tallies}"
+    ),
+    "BLZ075": _code(
+        _KEEP + "  clicks: {to: Keep.click, id: [click]}\n"
+        "  kept: {from: Keep.kept, sink: {format: jdbc, key: [ad]}}"
+    ),
 }
 
 IN_WORDS: Final[Mapping[str, str]] = {
@@ -394,6 +571,10 @@ IN_WORDS: Final[Mapping[str, str]] = {
     "count(*) > 100` in output mode update: Spark sends an id again whenever its count changes.",
     "BLZ088": "A count per window of a stream that says `lateness: 10 minutes`, with a watermark "
     "of 10 minutes: a record that is later all the same is dropped or not, as the batches fall.",
+    "BLZ093": "`blazes analyze --execute` runs `operators:score` to read it, and it asks for data, "
+    "`clicks.collect()`: there is no Spark behind it that could give any.",
+    "BLZ094": "`blazes analyze spark-pipeline.yml` without --execute: the files of the project say "
+    "what it is made of when they are run.",
 }
 """What a text of a few lines cannot show."""
 
@@ -414,21 +595,30 @@ def examples(rule: str, glyphs: Glyphs = UNICODE) -> Iterator[str]:
             yield "\n".join(derivation_block(derivation, width=72, glyphs=glyphs))
 
 
+def findings(example: Example) -> Sequence[Diagnostic]:
+    """What is wrong with the file of an example, or is said about it."""
+    from annotations.yaml_file import loads
+    from blazes.analysis import analyze
+    from blazes.coordination import plan
+    from blazes.delivery_checks import delivery_findings
+
+    try:
+        dataflow, warnings = loads(example.text, file=FILE, variants=example.variants)
+    except BadInput as refused:
+        return refused.diagnostics
+    return (*warnings, *delivery_findings(plan(analyze(dataflow))))
+
+
 def diagnosed(code: str) -> Iterator[str]:
     """The example of a code: its file, and the report of the mistakes in it."""
-    from annotations.yaml_file import loads
     from blazes.report.problems import Sources, problem_text
 
     example = CODE_EXAMPLES.get(code)
     if example is None:
         return
     yield example.text.rstrip()
-    try:
-        found = loads(example.text, file=FILE, variants=example.variants)[1]
-    except BadInput as refused:
-        found = refused.diagnostics
     sources = Sources({FILE: example.text})
-    for diagnostic in found:
+    for diagnostic in findings(example):
         if diagnostic.code.id == code:
             yield problem_text(diagnostic, sources=sources)
             return

@@ -16,6 +16,7 @@ from blazes.report.findings import Finding, consequences, derived_paths, finding
 from blazes.report.index import Index
 from blazes.report.markup import escape
 from blazes.report.plain import printable
+from blazes.report.results import repair_sentence, results
 from blazes.report.svg import svg
 
 LARGE: Final = 40
@@ -86,6 +87,12 @@ def _body(index: Index, warnings: Sequence[Diagnostic], everything: bool) -> Ite
     else:
         count = words.number(len(index.components), "component")
         yield f"<p>{count}, {words.number(len(dataflow.streams), 'stream')}.</p>"
+    told = [each.sentence for each in results(plan) if not each.plain]
+    if told:
+        yield f"<h2>Results, without the plan</h2>\n{_list(told[:MOST])}"
+    if plan.repairs.items:
+        lines = [repair_sentence(each) for each in plan.repairs.items[:MOST]]
+        yield f"<h2>Records that come again</h2>\n{_list(lines)}"
     names = index.need_coordination()
     for name in names if everything else names[:MOST]:
         yield from _finding(finding(index, name))

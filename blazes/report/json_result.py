@@ -12,23 +12,31 @@ from typing import Any, Final
 
 from annotations.dataflow import Dataflow, Path
 from annotations.diagnostics import Diagnostic
-from annotations.vocabulary import Annotation
+from annotations.vocabulary import Annotation, Delivery, Key
 from blazes.analysis import Derivation
 from blazes.coordination import Entry, Plan, Strategy
+from blazes.deliveries import Delivered
+from blazes.repairs import Repair
+from blazes.report.results import results
+from blazes.rules import BLAZES
 
-SCHEMA_VERSION: Final = 1
+SCHEMA_VERSION: Final = 2
+SCHEMA_VERSION_ICDE14: Final = 1
+"""Of the paper's rules, under which every record comes once: without anything about delivery."""
 
 
 def to_json(plan: Plan, *, warnings: Iterable[Diagnostic] = ()) -> dict[str, Any]:
     """The result of an analysis and its plan as JSON data."""
     analysis = plan.analysis
     dataflow = analysis.dataflow
+    knows_delivery = analysis.rules == BLAZES
     return {
-        "schema_version": SCHEMA_VERSION,
+        "schema_version": SCHEMA_VERSION if knows_delivery else SCHEMA_VERSION_ICDE14,
         "dataflow": dataflow.name,
         "rules": analysis.rules,
         "target": str(plan.target),
         "verdict": str(analysis.verdict),
+        **(_delivery(plan) if knows_delivery else {}),
         "streams": {
             name: {
                 "from": str(stream.producer) if stream.producer else None,
@@ -36,10 +44,14 @@ def to_json(plan: Plan, *, warnings: Iterable[Diagnostic] = ()) -> dict[str, Any
                 "label": str(analysis.labels[name].label),
                 "keys": analysis.labels[name].sorted_keys,
                 "rep": analysis.rep[name],
+                **(_delivered(analysis.deliveries.get(name)) if knows_delivery else {}),
             }
             for name, stream in dataflow.streams.items()
         },
-        "plan": [entry_object(entry) for entry in plan.entries],
+        "plan": [
+            *(repair_object(each) for each in plan.repairs.items),
+            *(entry_object(entry) for entry in plan.entries),
+        ],
         "repaired": {name: str(label.label) for name, label in plan.repaired.items()},
         "inherited": [
             {"origin": each.origin, "label": str(each.label), "reason": each.reason}
@@ -48,6 +60,51 @@ def to_json(plan: Plan, *, warnings: Iterable[Diagnostic] = ()) -> dict[str, Any
         "derivations": [derivation_object(each) for each in analysis.derivations],
         **_derived(dataflow),
         "warnings": [_warning(each) for each in warnings],
+    }
+
+
+def _delivery(plan: Plan) -> dict[str, Any]:
+    """What is said of the dataflow as a whole about records that come again."""
+    leaving = [each.name for each in plan.analysis.dataflow.streams.values() if not each.consumer]
+    names = leaving or list(plan.analysis.dataflow.streams)
+    return {
+        "delivery": str(_worst(plan.analysis.deliveries, names)),
+        "repaired_delivery": str(_worst(plan.deliveries, names)),
+        "withheld": list(plan.analysis.withheld),
+        "sinks": [each.sentence for each in results(plan)],
+    }
+
+
+def _worst(deliveries: Mapping[str, Delivered], names: Iterable[str]) -> Delivery:
+    found = (deliveries[name].label for name in names if name in deliveries)
+    return max(found, default=Delivery.ONCE)
+
+
+def _delivered(delivered: Delivered | None) -> dict[str, Any]:
+    delivered = delivered or Delivered()
+    return {"delivery": str(delivered.label), "id": _sorted(delivered.id)}
+
+
+def _sorted(key: Key | None) -> list[str] | None:
+    return None if key is None else sorted(key)
+
+
+def repair_object(repair: Repair) -> dict[str, Any]:
+    """One item of the plan against repeats."""
+    bound = repair.bound
+    return {
+        "strategy": repair.means.value,
+        "stream": repair.stream,
+        "id": _sorted(repair.id),
+        "bound": None
+        if bound is None
+        else {"seal": sorted(bound.seal)}
+        if bound.seal is not None
+        else {"within": bound.within},
+        "cause": repair.cause,
+        "component": repair.component,
+        "path": repair.path,
+        "alternatives": list(repair.alternatives),
     }
 
 

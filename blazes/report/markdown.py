@@ -20,6 +20,7 @@ from blazes.report.findings import (
 from blazes.report.index import Index
 from blazes.report.notation import derivation_block
 from blazes.report.plain import printable
+from blazes.report.results import repair_sentence, results
 
 LARGE: Final = 40
 """Above so many components there is no drawing and no table of streams."""
@@ -48,6 +49,12 @@ def analysis_report(
             f"{words.number(len(index.components), 'component')}, "
             f"{words.number(len(plan.analysis.labels), 'stream')}."
         )
+    told = [each for each in results(plan) if not each.plain]
+    if told:
+        blocks += ["## Results, without the plan", items(each.sentence for each in told[:MOST])]
+    if plan.repairs.items:
+        blocks.append("## Records that come again")
+        blocks.append(items(repair_sentence(each) for each in plan.repairs.items[:MOST]))
     names = index.need_coordination()
     shown = names if everything else names[:MOST]
     for name in shown:

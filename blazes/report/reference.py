@@ -41,7 +41,8 @@ def cli_page() -> str:
         "# Commands",
         GENERATED,
         "`blazes COMMAND --help` prints the same. Exit status: 0; 1 where a check was asked for "
-        "and failed; 2 for bad input or bad usage; 130 after Ctrl-C. Colours appear on a terminal "
+        "and failed; 2 for bad input or bad usage; 3 where something is left, claims that were not "
+        "tested or what `run --fail-on` names; 130 after Ctrl-C. Colours appear on a terminal "
         "only, and never where `NO_COLOR` is set.",
         table(("Command", "What it does"), *summary),
         *(part for name in COMMANDS for part in _command(command(name)[0])),

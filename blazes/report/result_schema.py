@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from annotations.vocabulary import Label, Within
+from annotations.vocabulary import Delivery, Label, Within
 from blazes.coordination import Mode, Release, Scope, Vote
-from blazes.report.json_result import SCHEMA_VERSION
+from blazes.repairs import Means
+from blazes.report.json_result import SCHEMA_VERSION, SCHEMA_VERSION_ICDE14
 
 STRING: Final = {"type": "string"}
 STRINGS: Final = {"type": "array", "items": STRING}
@@ -16,29 +17,44 @@ _PLACE: Final = {
     "column": {"type": ["integer", "null"], "minimum": 1},
 }
 LABEL: Final = {"enum": [str(label) for label in Label]}
+DELIVERY: Final = {"enum": [str(label) for label in Delivery]}
+OF_DELIVERY: Final = ("delivery", "repaired_delivery", "withheld", "sinks")
+"""Fields that `icde14`, for which every record comes once, does not have."""
 
 
 def result_schema() -> dict[str, Any]:
     """A draft-07 schema; every object is closed, so that a new field needs a new version.
 
     `derived` is only there where annotations were derived from code, and `dedup` where a source
-    that is waited for declares an `id`.
+    that is waited for declares an `id`; what is said of delivery is not there under `icde14`.
     """
     schema = {
         "$schema": "http://json-schema.org/draft-07/schema#",
         "title": "Result of `blazes analyze --format json`",
         **_object(
             {
-                "schema_version": {"const": SCHEMA_VERSION},
+                "schema_version": {
+                    "enum": [SCHEMA_VERSION_ICDE14, SCHEMA_VERSION],
+                    "description": "1 under `icde14`, which knows nothing of delivery.",
+                },
                 "dataflow": STRING,
                 "rules": {"enum": ["blazes", "icde14"]},
                 "target": {**LABEL, "description": "The worst label tolerated at the sinks."},
                 "verdict": {**LABEL, "description": "The highest severity at any sink."},
+                "delivery": {**DELIVERY, "description": "The worst delivery at any sink."},
+                "repaired_delivery": {**DELIVERY, "description": "The same under the plan."},
+                "withheld": {
+                    **STRINGS,
+                    "description": "Paths whose partitions stay in quarantine where a record "
+                    "comes again.",
+                },
+                "sinks": {**STRINGS, "description": "One sentence for each result."},
                 "streams": _mapping(_stream(), "Stream name -> what was derived."),
                 "plan": {
                     "type": "array",
-                    "description": "One entry for each order-sensitive path.",
-                    "items": {"oneOf": [_seal(), _order(), _none()]},
+                    "description": "What is done about repeats, then one entry for each "
+                    "order-sensitive path.",
+                    "items": {"oneOf": [_repair(), _seal(), _order(), _none()]},
                 },
                 "repaired": _mapping(LABEL, "Stream name -> label under the plan."),
                 "inherited": {
@@ -56,7 +72,8 @@ def result_schema() -> dict[str, Any]:
             }
         ),
     }
-    schema["required"].remove("derived")
+    for field in ("derived", *OF_DELIVERY):
+        schema["required"].remove(field)
     return schema
 
 
@@ -79,7 +96,7 @@ def _derived() -> dict[str, Any]:
 
 def _stream() -> dict[str, Any]:
     end = {"type": ["string", "null"]}
-    return _object(
+    schema = _object(
         {
             "from": {**end, "description": "Component.interface; null: an external source."},
             "to": {**end, "description": "Component.interface; null: an external sink."},
@@ -90,6 +107,37 @@ def _stream() -> dict[str, Any]:
                 "description": "What it is sealed on; empty unless the label is Seal.",
             },
             "rep": {"type": "boolean"},
+            "delivery": DELIVERY,
+            "id": {
+                "type": ["array", "null"],
+                "items": STRING,
+                "description": "Attributes on which rows agree just if they are copies.",
+            },
+        }
+    )
+    for field in ("delivery", "id"):
+        schema["required"].remove(field)
+    return schema
+
+
+def _repair() -> dict[str, Any]:
+    return _object(
+        {
+            "strategy": {"enum": [each.value for each in Means]},
+            "stream": STRING,
+            "id": {"type": ["array", "null"], "items": STRING},
+            "bound": {
+                "description": "How long an id is remembered; null: for ever.",
+                "oneOf": [
+                    {"type": "null"},
+                    _object({"seal": STRINGS}),
+                    _object({"within": STRING}),
+                ],
+            },
+            "cause": {"enum": ["D1", "D3", "D4", "D5", "D7", "D13", "D14"]},
+            "component": {"type": ["string", "null"]},
+            "path": {"type": ["string", "null"]},
+            "alternatives": STRINGS,
         }
     )
 

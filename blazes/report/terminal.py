@@ -48,6 +48,7 @@ from blazes.report.layout import (
 )
 from blazes.report.notation import derivation_block, rules_of
 from blazes.report.plain import cells, printable
+from blazes.report.results import repair_sentence, results
 from blazes.rules import BLAZES
 
 PLAIN_BOX: Final = Box("    \n    \n -- \n    \n    \n    \n    \n    \n", ascii=True)
@@ -79,6 +80,7 @@ def plan_report(plan: Plan, *, layout: Layout | None = None) -> str:
     layout = layout or Layout()
     index = Index.of(plan)
     parts: list[RenderableType] = [_title(plan), _verdict(plan, layout)]
+    parts += _repairs(plan, layout)
     shown = _shown(index.need_coordination(), layout)
     for found in (finding(index, name) for name in shown):
         parts += ["", heading(found.title, found.position, layout), _what_to_do(found, layout)]
@@ -127,6 +129,8 @@ def analysis_parts(index: Index, layout: Layout) -> list[RenderableType]:
         parts += [heading("Streams", None, layout), _streams(plan, layout)]
     else:
         parts += [heading("Dataflow", None, layout), _counts(index)]
+    parts += _results(plan, layout)
+    parts += _repairs(plan, layout)
     shown = _shown(index.need_coordination(), layout)
     for name in shown:
         parts += ["", *_finding(finding(index, name), layout)]
@@ -264,6 +268,32 @@ def _streams(plan: Plan, layout: Layout) -> RenderableType:
     for row in rows:
         table.add_row(*(row[column] for column in columns))
     return Padding(table, (0, 0, 0, INDENT))
+
+
+def _results(plan: Plan, layout: Layout) -> list[RenderableType]:
+    """One sentence for each result that is not simply the same in every run."""
+    told = [each for each in results(plan) if not each.plain]
+    if not told:
+        return []
+    shown = told if layout.everything else told[:MOST_FINDINGS]
+    rows: Rows = [(printable(each.name), paragraph([printable(each.text) + "."])) for each in shown]
+    if len(told) > len(shown):
+        rows.append(("", paragraph([f"and {len(told) - len(shown):,} more"])))
+    return ["", heading("Results, without the plan", None, layout), named(rows)]
+
+
+def _repairs(plan: Plan, layout: Layout) -> list[RenderableType]:
+    """What is done about records that come again."""
+    items = plan.repairs.items
+    if not items:
+        return []
+    shown = items if layout.everything else items[:MOST_FINDINGS]
+    rows: Rows = [
+        (printable(each.stream), paragraph([printable(repair_sentence(each))])) for each in shown
+    ]
+    if len(items) > len(shown):
+        rows.append(("", paragraph([f"and {len(items) - len(shown):,} more"])))
+    return ["", heading("Records that come again", None, layout), named(rows)]
 
 
 def _counts(index: Index) -> RenderableType:

@@ -21,6 +21,7 @@ from blazes.coordination import (
     Strategy,
     Vote,
 )
+from blazes.repairs import Means
 from blazes.report.index import Index, other_writers
 from blazes.rules import BLAZES
 
@@ -33,6 +34,13 @@ CAN_GO_WRONG: Final = {
     ),
 }
 """What a label means for the owner of a dataflow (figure 8)."""
+
+
+REPAIRS: Final = (
+    (Means.DEDUP, "de-duplication"),
+    (Means.UPSERT, "upsert"),
+    (Means.TRANSACTION, "transaction"),
+)
 
 
 def verdict(plan: Plan) -> str:
@@ -52,14 +60,24 @@ def verdict(plan: Plan) -> str:
 
 def outcome(plan: Plan) -> str | None:
     """What the plan makes of the verdict, in one sentence; None where it changes nothing."""
-    if plan.analysis.verdict <= plan.target and not any(
-        entry.strategy is Strategy.ORDER for entry in plan.entries
+    if (
+        plan.analysis.verdict <= plan.target
+        and not plan.repairs.items
+        and not any(entry.strategy is Strategy.ORDER for entry in plan.entries)
     ):
         return None
     ordered = sum(entry.strategy is Strategy.ORDER for entry in plan.entries)
     sealed = sum(entry.strategy is Strategy.SEAL for entry in plan.entries)
-    means = listed([number(n, what) for n, what in ((ordered, "order"), (sealed, "seal")) if n])
-    them = "it" if ordered + sealed == 1 else "them"
+    counts = [
+        *(
+            (sum(each.means is means for each in plan.repairs.items), said)
+            for means, said in REPAIRS
+        ),
+        (ordered, "order"),
+        (sealed, "seal"),
+    ]
+    means = listed([number(n, what) for n, what in counts if n])
+    them = "it" if sum(n for n, _ in counts) == 1 else "them"
     if plan.verdict <= plan.target:
         return f"The plan has {means}; with {them} every sink is {sinks(plan)}."
     if not means:
@@ -135,6 +153,19 @@ def why(index: Index, name: str, step: Step) -> str | None:
                 f"What {path.source} gives on {path.target} is not a function of it: "
                 f"{path.nondeterministic}."
             )
+        case "D3":
+            return f"A record of {path.source} that comes again gets a second, different answer."
+        case "D4":
+            return f"A record of {path.source} that comes again changes the state for good."
+        case "D5":
+            return f"Each copy of a record of {path.source} draws anew: {path.nondeterministic}."
+        case "D7":
+            return (
+                f"A record of {path.source} that comes again is counted, so that a partition can "
+                "be released before it is complete."
+            )
+        case "D9":
+            return f"{path.source} brings rows that repeats have made wrong."
         case "p" if step.input.keys and gate is not None and path.annotation.kind.writes:
             return f"The result {one} depends on the order of its records on {path.source}."
         case "p" if step.input.keys and gate is not None:

@@ -39,6 +39,8 @@ class About:
     """What a refutation shows."""
     ways: tuple[str, str]
     """Headings of the two ways."""
+    tried: str
+    """What one try was."""
     remedy: str
 
 
@@ -47,6 +49,7 @@ KINDS: Final[Mapping[Kind, About]] = {
         means="the same input gives the same output",
         broken="The same records in the same order gave another output the second time.",
         ways=("first time", "second time"),
+        tried="run twice",
         remedy="Declare the path `nondeterministic:` with its reason, or take the clock, the "
         "random number or the outside call out of it.",
     ),
@@ -54,6 +57,7 @@ KINDS: Final[Mapping[Kind, About]] = {
         means="what is emitted does not depend on the order and batching of the input",
         broken="The same records in another order and other micro-batches emit something else.",
         ways=("all at once", "as they came"),
+        tried="in other batches",
         remedy="Label the path order-sensitive: OR where it keeps nothing, OW where it does, with "
         "the attributes it groups or joins by as its gate.",
     ),
@@ -61,18 +65,21 @@ KINDS: Final[Mapping[Kind, About]] = {
         means="a record leaves nothing behind that later records meet",
         broken="What a record makes the component emit depends on other records of the input.",
         ways=("all at once", "batch by batch"),
+        tried="batch by batch",
         remedy="Label the path as a writer: CW if it is confluent, else OW.",
     ),
     Kind.GATE: About(
         means="the output of a gate partition depends on that partition alone",
         broken="Together the partitions emit something else than each by itself.",
         ways=("partitions together", "each by itself"),
+        tried="partition by partition",
         remedy="Use a coarser gate, with fewer attributes, or `*`.",
     ),
     Kind.SET: About(
         means="inside a gate partition the order does not matter",
         broken="The same complete input in another order gives another output.",
         ways=("one order", "another order"),
+        tried="in another order",
         remedy="Say `within: sequence` (and `order_by:`), or make the result independent of the "
         "order: a total ORDER BY, integers or decimals instead of floating point.",
     ),
@@ -80,6 +87,7 @@ KINDS: Final[Mapping[Kind, About]] = {
         means="records leave with the key that they came with",
         broken="Records with one value of the key leave with another.",
         ways=("came with", "left with"),
+        tried="keys followed",
         remedy="Say with `lineage:` which output attribute is the copy of the key, or none: "
         "`lineage: {}`.",
     ),
@@ -87,6 +95,7 @@ KINDS: Final[Mapping[Kind, About]] = {
         means="the data keep the functional dependency",
         broken="Two records agree on the left side and differ on the right.",
         ways=("one record", "another record"),
+        tried="streams checked",
         remedy="Remove the dependency from `fds:`, or mend the data.",
     ),
 }

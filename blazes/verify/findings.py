@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from annotations.dataflow import Dataflow
-from blazes.verify.claims import Claim
+from blazes.verify.claims import KINDS, Claim
 from blazes.verify.experiment import Case, Way
 from blazes.verify.records import Item, Row
+from blazes.verify.weights import Weight
 
-SCHEMA_VERSION: Final = 1
+SCHEMA_VERSION: Final = 2
 
 
 class Status(enum.Enum):
@@ -20,7 +21,19 @@ class Status(enum.Enum):
 
     REFUTED = "refuted"
     STANDS = "not refuted"
-    UNTESTABLE = "not testable"
+    UNTESTED = "not tested"
+    """It claims something, and nobody knows whether that holds."""
+    UNTESTABLE = "nothing to test"
+    """It claims nothing that could be wrong."""
+
+
+class Result(enum.Enum):
+    """The verdict on all claims together."""
+
+    REFUTED = "refuted"
+    INCONCLUSIVE = "inconclusive"
+    """None was refuted, and not all were tested."""
+    STANDS = "not refuted"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +80,10 @@ class Finding:
     engine: str = ""
     """What ran them."""
     reason: str = ""
-    """Why it is not testable."""
+    """Why it was not tested."""
     refutation: Refutation | None = None
+    weight: Weight = Weight.NOTHING
+    """What rests on the claim."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +100,13 @@ class Report:
     def count(self, status: Status) -> int:
         """How many claims have that verdict."""
         return sum(finding.status is status for finding in self.findings)
+
+    @property
+    def result(self) -> Result:
+        """The verdict on all of them."""
+        if self.refuted:
+            return Result.REFUTED
+        return Result.INCONCLUSIVE if self.count(Status.UNTESTED) else Result.STANDS
 
     @property
     def refuted(self) -> tuple[Finding, ...]:
@@ -115,6 +137,7 @@ def to_json(report: Report) -> dict[str, Any]:
         "dataflow": report.dataflow.name,
         "seed": report.seed,
         "seconds": round(report.seconds, 1),
+        "result": report.result.value,
         "counts": {status.value: report.count(status) for status in Status},
         "findings": [finding_object(each) for each in report.findings],
         "notes": list(report.notes),
@@ -135,11 +158,18 @@ def finding_object(finding: Finding) -> dict[str, Any]:
         "fd": str(claim.fd) if claim.fd else None,
         "position": str(at) if at else None,
         "verdict": finding.status.value,
+        "rests_on_it": finding.weight.name.lower(),
         "tries": finding.tries,
+        "tried": tried_as(finding),
         "engine": finding.engine or None,
         "reason": finding.reason or None,
         "refutation": refutation_object(finding.refutation) if finding.refutation else None,
     }
+
+
+def tried_as(finding: Finding) -> str | None:
+    """What a try of the claim was; None where there was none."""
+    return KINDS[finding.claim.kind].tried if finding.tries else None
 
 
 def refutation_object(refutation: Refutation) -> dict[str, Any]:

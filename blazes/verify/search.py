@@ -27,11 +27,14 @@ FUNCTION_TRIES: Final = 4
 HOPELESS: Final = 400
 """After so many cases without a usable one the claim is given up."""
 SHRINK_S: Final = 20.0
+NO_OUTPUT: Final = "no generated input made it put anything out"
+NO_INPUT: Final = "the time was over before an input was found that it puts anything out for"
+NO_TIME: Final = "the time was over before it was tried"
 
 
 @dataclass
 class Search:
-    """Looks for a case that refutes a claim.
+    """Looks for a case that refutes a claim, a step at a time, so that claims can take turns.
 
     Attributes:
         claim: the claim.
@@ -40,6 +43,7 @@ class Search:
         judge: has the last word: Spark.
         rng: all choices.
         patient: the judge without a limit of time, for the last word itself; None: the judge.
+        tries_max: after which the search is over.
     """
 
     claim: Claim
@@ -48,41 +52,56 @@ class Search:
     judge: Engine
     rng: random.Random
     patient: Engine | None = None
+    tries_max: int = 300
     tries: int = 0
     drawn: int = 0
     failed: str = field(default="", repr=False)
+    suspect: Case | None = field(default=None, repr=False)
+    """It seems to refute the claim, which Spark has not confirmed yet."""
+    refutation: Refutation | None = field(default=None, repr=False)
+    together: int = field(default=2, repr=False)
 
-    def finding(self, *, tries_max: int, until: float) -> Finding:
-        """The verdict after so many tries, or when the time (monotonic, seconds) is over."""
+    def __post_init__(self) -> None:
         if self.claim.kind is Kind.FUNCTION:
-            self.fast, tries_max = self.judge, min(tries_max, FUNCTION_TRIES)
-        together, reason = 2, "no generated input made it put anything out"
-        try:
-            while self.tries < tries_max and (time.monotonic() < until or not self.drawn):
-                refutation = self._refuted(self._cases(min(together, tries_max)))
-                if refutation is not None:
-                    return self._finding(Status.REFUTED, refutation=refutation)
-                if not self.tries and self.drawn >= HOPELESS:
-                    break
-                together = min(2 * together, TOGETHER)
-        except OutOfTime:
-            reason = "the time was over before it was tried"
-        if self.tries:
-            return self._finding(Status.STANDS)
-        return self._finding(Status.UNTESTABLE, reason=self.failed or reason)
+            self.fast, self.tries_max = self.judge, min(self.tries_max, FUNCTION_TRIES)
 
-    def _refuted(self, cases: Sequence[Case]) -> Refutation | None:
-        """What refutes the claim, if one of the cases does and Spark confirms it."""
+    @property
+    def over(self) -> bool:
+        """True where another step would add nothing."""
+        if self.suspect is not None:
+            return False
+        hopeless = not self.tries and self.drawn >= HOPELESS
+        return self.refutation is not None or self.tries >= self.tries_max or hopeless
+
+    def step(self) -> None:
+        """Try a few cases, or confirm what they seem to show; OutOfTime where no job may begin."""
+        if self.suspect is not None:
+            self.confirm(SHRINK_S)
+            return
+        cases = self._cases(min(self.together, self.tries_max))
+        self.together = min(2 * self.together, TOGETHER)
         for case, found in zip(cases, self._differences(self.fast, cases), strict=True):
             if found is not None:
-                return self._refutation(case)
-        return None
+                self.suspect = case
+                return
 
-    def _finding(
-        self, status: Status, *, reason: str = "", refutation: Refutation | None = None
-    ) -> Finding:
+    def finding(self) -> Finding:
+        """The verdict so far."""
         engine = self.fast.name
-        return Finding(self.claim, status, self.tries, engine, reason, refutation)
+        if self.refutation is not None:
+            return Finding(self.claim, Status.REFUTED, self.tries, engine, "", self.refutation)
+        if self.tries:
+            return Finding(self.claim, Status.STANDS, self.tries, engine)
+        reason = NO_OUTPUT if self.over else NO_INPUT if self.drawn else NO_TIME
+        return Finding(self.claim, Status.UNTESTED, 0, engine, self.failed or reason)
+
+    def confirm(self, shrink_s: float) -> None:
+        """Make the suspect small, for so many seconds at most, and let Spark have the last word."""
+        assert self.suspect is not None
+        refutation = self._refutation(self.suspect, shrink_s)
+        self.suspect, self.refutation = None, refutation
+        if refutation is None:
+            self.fast = self.judge
 
     def _cases(self, count: int) -> list[Case]:
         found: list[Case] = []
@@ -159,7 +178,7 @@ class Search:
             else None
         )
 
-    def _refutation(self, case: Case) -> Refutation | None:
+    def _refutation(self, case: Case, shrink_s: float) -> Refutation | None:
         """The case made small and confirmed by Spark; None where Spark does not confirm it."""
         alike = frozenset(source for source, _ in self.claim.copies)
 
@@ -170,13 +189,11 @@ class Search:
                 return [False] * len(cases)
             return [difference is not None for difference in found]
 
-        small = shrunk(
-            case, refutes, self.generator, until=time.monotonic() + SHRINK_S, alike=alike
-        )
+        until = time.monotonic() + shrink_s
+        small = shrunk(case, refutes, self.generator, until=until, alike=alike)
         (difference,) = self._differences(self.patient or self.judge, [small], counted=False)
         found_by = self.fast.name
         if difference is None:
-            self.fast = self.judge
             return None
         operator = self.claim.operator
         assert operator is not None

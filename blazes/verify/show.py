@@ -18,10 +18,21 @@ from blazes.report.layout import INDENT, Layout, heading, named, paragraph, prin
 from blazes.report.plain import printable
 from blazes.verify.claims import KINDS, Kind
 from blazes.verify.experiment import Way
-from blazes.verify.findings import Finding, Refutation, Report, Status
+from blazes.verify.findings import Finding, Refutation, Report, Result, Status, tried_as
 from blazes.verify.records import Item, Row, shown
+from blazes.verify.weights import Weight
 
-STYLES: Final = {Status.REFUTED: "bold red", Status.STANDS: "green", Status.UNTESTABLE: "yellow"}
+STYLES: Final = {
+    Status.REFUTED: "bold red",
+    Status.STANDS: "green",
+    Status.UNTESTED: "yellow",
+    Status.UNTESTABLE: "dim",
+}
+WORDS: Final = {
+    Result.REFUTED: "{} refuted",
+    Result.INCONCLUSIVE: "inconclusive",
+    Result.STANDS: "none refuted",
+}
 ROWS_MAX: Final = 8
 """Rows of an outcome that are shown."""
 
@@ -50,15 +61,22 @@ def _title(report: Report) -> Text:
 
 
 def _verdict(report: Report, layout: Layout) -> RenderableType:
+    result = report.result
+    status = {Result.REFUTED: Status.REFUTED, Result.STANDS: Status.STANDS}.get(
+        result, Status.UNTESTED
+    )
     refuted = report.count(Status.REFUTED)
-    status = Status.REFUTED if refuted else Status.STANDS
-    mark = Text(f"{_mark(status, layout)} {refuted or 'none'} refuted", style=STYLES[status])
-    total = len(report.findings)
-    said = [
-        f"{_number(total, 'claim')}: {refuted} refuted, {report.count(Status.STANDS)} not refuted,"
-        f" {report.count(Status.UNTESTABLE)} not testable.",
-        "Not refuted is not proved: no counterexample was found among the cases that ran.",
-    ]
+    mark = Text(f"{_mark(status, layout)} {WORDS[result].format(refuted)}", style=STYLES[status])
+    said = [f"{_number(len(report.findings), 'claim')}: {_counts(report)}."]
+    untested = [each for each in report.findings if each.status is Status.UNTESTED]
+    if untested:
+        heavy = sum(each.weight is Weight.VERDICT for each in untested)
+        said.append(
+            f"Of {_number(len(untested), 'claim')} nobody knows whether "
+            f"{'it holds' if len(untested) == 1 else 'they hold'}; the verdict of the analysis "
+            f"rests on {heavy or 'none'} of them."
+        )
+    said.append("Not refuted is not proved: no counterexample was found among the cases that ran.")
     grid = Table.grid(padding=(0, 2, 0, 0))
     grid.add_column(no_wrap=True)
     grid.add_column(overflow="fold")
@@ -66,9 +84,18 @@ def _verdict(report: Report, layout: Layout) -> RenderableType:
     return Padding(grid, (1, 0, 0, 0))
 
 
+def _counts(report: Report) -> str:
+    """How many claims have each verdict; of the rare ones only if there are any."""
+    counts = {status: report.count(status) for status in Status}
+    shown = [s for s in Status if counts[s] or s in (Status.REFUTED, Status.STANDS)]
+    return ", ".join(f"{counts[status]} {status.value}" for status in shown)
+
+
 def _mark(status: Status, layout: Layout) -> str:
-    if status is Status.UNTESTABLE:
+    if status is Status.UNTESTED:
         return "?"
+    if status is Status.UNTESTABLE:
+        return "-"
     return layout.glyphs.bad if status is Status.REFUTED else layout.glyphs.good
 
 
@@ -84,7 +111,7 @@ def _claims(findings: Sequence[Finding], layout: Layout) -> RenderableType:
         grid.add_row(Text(printable(component), style="bold"))
         own = list(its)
         reasons = {finding.reason for finding in own}
-        if len(reasons) == 1 and own[0].status is Status.UNTESTABLE:
+        if len(reasons) == 1 and own[0].status in (Status.UNTESTED, Status.UNTESTABLE):
             grid.add_row(*_line(own[0], layout, about=""))
             continue
         for finding in own:
@@ -105,15 +132,15 @@ def _line(finding: Finding, layout: Layout, *, about: str) -> tuple[Text, Text, 
         where = claim.operator.output if claim.operator else claim.where
     told = ""
     match status:
-        case Status.UNTESTABLE:
-            about = f"{about}; not testable: " if about else "not testable: "
+        case Status.UNTESTED | Status.UNTESTABLE:
+            about = f"{about}; {status.value}: " if about else f"{status.value}: "
             about += finding.reason
         case Status.REFUTED:
             told = "refuted"
         case _ if claim.kind is Kind.FD:
             told = _number(finding.tries, "stream")
         case _:
-            told = f"{_number(finding.tries, 'try')} ({finding.engine})"
+            told = f"{_number(finding.tries, 'try')}, {tried_as(finding)} ({finding.engine})"
     style = STYLES[status]
     mark = Text(f"{_mark(status, layout)} {printable(where)}", style=style)
     other = "" if status is Status.STANDS else style

@@ -6,11 +6,13 @@ import contextlib
 import hashlib
 import random
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Final, Protocol
 
-from annotations.dataflow import Dataflow, Endpoint
+from annotations.dataflow import Dataflow
 from blazes.analysis import Analysis, analyze
 from blazes.verify import duck, recorded
 from blazes.verify.claims import Claim, Kind, claims_of
@@ -19,9 +21,10 @@ from blazes.verify.experiment import Case, Engine, Way
 from blazes.verify.findings import Difference, Finding, Refutation, Report, Status
 from blazes.verify.operators import Operator, entering, leaving, operators_of
 from blazes.verify.records import Failure, Inputs, Row, expanded
-from blazes.verify.search import Search
+from blazes.verify.search import NO_TIME, Search
 from blazes.verify.spark import OutOfTime, Spark
 from blazes.verify.values import Generator, NoValues
+from blazes.verify.weights import Weight, weights_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -32,7 +35,13 @@ COMPARED: Final = 16
 """Inputs on which DuckDB has to agree with Spark before it stands in."""
 ON_SPARK: Final = 60
 """Tries of a claim where Spark runs them all."""
-NO_TIME: Final = "the time was over before it was tried"
+LATE_SHRINK_S: Final = 2.0
+"""How long a refutation is made smaller when the time is over."""
+SHARE_S: Final = 0.2
+"""How long a claim is tested in one turn. Many cases run in it on DuckDB, on Spark a few."""
+LOOK: Final = 0.25
+"""Part of the time for looking at the data, before any claim is tested."""
+NO_FUNCTION: Final = "its output is not a function of its input"
 
 Progress = Callable[[str, int, int], None]
 """Told what is tested, how many claims are done, and how many there are."""
@@ -72,8 +81,10 @@ class Verifier:
         self.operators, self.untestable, self._schemas = operators_of(
             self.dataflow, self._spark.schema
         )
+        self._spark.until = self._began + LOOK * time_s
         with contextlib.suppress(OutOfTime):
             self._look_at_data()
+        self._spark.until = self._began + time_s
 
     # ---- what there is
 
@@ -122,82 +133,43 @@ class Verifier:
         tries: int = TRIES,
         progress: Progress = lambda what, done, of: None,
     ) -> Report:
-        """Test the claims.
+        """Test the claims: in turns, those first on which most rests.
 
         Args:
             components: only these; none: all, and the functional dependencies.
-            tries: of each claim, which gets its share of the time that is left.
+            tries: of each claim, if there is time for them.
             progress: is told how far it is.
         """
-        todo = [at for at in self.operators if not components or at.component in components]
-        claims = {at: list(claims_of(self.operators[at], self.analysis)) for at in todo}
-        left = sum(map(len, claims.values()))
-        total = left
-
-        def share(among: int) -> float:
-            return (self._spark.until - time.monotonic()) / max(among, 1)
-
-        found: dict[Endpoint, list[Finding]] = {at: [] for at in todo}
-        for at in sorted(todo, key=self._slow):
-            for finding in self._output(at, claims[at], tries, share, left):
-                progress(finding.claim.where, total - left + 1, total)
-                found[at].append(finding)
-                left -= 1
-        findings = [finding for its in found.values() for finding in its]
-        findings += self._without_code(components)
-        if not components:
-            findings += self._dependencies()
+        weight = weights_of(self.dataflow)
+        turns = list(self._turns(components, tries, weight))
+        take(turns, until=self._spark.until, progress=progress)
+        for turn in turns:
+            turn.settle()
+        found = [*(turn.finding() for turn in turns), *self._without_code(components)]
+        findings = tuple(replace(each, weight=weight(each.claim)) for each in found)
         took_s = time.monotonic() - self._began
-        return Report(self.dataflow, tuple(findings), tuple(self.notes), self.seed, took_s)
+        return Report(self.dataflow, findings, tuple(self.notes), self.seed, took_s)
 
-    def _slow(self, at: Endpoint) -> bool:
-        """Whether Spark alone can run an output: those come last, being slow."""
-        return duck.refusal(self.operators[at]) is not None
-
-    def _output(
-        self,
-        at: Endpoint,
-        claims: Sequence[Claim],
-        tries: int,
-        share: Callable[[int], float],
-        left: int,
-    ) -> Iterator[Finding]:
-        operator = self.operators[at]
-        reason = self._why_not(operator)
-        generator: Generator | None = None
-        if not reason:
-            try:
-                generator = Generator(
-                    operator, constants_of(operator), self.dataflow.fds, self._pools(operator)
-                )
-            except NoValues as unknown:
-                reason = f"no values are known of the type {unknown}"
-        if generator is None:
-            for claim in claims:
-                yield Finding(claim, Status.UNTESTABLE, reason=reason)
-            return
-        try:
-            engine = self._engine(operator, generator)
-        except OutOfTime:
-            for claim in claims:
-                yield Finding(claim, Status.UNTESTABLE, reason=NO_TIME)
-            return
-        most = tries if engine is not self._spark else min(tries, ON_SPARK)
-        broken = False
-        for number, claim in enumerate(claims):
-            if broken:
-                reason = "its output is not a function of its input"
-                yield Finding(claim, Status.UNTESTABLE, reason=reason)
+    def _turns(
+        self, components: Collection[str], tries: int, weight: Callable[[Claim], Weight]
+    ) -> Iterator[Turn]:
+        for at, operator in self.operators.items():
+            if components and at.component not in components:
                 continue
-            rng = random.Random(seed_of(self.seed, claim))
-            search = Search(claim, generator, engine, self._spark, rng, self._patient)
-            until = time.monotonic() + share(left - number)
-            finding = search.finding(tries_max=most, until=until)
-            broken = claim.kind is Kind.FUNCTION and finding.status is Status.REFUTED
-            yield finding
+            output = _Output(self, operator, tries)
+            claims = list(claims_of(operator, self.analysis))
+            first = min(map(weight, claims[1:]), default=Weight.PLAN)
+            slow = duck.refusal(operator) is not None
+            for claim in claims:
+                heavy = first if claim.kind is Kind.FUNCTION else weight(claim)
+                yield _Tested(output, claim, (heavy, slow))
+        if not components:
+            for fd in self.dataflow.fds:
+                claim = Claim(Kind.FD, None, fd=fd)
+                yield _Checked(self, claim, (weight(claim), False))
 
     def _why_not(self, operator: Operator) -> str:
-        """Why an output's claims cannot be tested; empty where they can."""
+        """Why an output claims nothing that could be wrong; empty where it does."""
         if operator.code is None:
             return "it has no code: records pass unchanged"
         for path in operator.own:
@@ -245,37 +217,195 @@ class Verifier:
             component = self.dataflow.components[at.component]
             paths = tuple(path for path in component.paths if path.target == at.interface)
             operator = Operator(at.component, at.interface, paths, None, {})
-            yield Finding(Claim(Kind.FUNCTION, operator), Status.UNTESTABLE, reason=reason)
+            yield Finding(Claim(Kind.FUNCTION, operator), Status.UNTESTED, reason=reason)
 
-    def _dependencies(self) -> Iterator[Finding]:
-        """The functional dependencies, on all data of the sources and a sample of the rest."""
+    @cached_property
+    def _recorded(self) -> dict[str, DataFrame]:
+        """Stream -> all data of a source, or a sample of what components make of it."""
         frames = dict(self._frames)
         for name, rows in self._seen.items():
             if rows and name not in frames:
                 ddl = ", ".join(f"`{n}` {kind}" for n, kind in self._schemas[name].items())
                 frames[name] = self._spark.session.createDataFrame(rows, ddl)
-        for fd in self.dataflow.fds:
-            claim = Claim(Kind.FD, None, fd=fd)
-            if time.monotonic() > self._spark.until:
-                yield Finding(claim, Status.UNTESTABLE, reason=NO_TIME)
-                continue
-            found, checked = recorded.breach(frames, fd)
-            if found is not None:
-                refutation = Refutation(
-                    Case(found.items, ()),
-                    (Way(((0,),), frozenset()), Way(((1,),), frozenset())),
-                    Difference(found.columns, found.rows[:1], found.rows[1:], 0),
-                    found_by="Spark",
-                    confirmed_by="Spark",
-                    recorded=True,
-                    columns={found.stream: found.columns},
-                )
-                yield Finding(claim, Status.REFUTED, checked, "Spark", refutation=refutation)
-            elif checked:
-                yield Finding(claim, Status.STANDS, checked, "the data")
-            else:
-                reason = "no recorded data has its attributes"
-                yield Finding(claim, Status.UNTESTABLE, reason=reason)
+        return frames
+
+
+class Turn(Protocol):
+    """A claim that is tested a step at a time."""
+
+    claim: Claim
+    precedence: tuple[Weight, bool]
+    """What rests on it, and whether it is slow: the least begins."""
+
+    @property
+    def over(self) -> bool:
+        """True where another step would add nothing."""
+
+    def step(self) -> None:
+        """Test it a little; OutOfTime where no job may begin."""
+
+    def settle(self) -> None:
+        """Let Spark confirm what is not confirmed yet, when the time is over too."""
+
+    def finding(self) -> Finding:
+        """The verdict so far."""
+
+
+def take(
+    turns: Sequence[Turn], *, until: float, progress: Progress, share_s: float = SHARE_S
+) -> None:
+    """Give every claim its share of time, then each another one, until all are over or time is.
+
+    Args:
+        turns: the claims.
+        until: time (monotonic, seconds) from which no step begins.
+        progress: is told how far it is.
+        share_s: how long a claim goes on in one turn; a step that takes longer is its turn.
+    """
+    order = sorted(range(len(turns)), key=lambda n: (*turns[n].precedence, n))
+    waiting = deque(turns[n] for n in order)
+    while waiting and time.monotonic() < until:
+        turn = waiting.popleft()
+        if turn.over:
+            continue
+        progress(turn.claim.where, len(turns) - len(waiting) - 1, len(turns))
+        began = time.monotonic()
+        try:
+            turn.step()
+            while not turn.over and time.monotonic() - began < share_s:
+                turn.step()
+        except OutOfTime:
+            return
+        waiting.append(turn)
+
+
+class _Output:
+    """What the claims about one output share: values, the engine, and whether it is a function."""
+
+    def __init__(self, verifier: Verifier, operator: Operator, tries: int) -> None:
+        self.verifier = verifier
+        self.operator = operator
+        self.nothing = verifier._why_not(operator)
+        self.reason = ""
+        """Why nothing can be tested."""
+        self.broken = False
+        """True where it is no function of its input, so that no difference means anything."""
+        self._tries = tries
+
+    @cached_property
+    def generator(self) -> Generator | None:
+        """Of records; None, and a reason, where a value is not known."""
+        verifier, operator = self.verifier, self.operator
+        pools = verifier._pools(operator)
+        try:
+            return Generator(operator, constants_of(operator), verifier.dataflow.fds, pools)
+        except NoValues as unknown:
+            self.reason = f"no values are known of the type {unknown}"
+            return None
+
+    def search(self, claim: Claim) -> Search | None:
+        """A search for what refutes a claim; None where there can be none."""
+        if self.nothing or self.generator is None:
+            return None
+        verifier, engine = self.verifier, self.engine
+        return Search(
+            claim,
+            self.generator,
+            engine,
+            verifier._spark,
+            random.Random(seed_of(verifier.seed, claim)),
+            verifier._patient,
+            self._tries if engine is not verifier._spark else min(self._tries, ON_SPARK),
+        )
+
+    @cached_property
+    def engine(self) -> Engine:
+        """What evaluates it: found out at the first turn, since that takes a job."""
+        assert self.generator is not None
+        return self.verifier._engine(self.operator, self.generator)
+
+
+@dataclass
+class _Tested:
+    """A claim about an output."""
+
+    output: _Output
+    claim: Claim
+    precedence: tuple[Weight, bool]
+    search: Search | None = None
+
+    @property
+    def over(self) -> bool:
+        if self.output.nothing or self.output.reason or self.output.broken:
+            return True
+        return self.search is not None and self.search.over
+
+    def step(self) -> None:
+        if self.search is None:
+            self.search = self.output.search(self.claim)
+        if self.search is not None:
+            self.search.step()
+            self._look()
+
+    def settle(self) -> None:
+        if self.search is not None and self.search.suspect is not None and not self.over:
+            self.search.confirm(LATE_SHRINK_S)
+            self._look()
+
+    def _look(self) -> None:
+        if self.claim.kind is Kind.FUNCTION and self.search is not None:
+            self.output.broken = self.search.refutation is not None
+
+    def finding(self) -> Finding:
+        if self.output.nothing:
+            return Finding(self.claim, Status.UNTESTABLE, reason=self.output.nothing)
+        if self.output.broken and self.claim.kind is not Kind.FUNCTION:
+            return Finding(self.claim, Status.UNTESTED, reason=NO_FUNCTION)
+        if self.search is None:
+            return Finding(self.claim, Status.UNTESTED, reason=self.output.reason or NO_TIME)
+        return self.search.finding()
+
+
+@dataclass
+class _Checked:
+    """A functional dependency, checked on the data in one step."""
+
+    verifier: Verifier
+    claim: Claim
+    precedence: tuple[Weight, bool]
+    found: Finding | None = None
+
+    @property
+    def over(self) -> bool:
+        return self.found is not None
+
+    def step(self) -> None:
+        claim = self.claim
+        assert claim.fd is not None
+        self.verifier._spark.check()
+        found, checked = recorded.breach(self.verifier._recorded, claim.fd)
+        if found is not None:
+            refutation = Refutation(
+                Case(found.items, ()),
+                (Way(((0,),), frozenset()), Way(((1,),), frozenset())),
+                Difference(found.columns, found.rows[:1], found.rows[1:], 0),
+                found_by="Spark",
+                confirmed_by="Spark",
+                recorded=True,
+                columns={found.stream: found.columns},
+            )
+            self.found = Finding(claim, Status.REFUTED, checked, "Spark", refutation=refutation)
+        elif checked:
+            self.found = Finding(claim, Status.STANDS, checked, "the data")
+        else:
+            reason = "no recorded data has its attributes"
+            self.found = Finding(claim, Status.UNTESTED, reason=reason)
+
+    def settle(self) -> None:
+        """There is nothing that is not confirmed."""
+
+    def finding(self) -> Finding:
+        return self.found or Finding(self.claim, Status.UNTESTED, reason=NO_TIME)
 
 
 def seed_of(seed: int, claim: Claim) -> int:

@@ -8,9 +8,9 @@ main(build, name="wordcount", folder=Path(__file__).parent)
 """
 
 from flux_runtime.spark.feed import Feed, Producers, Punctuation
-from flux_runtime.spark.frames import sql
+from flux_runtime.spark.frames import deduplicated, sql
 from flux_runtime.spark.job import Job
 from flux_runtime.spark.main import main
 from flux_runtime.spark.step import Step
 
-__all__ = ["Feed", "Job", "Producers", "Punctuation", "Step", "main", "sql"]
+__all__ = ["Feed", "Job", "Producers", "Punctuation", "Step", "deduplicated", "main", "sql"]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import reduce
+from operator import and_
 from typing import Any, Final, TypeAlias
 
 from pyspark.sql import DataFrame, SparkSession
@@ -28,6 +30,16 @@ EXACT_TEXT: Final = (StringType, IntegralType, BooleanType, DateType)
 """Types whose values have the same text here as Spark casts them to."""
 
 _views = threading.Lock()
+
+
+def deduplicated(records: DataFrame, id: Sequence[str]) -> DataFrame:
+    """The records without those that came before, known by these columns.
+
+    A record that lacks one of them is like no other. On a stream the ids stay in Spark's state,
+    which is committed with what the query puts out.
+    """
+    known = reduce(and_, (sf.col(column(name)).isNotNull() for name in id))
+    return records.where(~known).unionByName(records.where(known).dropDuplicates(list(id)))
 
 
 def sql(query: str, /, **frames: DataFrame) -> DataFrame:

@@ -41,7 +41,9 @@ def test_what_does_not_follow_from_the_code_of_the_settlement_is_claimed_with_a_
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """That an order has one invoice on both sides, and what happens inside of a function."""
-    found = derive(capsys, str(EXAMPLES / "settlement" / "settlement.yaml"), "--strict")
+    found = derive(
+        capsys, str(EXAMPLES / "settlement" / "settlement.yaml"), "--strict", "--execute"
+    )
     differ = {
         (str(each["component"]), str(each["written"])): str(each["why"])
         for each in found

@@ -53,7 +53,7 @@ def test_the_schema_refuses_a_result_without(field: str) -> None:
 
 def test_poor_is_the_example_of_the_specification() -> None:
     found = ad_network(Report="POOR")
-    assert found["schema_version"] == 1
+    assert found["schema_version"] == 2
     assert found["dataflow"] == "ad-network"
     assert (found["rules"], found["target"], found["verdict"]) == ("blazes", "Async", "Diverge")
     assert found["streams"]["answers"] == {
@@ -62,6 +62,8 @@ def test_poor_is_the_example_of_the_specification() -> None:
         "label": "Inst",
         "keys": [],
         "rep": True,
+        "delivery": "Once",
+        "id": None,
     }
     assert found["plan"] == [
         {
@@ -131,8 +133,8 @@ def test_the_papers_rules_say_nothing_about_copies(
     file = tmp_path / "words.yaml"
     file.write_text(REPEATING)
     codes = {}
-    for rules in ("blazes", "icde14"):
-        assert main(["analyze", str(file), "--rules", rules, "--format", "json"]) == 0
+    for rules, status in (("blazes", 1), ("icde14", 0)):
+        assert main(["analyze", str(file), "--rules", rules, "--format", "json"]) == status
         warnings = json.loads(capsys.readouterr().out)["warnings"]
         codes[rules] = [each["code"] for each in warnings]
     assert codes == {"blazes": ["BLZ074"], "icde14": []}

@@ -1,23 +1,27 @@
-"""Runs tests/cases/{inference,reconciliation,cycles,plan}.md: dataflows beside what is found."""
+"""Runs tests/cases/{inference,reconciliation,cycles,plan,delivery}.md: dataflows and findings."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from reference_delivery import seen_between_paths
 
-from annotations.vocabulary import Label
+from annotations.vocabulary import Label, StreamLabel
 from annotations.yaml_file import loads
 from blazes.analysis import Analysis, Derivation
 from blazes.analysis import analyze as analyze_dataflow
 from blazes.coordination import Entry, Plan, Strategy, plan
+from blazes.deliveries import Delivered
+from blazes.delivery_checks import delivery_findings
+from blazes.report.results import repair_sentence
 from blazes.rules import RULES
 
 FOLDER = Path(__file__).parent.parent / "cases"
-FILES = ("inference.md", "reconciliation.md", "cycles.md", "plan.md")
+FILES = ("inference.md", "reconciliation.md", "cycles.md", "plan.md", "delivery.md")
 CASE = re.compile(
     r"^## (?P<title>.+)\n(?P<about>[^#]*?)```yaml(?P<options>.*)\n(?P<yaml>(?:.*\n)*?)```\n"
     r"```text (?P<shown>\w+)\n(?P<found>(?:.*\n)*?)```$",
@@ -105,6 +109,27 @@ def entry_line(entry: Entry) -> str:
     return line
 
 
+def delivery_lines(
+    labels: Mapping[str, StreamLabel], deliveries: Mapping[str, Delivered]
+) -> Iterator[str]:
+    for name, label in labels.items():
+        delivered = deliveries.get(name, Delivered())
+        known = "" if delivered.id is None else f" by {','.join(sorted(delivered.id))}"
+        yield f"{name}: {label}, {delivered.label}{known}"
+
+
+def repair_lines(found: Plan) -> Iterator[str]:
+    for each in found.repairs.items:
+        yield repair_sentence(each)
+    for left in found.repairs.unrepaired:
+        yield f"not repaired: {left.origin} ({left.cause}); id on {', '.join(left.alternatives)}"
+    if found.analysis.withheld:
+        yield f"withheld: {', '.join(found.analysis.withheld)}"
+    for told in delivery_findings(found):
+        assert told.position is not None
+        yield f"{told.code.id} {told.message}"
+
+
 def shown(case: Case, found: Plan) -> str:
     analysis = found.analysis
     if case.shown == "streams":
@@ -112,6 +137,9 @@ def shown(case: Case, found: Plan) -> str:
     elif case.shown == "derivations":
         lines = [derivation_line(each) for each in analysis.derivations]
         lines += [f"cycle: {', '.join(each)}" for each in analysis.cycles]
+    elif case.shown == "delivery":
+        lines = [*delivery_lines(analysis.labels, analysis.deliveries), *repair_lines(found)]
+        lines += [f"=> {line}" for line in delivery_lines(found.repaired, found.deliveries)]
     else:
         lines = [f"verdict: {analysis.verdict}", *map(entry_line, found.entries)]
         lines += [f"inherited: {e.origin} {e.label}, {e.reason}" for e in found.inherited]
@@ -127,7 +155,7 @@ def rules_seen(analysis: Analysis, found: Plan) -> set[str]:
         for step in derivation.steps:
             if step.leaves.keys and not step.path.annotation.kind.confluent:
                 seen.add("S3")
-    return seen
+    return seen | seen_between_paths(analysis)
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.title)
@@ -161,6 +189,12 @@ def test_a_case_names_its_rules(case: Case) -> None:
 @pytest.mark.parametrize("rule", RULES)
 def test_a_rule_has_a_case(rule: str) -> None:
     assert any(rule in case.named for case in CASES)
+
+
+def test_every_finding_about_delivery_has_a_case() -> None:
+    text = (FOLDER / "delivery.md").read_text(encoding="utf-8")
+    for code in ("BLZ070", "BLZ071", "BLZ072", "BLZ073", "BLZ075"):
+        assert f"\n{code} " in text
 
 
 def test_every_heading_is_a_case() -> None:

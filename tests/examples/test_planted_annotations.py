@@ -6,7 +6,6 @@ On DuckDB alone by default; on real Spark, with the data of the examples, in a s
 from __future__ import annotations
 
 import random
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,6 +23,7 @@ from blazes.verify.operators import Operator, Schema, Unknown, operators_of
 from blazes.verify.search import Search
 from blazes.verify.values import Generator
 from blazes.verify.verify import Verifier
+from tests.blazes.verify.searching import searched
 
 ROOT = Path(__file__).parents[2]
 COUNT, ADS = "examples/wordcount/wordcount.yaml", "examples/ad_network/ad_network.yaml"
@@ -79,8 +79,8 @@ def first_refutation(dataflow: Dataflow, component: str) -> Refutation | None:
             if operator.component != component or claim.kind is Kind.FUNCTION:
                 continue
             generator = Generator(operator, constants_of(operator), dataflow.fds)
-            search = Search(claim, generator, engine, engine, random.Random(1))
-            found = search.finding(tries_max=60, until=time.monotonic() + 120)
+            search = Search(claim, generator, engine, engine, random.Random(1), tries_max=60)
+            found = searched(search, seconds=120)
             if found.refutation is not None:
                 return found.refutation
     return None

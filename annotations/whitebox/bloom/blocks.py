@@ -9,7 +9,7 @@ from annotations.whitebox.bloom.expressions import Clock, Environment, Result, R
 from annotations.whitebox.bloom.rows import Rows, all_of, any_of, empty, named
 from annotations.whitebox.bloom.scope import Scope
 from annotations.whitebox.bloom.tree import Block, Send
-from annotations.whitebox.datatypes import BIGINT, BOOLEAN
+from annotations.whitebox.datatypes import BIGINT, BOOLEAN, VALUE
 from annotations.whitebox.ir import (
     Call,
     Column,
@@ -52,7 +52,7 @@ class Blocks:
     def flat_map(self, call: Send, inner: Rows, position: Position) -> Rows:
         """A row for each element of what the block gives."""
         width = 1 if self.scope.width is None else self.scope.width
-        made = tuple([Column(f"c{at}") for at in range(width)])
+        made = tuple([Column(f"c{at}", VALUE) for at in range(width)])
         values: tuple[Expression, ...] = tuple(map(Ref, inner.columns))
         if call.block is not None:
             results = self.results(inner.rows, call.block)

@@ -30,7 +30,7 @@ from annotations.whitebox.bloom.tree import (
     Symbol,
     Value,
 )
-from annotations.whitebox.datatypes import BIGINT, BOOLEAN, DOUBLE, STRING, UNKNOWN, DataType
+from annotations.whitebox.datatypes import BIGINT, BOOLEAN, DOUBLE, STRING, VALUE, DataType
 from annotations.whitebox.ir import Call, Column, Expression, Lambda, Literal, Ref, Unknown
 from annotations.whitebox.monotone import type_of
 
@@ -235,7 +235,7 @@ class Reader:
         numbers = [type_of(each) for each in values]
         if not all(each.numeric for each in numbers):
             # Of texts, `+` and `*` put together and repeat, which keeps no order.
-            return Call("concat", tuple(values), UNKNOWN, position=position)
+            return Call("concat", tuple(values), VALUE, position=position)
         kind = DOUBLE if DOUBLE in numbers or name == "/" else numbers[0]
         return Call(name, tuple(values), kind, position=position)
 
@@ -312,9 +312,7 @@ class Reader:
         if expression.block is not None:
             values.append(self._function(expression.block, environment))
         name = METHODS[expression.method]
-        kind = {"size": BIGINT, "int": BIGINT, "double": DOUBLE, "string": STRING}.get(
-            name, UNKNOWN
-        )
+        kind = {"size": BIGINT, "int": BIGINT, "double": DOUBLE, "string": STRING}.get(name, VALUE)
         return Call(name, tuple(values), kind, position=position)
 
     def _function(self, block: Block, environment: Environment) -> Lambda | Unknown:
@@ -324,7 +322,7 @@ class Reader:
             for each in block.parameters
             for name in (each if isinstance(each, tuple) else (each,))
         ]
-        columns = tuple([Column(name) for name in names])
+        columns = tuple([Column(name, VALUE) for name in names])
         inner = {**environment, **{c.name: Ref(c) for c in columns}}
         made = [part for each in self.results(block.body, inner) for part in each.parts]
         return Lambda(columns, made[0] if len(made) == 1 else Call("struct", tuple(made)))
@@ -333,4 +331,4 @@ class Reader:
 def _literal(value: object) -> DataType:
     if isinstance(value, bool):
         return BOOLEAN
-    return {int: BIGINT, float: DOUBLE, str: STRING}.get(type(value), UNKNOWN)
+    return {int: BIGINT, float: DOUBLE, str: STRING}.get(type(value), VALUE)

@@ -10,7 +10,7 @@ from annotations.whitebox.bloom.blocks import Blocks
 from annotations.whitebox.bloom.rows import Rows, assumption, copy, projected
 from annotations.whitebox.bloom.scope import Scope
 from annotations.whitebox.bloom.tree import Array, Expr, Name, Send, Symbol
-from annotations.whitebox.datatypes import BIGINT, BOOLEAN
+from annotations.whitebox.datatypes import BIGINT, BOOLEAN, VALUE
 from annotations.whitebox.ir import (
     Aggregate,
     Call,
@@ -130,7 +130,7 @@ def _aggregated(
                 values = (Call("cast", values, BIGINT),)
             kind = BIGINT
         case "accum_pair":
-            values = (Call("struct", values),)
+            values = (Call("struct", values, VALUE),)
         case "choose_rand":
             claim = Call("isnotnull", (Call("rand", position=position),), BOOLEAN)
     call = Call(AGGREGATES[name], values, kind, position=position)

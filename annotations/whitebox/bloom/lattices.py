@@ -13,7 +13,7 @@ from annotations.whitebox.bloom.modules import Collection, ModuleRule
 from annotations.whitebox.bloom.rows import Rows, empty, named, opaque, unioned
 from annotations.whitebox.bloom.scope import Scope
 from annotations.whitebox.bloom.tree import Expr, Operation, Send
-from annotations.whitebox.datatypes import BOOLEAN, DOUBLE, UNKNOWN
+from annotations.whitebox.datatypes import BOOLEAN, DOUBLE, VALUE
 from annotations.whitebox.ir import (
     Aggregate,
     Call,
@@ -97,7 +97,7 @@ class Lattices:
                 sets.append(self._facts(rule))
         if sets:
             stored = Store(unioned(sets, ("value",), position), each.name, rules[0].position)
-            kind = TYPES.get(each.kind, UNKNOWN)
+            kind = TYPES.get(each.kind, VALUE)
             call = Call(GROWS[each.kind], (Ref(stored.columns[0]),), kind, position=position)
             values.append(
                 Aggregate(stored, (), ((Column("value", kind), call),), position=position)

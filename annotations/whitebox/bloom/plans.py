@@ -19,7 +19,7 @@ from annotations.whitebox.bloom.lattices import Lattices
 from annotations.whitebox.bloom.modules import Collection, Module, ModuleRule
 from annotations.whitebox.bloom.relations import Translator
 from annotations.whitebox.bloom.rows import Rows, empty, opaque, padded, unioned
-from annotations.whitebox.datatypes import UNKNOWN
+from annotations.whitebox.datatypes import VALUE
 from annotations.whitebox.derive import annotate
 from annotations.whitebox.inputs import Input
 from annotations.whitebox.ir import (
@@ -92,7 +92,7 @@ class Plans:
         """The facts of a collection where a rule reads it."""
         each = self.module.collections[name]
         if each.kind == "periodic":
-            columns = tuple([Column(c) for c in each.columns])
+            columns = tuple([Column(c, VALUE) for c in each.columns])
             source = Source(name, columns, Role.TABLE, position=position)
             return Rows(source, (Clock(each.columns),))
         if name in self.module.inputs:
@@ -107,7 +107,7 @@ class Plans:
         types: dict[str, Column] = {}
         if told.schema is not None:
             types = {c.name: c for c in told.source(each.name).columns}
-        columns = [types.get(name, Column(name)) for name in each.columns]
+        columns = [types.get(name, Column(name, VALUE)) for name in each.columns]
         made = tuple([Column(c.name, c.type, c.nullable, position) for c in columns])
         keys = (frozenset(each.keys),) if each.keys else ()
         return Rows.of(
@@ -242,11 +242,11 @@ class Plans:
     ) -> Relation:
         relation = self._input(source, at, step=None).relation
         by_name = {c.name: c for c in relation.columns}
-        anything = Call("xxhash64", tuple(map(Ref, relation.columns)), UNKNOWN)
+        anything = Call("xxhash64", tuple(map(Ref, relation.columns)), VALUE)
         outputs = []
         for name in columns:
             copied = by_name.get(copies.get(name, ""))
-            outputs.append((Column(name), anything if copied is None else Ref(copied)))
+            outputs.append((Column(name, VALUE), anything if copied is None else Ref(copied)))
         return Project(relation, tuple(outputs), at)
 
     def _both(
@@ -256,7 +256,7 @@ class Plans:
         node = Join(asked, kept, JoinKind.INNER, None, position=position)
         outputs = []
         for name, one, other in zip(columns, asked.columns, kept.columns, strict=True):
-            outputs.append((Column(name), Call("xxhash64", (Ref(one), Ref(other)), UNKNOWN)))
+            outputs.append((Column(name, VALUE), Call("xxhash64", (Ref(one), Ref(other)), VALUE)))
         return Project(node, tuple(outputs), position)
 
 

@@ -20,6 +20,7 @@ from annotations.whitebox.bloom.modules import Module, ModuleRule
 from annotations.whitebox.bloom.rows import Rows, projected
 from annotations.whitebox.bloom.scope import Scope
 from annotations.whitebox.bloom.tree import Array, Block, Expr, Name, Operation, Send
+from annotations.whitebox.datatypes import VALUE
 from annotations.whitebox.ir import Column, Opaque, Relation
 
 SAME: Final = frozenset({"to_collection", "sort", "uniq", "each", "inspected", "to_set"})
@@ -112,7 +113,7 @@ class _Source:
     def _timer(self, found: Rows) -> Relation:
         reason = "all facts of a timer are used, which depend on the clock"
         columns = tuple(
-            Column(name)
+            Column(name, VALUE)
             for row in found.rows
             for name in (row.columns if isinstance(row, Clock) else [c.name for c in row])
         )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from annotations.dataflow import Position
 from annotations.whitebox.bloom.expressions import Clock, Row
-from annotations.whitebox.datatypes import BOOLEAN
+from annotations.whitebox.datatypes import BOOLEAN, VALUE
 from annotations.whitebox.ir import (
     Call,
     Column,
@@ -49,7 +49,7 @@ class Rows:
 
 def empty(name: str, columns: Sequence[str], position: Position) -> Relation:
     """A collection that never has a fact."""
-    made = tuple([Column(each) for each in columns])
+    made = tuple([Column(each, VALUE) for each in columns])
     return Source(f"({name})", made, Role.TABLE, position=position)
 
 
@@ -57,7 +57,7 @@ def opaque(
     inputs: Sequence[Relation], columns: Sequence[str], reason: str, position: Position
 ) -> Rows:
     """Facts of which nothing is known but what they are made of."""
-    made = tuple([Column(each) for each in columns])
+    made = tuple([Column(each, VALUE) for each in columns])
     return Rows.of(Opaque(tuple(inputs), made, reason, position=position))
 
 
@@ -69,7 +69,7 @@ def projected(relation: Relation, columns: Row, position: Position) -> Project:
 def padded(relation: Relation, columns: Sequence[str], position: Position) -> Relation:
     """Facts that are too short, with nil in the columns that are missing."""
     outputs: list[tuple[Column, Expression]] = [(copy(c), Ref(c)) for c in relation.columns]
-    outputs += [(Column(name), Literal(None)) for name in columns[len(outputs) :]]
+    outputs += [(Column(name, VALUE), Literal(None)) for name in columns[len(outputs) :]]
     return Project(relation, tuple(outputs), position)
 
 
@@ -81,7 +81,7 @@ def unioned(inputs: Sequence[Relation], names: Sequence[str], position: Position
             (Column(name, c.type), Ref(c)) for name, c in zip(names, only.columns, strict=False)
         ]
         return Project(only, tuple(outputs), position)
-    return Union(tuple(inputs), tuple([Column(name) for name in names]), position)
+    return Union(tuple(inputs), tuple([Column(name, VALUE) for name in names]), position)
 
 
 def copy(column: Column) -> Column:

@@ -7,14 +7,17 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from annotations.whitebox.datatypes import (
+    COLLATED,
     INTERVAL,
     NAMES,
+    STRING,
     TIME,
     TIMESTAMP,
     TIMESTAMP_NTZ,
     UNKNOWN,
     DataType,
     Family,
+    decimal,
     parse_type,
 )
 
@@ -30,8 +33,6 @@ _SIMPLE: Final = {
     "long": NAMES["bigint"],
     "float": NAMES["float"],
     "double": NAMES["double"],
-    "decimal": NAMES["decimal"],
-    "string": NAMES["string"],
     "char": NAMES["char"],
     "var_char": NAMES["varchar"],
     "date": NAMES["date"],
@@ -83,6 +84,12 @@ def from_proto(found: Any) -> DataType:
         case "struct":
             fields = [(f.name, from_proto(f.data_type), f.nullable) for f in found.struct.fields]
             return DataType(Family.STRUCT, fields=tuple(fields))
+        case "decimal":
+            parts = found.decimal
+            known = parts.HasField("precision") and parts.HasField("scale")
+            return decimal(parts.precision, parts.scale) if known else NAMES["decimal"]
+        case "string":
+            return STRING if found.string.collation in ("", "UTF8_BINARY") else COLLATED
         case "udt":
             return from_proto(found.udt.sql_type)
         case "unparsed":
@@ -106,6 +113,8 @@ def to_proto(type_: DataType, made: Any) -> None:
             made.map.value_contains_null = True
         case Family.STRUCT:
             struct_to_proto(type_.fields, made)
+        case Family.DECIMAL if type_.digits_known:
+            made.decimal.precision, made.decimal.scale = type_.bits, type_.scale
         case family if family in _KINDS:
             getattr(made, _KINDS[family]).SetInParent()
         case _:

@@ -17,9 +17,10 @@ from annotations.whitebox.datatypes import (
     STRING,
     UNKNOWN,
     Family,
+    decimal_of,
 )
 from annotations.whitebox.ir import Call, Column, Expression, Lambda, Literal, Ref, SortKey, Unknown
-from annotations.whitebox.result_types import never_null, result_type
+from annotations.whitebox.result_types import gives_null, result_type
 
 RENAMED: Final = {
     "==": "=",
@@ -48,7 +49,7 @@ _LITERALS: Final = {
     "binary": NAMES["binary"],
     "date": NAMES["date"],
     "timestamp": NAMES["timestamp"],
-    "timestamp_ntz": NAMES["timestamp"],
+    "timestamp_ntz": NAMES["timestamp_ntz"],
     "day_time_interval": NAMES["interval"],
     "year_month_interval": NAMES["interval"],
     "calendar_interval": NAMES["interval"],
@@ -117,7 +118,8 @@ class _Converter:
             case "null":
                 return Literal(None, NULL, at)
             case "decimal":
-                return Literal(Decimal(literal.decimal.value), NAMES["decimal"], at)
+                number = Decimal(literal.decimal.value)
+                return Literal(number, decimal_of(number), at)
             case "calendar_interval":
                 return Literal(str(literal.calendar_interval), NAMES["interval"], at)
         if kind in _LITERALS:
@@ -183,7 +185,7 @@ class _Converter:
         values = [self.value(found.struct_expression)]
         if found.HasField("value_expression"):
             values.append(self.value(found.value_expression))
-        return Call("struct", tuple(values), UNKNOWN, True, at)
+        return Call("update_fields", tuple(values), UNKNOWN, True, at)
 
     def _named_argument_expression(self, found: Any, at: Position | None) -> Expression:
         return self.value(found.value)
@@ -216,7 +218,7 @@ def _call(
     if name == "case" and len(arguments) % 2 == 0:
         arguments = (*arguments, Literal(None, NULL))
     type_ = result_type(name, arguments)
-    return Call(name, arguments, type_, not never_null(name), at, distinct=distinct)
+    return Call(name, arguments, type_, gives_null(name, arguments), at, distinct=distinct)
 
 
 def sort_key(found: Any, value: Callable[[Any], Expression]) -> SortKey:

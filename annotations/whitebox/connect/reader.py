@@ -2,7 +2,7 @@
 
 It takes one request as JSON from its standard input, runs the user's code against a session that
 has no Spark behind it, and writes what it learned as JSON to the file that the request names. What
-the code prints is the business of whoever started the process.
+the code prints is the business of whoever started the process (`annotations.whitebox.sandbox`).
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import importlib
 import io
 import json
 import os
+import resource
 import runpy
 import sys
 import traceback
@@ -38,6 +39,7 @@ def main() -> int:
     """Answer one request; 0 also where the user's code fails, which is an answer."""
     request = json.load(sys.stdin)
     sys.stdin = io.StringIO()
+    sys.dont_write_bytecode = True  # reading leaves nothing beside the user's modules
     home = Reading(request)
     answered = {"functions": home.functions, "script": home.script, "pipeline": home.pipeline}
     seen = Seen()
@@ -179,6 +181,8 @@ def sources(plan: ir.Relation) -> Iterator[ir.Source]:
 
 def describe(failed: BaseException) -> str:
     """One line about an exception."""
+    if isinstance(failed, MemoryError):
+        return f"out of memory: it may take {resource.getrlimit(resource.RLIMIT_AS)[0] >> 20} MiB"
     text = str(failed).strip().partition("\n")[0]
     if isinstance(failed, Refused):
         return text

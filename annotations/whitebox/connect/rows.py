@@ -186,7 +186,8 @@ def _fill_na(home: Relations, found: Any, at: Position | None) -> Built:
     outputs: list[tuple[str, Expression]] = []
     for column in over.columns:
         filled = not chosen or column.name.lower() in chosen
-        fill = Call("coalesce", (Ref(column), Literal(0)), column.type, False, at)
+        # Columns of another type than the constant stay as they are.
+        fill = Call("coalesce", (Ref(column), Literal(0)), column.type, column.nullable, at)
         outputs.append((column.name, fill if filled else Ref(column)))
     return home.project(over, outputs, at)
 

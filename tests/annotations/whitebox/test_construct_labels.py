@@ -15,6 +15,7 @@ from annotations.whitebox.derive import annotate
 from annotations.whitebox.inputs import Input
 from annotations.whitebox.pyspark_code import Function, read_functions
 from annotations.whitebox.pyspark_code import Input as Given
+from annotations.whitebox.sandbox import Limits
 from annotations.whitebox.sql import read
 from tests.constructs import page
 from tests.constructs.catalogue import CONSTRUCTS, REPLAY, SCHEMAS, STATIC, Construct
@@ -48,7 +49,7 @@ def plans(tmp_path_factory: pytest.TempPathFactory) -> dict[str, ir.Relation]:
     (folder / "everything.py").write_text("\n".join(lines))
     given = {name: Given(columns, role(name)) for name, columns in SCHEMAS.items()}
     functions = [Function("everything", f"f{place}", given) for place in range(len(CONSTRUCTS))]
-    found = read_functions(functions, folder=folder)
+    found = read_functions(functions, folder=folder, limits=Limits())
     return dict(zip(NAMES, found, strict=True))
 
 

@@ -84,7 +84,13 @@ def labels(sql: str, **options: object) -> str:
         ("SELECT id FROM clicks GROUP BY id HAVING count(*) BETWEEN 3 AND 5", "clicks OW[id]"),
         ("SELECT id FROM clicks GROUP BY id HAVING coalesce(max(v), 0) > 9", "clicks OW[id]"),
         ("SELECT id FROM clicks GROUP BY id HAVING sum(v) > 9", "clicks OW[id]"),
-        ("SELECT id FROM clicks GROUP BY id HAVING sum(abs(v)) > 9", "clicks CW"),
+        # Without ANSI mode, abs of the smallest INT is negative.
+        ("SELECT id FROM clicks GROUP BY id HAVING sum(abs(v)) > 9", "clicks OW[id]"),
+        ("SELECT id FROM clicks GROUP BY id HAVING sum(abs(bigint(v))) > 9", "clicks OW[id]"),
+        (
+            "SELECT id FROM clicks GROUP BY id HAVING sum(abs(CAST(v AS BIGINT))) > 9",
+            "clicks CW",
+        ),
         ("SELECT id, sum(d) FROM clicks GROUP BY id", "clicks OW[id] sequence"),
         ("SELECT id, first(v) FROM clicks GROUP BY id", "clicks OW[id] sequence"),
         ("SELECT id, collect_list(v) FROM clicks GROUP BY id", "clicks OW[id] sequence"),
@@ -285,7 +291,9 @@ def test_what_reads_the_clock_is_left_to_chance(sql: str) -> None:
         ("date_add(t, 3)", set()),
         ("unix_micros(t)", {"t"}),
         ("unix_micros(z)", set()),
-        ("reverse(k)", {"k"}),
+        # Of texts that are no UTF-8, different ones give the same.
+        ("reverse(k)", set()),
+        ("url_encode(k)", set()),
         ("reverse(d)", set()),
         ("date_from_unix_date(n)", set()),
         ("struct(k, m)", {"k", "m"}),

@@ -11,6 +11,7 @@ from annotations.vocabulary import Label
 from annotations.whitebox import importing
 from annotations.whitebox.connect.statements import Statement, statements
 from annotations.whitebox.pyspark_code import Unreadable, read_script
+from annotations.whitebox.sandbox import Limits
 from annotations.yaml_file import load
 from blazes.analysis import analyze
 
@@ -34,12 +35,12 @@ spark.streams.awaitAnyTermination()
 
 
 def test_the_example_project_is_the_file_that_is_committed_beside_it() -> None:
-    made = importing.imported(EXAMPLE / "spark-pipeline.yml")
+    made = importing.imported(EXAMPLE / "spark-pipeline.yml", execute=Limits())
     assert made == (EXAMPLE / "shop.yaml").read_text(encoding="utf-8")
 
 
 def test_project_and_imported_file_get_the_same_labels() -> None:
-    project, warnings = importing.load(EXAMPLE / "spark-pipeline.yml")
+    project, warnings = importing.load(EXAMPLE / "spark-pipeline.yml", execute=Limits())
     imported, _ = load(EXAMPLE / "shop.yaml")
     assert not warnings
     one, other = analyze(project), analyze(imported)
@@ -59,7 +60,7 @@ def test_project_and_imported_file_get_the_same_labels() -> None:
 def test_an_unmodified_script_is_read_without_spark(tmp_path: Path) -> None:
     file = tmp_path / "ads.py"
     file.write_text(SCRIPT)
-    dataflow, warnings = importing.load(file)
+    dataflow, warnings = importing.load(file, execute=Limits())
     assert not warnings
     labels = {n: str(c.paths[0].annotation) for n, c in dataflow.components.items()}
     assert labels == {"busy": "CW", "counts": "OW[*]"}
@@ -68,12 +69,12 @@ def test_an_unmodified_script_is_read_without_spark(tmp_path: Path) -> None:
 def test_a_script_that_fails_after_a_query_keeps_the_query(tmp_path: Path) -> None:
     file = tmp_path / "fails.py"
     file.write_text(SCRIPT + "raise RuntimeError('no more')\n")
-    script = read_script(file)
+    script = read_script(file, limits=Limits())
     assert [query.name for query in script.queries] == ["busy", "counts"]
     assert script.problem == "RuntimeError: no more"
     assert script.position is not None
     assert script.position.line == len(SCRIPT.splitlines()) + 1
-    _, warnings = importing.load(file)
+    _, warnings = importing.load(file, execute=Limits())
     assert [warning.code.id for warning in warnings] == ["BLZ081"]
 
 
@@ -81,7 +82,7 @@ def test_code_that_describes_nothing_is_refused_with_its_line(tmp_path: Path) ->
     file = tmp_path / "broken.py"
     file.write_text("import sys\n\nnothing()\n")
     with pytest.raises(BadInput) as refused:
-        importing.load(file)
+        importing.load(file, execute=Limits())
     (found,) = refused.value.diagnostics
     assert found.code.id == "BLZ080"
     assert found.position is not None
@@ -96,7 +97,7 @@ def test_an_action_is_refused_in_words(tmp_path: Path) -> None:
         "print(spark.range(3).count())\n"
     )
     with pytest.raises(Unreadable, match="an action needs data") as refused:
-        read_script(file)
+        read_script(file, limits=Limits())
     assert refused.value.position is not None
     assert refused.value.position.line == 3
 
@@ -105,14 +106,14 @@ def test_code_that_does_not_end_is_ended(tmp_path: Path) -> None:
     file = tmp_path / "waits.py"
     file.write_text("while True:\n    pass\n")
     with pytest.raises(Unreadable, match="did not end within"):
-        read_script(file, timeout_s=4)
+        read_script(file, limits=Limits(seconds=4))
 
 
 def test_code_that_kills_its_process_is_an_answer(tmp_path: Path) -> None:
     file = tmp_path / "dies.py"
     file.write_text("import os\nprint('bye', flush=True)\nos._exit(7)\n")
     with pytest.raises(Unreadable, match=r"exit status 7.*bye"):
-        read_script(file)
+        read_script(file, limits=Limits())
 
 
 def test_statements_of_a_pipeline() -> None:
@@ -136,7 +137,7 @@ def test_statements_of_a_pipeline() -> None:
 def labels_of(code: str, tmp_path: Path) -> dict[str, str]:
     file = tmp_path / "script.py"
     file.write_text(BEGINNING + code, encoding="utf-8")
-    dataflow, _ = importing.load(file)
+    dataflow, _ = importing.load(file, execute=Limits())
     return {name: str(each.paths[0].annotation) for name, each in dataflow.components.items()}
 
 

@@ -13,6 +13,7 @@ import pytest
 
 from annotations.whitebox import kept_answers, plan_json
 from annotations.whitebox.pyspark_code import Function, Input, read_functions
+from annotations.whitebox.sandbox import Limits
 
 STARTED: list[str] = []
 """Processes that this one started, by their commands."""
@@ -64,7 +65,7 @@ def write(file: Path, text: str) -> None:
 def read(folder: Path, name: str = "totals") -> dict[str, Any]:
     """The plan of a function, as JSON: columns of two plans are never the same ones."""
     given: Mapping[str, Input] = {"rows": Input({"id": "INT", "n": "INT"})}
-    (plan,) = read_functions([Function("totals", name, given)], folder=folder)
+    (plan,) = read_functions([Function("totals", name, given)], folder=folder, limits=Limits())
     return plan_json.to_json(plan)
 
 

@@ -18,6 +18,7 @@ from annotations.dataflow import Dataflow
 from annotations.diagnostics import BadInput
 from annotations.vocabulary import Within
 from annotations.whitebox.claims import unshown_claims
+from annotations.whitebox.sandbox import Limits
 from annotations.whitebox.writing import CannotWrite, with_annotations
 from annotations.yaml_file import load, loads
 from tests.constructs.catalogue import SCHEMAS
@@ -198,11 +199,11 @@ def test_python_functions_are_read_in_a_process_of_their_own(tmp_path: Path) -> 
           out: {from: Fails.out}
         """)
     )
-    dataflow, found = load(file)
+    dataflow, found = load(file, execute=Limits())
     assert paths(dataflow, "First") == {"clicks->first": "OW[id] sequence"}
-    assert paths(dataflow, "Fails") == {"clicks->out": "OW[*]"}
+    assert paths(dataflow, "Fails") == {"clicks->out": "OW[*] chance"}
     assert [(each.code.id, each.position.line if each.position else 0) for each in found] == [
-        ("BLZ082", 8)
+        ("BLZ093", 8)
     ]
     assert "pyspark" not in sys.modules or "operators" not in sys.modules
 
@@ -326,7 +327,7 @@ def test_what_is_written_is_what_was_derived_and_nothing_else_changes(tmp_path: 
         "      - {from: lines, to: words, label: CR}\n",
         "annotation: [{from: words, to: counts, label: OW, subscript: [batch, word], "
         "lineage: {day: batch, word: word}}], ",
-        "annotation: [{from: counts, to: kept, label: CW}], ",
+        "annotation: [{from: counts, to: kept, label: CW, repeats: absorb, rows: one}], ",
     ):
         assert inserted in kept
         kept = kept.replace(inserted, "", 1)

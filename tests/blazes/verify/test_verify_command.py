@@ -6,26 +6,31 @@ import json
 import random
 import subprocess
 import sys
-import time
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
+from annotations.vocabulary import FunctionalDependency
 from annotations.yaml_file import load, loads
 from blazes.analysis import analyze
 from blazes.cli import main
+from blazes.cli.verify import session
 from blazes.report.layout import Layout
 from blazes.verify import duck
-from blazes.verify.claims import Kind, claims_of
+from blazes.verify.claims import Claim, Kind, claims_of
 from blazes.verify.constants import constants_of
-from blazes.verify.findings import Finding, Report, Status, to_json
+from blazes.verify.findings import Finding, Report, Result, Status, to_json
 from blazes.verify.operators import Operator, operators_of
 from blazes.verify.records import Evaluated, Inputs
 from blazes.verify.search import Search
 from blazes.verify.show import as_text
 from blazes.verify.spark import OutOfTime
 from blazes.verify.values import Generator
+from blazes.verify.verify import Verifier, take
+from blazes.verify.weights import Weight, weights_of
+from tests.blazes.verify.searching import searched
 
 SETTLEMENT = Path(__file__).parents[3] / "examples/settlement/settlement.yaml"
 TEXT = """
@@ -53,11 +58,11 @@ def report() -> Report:
     for operator in operators.values():
         for claim in claims_of(operator, analyze(dataflow)):
             if claim.kind is Kind.FUNCTION:
-                findings.append(Finding(claim, Status.UNTESTABLE, reason="nobody tried"))
+                findings.append(Finding(claim, Status.UNTESTED, reason="nobody tried"))
                 continue
             generator = Generator(operator, constants_of(operator))
-            search = Search(claim, generator, engine, engine, random.Random(1))
-            findings.append(search.finding(tries_max=40, until=time.monotonic() + 60))
+            search = Search(claim, generator, engine, engine, random.Random(1), tries_max=40)
+            findings.append(searched(search, seconds=60))
     return Report(dataflow, tuple(findings), ("A note.",), 1, 2.0)
 
 
@@ -66,7 +71,7 @@ def test_a_refutation_shows_the_smallest_input_and_both_outcomes(report: Report)
     assert finding.refutation is not None
     assert finding.refutation.case.records == 2
     text = as_text(report, Layout(width=100))
-    assert "✗ 1 refuted  3 claims: 1 refuted, 1 not refuted, 1 not testable." in text
+    assert "✗ 1 refuted  3 claims: 1 refuted, 1 not refuted, 1 not tested." in text
     assert "Not refuted is not proved" in text
     told = text.partition("── Total: charges → totals ──")[2]
     assert "totals.yaml:5:17" in told
@@ -110,10 +115,17 @@ def test_no_line_is_wider_than_the_terminal(report: Report, width: int) -> None:
 
 def test_json_says_what_the_text_says(report: Report) -> None:
     found = json.loads(json.dumps(to_json(report)))
-    assert found["counts"] == {"refuted": 1, "not refuted": 1, "not testable": 1}
+    assert found["counts"] == {
+        "refuted": 1,
+        "not refuted": 1,
+        "not tested": 1,
+        "nothing to test": 0,
+    }
     verdicts = {each["kind"]: each for each in found["findings"]}
     assert verdicts["set"]["verdict"] == "not refuted"
     assert verdicts["set"]["tries"] >= 40
+    assert verdicts["set"]["tried"] == "in another order"
+    assert found["result"] == "refuted"
     assert verdicts["function"]["reason"] == "nobody tried"
     gate = verdicts["gate"]
     assert gate["position"] == "totals.yaml:5:17"
@@ -149,21 +161,31 @@ def test_bad_usage_is_refused_before_anything_starts(
 
 @pytest.mark.spark
 @pytest.mark.slow
-@pytest.mark.parametrize(("text", "status"), [(TEXT, 0), (WRONG, 1)])
-def test_the_exit_status_is_1_where_a_claim_is_refuted(
-    text: str, status: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("text", "status", "result"),
+    [
+        (TEXT.partition("fds:")[0], 0, "not refuted"),
+        (TEXT, 3, "inconclusive"),  # there are no data that the dependency could be held against
+        (WRONG, 1, "refuted"),
+    ],
+)
+def test_the_exit_status_says_what_became_of_the_claims(
+    text: str, status: int, result: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "totals.yaml"
     file.write_text(text, encoding="utf-8")
     arguments = ["verify", str(file), "--tries", "20", "--time", "120", "--format", "json"]
     assert main(arguments) == status
     found = json.loads(capsys.readouterr().out)
-    assert found["counts"]["refuted"] == status
+    assert found["result"] == result
     for each in found["findings"]:
         if each["kind"] != "fd":
             assert each["verdict"] == "refuted" or each["tries"] > 0
         if each["refutation"]:
             assert each["refutation"]["confirmed_by"] == "Spark"
+
+
+TOO_LATE = "the time was over before an input was found that it puts anything out for"
 
 
 class Limited(duck.Duck):
@@ -182,7 +204,7 @@ class Limited(duck.Duck):
 
 @pytest.mark.parametrize(
     ("jobs", "status", "reason"),
-    [(3, Status.STANDS, ""), (0, Status.UNTESTABLE, "the time was over before it was tried")],
+    [(3, Status.STANDS, ""), (0, Status.UNTESTED, TOO_LATE)],
 )
 def test_what_was_tried_before_the_time_was_over_counts(
     jobs: int, status: Status, reason: str
@@ -230,5 +252,134 @@ def finding_of(text: str, kind: Kind, engine: duck.Duck) -> Finding:
     (claim,) = (each for each in claims if each.kind is kind)
     assert claim.operator is not None
     generator = Generator(claim.operator, constants_of(claim.operator), dataflow.fds)
-    search = Search(claim, generator, engine, engine, random.Random(1))
-    return search.finding(tries_max=300, until=time.monotonic() + 60)
+    return searched(Search(claim, generator, engine, engine, random.Random(1)), seconds=60)
+
+
+# ---- turns
+
+
+@dataclass
+class Counted:
+    """A claim that counts its turns, out of a number of steps that all share."""
+
+    name: str
+    precedence: tuple[Weight, bool]
+    left: list[None]
+    steps: int = 0
+    over_after: int = 1_000_000
+
+    @property
+    def claim(self) -> Claim:
+        dependency = FunctionalDependency(frozenset({self.name}), frozenset({"x"}))
+        return Claim(Kind.FD, None, fd=dependency)
+
+    @property
+    def over(self) -> bool:
+        return self.steps >= self.over_after
+
+    def step(self) -> None:
+        if not self.left:
+            raise OutOfTime
+        self.left.pop()
+        self.steps += 1
+
+    def settle(self) -> None:
+        """Nothing is open."""
+
+    def finding(self) -> Finding:
+        return Finding(self.claim, Status.STANDS, self.steps)
+
+
+@pytest.mark.parametrize("steps", [0, 1, 5, 12, 40])
+def test_every_claim_has_its_turn_before_any_has_another(steps: int) -> None:
+    """However many steps there are; and those first on which most rests."""
+    left: list[None] = [None] * steps
+    turns = [
+        Counted("seldom", (Weight.NOTHING, False), left),
+        Counted("short", (Weight.PLAN, False), left, over_after=2),
+        Counted("slow", (Weight.VERDICT, True), left),
+        Counted("fast", (Weight.VERDICT, False), left),
+    ]
+    told: list[str] = []
+    take(
+        turns,
+        until=float("inf"),
+        progress=lambda where, done, of: told.append(where[0:2]),
+        share_s=0,
+    )
+    most = [turn.steps for turn in turns if turn.name != "short"]
+    assert max(most) - min(most) <= 1
+    assert sum(turn.steps for turn in turns) == steps
+    assert told[:4] == ["fa", "sl", "sh", "se"][: steps + 1]
+    if steps == 40:
+        assert turns[1].steps == 2
+
+
+THREE = """
+name: shop
+components:
+  Parse: {annotation: {from: raw, to: orders, label: CR}, sql: SELECT * FROM raw}
+  Count:
+    annotation: {from: orders, to: counts, label: "OW[id]"}
+    sql: SELECT id, count(*) AS n FROM orders GROUP BY id
+  Copy: {annotation: {from: raw, to: copies, label: CR}, sql: SELECT * FROM raw}
+  Late: {annotation: {from: counts, to: told, label: CW}, sql: SELECT DISTINCT id FROM counts}
+streams:
+  raw: {to: Parse.raw, schema: {id: INT}}
+  more: {to: Copy.raw, schema: {id: INT}}
+  orders: {from: Parse.orders, to: Count.orders}
+  counts: {from: Count.counts, to: Late.counts}
+  told: {from: Late.told}
+  copies: {from: Copy.copies}
+fds: ["id -> id"]
+"""
+
+
+def test_what_rests_on_a_claim_is_what_changes_when_it_falls() -> None:
+    """An order-sensitive path; then confluent ones, which would need coordination of their own."""
+    weights = by_component(THREE)
+    assert weights["Count", Kind.GATE] is Weight.VERDICT
+    assert weights["Copy", Kind.CONFLUENT] is Weight.PLAN
+    assert weights["", Kind.FD] is Weight.NOTHING
+    alone = THREE.replace("OW[id]", "CW").replace("count(*) AS n", "1 AS n")
+    assert by_component(alone)["Copy", Kind.CONFLUENT] is Weight.VERDICT
+
+
+def by_component(text: str) -> dict[tuple[str, Kind], Weight]:
+    """(component, kind) of each claim -> what rests on it."""
+    dataflow, _ = loads(text)
+    weight = weights_of(dataflow)
+    operators, _, _ = operators_of(dataflow, duck.Duck().schema)
+    claims = [c for o in operators.values() for c in claims_of(o, analyze(dataflow))]
+    claims += [Claim(Kind.FD, None, fd=fd) for fd in dataflow.fds]
+    return {(c.operator.component if c.operator else "", c.kind): weight(c) for c in claims}
+
+
+def test_claims_that_nobody_tested_are_no_success(report: Report) -> None:
+    """One that was not refuted says how often it was tried, and how."""
+    claims = [replace(each, status=Status.STANDS, tries=4) for each in report.findings]
+    passed = replace(report, findings=tuple(claims))
+    assert passed.result is Result.STANDS
+    assert "✓ none refuted" in as_text(passed, Layout(width=120))
+    assert "4 tries, partition by partition (DuckDB)" in as_text(passed, Layout(width=120))
+    claims[1] = replace(claims[1], status=Status.UNTESTED, weight=Weight.VERDICT, tries=0)
+    left = replace(report, findings=tuple(claims))
+    assert left.result is Result.INCONCLUSIVE
+    text = " ".join(as_text(left, Layout(width=120)).split())
+    assert "? inconclusive 3 claims: 0 refuted, 2 not refuted, 1 not tested." in text
+    assert "the verdict of the analysis rests on 1 of them" in text
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_every_claim_is_tried_and_the_order_sensitive_component_first(tmp_path: Path) -> None:
+    """Also where the time would do for the first components alone."""
+    (tmp_path / "flow.yaml").write_text(THREE.replace('fds: ["id -> id"]', ""), encoding="utf-8")
+    dataflow, _ = load(tmp_path / "flow.yaml")
+    began: list[str] = []
+    with session() as spark:
+        verifier = Verifier(dataflow, spark, time_s=120.0)
+        found = verifier.report(tries=20, progress=lambda where, *_: began.append(where))
+    assert began[0].startswith("Count")
+    assert found.result is Result.STANDS
+    assert all(finding.tries for finding in found.findings)

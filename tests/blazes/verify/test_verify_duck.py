@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import time
 
 import pytest
 
@@ -16,6 +15,7 @@ from blazes.verify.findings import Status
 from blazes.verify.operators import operators_of
 from blazes.verify.search import Search
 from blazes.verify.values import Generator
+from tests.blazes.verify.searching import searched
 
 COUNT = "SELECT k, g, count(*) AS n FROM rows GROUP BY k, g"
 TEXT = """
@@ -43,8 +43,8 @@ def refuted(label: str, sql: str) -> set[Kind]:
         if claim.kind is Kind.FUNCTION:
             continue
         generator = Generator(operator, constants_of(operator))
-        search = Search(claim, generator, engine, engine, random.Random(1))
-        finding = search.finding(tries_max=150, until=time.monotonic() + 300)
+        search = Search(claim, generator, engine, engine, random.Random(1), tries_max=150)
+        finding = searched(search, seconds=300)
         if finding.status is Status.REFUTED:
             assert finding.refutation is not None
             assert finding.refutation.case.records <= 12

@@ -1,0 +1,89 @@
+"""What tells rows apart as well as a column does, and which columns hold the same value when equal.
+
+The one home of both facts: gates (`context`), splitting by a key (`splitting`) and equalities of
+joins (`joining`) ask here; what functions and casts keep apart is claimed in `functions`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from annotations.whitebox.datatypes import DataType, Family
+from annotations.whitebox.functions import FUNCTIONS, Cast, cast_of
+from annotations.whitebox.ir import Call, Expression, Literal
+from annotations.whitebox.monotone import constant_of, type_of
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A function whose results differ wherever one of its arguments does."""
+
+    inner: Expression
+    name: str
+    """The function and its constants; empty where the text of the value stays the same."""
+
+
+def step_of(call: Call) -> Step | None:
+    """The argument that the call's results tell apart; None where that is not claimed.
+
+    >>> from annotations.whitebox.datatypes import DOUBLE, INT
+    >>> from annotations.whitebox.ir import Column, Ref
+    >>> step_of(Call("hex", (Ref(Column("n", INT)),))).name
+    'hex integer'
+    >>> step_of(Call("hex", (Ref(Column("d", DOUBLE)),))) is None
+    True
+    """
+    if call.user is not None:
+        return None
+    if call.function == "cast":
+        return _cast(call)
+    row = FUNCTIONS.get(call.function)
+    keeps = None if row is None else row.keeps
+    if keeps is None or keeps.all:
+        return None
+    places = range(len(call.arguments)) if keeps.place is None else (keeps.place,)
+    for place in places:
+        others = [each for at, each in enumerate(call.arguments) if at != place]
+        if place >= len(call.arguments) or (keeps.place is None and len(others) != 1):
+            continue
+        inner = call.arguments[place]
+        values = [constant_of(each) for each in others]
+        constant = all(
+            value is not None and type_of(each) in keeps.constants
+            for value, each in zip(values, others, strict=True)
+        )
+        if type_of(inner) in keeps.of and constant and constant_of(inner) is None:
+            written = " ".join(map(str, values))
+            name = f"{call.function} {type_of(inner).family.value} {written}".rstrip()
+            return Step(inner, name if keeps.place is not None else f"{place} {name}")
+    return None
+
+
+def _cast(call: Call) -> Step | None:
+    source, target = type_of(call.arguments[0]), call.type
+    found: Cast = cast_of(source, target)
+    if not found.keeps:
+        return None
+    inner = call.arguments[0]
+    if found.same_text and target.family is source.family:
+        return Step(inner, "")
+    return Step(inner, f"{source.family.value} as {target.family.value}")
+
+
+def parts_of(call: Call) -> tuple[Expression, ...]:
+    """The arguments that the call's results tell apart all together: those of a struct."""
+    row = FUNCTIONS.get(call.function)
+    if call.user is not None or row is None or row.keeps is None or not row.keeps.all:
+        return ()
+    return tuple(each for each in call.arguments if not isinstance(each, Literal))
+
+
+def same_value(one: DataType, other: DataType) -> bool:
+    """True where equal values of the two types have the same text, so that they name one partition.
+
+    A comparison of other types casts one side: `'01' = 1`, `1.0 = 1`, `0.0 = -0.0`.
+    """
+    if one.family is other.family is Family.INTEGER or Family.VALUE in (one.family, other.family):
+        return True
+    known = one.family is not Family.DECIMAL or one.digits_known
+    return one == other and one.identical and known

@@ -1,0 +1,150 @@
+"""What a record that comes again does to the output of a query, operator by operator.
+
+Repeats travel from the sources up. A row that comes again passes through operators that look at one
+row or at pairs, is absorbed where rows are kept as a set, and corrupts what counts. Behind an
+operator that absorbs, nothing is left of it for those above. Specification of delivery, 1.1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from annotations.vocabulary import Repeats, Rows
+from annotations.whitebox.functions import AGGREGATES, FUNCTIONS
+from annotations.whitebox.ir import (
+    Aggregate,
+    Call,
+    Deduplicate,
+    Expression,
+    Filter,
+    Generate,
+    Join,
+    JoinKind,
+    Project,
+    Relation,
+    Role,
+    Sample,
+    SetOperation,
+    Sort,
+    Source,
+    Union,
+    Unknown,
+    Watermark,
+    walk,
+)
+
+ABSORB, PASS, MAKE, CORRUPT = Repeats
+ONE, JOINED, MANY = Rows
+
+FIRST: Final = frozenset({"first", "first_value", "any_value"})
+"""Aggregates that a later copy does not change, though they count duplicates."""
+
+Copies = Mapping[str, tuple[Repeats, Rows]]
+"""Source -> what a repeat of its records does to the rows of a node, and how many rows it makes."""
+
+_SEVERITY: Final = {each: number for number, each in enumerate(Repeats)}
+
+
+def repeats_of(plan: Relation, *, output_mode: str) -> Copies:
+    """For every source that records come from: `repeats` and `rows` of its path to the output.
+
+    Args:
+        plan: of the output.
+        output_mode: Spark's, of groups that are put out without a seal.
+    """
+    try:
+        return _of(plan, put_out_once=output_mode == "append")
+    except RecursionError:
+        return {}
+
+
+def _of(node: Relation, *, put_out_once: bool) -> Copies:
+    inputs = [_of(each, put_out_once=put_out_once) for each in _inputs(node)]
+    match node:
+        case Source(role=Role.STREAM | Role.REQUEST, name=name):
+            return {name: (PASS, ONE)}
+        case Source():
+            return {}
+        case Project(outputs=outputs):
+            return _if_known((e for _, e in outputs), inputs[0])
+        case Filter(condition=condition):
+            return _if_known([condition], inputs[0])
+        case Sort() | Watermark() | Sample():
+            return inputs[0]
+        case Generate(generator=generator):
+            return _if_known([generator], _rows(inputs[0], MANY))
+        case Join():
+            return _join(node, *inputs)
+        case Union():
+            return _together(inputs)
+        case Aggregate(outputs=outputs, sets=sets):
+            harmless = all(map(_counts_once, (e for _, e in outputs)))
+            behind = CORRUPT if not harmless else ABSORB if put_out_once else MAKE
+            rows = ONE if put_out_once and sets is None else MANY
+            return _rows(_counted(inputs[0], behind), rows)
+        case Deduplicate(expires=expires):
+            return _counted(inputs[0], MAKE if expires else ABSORB)
+        case SetOperation(all=every):
+            return _rows(_counted(_together(inputs), CORRUPT if every else ABSORB), MANY)
+    return _rows(_counted(_together(inputs), CORRUPT), MANY)
+
+
+def _inputs(node: Relation) -> tuple[Relation, ...]:
+    from annotations.whitebox.derive import inputs_of
+
+    return inputs_of(node)
+
+
+def _join(node: Join, left: Copies, right: Copies) -> Copies:
+    if node.kind in (JoinKind.SEMI, JoinKind.ANTI):
+        return _together([left, _rows(_counted(right, ABSORB), MANY)])
+    if node.condition is not None:
+        left, right = _if_known([node.condition], left), _if_known([node.condition], right)
+    if node.kind is not JoinKind.INNER or not (left and right) or left.keys() & right.keys():
+        return _rows(_together([left, right]), MANY)
+    paired = _together([left, right])
+    single = all(rows is not MANY for _, rows in paired.values())
+    return _rows(paired, JOINED if single else MANY)
+
+
+def _counted(copies: Copies, behind: Repeats) -> Copies:
+    """Behind an operator over several rows: what has been absorbed below does not reach it."""
+    return {
+        name: (repeats if repeats in (ABSORB, CORRUPT) else behind, rows)
+        for name, (repeats, rows) in copies.items()
+    }
+
+
+def _rows(copies: Copies, rows: Rows) -> Copies:
+    return {name: (repeats, rows) for name, (repeats, _) in copies.items()}
+
+
+def _together(several: Iterable[Copies]) -> Copies:
+    """Where one source comes in several ways: the worst of them, and any number of rows."""
+    found: dict[str, tuple[Repeats, Rows]] = {}
+    for copies in several:
+        for name, (repeats, rows) in copies.items():
+            if name in found:
+                repeats, rows = max(repeats, found[name][0], key=_SEVERITY.__getitem__), MANY
+            found[name] = (repeats, rows)
+    return found
+
+
+def _if_known(expressions: Iterable[Expression], copies: Copies) -> Copies:
+    """As they are, unless one of the expressions is not understood."""
+    known = not any(isinstance(part, Unknown) for each in expressions for part in walk(each))
+    return copies if known else _counted(copies, CORRUPT)
+
+
+def _counts_once(expression: Expression) -> bool:
+    """Whether an output of an aggregation stays the same where a record comes again."""
+    for part in walk(expression):
+        if isinstance(part, Unknown):
+            return False
+        if isinstance(part, Call) and part.function in AGGREGATES:
+            once = part.distinct or part.function in FIRST
+            row = FUNCTIONS[part.function].aggregation
+            if not once and (row is None or row.duplicates):
+                return False
+    return True

@@ -1,0 +1,74 @@
+"""What the analysis has to say about repeats: assumptions, dangers, and what nothing repairs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from annotations.dataflow import Position
+from annotations.delivery import counts, may_repeat
+from annotations.diagnostics import CODES, Diagnostic
+from annotations.vocabulary import AnnotationKind
+from blazes.coordination import Plan
+from blazes.repairs import Means, Unrepaired
+
+
+def delivery_findings(plan: Plan) -> Iterator[Diagnostic]:
+    """Diagnostics about delivery, in the order of the dataflow."""
+    found = plan.analysis.found
+    if found is None or found.deliveries is None:
+        return
+    graph = found.graph
+    for stream in graph.streams:
+        told = counts(stream) and not stream.id  # BLZ074
+        if stream.delivery is None and stream.source and may_repeat(stream) and not told:
+            message = (
+                f"{stream.name} is read from {stream.source.format}, which may hold a record twice"
+            )
+            yield Diagnostic(CODES["BLZ070"], message, stream.position)
+    for path, crossing in enumerate(found.deliveries.crossings):
+        declared = graph.paths[path]
+        if crossing is None or crossing.rule.id not in ("D3", "D4") or declared.repeats is not None:
+            continue
+        if declared.annotation.kind is not AnnotationKind.CR:
+            component = graph.components[graph.component_of(path)].name
+            message = f"{component} does not say what repeats of {declared.source} do to "
+            message += f"{declared.target}: taken for `corrupt`"
+            yield Diagnostic(CODES["BLZ071"], message, declared.position)
+    for each in plan.repairs.unrepaired:
+        position = _position(plan, each.origin)
+        if each.cause == "D14":
+            message = f"the key of the sink of {each.origin} does not determine its rows"
+            yield Diagnostic(CODES["BLZ075"], message, position)
+            continue
+        if each.cause == "D7" and _at_the_gate(plan, each):
+            continue  # BLZ074
+        message = f"{each.origin}: repeats do harm ({each.cause}), and have no id to be known by"
+        sources = ", ".join(each.alternatives)
+        remedy = f"Declare an `id` on {sources}." if sources else None
+        yield Diagnostic(CODES["BLZ072"], message, position, remedy)
+    for item in plan.repairs.items:
+        stream = plan.analysis.dataflow.streams[item.stream]
+        if item.means is Means.DEDUP and item.bound is None:
+            message = f"the ids of {item.stream} are remembered for ever"
+            yield Diagnostic(CODES["BLZ073"], message, stream.position)
+        if item.cause == "D14":
+            message = f"the key of the sink of {item.stream} does not determine its rows"
+            yield Diagnostic(CODES["BLZ075"], message, stream.position)
+
+
+def _at_the_gate(plan: Plan, each: Unrepaired) -> bool:
+    """Whether the repeats come from sources that enter the sealed component directly."""
+    ends = [plan.analysis.dataflow.streams[name].consumer for name in each.alternatives]
+    component = each.origin.partition(": ")[0]
+    return all(end is not None and end.component == component for end in ends)
+
+
+def _position(plan: Plan, origin: str) -> Position | None:
+    component, _, path = origin.partition(": ")
+    dataflow = plan.analysis.dataflow
+    if component in dataflow.components:
+        for each in dataflow.components[component].paths:
+            if str(each) == path:
+                return each.position
+    stream = dataflow.streams.get(origin)
+    return stream.position if stream is not None else None

@@ -1,0 +1,110 @@
+"""A plan against repeats as components of the job: what the plan calls a dedup becomes one.
+
+A stream is de-duplicated by a component of its own between its two ends, which keeps the ids that
+it has seen in Spark's state, so that they are committed with its output. Where a gate drops known
+records before it counts them (D6), nothing is added: its ledger remembers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Final
+
+from annotations.dataflow import Component, Endpoint, Implementation, Path, Stream
+from annotations.diagnostics import Diagnostic
+from annotations.vocabulary import Annotation, AnnotationKind, Repeats, Rows
+from blazes.analysis import analyze
+from blazes.coordination import Plan, plan
+from blazes.repairs import Means, Repair
+from codegen.codes import CODES
+
+RECORDS: Final = "records"
+"""The one input and output of such a component."""
+
+
+def with_deduplication(decided: Plan, problems: list[Diagnostic]) -> Plan:
+    """The plan for the dataflow with a component for each stream that is to be de-duplicated."""
+    problems += _unwritable(decided)
+    todo = {item.stream: item for item in decided.repairs.items if item.means is Means.DEDUP}
+    for known in (each for entry in decided.entries for each in entry.dedup):
+        todo.pop(known.stream, None)
+    if not todo:
+        return decided
+    dataflow = decided.analysis.dataflow
+    components, streams = dict(dataflow.components), dict[str, Stream]()
+    for name, stream in dataflow.streams.items():
+        item = todo.get(name)
+        if item is None:
+            streams[name] = stream
+            continue
+        if stream.seals:
+            message = f"{name} is sealed, and to be de-duplicated before {item.component} counts"
+            problems.append(Diagnostic(CODES["BLZ518"], message, stream.position))
+        component = _component(item, stream, components)
+        components[component.name] = component
+        streams |= dict(_through(stream, component.name, streams.keys() | dataflow.streams.keys()))
+    rewritten = replace(
+        dataflow, components=MappingProxyType(components), streams=MappingProxyType(streams)
+    )
+    return plan(analyze(rewritten, rules=decided.analysis.rules), target=decided.target)
+
+
+def _component(item: Repair, stream: Stream, taken: Container[str]) -> Component:
+    path = Path(
+        RECORDS,
+        RECORDS,
+        Annotation(AnnotationKind.CW),
+        repeats=Repeats.ABSORB,
+        rows=Rows.ONE,
+        position=stream.position,
+    )
+    distinct = Implementation(distinct=tuple(sorted(item.id or ())), position=stream.position)
+    return Component(
+        name=_new(f"{stream.name}_once", taken),
+        paths=(path,),
+        implementations=MappingProxyType({RECORDS: distinct}),
+        description=f"Drops the records of {stream.name} that have come before.",
+        position=stream.position,
+    )
+
+
+def _through(stream: Stream, component: str, taken: Container[str]) -> Iterator[tuple[str, Stream]]:
+    """The stream in two parts, into the component and out of it; a result keeps its name."""
+    into, out = Endpoint(component, RECORDS), Endpoint(component, RECORDS)
+    if stream.consumer is None:
+        before = replace(stream, consumer=into, sink=None, delivery=None)
+        name = _new(f"{stream.name}_again", taken)
+        yield name, replace(before, name=name)
+        yield stream.name, replace(stream, producer=out)
+        return
+    yield stream.name, replace(stream, consumer=into)
+    after = Stream(
+        _new(f"{stream.name}_once", taken),
+        out,
+        stream.consumer,
+        schema=stream.schema,
+        position=stream.position,
+    )
+    yield after.name, after
+
+
+def _new(name: str, taken: Container[str]) -> str:
+    number, found = 1, name
+    while found in taken:
+        number += 1
+        found = f"{name}_{number}"
+    return found
+
+
+def _unwritable(decided: Plan) -> Iterator[Diagnostic]:
+    """Sinks that would have to replace rows, or to remember which batches they have."""
+    streams = decided.analysis.dataflow.streams
+    planned = {i.stream: i.means for i in decided.repairs.items if i.means is not Means.DEDUP}
+    for name, stream in streams.items():
+        if stream.sink is None or not (stream.sink.key or name in planned):
+            continue
+        means = planned.get(name, Means.UPSERT)
+        message = f"{name} needs a sink of format {stream.sink.format} with {means.value}"
+        yield Diagnostic(CODES["BLZ517"], message, stream.sink.position or stream.position)

@@ -1,0 +1,109 @@
+"""Claims about functions, taken to real Spark: a share of them that a seed chooses.
+
+`python benchmarks/functions_on_spark.py` tries all of them.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from typing import Any, Final
+
+import pytest
+
+from annotations.whitebox.functions import (
+    EVERY,
+    Aggregation,
+    Direction,
+    Keeps,
+    Kind,
+    Moves,
+    Null,
+    On,
+    Way,
+)
+from benchmarks.function_values import BY_NAME, SAMPLES
+from benchmarks.functions_on_spark import MODES, Prover, planted, prove, session
+
+SEED: Final = 45
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[Any]:
+    started = session()
+    yield started
+    started.stop()
+
+
+def test_the_registry_has_the_functions_of_spark(spark: Any) -> None:
+    prover = Prover(spark, SEED)
+    prover.names()
+    assert prover.report.refuted == []
+    assert prover.report.claims > 500
+    with planted("hex", in_spark=False):
+        prover.names()
+    with planted("is null", in_spark=True):
+        prover.names()
+    assert [each.function for each in prover.report.refuted] == ["hex", "is null"]
+
+
+def test_spark_refutes_no_claim(spark: Any) -> None:
+    samples = random.Random(SEED).sample(SAMPLES, 2)
+    report = prove(spark, seed=SEED, samples=samples, modes=MODES[2:3], quick=True)
+    assert report.refuted == []
+    assert report.claims > 100
+
+
+@pytest.mark.parametrize(
+    ("name", "sample", "mistake"),
+    [
+        ("bit_or", "int", {"aggregation": Aggregation(Direction.UP, EVERY, duplicates=False)}),
+        ("bit_xor", "int", {"aggregation": Aggregation(of_the_set=EVERY, duplicates=False)}),
+        ("avg", "bigint", {"aggregation": Aggregation(of_the_set=EVERY, adds=True)}),
+        ("max", "spot", {"aggregation": Aggregation(Direction.UP, EVERY, duplicates=False)}),
+        ("sum", "decimal38", {"aggregation": Aggregation(of_the_set=EVERY, adds=True)}),
+        ("max_by", "int", {"null": Null.NEVER}),
+        ("hex", "double", {"keeps": Keeps(EVERY)}),
+        ("lower", "text", {"keeps": Keeps(EVERY)}),
+        ("length", "text", {"moves": Moves((Way.RISES,), On.ALIKE)}),
+        ("-", "number", {"moves": Moves((Way.RISES,), On.ALIKE)}),
+        ("sign", "int", {"never_negative": EVERY}),
+        ("dayofweek", "instant", {"rises_with_time": True}),
+        ("+", "decimal38", {"null": Null.OF_NULL, "present": EVERY}),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_wrong_claim_is_refuted(
+    name: str, sample: str, mistake: dict[str, Any], spark: Any
+) -> None:
+    with planted(name, **mistake):
+        report = prove(
+            spark, seed=SEED, only=name, samples=[BY_NAME[sample]], modes=MODES[:1], quick=True
+        )
+    assert {each.function for each in report.refuted} == {name}
+    assert all(each.sql.startswith("SELECT") for each in report.refuted)
+
+
+@pytest.mark.parametrize("name", ["rand", "current_timestamp", "uuid"])
+def test_what_is_left_to_chance_is_not_determined(name: str, spark: Any) -> None:
+    prover = Prover(spark, SEED)
+    with planted(name, kind=Kind.SCALAR):
+        prover.chance(lambda each: each == name)
+    assert {each.function for each in prover.report.refuted} == {name}
+
+
+def test_a_sketch_that_draws_by_chance_is_found(spark: Any) -> None:
+    prover = Prover(spark, SEED)
+    with planted("kll_sketch_agg_bigint", chance=None):
+        prover.draws(lambda each: each in ("kll_sketch_agg_bigint", "hll_sketch_agg"))
+    assert {each.function for each in prover.report.refuted} == {"kll_sketch_agg_bigint"}
+
+
+def test_a_text_that_is_a_clock_is_found(spark: Any) -> None:
+    prover = Prover(spark, SEED)
+    prover.use(MODES[0])
+    with planted("datediff", takes_time=False):
+        prover.clocks(lambda each: each == "datediff", 100)
+    assert {each.function for each in prover.report.refuted} == {"datediff"}

@@ -1,0 +1,298 @@
+"""Reading runs nothing of the user's unless it is asked to, and then within limits."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from annotations.whitebox.sandbox import Limits
+from blazes.cli import COMMANDS
+from tests.blazes.hostile import DEEDS, SECRET, SHADOWS, Hostile, drawn, hostile
+
+ROOT = Path(__file__).parents[2]
+EXECUTE = {"run", "verify", "simulate"}
+"""Commands that run the user's code by their purpose."""
+OTHERS = {"demo": [], "doctor": ["--quick"], "rule": ["BLZ089"], "schema": []}
+"""Commands that read nothing of the user's, with arguments."""
+READ = {
+    "analyze": ["flow.yaml"],
+    "plan": ["flow.yaml"],
+    "explain": ["flow.yaml", "Score"],
+    "check": ["flow.yaml"],
+    "import": ["deeds.py"],
+    "compile": ["flow.yaml"],
+    "derive": ["flow.yaml"],
+    "report": ["flow.yaml"],
+    "top": ["flow.yaml", "--once"],
+    "seals": ["flow.yaml"],
+    "dead-letters": ["flow.yaml"],
+}
+SAYS = {
+    "analyze": "flow.yaml:2:19: BLZ089",
+    "check": "flow.yaml:2:19: BLZ089",
+    "compile": "flow.yaml:2:19: BLZ509",
+    "import": "deeds.py:1:1: BLZ094",
+}
+"""What is told where code was not run."""
+PROJECTS = ("analyze", "plan", "compile", "derive", "report")
+"""Commands that take a script or a pipeline in place of a dataflow file."""
+
+
+def blazes(flow: Hostile, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """A command, run in the folder of the dataflow by a user with a secret."""
+    return subprocess.run(
+        [sys.executable, "-m", "blazes", *arguments],
+        cwd=flow.folder,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+
+
+def environment() -> dict[str, str]:
+    return os.environ | {SECRET: SECRET, "PYTHONPATH": str(ROOT)}
+
+
+@pytest.fixture
+def flow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hostile]:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    made = hostile(tmp_path)
+    yield made
+    made.end()
+
+
+def test_every_command_either_reads_or_says_that_it_runs_code() -> None:
+    assert {*READ, *EXECUTE, *OTHERS} == set(COMMANDS)
+
+
+@pytest.mark.parametrize("command", READ)
+def test_reading_runs_nothing(command: str, flow: Hostile) -> None:
+    flow.write("deeds", "writes", "environment", "session")
+    for name in SHADOWS:
+        flow.write(name, "writes")
+    before = sorted(flow.folder.iterdir())
+    ended = blazes(flow, command, *READ[command])
+    assert "Traceback" not in ended.stderr
+    assert flow.done() == set()
+    assert sorted(flow.folder.iterdir()) == before
+    if command in SAYS:
+        told = ended.stdout + ended.stderr
+        assert "--execute" in told
+        assert SAYS[command] in told
+
+
+@pytest.mark.parametrize("command", PROJECTS)
+def test_a_project_is_not_run_to_be_read(command: str, flow: Hostile) -> None:
+    flow.write("deeds", "writes")
+    (flow.folder / "spark-pipeline.yml").write_text(
+        "name: p\nstorage: file:///tmp/p\nlibraries: [{glob: {include: deeds.py}}]\n"
+    )
+    for project in ("deeds.py", "spark-pipeline.yml", "."):
+        ended = blazes(flow, command, project)
+        assert ended.returncode == 2
+        assert "Traceback" not in ended.stderr
+    assert flow.done() == set()
+
+
+def test_the_observer_sees_what_is_not_held_back(flow: Hostile) -> None:
+    """The same module run as Python would run it: each thing that the tests look for is there."""
+    file = flow.write("deeds", "environment", "session", "deaf daemon", "writes")
+    done = subprocess.run([sys.executable, str(file)], cwd=flow.folder, env=environment())
+    assert done.returncode == 0
+    assert {"environment", "session", "deaf daemon", "writes"} <= flow.done()
+    assert len(flow.processes()) == 2
+    assert SECRET in flow.environment()
+
+
+def check_executed(flow: Hostile, *deeds: str, when: str) -> str:
+    """Run a hostile module to be read; what the command said."""
+    flow.write("deeds", *deeds, when=when)
+    ended = blazes(flow, "check", "flow.yaml", "--execute")
+    told = ended.stdout + ended.stderr
+    assert flow.processes() == []
+    assert ended.returncode == 0, told
+    assert "Traceback" not in told
+    assert SECRET not in flow.environment()
+    assert when == "exit" or deeds[0] in flow.done()
+    return told
+
+
+@pytest.mark.parametrize(
+    ("deeds", "says"),
+    [
+        (("environment", "session", "deaf daemon", "server"), "0 mistakes"),
+        (("double fork", "imitates", "exits"), "it ended its process (exit status 0)"),
+        (("no environment", "memory"), "out of memory: it may take 1024 MiB"),
+        (("forges",), "makes no sense"),
+        (
+            ("own subreaper", "forges the outcome", "kills who watches"),
+            "it ended the process that watched over it",
+        ),
+    ],
+    ids=lambda each: each[0] if isinstance(each, tuple) else "",
+)
+def test_what_may_run_ends_within_limits_and_leaves_nothing(
+    deeds: tuple[str, ...], says: str, flow: Hostile
+) -> None:
+    told = check_executed(flow, *deeds, when="import")
+    if says != "0 mistakes":
+        assert "BLZ093" in told
+        assert says in told
+    else:
+        assert "BLZ093" not in told
+
+
+@pytest.mark.slow
+def test_time_and_processes_are_limited(flow: Hostile) -> None:
+    assert "it did not end within 6 s" in check_executed(flow, "thread", "patches", when="import")
+    told = check_executed(flow, "multiplies", when="import")
+    assert "it started too many processes" in told or "it did not end within 6 s" in told
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("deed", DEEDS)
+def test_every_deed_ends_within_limits_and_leaves_nothing(deed: str, flow: Hostile) -> None:
+    check_executed(flow, deed, when="import")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(24))
+def test_deeds_together_end_within_limits_and_leave_nothing(seed: int, flow: Hostile) -> None:
+    deeds, when = drawn(seed)
+    check_executed(flow, *deeds, when=when)
+
+
+def interrupted(flow: Hostile, number: int) -> int:
+    """Begin to read a module that waits, end the command with a signal; its exit status."""
+    flow.write("deeds", "double fork", "sleeps")
+    (flow.folder / "pyproject.toml").write_text("[tool.blazes]\nexecute-seconds = 3600\n")
+    command = [sys.executable, "-m", "blazes", "check", "flow.yaml", "--execute"]
+    with subprocess.Popen(
+        command, cwd=flow.folder, env=environment(), stderr=subprocess.DEVNULL
+    ) as running:
+        while len(flow.said()) < 2:
+            assert running.poll() is None
+            time.sleep(0.05)
+        running.send_signal(number)
+        status = running.wait(timeout=60)
+    until = time.monotonic() + 60  # those of a command that was killed are ended a moment later
+    while flow.processes() and time.monotonic() < until:
+        time.sleep(0.05)
+    assert flow.processes() == []
+    return status
+
+
+@pytest.fixture
+def own_temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder in which a command makes temporary ones."""
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    monkeypatch.setenv("TMPDIR", str(folder))
+    return folder
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGKILL, -9)])
+def test_a_command_that_is_ended_takes_the_code_with_all_that_it_started(
+    number: int, status: int, flow: Hostile, own_temporary: Path
+) -> None:
+    """By Ctrl-C, and when it is killed; nothing is left of its folder either."""
+    assert interrupted(flow, number) == status
+    until = time.monotonic() + 60
+    while list(own_temporary.iterdir()) and time.monotonic() < until:
+        time.sleep(0.05)
+    assert list(own_temporary.iterdir()) == []
+
+
+# ---- what the configuration says
+
+
+@pytest.mark.parametrize(
+    ("option", "configured", "runs"),
+    [
+        ((), "", False),
+        ((), "execute = true", True),
+        ((), "execute = false", False),
+        (("--execute",), "execute = false", True),
+        (("--no-execute",), "execute = true", False),
+    ],
+)
+def test_the_option_decides_and_else_the_configuration(
+    option: tuple[str, ...], configured: str, runs: bool, flow: Hostile
+) -> None:
+    flow.write("deeds", "environment")
+    (flow.folder / "pyproject.toml").unlink()
+    (flow.folder.parent / "pyproject.toml").write_text(f"[tool.blazes]\n{configured}\n")
+    ended = blazes(flow, "check", "flow.yaml", *option)
+    assert ended.returncode == 0
+    assert ("environment" in flow.done()) is runs
+    assert ("BLZ089" in ended.stdout) is not runs
+
+
+def test_an_answer_that_was_kept_is_no_permission(flow: Hostile, tmp_path: Path) -> None:
+    """What a command says does not depend on what was run on this machine before."""
+    code = flow.folder / "deeds.py"
+    code.write_text("def score(clicks):\n    return clicks.distinct()\n")
+    os.utime(code, (1e9, 1e9))
+    assert "BLZ089" not in blazes(flow, "check", "flow.yaml", "--execute").stdout
+    assert len(list((tmp_path / "cache").rglob("*.json"))) == 1
+    assert "BLZ089" in blazes(flow, "check", "flow.yaml").stdout
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("[tool.blazes]\nexecutes = true\n", "unknown key 'executes'; did you mean execute or"),
+        ("[tool.blazes]\nexecute = 1\n", "execute is 1, which is not true or false"),
+        ("[tool.blazes]\nexecute-seconds = -1\n", "which is not a number of seconds"),
+        ("[tool.blazes]\nexecute-memory-mb = 1.5\n", "which is not a whole number of MiB"),
+        ("[tool]\nblazes = 1\n", "tool.blazes is not a table"),
+        ("[tool.blazes\n", "pyproject.toml: "),
+    ],
+)
+def test_a_wrong_configuration_is_refused(text: str, says: str, flow: Hostile) -> None:
+    (flow.folder / "pyproject.toml").write_text(text)
+    ended = blazes(flow, "check", "flow.yaml")
+    assert ended.returncode == 2
+    assert says in ended.stderr
+
+
+def test_a_function_that_cannot_be_described_is_not_compiled(flow: Hostile) -> None:
+    """Told with the place of what failed; nobody is asked to vouch for it."""
+    (flow.folder / "deeds.py").write_text("def score(clicks):\n    return clicks.count()\n")
+    (flow.folder / "pyproject.toml").unlink()
+    for options, place in (((), "flow.yaml:2:19"), (("--execute",), "deeds.py:2:1")):
+        ended = blazes(flow, "compile", "flow.yaml", *options)
+        assert ended.returncode == 2
+        assert f"{place}: BLZ509 nothing is known of Score.scores: " in ended.stderr
+        assert "`why:`" not in ended.stderr
+        assert not (flow.folder / "target").exists()
+    (flow.folder / "deeds.py").write_text("def score(clicks):\n    return clicks.distinct()\n")
+    assert blazes(flow, "compile", "flow.yaml", "--execute").returncode == 0
+
+
+def test_claims_about_functions_are_checked_where_they_may_be_run(flow: Hostile) -> None:
+    (flow.folder / "deeds.py").write_text(
+        "def score(clicks):\n    return clicks.groupBy('id').count()\n"
+    )
+    text = flow.dataflow.read_text()
+    label = "{annotation: {from: clicks, to: scores, label: CW}, python:"
+    flow.dataflow.write_text(text.replace("{python:", label))
+    assert "BLZ084" not in blazes(flow, "check", "flow.yaml").stdout
+    assert "BLZ084" in blazes(flow, "check", "flow.yaml", "--execute").stdout
+    strict = blazes(flow, "derive", "flow.yaml", "--strict")
+    assert strict.returncode == 1
+    assert "deeds:score was not run" in strict.stdout
+
+
+def test_the_limits_are_those_that_the_pages_state() -> None:
+    page = (ROOT / "docs" / "how-to" / "python-components.md").read_text(encoding="utf-8")
+    assert f"execute-seconds = {Limits().seconds:g}" in page
+    assert f"execute-memory-mb = {Limits().memory_mb}" in page

@@ -1,0 +1,133 @@
+"""De-duplication in compiled jobs: where it is added, and that it is exact whatever is killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from annotations.diagnostics import BadInput
+from annotations.yaml_file import loads
+from blazes.analysis import analyze
+from blazes.coordination import plan
+from codegen.emit import emit
+from codegen.stages import stages
+
+KEEP = """
+name: keep
+components:
+  Keep:
+    annotation: {from: clicks, to: kept, label: CR, rows: one}
+    sql: SELECT click, shop, ad FROM clicks WHERE ad <> 'none'
+streams:
+  clicks:
+    to: Keep.clicks
+    delivery: may-repeat
+    id: [shop, click]
+    source: {format: json, path: data/clicks, options: {maxFilesPerTrigger: 1}}
+    schema: {click: INT, shop: STRING, ad: STRING}
+  kept: {from: Keep.kept, delivery: once, schema: {click: INT, shop: STRING, ad: STRING}}
+"""
+POINTS = ("output-staged", "output-committed", "native-committed", "batch-processed")
+
+
+def compiled(text: str) -> str:
+    dataflow, _ = loads(text)
+    return emit(stages(plan(analyze(dataflow))))
+
+
+def test_a_stream_is_deduplicated_between_its_ends() -> None:
+    text = compiled(KEEP)
+    assert 'return deduplicated(records, ["click", "shop"])' in text
+    assert text.index('"Keep.kept"') < text.index('"kept_once.records"') < text.index("job.sink")
+
+
+def test_nothing_is_added_where_a_gate_knows_the_ids() -> None:
+    text = compiled(
+        KEEP.replace("label: CR, rows: one", 'label: "OW[shop]"')
+        .replace("SELECT click, shop, ad FROM clicks WHERE ad <> 'none'", "SELECT * FROM clicks")
+        .replace("delivery: once, ", "")
+        .replace(
+            "id: [shop",
+            "seal: [shop]\n    producers: one\n    punctuation: PUNCTUATION\n    id: [shop",
+        )
+        .replace("PUNCTUATION", '{when: "ad is null", count: click}')
+    )
+    assert "deduplicated" not in text
+    assert "job.seal(" in text
+
+
+@pytest.mark.parametrize(
+    ("result", "says"),
+    [
+        ("sink: {format: jdbc, key: [shop, click]}", "format jdbc with upsert"),
+        ("delivery: once, sink: {format: kafka}", "format kafka with upsert"),
+        ("delivery: once, sink: {format: console}, schema: {ad: STRING}", "with transaction"),
+    ],
+)
+def test_a_sink_that_no_job_can_write_is_refused(result: str, says: str) -> None:
+    text = KEEP[: KEEP.index("  kept: {")] + f"  kept: {{from: Keep.kept, {result}}}\n"
+    with pytest.raises(BadInput, match=f"BLZ517 kept needs a sink of {says}|BLZ517 .*{says}"):
+        compiled(text)
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(900)
+def test_every_record_once_whatever_is_killed(tmp_path: Path) -> None:
+    """Copies come in the same file, in later ones and after restarts; some records have no id."""
+    rng = random.Random(7)
+    (tmp_path / "keep.yaml").write_text(KEEP)
+    command = [sys.executable, "-m", "blazes", "compile", "keep.yaml", "-o", "."]
+    subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
+    expected = Counter[tuple[object, ...]]()
+    sent: list[dict[str, object]] = []
+    folder = tmp_path / "data" / "clicks"
+    folder.mkdir(parents=True)
+
+    def send(number: int) -> None:
+        rows: list[dict[str, object]] = []
+        for _ in range(20):
+            if sent and rng.random() < 0.5:
+                rows.append(rng.choice([*sent, *rows]))
+                continue
+            click = None if rng.random() < 0.2 else len(sent) + len(rows)
+            rows.append({"click": click, "shop": rng.choice("ab"), "ad": rng.choice("xy")})
+        for row in rows:
+            key = tuple(row.values())
+            expected[key] = 1 if row["click"] is not None else expected[key] + 1
+        sent.extend(rows)
+        file = folder / f"{number:03d}.json"
+        file.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+        os.utime(file, (1_700_000_000 + number,) * 2)
+
+    def run(point: str = "") -> tuple[int, str]:
+        environment = {**os.environ, "BLAZES_CRASH_AT": point}
+        ran = subprocess.run(
+            [sys.executable, "job.py", "--available-now"],
+            cwd=tmp_path,
+            env=environment,
+            check=False,
+            capture_output=True,
+            text=True,
+        )
+        return ran.returncode, ran.stdout + ran.stderr
+
+    for number, point in enumerate(POINTS):
+        send(2 * number)
+        send(2 * number + 1)
+        status, said = run(f"{point}@{rng.choice([1, 2])}")
+        assert status == -signal.SIGKILL, said
+    status, said = run()
+    assert status == 0, said
+    files = (tmp_path / "results" / "kept").glob("*/*.parquet")
+    rows = [tuple(row.values()) for file in files for row in pq.read_table(file).to_pylist()]
+    assert Counter(rows) == expected
+    assert sum(expected.values()) < len(sent)
