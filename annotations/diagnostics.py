@@ -320,6 +320,10 @@ CODES: Final = _table(
      "What a component sends follows from its input, and attributes that no record has identify "
      "nothing.",
      "Declare them on a stream without `from`, with attributes of its schema."),
+    ("BLZ077", _W, "`repeats` or `rows` that the code does not show",
+     "The analysis believes what is written; where the code counts copies, or makes several rows "
+     "of a record, rows may be wrong although nobody is warned.",
+     "Remove the key, so that it is derived; or say in `why:` how it is known to hold."),
     # ---- existing code
     ("BLZ080", _E, "code that cannot be read",
      "The code was run, without Spark and in a process of its own, to learn what it describes; "

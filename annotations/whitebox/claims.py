@@ -1,25 +1,28 @@
 """Written annotations held against those that the code of the components gives.
 
 A claim that is weaker than what the code shows is fine: it costs coordination, not correctness. One
-that lets pass more than the code shows is told with both (BLZ084), unless `why:` accepts it; so is
-what is left to chance on a path that does not say so (BLZ083).
+that lets pass more than the code shows is told with both (BLZ084; BLZ077 for what repeats do),
+unless `why:` accepts it; so is what is left to chance on a path that does not say so (BLZ083).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from annotations.dataflow import Dataflow, Path
+from annotations.delivery import repeats_of
 from annotations.dependencies import closure
 from annotations.diagnostics import CODES, Diagnostic
-from annotations.vocabulary import FunctionalDependency, Within
+from annotations.vocabulary import FunctionalDependency, Repeats, Rows, Within
 from annotations.whitebox.code import Code
 from annotations.whitebox.components import Output
 
 if TYPE_CHECKING:
     from annotations.whitebox.sandbox import Limits
+
+_SEVERITY: Final = list(Repeats)
 
 
 def unshown_claims(dataflow: Dataflow, *, execute: Limits | None = None) -> tuple[Diagnostic, ...]:
@@ -52,6 +55,9 @@ def _of_output(
             message = f"{name} {claim} does not say `nondeterministic`: {shown.nondeterministic}"
             yield Diagnostic(CODES["BLZ083"], message, claim.position)
             shown = replace(shown, nondeterministic=None)
+        if told := _of_repeats(claim, shown):
+            message = f"{name} {claim} is written `{told[0]}`, and its code gives `{told[1]}`"
+            yield Diagnostic(CODES["BLZ077"], message, claim.position)
         if more_than_shown(claim, shown, fds):
             message = f"{name} {claim} is written {said(claim)}, and its code gives {said(shown)}"
             why = "; ".join(
@@ -59,6 +65,16 @@ def _of_output(
                 for each in shown.derived or ()
             )
             yield Diagnostic(CODES["BLZ084"], f"{message}: {why}", claim.position)
+
+
+def _of_repeats(claim: Path, shown: Path) -> tuple[str, str] | None:
+    """What is written of repeats and rows, and what the code gives, where that is worse."""
+    written, found = repeats_of(claim), repeats_of(shown)
+    if claim.repeats is not None and _SEVERITY.index(written) < _SEVERITY.index(found):
+        return f"repeats: {written.value}", f"repeats: {found.value}"
+    if claim.rows is Rows.ONE and shown.rows is Rows.MANY:
+        return "rows: one", "rows: many"
+    return None
 
 
 def said(path: Path) -> str:

@@ -561,6 +561,8 @@ IN_WORDS: Final[Mapping[str, str]] = {
     "BLZ001": "A path that leads nowhere, a folder, a file that is not UTF-8.",
     "BLZ047": "In a file without `streams`, 101 components with an output `events` and 100 others "
     "with an input `events`: 10,100 streams that nobody meant.",
+    "BLZ077": "A component whose query counts clicks, annotated `repeats: absorb`: `blazes check` "
+    "says that its code gives `corrupt`.",
     "BLZ080": "A script that `blazes import` runs asks for data, `df.collect()`: there is no Spark "
     "behind it that could give any.",
     "BLZ081": "A pipeline whose third file fails: what the others define is imported, and the "

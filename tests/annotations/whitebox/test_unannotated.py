@@ -279,6 +279,23 @@ def test_blz084_tells_claims_that_are_stronger_than_the_code(label: str, told: b
         assert each.position.line == 5
 
 
+@pytest.mark.parametrize(
+    ("claim", "told"),
+    [
+        ("repeats: absorb", "`repeats: absorb`, and its code gives `repeats: corrupt`"),
+        ("repeats: make", "`repeats: make`, and its code gives `repeats: corrupt`"),
+        ("repeats: corrupt", None),
+        ("rows: many", None),
+        ("repeats: absorb, why: each word comes once", None),
+    ],
+)
+def test_blz077_tells_what_repeats_do(claim: str, told: str | None) -> None:
+    dataflow, _ = loads(CLAIM.replace("LABEL", f'"OW[batch, word]", {claim}'), file="words.yaml")
+    found = unshown_claims(dataflow)
+    assert [each.code.id for each in found] == ["BLZ077"] * (told is not None)
+    assert all(told in each.message for each in found if told)
+
+
 def test_blz083_tells_chance_that_is_not_declared() -> None:
     text = COUNTS.replace("explode(split(text, ' ')) AS word", "uuid() AS word")
     text = text.replace("Split:\n", "Split:\n    annotation: {from: lines, to: words, label: CR}\n")

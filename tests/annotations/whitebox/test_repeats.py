@@ -1,0 +1,117 @@
+"""What repeats do to queries: the rules of delivery on samples, and queries run with copies."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from typing import Any
+
+import duckdb
+import pytest
+
+from annotations.vocabulary import Repeats, Rows
+from annotations.yaml_file import loads
+
+FILE = """
+components:
+  It:
+    output_mode: {mode}
+    sql: |
+      {query}
+streams:
+  a: {{to: It.a, schema: {{k: INT, v: INT}}}}
+  b: {{to: It.b, schema: {{k: INT, v: INT}}}}
+  out: {{from: It.out}}
+"""
+ONE_INPUT = FILE.replace("  b: {{to: It.b, schema: {{k: INT, v: INT}}}}\n", "")
+
+QUERIES: dict[str, tuple[str, str]] = {
+    "SELECT k FROM a WHERE v > 1": ("pass", "one"),
+    "SELECT k, explode(array(1, v)) AS e FROM a": ("pass", "many"),
+    "SELECT DISTINCT k FROM a": ("absorb", "one"),
+    "SELECT k FROM a UNION SELECT v FROM a": ("absorb", "many"),
+    "SELECT k FROM a UNION ALL SELECT v FROM a": ("pass", "many"),
+    "SELECT k, max(v) AS m FROM a GROUP BY k": ("absorb", "one"),
+    "SELECT k FROM a GROUP BY k": ("absorb", "one"),
+    "SELECT k, count(DISTINCT v) AS n FROM a GROUP BY k": ("absorb", "one"),
+    "SELECT k, count(*) AS n FROM a GROUP BY k": ("corrupt", "one"),
+    "SELECT k, sum(v) + max(v) AS s FROM a GROUP BY k": ("corrupt", "one"),
+    "SELECT count(*) AS n FROM (SELECT DISTINCT k FROM a)": ("absorb", "one"),
+    "SELECT k FROM a GROUP BY k HAVING count(*) > 2": ("corrupt", "one"),
+    "SELECT k, row_number() OVER (PARTITION BY k ORDER BY v) AS n FROM a": ("corrupt", "many"),
+    "SELECT k FROM a EXCEPT SELECT v FROM a": ("absorb", "many"),
+    "SELECT k FROM a EXCEPT ALL SELECT v FROM a": ("corrupt", "many"),
+    "SELECT x.k FROM a x JOIN a y ON x.k = y.v": ("pass", "many"),
+    "SELECT k FROM a WHERE k IN (SELECT v FROM a)": ("pass", "many"),
+}
+PAIRS: dict[str, tuple[tuple[str, str], tuple[str, str]]] = {
+    "SELECT a.k, b.v FROM a JOIN b ON a.k = b.k": (("pass", "joined"), ("pass", "joined")),
+    "SELECT k FROM a WHERE k IN (SELECT k FROM b)": (("pass", "one"), ("absorb", "many")),
+    "SELECT k FROM a WHERE NOT EXISTS (SELECT 1 FROM b WHERE a.k = b.k)": (
+        ("pass", "one"),
+        ("absorb", "many"),
+    ),
+    "SELECT a.k, b.n FROM a JOIN (SELECT k, count(*) AS n FROM b GROUP BY k) b ON a.k = b.k": (
+        ("pass", "joined"),
+        ("corrupt", "joined"),
+    ),
+    "SELECT a.k, b.v FROM a LEFT JOIN b ON a.k = b.k": (("pass", "many"), ("pass", "many")),
+}
+
+
+def paths(query: str, *, mode: str = "append", file: str = FILE) -> dict[str, tuple[str, str]]:
+    dataflow, _ = loads(file.format(query=query, mode=mode))
+    return {
+        path.source: ((path.repeats or Repeats.CORRUPT).value, path.rows.value)
+        for path in dataflow.components["It"].paths
+    }
+
+
+@pytest.mark.parametrize("query", QUERIES)
+def test_what_repeats_do(query: str) -> None:
+    assert paths(query, file=ONE_INPUT) == {"a": QUERIES[query]}
+
+
+@pytest.mark.parametrize("query", PAIRS)
+def test_what_repeats_do_to_either_side(query: str) -> None:
+    assert paths(query) == dict(zip("ab", PAIRS[query], strict=True))
+
+
+def test_a_group_that_is_put_out_again_makes_repeats() -> None:
+    query = "SELECT k, max(v) AS m FROM a GROUP BY k"
+    assert paths(query, mode="update", file=ONE_INPUT) == {"a": ("make", "many")}
+
+
+@pytest.mark.parametrize("query", [*QUERIES, *PAIRS])
+def test_duckdb_does_not_refute_it(query: str) -> None:
+    """Copies of some records of one input: the rows, or the set of them, stay what they were."""
+    both = query in PAIRS
+    claims = paths(query, file=FILE if both else ONE_INPUT)
+    rng = random.Random(3)
+    text = query.replace("explode(array(1, v))", "unnest([1, v])")
+    for _ in range(15):
+        data = {name: rows_of(rng) for name in claims}
+        before = run(text, data)
+        for name, (repeats, rows) in claims.items():
+            copied = [*data[name], *rng.choices(data[name], k=rng.randint(1, 4))]
+            after = run(text, {**data, name: copied})
+            if repeats == Repeats.ABSORB.value:
+                assert after == before
+            elif repeats == Repeats.PASS.value:
+                assert after.keys() == before.keys()
+                assert after >= before
+            if rows == Rows.ONE.value and repeats == Repeats.PASS.value:
+                (alone,) = [run(text, {**data, name: data[name][:1]})]
+                assert alone.total() <= 1
+
+
+def rows_of(rng: random.Random) -> list[tuple[int, int]]:
+    return [(rng.randint(0, 3), rng.randint(0, 3)) for _ in range(rng.randint(1, 6))]
+
+
+def run(query: str, data: dict[str, list[tuple[int, int]]]) -> Counter[tuple[Any, ...]]:
+    with duckdb.connect() as engine:
+        for name, rows in data.items():
+            engine.execute(f"CREATE TABLE {name} (k INT, v INT)")
+            engine.executemany(f"INSERT INTO {name} VALUES (?, ?)", rows)
+        return Counter(engine.execute(query).fetchall())
