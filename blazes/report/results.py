@@ -93,6 +93,8 @@ class _Behind:
     causes: tuple[str, ...]
     """Clauses: `Count counts repeats of clicks (D4)`."""
     repairs: tuple[str, ...]
+    seals: tuple[str, ...]
+    """`the seal on campaign`"""
 
 
 def _result(plan: Plan, stream: Stream, behind: _Behind) -> Result:
@@ -107,8 +109,12 @@ def _result(plan: Plan, stream: Stream, behind: _Behind) -> Result:
     wrong = label > Label.ASYNC or delivered.label is Delivery.CORRUPT
     if wrong and behind.causes:
         text += f", because {_some(behind.causes)}"
+    elif behind.seals:
+        text += f", since {_some(behind.seals)} is waited for"
     if behind.repairs:
-        text += f"; {_some(behind.repairs)}"
+        text += f"; {'; then '.join(behind.repairs[:REASONS_MAX])}"
+        more = len(behind.repairs) - REASONS_MAX
+        text += f"; then {more} more" if more > 0 else ""
     return Result(stream.name, label, delivered.label, text)
 
 
@@ -143,6 +149,7 @@ class _Upstream:
         streams, paths = self._before(number)
         causes: dict[str, None] = {}
         names = [self._graph.streams[stream].name for stream in sorted(streams)]
+        seals: dict[str, None] = {}
         repairs = {imperative(item): None for name in names for item in self._repairs.get(name, ())}
         for path in sorted(paths):
             component = self._graph.components[self._graph.component_of(path)].name
@@ -158,12 +165,12 @@ class _Upstream:
                 if entry.cause is not None:
                     causes[f"{component} depends on the order of {_inputs(entry)}"] = None
                 if entry.strategy is Strategy.SEAL:
-                    repairs[f"wait for the seal on {tupled(entry.key or ())}"] = None
+                    seals[f"the seal on {tupled(entry.key or ())}"] = None
                 elif entry.strategy is Strategy.ORDER:
                     repairs[f"order {component}"] = None
             if declared.nondeterministic is not None:
                 causes[f"{component} is not deterministic: {declared.nondeterministic}"] = None
-        return _Behind(tuple(causes), tuple(repairs))
+        return _Behind(tuple(causes), tuple(repairs), tuple(seals))
 
     def _crossing(self, path: int) -> Crossing | None:
         deliveries = self._found.deliveries
