@@ -39,8 +39,7 @@ def analysis_report(
         f"# {text(plan.analysis.dataflow.name)}",
         f"**{plan.analysis.verdict}** {text(words.verdict(plan))}",
     ]
-    outcome = words.outcome(plan)
-    blocks += [text(outcome)] if outcome else []
+    blocks += [text(said) for said in (words.outcome(plan), words.rests_on(plan)) if said]
     if small:
         blocks += ["## Dataflow", fenced(mermaid.diagram(plan).rstrip(), "mermaid")]
         blocks += ["## Streams", table(*_streams(plan))]

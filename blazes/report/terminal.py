@@ -165,7 +165,7 @@ def _verdict(plan: Plan, layout: Layout) -> RenderableType:
     bad = plan.analysis.verdict > plan.target
     mark = layout.glyphs.bad if bad else layout.glyphs.good
     sign = Text(f"{mark} {plan.analysis.verdict}", style=STYLES[plan.analysis.verdict])
-    lines = [words.verdict(plan), words.outcome(plan)]
+    lines = [words.verdict(plan), words.outcome(plan), words.rests_on(plan)]
     grid = Table.grid(padding=(0, 2, 0, 0))
     grid.add_column(no_wrap=True)
     grid.add_column(overflow="fold")

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from annotations.dataflow import Path, Stream
-from annotations.vocabulary import AnnotationKind, Gate, Key, Label, StreamLabel
+from annotations.vocabulary import AnnotationKind, Delivery, Gate, Key, Label, StreamLabel
 from blazes.analysis import Derivation, Step
 from blazes.coordination import (
     Alternative,
@@ -25,6 +25,8 @@ from blazes.repairs import Means
 from blazes.report.index import Index, other_writers
 from blazes.rules import BLAZES
 
+NAMES_MAX: Final = 5
+"""So many things are named in a sentence."""
 CAN_GO_WRONG: Final = {
     Label.RUN: "give different answers when it is run again or replayed after a failure",
     Label.INST: "give different answers on replay and on different replicas",
@@ -49,13 +51,50 @@ def verdict(plan: Plan) -> str:
     if found in CAN_GO_WRONG:
         return f"Without coordination this dataflow can {CAN_GO_WRONG[found]}."
     seals = [entry for entry in plan.entries if entry.strategy is Strategy.SEAL]
+    same = "Every run, replay and replica gives the same answers"
     if seals:
         keys = listed(sorted({sealed_on(entry) for entry in seals}))
-        return (
-            "Every run, replay and replica gives the same answers, because the seals are "
-            f"waited for ({keys})."
-        )
-    return "Every run, replay and replica gives the same answers; nothing has to wait."
+        said = f"{same}, because the seals are waited for ({keys})."
+    else:
+        said = f"{same}; nothing has to wait."
+    return " ".join([said, *_may_come_again(plan)])
+
+
+def _may_come_again(plan: Plan) -> Iterator[str]:
+    """Results that may have a row more than once, though each of its rows is right."""
+    again = [
+        name
+        for name, delivered in plan.analysis.deliveries.items()
+        if delivered.label in (Delivery.REPEAT_ID, Delivery.REPEAT)
+        and plan.analysis.dataflow.streams[name].consumer is None
+    ]
+    if again:
+        yield f"Rows may come again at {listed(again[:NAMES_MAX])}."
+
+
+def rests_on(plan: Plan) -> str | None:
+    """What the verdict takes for granted and nothing checks, in one sentence; None: nothing."""
+    dataflow = plan.analysis.dataflow
+    taken = [
+        f"{stream.name} is never more than {stream.lateness} late"
+        for stream in dataflow.streams.values()
+        if stream.lateness is not None
+    ]
+    taken += [
+        f"{stream.name} delivers each record once"
+        for stream in dataflow.streams.values()
+        if stream.producer is None and stream.delivery == "once"
+    ]
+    taken += [
+        f"{component.name} {path} is {path.annotation} ({path.why})"
+        for component in dataflow.components.values()
+        for path in component.paths
+        if path.why is not None
+    ]
+    if not taken:
+        return None
+    more = [f"{len(taken) - NAMES_MAX} more"] if len(taken) > NAMES_MAX else []
+    return f"It rests on what the file says: {listed([*taken[:NAMES_MAX], *more])}."
 
 
 def outcome(plan: Plan) -> str | None:
@@ -79,13 +118,26 @@ def outcome(plan: Plan) -> str | None:
     means = listed([number(n, what) for n, what in counts if n])
     them = "it" if sum(n for n, _ in counts) == 1 else "them"
     if plan.verdict <= plan.target:
-        return f"The plan has {means}; with {them} every sink is {sinks(plan)}."
+        return f"The plan has {means}; with {them} {_promise(plan)}."
     if not means:
         return "This is inherited (see below), and no coordination repairs it."
     return (
         f"The plan has {means}; with {them} the worst sink is still {plan.verdict}: "
         "that is inherited (see below), and no coordination repairs it."
     )
+
+
+def _promise(plan: Plan) -> str:
+    """What the plan brings about; the paper's labels in brackets."""
+    modes = {entry.mode for entry in plan.entries if entry.strategy is Strategy.ORDER}
+    if Mode.DYNAMIC in modes:
+        return f"replicas agree, and a replay can give other answers ({sinks(plan)})"
+    if Mode.RECORDED in modes:
+        return (
+            f"replays and replicas give the answers of the run that they repeat ({sinks(plan)}); "
+            "two runs from scratch can still be ordered differently"
+        )
+    return f"every run, replay and replica gives the same answers ({sinks(plan)})"
 
 
 def sinks(plan: Plan) -> str:
