@@ -35,7 +35,7 @@ from benchmarks.seal_attack.accounts import ViolationError  # noqa: E402
 from benchmarks.seal_attack.damage import DAMAGES, Damage, Place, delete  # noqa: E402
 from benchmarks.seal_attack.disk import Disk, in_mounts_of_its_own  # noqa: E402
 from benchmarks.seal_attack.driver import Driver, HangError, Run  # noqa: E402
-from benchmarks.seal_attack.traffic import Traffic  # noqa: E402
+from benchmarks.seal_attack.traffic import Kind, Traffic  # noqa: E402
 from flux_runtime.observe import decisions  # noqa: E402
 from flux_runtime.observe.decisions import Resolve  # noqa: E402
 from flux_runtime.sealing.events import Resolution  # noqa: E402
@@ -120,14 +120,17 @@ class Attack:
     def finish(self) -> None:
         """Bring everything to an end: complete what is open, decide about what contradicts."""
         self.traffic.complete()
-        for _ in range(ROUNDS_MAX):
+        for number in range(ROUNDS_MAX):
             self.settle()
-            if not self._decide():
+            if not self._decide(counting=number < ROUNDS_MAX // 2):
                 break
         self.check(final=True)
 
-    def _decide(self) -> bool:
-        """Decide about every partition in quarantine; whether there was one."""
+    def _decide(self, *, counting: bool) -> bool:
+        """Decide about every partition in quarantine; whether there was one.
+
+        To count again may lead back there, and the newest promise may be one that nobody keeps.
+        """
         now = accounts.read(self.folder)
         decided = False
         partitions = {(p.stream, p.key): p for p in self.traffic.partitions}
@@ -137,7 +140,9 @@ class Attack:
                     decided = True
                     partition = partitions[stream, key]
                     partition.loose = True
-                    choice = self.rng.choice([Resolution.DISCARD, Resolution.RECOUNT])
+                    choice = Resolution.DISCARD
+                    if counting and not partition.marks(Kind.LATE_PROMISE):
+                        choice = self.rng.choice([Resolution.DISCARD, Resolution.RECOUNT])
                     decisions.request(
                         self.folder / "state",
                         name,

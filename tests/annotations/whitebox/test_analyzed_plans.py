@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from annotations.whitebox.code import Code
+from annotations.whitebox.datatypes import Family
 from annotations.yaml_file import load
 from tests.constructs.analyzed import ours, register, sparks
 from tests.constructs.catalogue import CONSTRUCTS, SCHEMAS
@@ -22,6 +23,9 @@ from tests.constructs.queries import AGGREGATED, EXPRESSIONS, QUERIES
 EXAMPLES = Path(__file__).parents[3] / "examples"
 FILES = ("ad_network/ad_network.yaml", "settlement/settlement.yaml", "wordcount/wordcount.yaml")
 VARIANTS = ("THRESH", "POOR", "WINDOW", "CAMPAIGN")
+
+NOT_SAID = {"price / 2", "round(price, 1)"}
+"""Expressions whose digits follow from rules of Spark's that are not repeated here."""
 
 pytestmark = pytest.mark.spark
 
@@ -57,6 +61,9 @@ def test_expressions_have_the_types_that_spark_gives_them(
         {each: kind for each, (_, kind) in zip(expressions, reading.columns, strict=True)}
         for reading in (ours(sql, SCHEMAS), sparks(sql, spark))
     ]
+    for expression in NOT_SAID & types[0].keys():
+        assert types[0].pop(expression).family is Family.UNKNOWN
+        del types[1][expression]
     assert types[0] == types[1]
 
 
