@@ -49,8 +49,6 @@ NAMED: Final = re.compile(r"file:/|/state/|/results/|input \w+|\bcheckpoint\b")
 IMMUTABLE: Final = re.compile(r"/(buffer|requests|undecided|channels)/|\.sst$")
 REMEDY: Final = re.compile(r"--fresh|[Pp]ut back|[Rr]estore")
 FRESH: Final = "--fresh"
-FILES_ANEW: Final = 20
-"""Files in a micro-batch where all that was ever sent is read once more."""
 SETTLED: Final = 0.4
 """How often a kill is followed by a run that is not disturbed."""
 ROUNDS_MAX: Final = 6
@@ -97,12 +95,10 @@ class Attack:
 
     def settle(self, *arguments: str) -> None:
         """Run the job to its end, which has to be a good one, and check the accounts."""
-        anew = FRESH in arguments
-        files = FILES_ANEW if anew else self.rng.randint(1, 3)
-        run = self.driver.run(*arguments, files=files)
+        run = self.driver.run(*arguments, files=self.rng.randint(1, 3))
         if run.status != 0:
             raise ViolationError(f"the job does not go on: {run.said.strip()[-1500:]}")
-        if not anew:
+        if FRESH not in arguments:
             self.usual_s = run.seconds
         self.check(final=False)
 
