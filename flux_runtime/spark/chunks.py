@@ -172,15 +172,6 @@ class Buffer:
         self._write(rows, number, form)
         return self.census(session, number, form).chunk
 
-    def check(self, number: int, chunk: Chunk) -> None:
-        """Return if the files of a chunk are there, with their sizes.
-
-        Raises:
-            DamagedError: one is not.
-        """
-        name = chunk_name(number, chunk.form)
-        manifest.check(self._storage, name, chunk.files, contents=False)
-
     def delete(self, number: int) -> None:
         """Delete a chunk, whatever its form; nothing if there is none."""
         for form in (RECORDS, PARTIALS):

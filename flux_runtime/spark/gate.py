@@ -27,7 +27,7 @@ from flux_runtime.observe.gates import (
     REQUESTS,
     describe,
 )
-from flux_runtime.sealing import report
+from flux_runtime.sealing import manifest, report
 from flux_runtime.sealing.events import (
     Chunk,
     Compacted,
@@ -645,8 +645,11 @@ class Gate:
         buffers: Mapping[str, Buffer | Requests] = {**self.buffers, **self.requests}
         for name, buffer in buffers.items():
             needed = tracker.references.get(name, {})
+            kind = BUFFER if name in self.buffers else REQUESTS
+            storage = self._state.at(f"{kind}/{file_name(name)}")
             for number in needed:
-                buffer.check(number, tracker.chunks[name][number])
+                chunk = tracker.chunks[name][number]
+                manifest.check(storage, chunk.name(number), chunk.files, contents=False)
             for number in buffer.numbers():
                 if number not in needed and number <= self._last(name):
                     buffer.delete(number)

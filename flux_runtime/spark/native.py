@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -75,14 +74,15 @@ class Native:
 
     def _on_batch(self, frame: DataFrame, batch: int) -> None:
         output = self.context.outputs[self.unit.name]
-        computed = threading.Event()
+        computed = False
 
         def staged() -> None:
-            computed.set()
+            nonlocal computed
+            computed = True
             self._keep(batch, frame.sparkSession)
 
         rows = output.commit(batch, frame, keep_empty=False, staged=staged)
-        if not computed.is_set():  # committed before a crash: Spark's state has not seen it yet
+        if not computed:  # committed before a crash: Spark's state has not seen it yet
             frame.write.format("noop").mode("overwrite").save()
         faults.point("native-committed")
         self._rows_out += rows

@@ -82,15 +82,6 @@ class Requests:
         same = (sf.col(CHUNK) == sf.col(_IN_CHUNK)) & self.key.matches()
         return self._read(session, files).join(asked, same, "left_semi").drop(CHUNK)
 
-    def check(self, batch: int, chunk: Chunk) -> None:
-        """Return if the files of a chunk are there, with their sizes.
-
-        Raises:
-            DamagedError: one is not.
-        """
-        name = chunk_name(batch, REQUESTS)
-        manifest.check(self._storage, name, chunk.files, contents=False)
-
     def delete(self, batch: int) -> None:
         """Delete a chunk; nothing if there is none."""
         self._storage.delete(chunk_name(batch, REQUESTS))
