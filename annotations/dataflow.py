@@ -7,7 +7,7 @@ Specification: `docs/reference/file-format.md`; model: Blazes section II.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path as FilePath
 from types import MappingProxyType
@@ -245,6 +245,19 @@ class Deployment:
     """State that a site keeps in memory, like 512m; None: all of it."""
     keep_every: int | None = None
     """Batches after which a Flux stage keeps its state in files; None: as many as it sees fit."""
+
+
+def unused_name(name: str, taken: Container[str]) -> str:
+    """The name, or with a number the first like it that is not taken.
+
+    >>> unused_name("clicks", {"clicks", "clicks_2"})
+    'clicks_3'
+    """
+    number, found = 1, name
+    while found in taken:
+        number += 1
+        found = f"{name}_{number}"
+    return found
 
 
 @dataclass(frozen=True, slots=True)

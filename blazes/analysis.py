@@ -11,7 +11,7 @@ from annotations.dataflow import Dataflow, Path
 from annotations.vocabulary import STAR, Delivery, Gate, Label, StreamLabel
 from blazes.deliveries import Delivered, by_name, withheld
 from blazes.effects import Effect, Interpreter
-from blazes.graph import Cycle, Graph
+from blazes.graph import Graph
 from blazes.propagation import Propagation
 from blazes.rule_kinds import Conclusion, Rendezvous
 from blazes.rules import BLAZES, rule_set
@@ -125,7 +125,10 @@ def _analysis(found: Propagation) -> Analysis:
         verdict=verdict_of(found),
         deliveries=by_name(found),
         withheld=tuple(withheld(found)),
-        cycles=tuple(_streams_in(graph, cycle) for cycle in graph.cycles),
+        cycles=tuple(
+            tuple(graph.streams[stream].name for stream in graph.streams_in(cycle))
+            for cycle in graph.cycles
+        ),
         found=found,
     )
 
@@ -182,15 +185,6 @@ def replication(graph: Graph) -> list[bool]:
                 queue.append(consumer)
         entered = leaving.get(queue.popleft(), []) if queue else []
     return rep
-
-
-def _streams_in(graph: Graph, cycle: Cycle) -> tuple[str, ...]:
-    return tuple(
-        graph.streams[stream].name
-        for output in sorted(cycle.outputs)
-        for stream in graph.output_streams[output]
-        if graph.stream_input[stream] in cycle.inputs
-    )
 
 
 class _Derivations:

@@ -203,11 +203,7 @@ class _Entries:
         knows_ids = self._waits and found.interpreter.rules.name == BLAZES
         self._identified = identified(found) if knows_ids else []
         self._cyclic = {
-            stream
-            for cycle in found.graph.cycles
-            for output in cycle.outputs
-            for stream in found.graph.output_streams[output]
-            if found.graph.stream_input[stream] in cycle.inputs
+            stream for cycle in found.graph.cycles for stream in found.graph.streams_in(cycle)
         }
 
     def __iter__(self) -> Iterator[Entry]:
@@ -376,5 +372,4 @@ def _inherited(found: Propagation, tolerated: Limits, target: Label) -> Iterator
             adds = (interpreter.tainted if taints else interpreter.varies)[found.rep[component]]
             limit = tolerated.written(graph, number) if taints else tolerated.outputs[output]
             if adds > limit:
-                origin = f"{graph.components[component].name}: {path}"
-                yield Inherited(origin, Label(adds), path.nondeterministic)
+                yield Inherited(graph.place_of(number), Label(adds), path.nondeterministic)

@@ -62,6 +62,11 @@ class Crossing:
     """D7 where the punctuation has a digest: partitions are put in quarantine, not released."""
 
     @property
+    def origin(self) -> bool:
+        """Whether a repair in front of the path would keep something from going wrong."""
+        return self.rule.origin and not self.withheld
+
+    @property
     def harms(self) -> bool:
         """Whether the order label gets worse."""
         return self.rule.harms and not self.withheld
@@ -141,7 +146,7 @@ class Deliveries:
         graph = self.found.graph
         raised = False
         for output in sorted(cycle.outputs):
-            for path in self._feeding(output):
+            for path in graph.feeding(output):
                 self.crossings[path] = self._cross(path)
             delivered = self._of_output(output, in_cycle=True)
             for number in graph.output_streams[output]:
@@ -214,14 +219,6 @@ class Deliveries:
 
     # ---- an output and its streams
 
-    def _feeding(self, output: int) -> list[int]:
-        """The paths that end in an output, then those that write the states it shows."""
-        graph = self.found.graph
-        own = graph.output_paths[output]
-        groups = graph.output_groups.get(output, ())
-        writers = (path for group in groups for path in graph.group_writers[group])
-        return [*own, *(path for path in writers if graph.path_output[path] != output)]
-
     def _crossing(self, path: int) -> Crossing:
         crossing = self.crossings[path]
         if crossing is None:
@@ -237,7 +234,7 @@ class Deliveries:
         ids = [each.leaves.id for each in crossings]
         joined = all(graph.paths[path].rows is Rows.JOINED for path in paths)
         known = ids[0] if len(ids) == 1 else _union(ids) if joined else None
-        for path in self._feeding(output)[len(paths) :]:
+        for path in graph.feeding(output)[len(paths) :]:
             behind = self._crossing(path).leaves.base
             if behind > ONCE:
                 base, known = max(base, behind), None
@@ -273,6 +270,10 @@ class Deliveries:
         graph = self.found.graph
         return self.found.rep[graph.component_of(graph.input_paths[consumer][0])]
 
+    def determines(self, key: Iterable[str], known: Key | None) -> bool:
+        """Whether rows of equal key are copies of one row, known by this id."""
+        return known is not None and known <= closure(key, self.found.graph.dataflow.fds)
+
     def _at_sink(
         self, number: int, base: Delivery, known: Key | None, label: int, *, rep: bool
     ) -> tuple[Delivery, int]:
@@ -282,7 +283,7 @@ class Deliveries:
             return (base if base is CORRUPT else ONCE), label
         key = stream.sink.key if stream.sink is not None else ()
         if key:
-            if known is not None and known <= closure(key, self.found.graph.dataflow.fds):
+            if self.determines(key, known):
                 return ONCE, label
             label = self.found.interpreter.labels.merge(label, self.found.interpreter.tainted[rep])
             return (CORRUPT if base is REPEAT else base), label
@@ -345,9 +346,8 @@ def withheld(found: Propagation) -> list[str]:
     """The paths whose partitions are put in quarantine where a record comes again (D7)."""
     if found.deliveries is None:
         return []
-    graph = found.graph
     return [
-        f"{graph.components[graph.component_of(path)].name}: {graph.paths[path]}"
+        found.graph.place_of(path)
         for path, crossing in enumerate(found.deliveries.crossings)
         if crossing is not None and crossing.withheld
     ]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from annotations.dataflow import Position
 from annotations.delivery import counts, may_repeat
 from annotations.diagnostics import CODES, Diagnostic
 from annotations.vocabulary import AnnotationKind
@@ -35,17 +34,16 @@ def delivery_findings(plan: Plan) -> Iterator[Diagnostic]:
             message += f"{declared.target}: taken for `corrupt`"
             yield Diagnostic(CODES["BLZ071"], message, declared.position)
     for each in plan.repairs.unrepaired:
-        position = _position(plan, each.origin)
         if each.cause == "D14":
             message = f"the key of the sink of {each.origin} does not determine its rows"
-            yield Diagnostic(CODES["BLZ075"], message, position)
+            yield Diagnostic(CODES["BLZ075"], message, each.position)
             continue
         if each.cause == "D7" and _at_the_gate(plan, each):
             continue  # BLZ074
         message = f"{each.origin}: repeats do harm ({each.cause}), and have no id to be known by"
         sources = ", ".join(each.alternatives)
         remedy = f"Declare an `id` on {sources}." if sources else None
-        yield Diagnostic(CODES["BLZ072"], message, position, remedy)
+        yield Diagnostic(CODES["BLZ072"], message, each.position, remedy)
     for item in plan.repairs.items:
         stream = plan.analysis.dataflow.streams[item.stream]
         if item.means is Means.DEDUP and item.bound is None:
@@ -59,16 +57,4 @@ def delivery_findings(plan: Plan) -> Iterator[Diagnostic]:
 def _at_the_gate(plan: Plan, each: Unrepaired) -> bool:
     """Whether the repeats come from sources that enter the sealed component directly."""
     ends = [plan.analysis.dataflow.streams[name].consumer for name in each.alternatives]
-    component = each.origin.partition(": ")[0]
-    return all(end is not None and end.component == component for end in ends)
-
-
-def _position(plan: Plan, origin: str) -> Position | None:
-    component, _, path = origin.partition(": ")
-    dataflow = plan.analysis.dataflow
-    if component in dataflow.components:
-        for each in dataflow.components[component].paths:
-            if str(each) == path:
-                return each.position
-    stream = dataflow.streams.get(origin)
-    return stream.position if stream is not None else None
+    return all(end is not None and end.component == each.component for end in ends)

@@ -206,6 +206,22 @@ class Graph:
         leaving = [s for s, consumer in enumerate(self.stream_input) if consumer < 0]
         return leaving or list(range(len(self.streams)))
 
+    def feeding(self, output: int) -> list[int]:
+        """The paths that end in an output, then the others that write the states it shows."""
+        own = self.output_paths[output]
+        groups = self.output_groups.get(output, ())
+        writers = (path for group in groups for path in self.group_writers[group])
+        return [*own, *(path for path in writers if self.path_output[path] != output)]
+
+    def streams_in(self, cycle: Cycle) -> list[int]:
+        """The streams inside a cycle, output by output."""
+        leaving = (s for output in sorted(cycle.outputs) for s in self.output_streams[output])
+        return [s for s in leaving if self.stream_input[s] in cycle.inputs]
+
+    def place_of(self, path: int) -> str:
+        """What a path is called where several components are talked of: `Component: from->to`."""
+        return f"{self.components[self.component_of(path)].name}: {self.paths[path]}"
+
     def writers_beside(self, path: int) -> list[int]:
         """The other write paths of the path's state group."""
         group = self.path_group[path]

@@ -10,15 +10,16 @@ order, since what copies do is no race that an order would repair.
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from annotations.dataflow import Position
 from annotations.delivery import appends_again, repeats_of
 from annotations.dependencies import closure
 from annotations.vocabulary import Key, Label, Repeats
 from blazes.deliveries import CORRUPT, ONCE, REPEAT, UNREPAIRED, Delivered, Deliveries, Repairs
-from blazes.graph import Cycle, Graph
+from blazes.graph import Graph
 from blazes.propagation import Propagation
 
 EXACTLY_ONCE: Final = "once"
@@ -69,6 +70,9 @@ class Unrepaired:
 
     origin: str
     """`Component: from->to`, or the name of a sink."""
+    component: str | None
+    """None: a sink."""
+    position: Position | None
     label: int
     """The order label of what leaves there, by number."""
     cause: str
@@ -126,6 +130,7 @@ class _Planning:
         self._graph: Graph = found.graph
         self._deliveries = deliveries
         self._after, self._begins = self._flow()
+        self._reached: dict[int, set[int]] = {}
         self._sinks: list[Repair] = []
         self._keyless: list[_Origin] = []
         """Sinks whose key does not determine a row, and whose rows have no id; cycles that begin
@@ -157,7 +162,7 @@ class _Planning:
 
     def _at_paths(self) -> Iterator[_Origin]:
         for path, crossing in enumerate(self._deliveries.crossings):
-            if crossing is not None and crossing.rule.origin and not crossing.withheld:
+            if crossing is not None and crossing.origin:
                 streams = self._graph.input_streams[self._graph.path_input[path]]
                 bring = tuple(s for s in streams if self._deliveries.streams[s].base is REPEAT)
                 yield _Origin(crossing.rule.id, bring, path)
@@ -168,17 +173,18 @@ class _Planning:
         Ids are lost in a cycle, so that only what enters it can be de-duplicated.
         """
         graph, deliveries = self._graph, self._deliveries
+        in_cycles = {stream for cycle in graph.cycles for stream in graph.streams_in(cycle)}
         for cycle in graph.cycles:
             paths = [path for source in sorted(cycle.inputs) for path in graph.input_paths[source]]
-            into = self._into(cycle)
+            into = {path for output in cycle.outputs for path in graph.feeding(output)}
             sources = sorted(cycle.inputs | {graph.path_input[path] for path in into})
             entering = [s for source in sources for s in graph.input_streams[source]]
-            inner = self._inner(cycle)
+            inner = graph.streams_in(cycle)
             outside = [s for s in entering if s not in inner]
             wrong = {s for s in entering if deliveries.streams[s].base is CORRUPT}
             if not wrong.intersection(inner) or wrong.intersection(outside):
                 continue
-            if any(map(self._is_origin_or_corrupted, into)):
+            if any(self._is_origin_or_corrupted(path, in_cycles) for path in into):
                 continue
             at = next((path for path in paths if self._would_harm(path)), None)
             if at is None:
@@ -195,31 +201,15 @@ class _Planning:
             else:
                 yield origin
 
-    def _into(self, cycle: Cycle) -> list[int]:
-        """The paths that end in a cycle or write state that it shows."""
-        graph = self._graph
-        groups = [
-            group for output in cycle.outputs for group in graph.output_groups.get(output, ())
-        ]
-        ending = [path for output in cycle.outputs for path in graph.output_paths[output]]
-        return ending + [path for group in groups for path in graph.group_writers[group]]
-
-    def _is_origin_or_corrupted(self, path: int) -> bool:
+    def _is_origin_or_corrupted(self, path: int, in_cycles: Container[int]) -> bool:
         """Whether a path says itself why it is corrupt: it is an origin, or gets wrong rows from
         outside of its cycle."""
         crossing = self._deliveries.crossings[path]
         if crossing is None:
             return False
         streams = self._graph.input_streams[self._graph.path_input[path]]
-        inner = {s for cycle in self._graph.cycles for s in self._inner(cycle)}
-        outside = [s for s in streams if s not in inner]
-        corrupted = any(self._deliveries.streams[s].base is CORRUPT for s in outside)
-        return (crossing.rule.origin and not crossing.withheld) or corrupted
-
-    def _inner(self, cycle: Cycle) -> list[int]:
-        graph = self._graph
-        streams = [s for output in cycle.outputs for s in graph.output_streams[output]]
-        return [s for s in streams if graph.stream_input[s] in cycle.inputs]
+        outside = (self._deliveries.streams[s] for s in streams if s not in in_cycles)
+        return crossing.origin or any(each.base is CORRUPT for each in outside)
 
     def _would_harm(self, path: int) -> bool:
         declared = self._graph.paths[path]
@@ -234,7 +224,7 @@ class _Planning:
             stream = self._graph.streams[number]
             delivered = self._deliveries.streams[number]
             key = stream.sink.key if stream.sink is not None else ()
-            wrong_key = bool(key) and not self._determines(key, before.id)
+            wrong_key = bool(key) and not self._deliveries.determines(key, before.id)
             asked = stream.delivery == EXACTLY_ONCE
             again = appends_again(stream) and number not in repairs.transactional
             if before.base > REPEAT or not (wrong_key or (asked and delivered.base > ONCE)):
@@ -256,10 +246,6 @@ class _Planning:
     def _before(self, stream: int) -> Delivered:
         """The delivery of a stream; of a result, as it reaches its sink."""
         return self._deliveries.before_sink.get(stream, self._deliveries.streams[stream])
-
-    def _determines(self, key: Iterable[str], known: Key | None) -> bool:
-        fds = self._graph.dataflow.fds
-        return known is not None and known <= closure(key, fds)
 
     # ---- ways from repeats to origins
 
@@ -296,13 +282,17 @@ class _Planning:
 
     def _reached_uncut(self) -> set[int]:
         """The streams to which repeats come without passing a stream that has an id."""
-        todo = [stream for stream in self._begins if not self._has_id(stream)]
-        reached = set(todo)
+        without = {stream for stream in range(len(self._after)) if not self._has_id(stream)}
+        return self._reach(self._begins & without, without)
+
+    def _reach(self, begin: Iterable[int], among: Container[int]) -> set[int]:
+        """The streams that repeats come to from these, among some streams only."""
+        reached = set(begin)
+        todo = list(reached)
         while todo:
-            for behind in self._after[todo.pop()]:
-                if behind not in reached and not self._has_id(behind):
-                    reached.add(behind)
-                    todo.append(behind)
+            new = {s for s in self._after[todo.pop()] if s not in reached and s in among}
+            reached |= new
+            todo.extend(new)
         return reached
 
     def _cut(self, origins: Iterable[_Origin]) -> set[int]:
@@ -346,7 +336,7 @@ class _Planning:
 
     def _dedup(self, stream: int, origins: Iterable[_Origin]) -> Repair:
         graph = self._graph
-        behind = self._closure_of(stream)
+        behind = self._behind(stream)
         origin = next(each for each in origins if not behind.isdisjoint(each.streams))
         known = self._before(stream).id
         assert known is not None
@@ -361,13 +351,11 @@ class _Planning:
             path=path,
         )
 
-    def _closure_of(self, stream: int) -> set[int]:
-        reached, todo = {stream}, [stream]
-        while todo:
-            new = self._after[todo.pop()] - reached
-            reached |= new
-            todo.extend(new)
-        return reached
+    def _behind(self, stream: int) -> set[int]:
+        """The streams that repeats of a stream come to, and itself; found once."""
+        if stream not in self._reached:
+            self._reached[stream] = self._reach([stream], range(len(self._after)))
+        return self._reached[stream]
 
     def _place(self, origin: _Origin) -> tuple[str | None, str | None]:
         if origin.path is None:
@@ -384,7 +372,7 @@ class _Planning:
             return Bound(seal=min(fitting, key=lambda key: (len(key), sorted(key))))
         from annotations.shapes import seconds
 
-        sources = [s for s in self._begins if stream in self._closure_of(s)]
+        sources = [s for s in self._begins if stream in self._behind(s)]
         intervals = [graph.streams[s].repeat_within for s in sources]
         known_intervals = [each for each in intervals if each is not None]
         if not known_intervals or len(known_intervals) < len(intervals):
@@ -393,18 +381,19 @@ class _Planning:
 
     def _unrepaired(self, origin: _Origin) -> Unrepaired:
         graph = self._graph
-        component, path = self._place(origin)
         if origin.path is None:
-            name = graph.streams[origin.streams[0]].name
-            label = self._found.stream_label[origin.streams[0]]
+            number = origin.streams[0]
+            name, position = graph.streams[number].name, graph.streams[number].position
+            label = self._found.stream_label[number]
         else:
-            name = f"{component}: {path}"
+            name, position = graph.place_of(origin.path), graph.paths[origin.path].position
             label = self._found.verdicts[graph.path_output[origin.path]][0]
+        component, _ = self._place(origin)
         sources = tuple(
             graph.streams[s].name
             for s in sorted(self._begins)
             if not self._has_id(s)
             and graph.streams[s].producer is None
-            and not self._closure_of(s).isdisjoint(origin.streams)
+            and not self._behind(s).isdisjoint(origin.streams)
         )
-        return Unrepaired(name, label, origin.cause, sources)
+        return Unrepaired(name, component, position, label, origin.cause, sources)

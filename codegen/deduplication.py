@@ -12,7 +12,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Final
 
-from annotations.dataflow import Component, Endpoint, Implementation, Path, Stream
+from annotations.dataflow import Component, Endpoint, Implementation, Path, Stream, unused_name
 from annotations.diagnostics import Diagnostic
 from annotations.vocabulary import Annotation, AnnotationKind, Repeats, Rows
 from blazes.analysis import analyze
@@ -62,7 +62,7 @@ def _component(item: Repair, stream: Stream, taken: Container[str]) -> Component
     )
     distinct = Implementation(distinct=tuple(sorted(item.id or ())), position=stream.position)
     return Component(
-        name=_new(f"{stream.name}_once", taken),
+        name=unused_name(f"{stream.name}_once", taken),
         paths=(path,),
         implementations=MappingProxyType({RECORDS: distinct}),
         description=f"Drops the records of {stream.name} that have come before.",
@@ -75,27 +75,19 @@ def _through(stream: Stream, component: str, taken: Container[str]) -> Iterator[
     into, out = Endpoint(component, RECORDS), Endpoint(component, RECORDS)
     if stream.consumer is None:
         before = replace(stream, consumer=into, sink=None, delivery=None)
-        name = _new(f"{stream.name}_again", taken)
+        name = unused_name(f"{stream.name}_again", taken)
         yield name, replace(before, name=name)
         yield stream.name, replace(stream, producer=out)
         return
     yield stream.name, replace(stream, consumer=into)
     after = Stream(
-        _new(f"{stream.name}_once", taken),
+        unused_name(f"{stream.name}_once", taken),
         out,
         stream.consumer,
         schema=stream.schema,
         position=stream.position,
     )
     yield after.name, after
-
-
-def _new(name: str, taken: Container[str]) -> str:
-    number, found = 1, name
-    while found in taken:
-        number += 1
-        found = f"{name}_{number}"
-    return found
 
 
 def _unwritable(decided: Plan) -> Iterator[Diagnostic]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from annotations.dataflow import EMPTY, Position
+from annotations.dataflow import EMPTY, Position, unused_name
 from annotations.vocabulary import Within
 from annotations.whitebox import ir
 from annotations.whitebox.derivation import Assumption, Derivation, DerivedPath, Evidence
@@ -128,7 +128,7 @@ def _script_graph(path: Path, script: Script) -> Graph:
     for query in script.queries:
         if query.batch and not any(_live(leaf) for leaf in leaves(query.plan)):
             continue
-        name = _unused(_query_name(query), nodes)
+        name = unused_name(_query_name(query), nodes)
         fill = Fill(_handed_over(query), query.output_mode.lower(), query.position)
         kind = "batch" if query.batch else "streaming query"
         nodes[name] = Node(name, kind, (fill,), query.position, sink=_sink(query))
@@ -157,14 +157,6 @@ def _sink(query: Query) -> Sink | None:
     if query.foreach:
         return None
     return Sink(query.format or "table", query.path, query.options)
-
-
-def _unused(name: str, taken: Iterable[str]) -> str:
-    names, number, found = set(taken), 1, name
-    while found in names:
-        number += 1
-        found = f"{name}_{number}"
-    return found
 
 
 def _unfilled(

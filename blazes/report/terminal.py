@@ -272,28 +272,25 @@ def _streams(plan: Plan, layout: Layout) -> RenderableType:
 
 def _results(plan: Plan, layout: Layout) -> list[RenderableType]:
     """One sentence for each result that is not simply the same in every run."""
-    told = [each for each in results(plan) if not each.plain]
-    if not told:
-        return []
-    shown = told if layout.everything else told[:MOST_FINDINGS]
-    rows: Rows = [(printable(each.name), paragraph([printable(each.text) + "."])) for each in shown]
-    if len(told) > len(shown):
-        rows.append(("", paragraph([f"and {len(told) - len(shown):,} more"])))
-    return ["", heading("Results, without the plan", None, layout), named(rows)]
+    told = [(each.name, f"{each.text}.") for each in results(plan) if not each.plain]
+    return _by_name("Results, without the plan", told, layout)
 
 
 def _repairs(plan: Plan, layout: Layout) -> list[RenderableType]:
     """What is done about records that come again."""
-    items = plan.repairs.items
-    if not items:
+    told = [(each.stream, repair_sentence(each)) for each in plan.repairs.items]
+    return _by_name("Records that come again", told, layout)
+
+
+def _by_name(title: str, told: Sequence[tuple[str, str]], layout: Layout) -> list[RenderableType]:
+    """A section with a sentence for each name; nothing where there is none."""
+    if not told:
         return []
-    shown = items if layout.everything else items[:MOST_FINDINGS]
-    rows: Rows = [
-        (printable(each.stream), paragraph([printable(repair_sentence(each))])) for each in shown
-    ]
-    if len(items) > len(shown):
-        rows.append(("", paragraph([f"and {len(items) - len(shown):,} more"])))
-    return ["", heading("Records that come again", None, layout), named(rows)]
+    shown = told if layout.everything else told[:MOST_FINDINGS]
+    rows: Rows = [(printable(name), paragraph([printable(said)])) for name, said in shown]
+    if len(told) > len(shown):
+        rows.append(("", paragraph([f"and {len(told) - len(shown):,} more"])))
+    return ["", heading(title, None, layout), named(rows)]
 
 
 def _counts(index: Index) -> RenderableType:
