@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import enum
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from annotations.dataflow import Stream
 from annotations.vocabulary import Delivery, Label
 from blazes.coordination import Entry, Plan, Strategy
-from blazes.deliveries import Crossing, Delivered
+from blazes.deliveries import Delivered
 from blazes.repairs import Bound, Means, Repair
 from blazes.report.words import listed, tupled
 from blazes.rules import BLAZES
+
+if TYPE_CHECKING:
+    from blazes.graph import Graph
+    from blazes.propagation import Propagation
 
 WHAT: Final = {
     Label.SEAL: "the same rows in every run",
@@ -53,10 +59,12 @@ def results(plan: Plan) -> Iterator[Result]:
     """
     if plan.analysis.rules != BLAZES:
         return
-    upstream = _Upstream(plan)
+    found = plan.analysis.found
+    assert found is not None
+    behind = _before_results(plan, found)
     for number, stream in enumerate(plan.analysis.dataflow.streams.values()):
         if stream.consumer is None:
-            yield _result(plan, stream, upstream.of(number))
+            yield _result(plan, stream, behind.get(number, _NOTHING))
 
 
 def imperative(repair: Repair) -> str:
@@ -86,15 +94,28 @@ def _bound(bound: Bound | None) -> str:
     return f" within {bound.within}"
 
 
-@dataclass(frozen=True, slots=True)
-class _Behind:
-    """What lies before a result."""
+class _Kind(enum.Enum):
+    """What a note before a result is."""
 
-    causes: tuple[str, ...]
-    """Clauses: `Count counts repeats of clicks (D4)`."""
-    repairs: tuple[str, ...]
-    seals: tuple[str, ...]
+    CAUSE = enum.auto()
+    """`Count counts repeats of clicks (D4)`"""
+    REPAIR = enum.auto()
+    """`order Count`"""
+    SEAL = enum.auto()
     """`the seal on campaign`"""
+
+
+@dataclass(frozen=True, slots=True)
+class _Said:
+    """The notes of one kind before a result, without repetition."""
+
+    first: tuple[str, ...] = ()
+    """As many as are named, in the order of the dataflow."""
+    more: int = 0
+
+
+_Behind: TypeAlias = Mapping[_Kind, _Said]
+_NOTHING: Final[_Behind] = dict.fromkeys(_Kind, _Said())
 
 
 def _result(plan: Plan, stream: Stream, behind: _Behind) -> Result:
@@ -107,14 +128,14 @@ def _result(plan: Plan, stream: Stream, behind: _Behind) -> Result:
     if how_often:
         text += f"; {how_often}"
     wrong = label > Label.ASYNC or delivered.label is Delivery.CORRUPT
-    if wrong and behind.causes:
-        text += f", because {_some(behind.causes)}"
-    elif behind.seals:
-        text += f", since {_some(behind.seals)} is waited for"
-    if behind.repairs:
-        text += f"; {'; then '.join(behind.repairs[:REASONS_MAX])}"
-        more = len(behind.repairs) - REASONS_MAX
-        text += f"; then {more} more" if more > 0 else ""
+    causes, repairs, seals = (behind[kind] for kind in _Kind)
+    if wrong and causes.first:
+        text += f", because {_some(causes)}"
+    elif seals.first:
+        text += f", since {_some(seals)} is waited for"
+    if repairs.first:
+        text += f"; {'; then '.join(repairs.first)}"
+        text += f"; then {repairs.more} more" if repairs.more else ""
     return Result(stream.name, label, delivered.label, text)
 
 
@@ -124,77 +145,130 @@ def _how_often(delivered: Delivered) -> str:
     return "some may come again" if delivered.label is Delivery.REPEAT else ""
 
 
-def _some(clauses: tuple[str, ...]) -> str:
-    more = len(clauses) - REASONS_MAX
-    shown = [*clauses[:REASONS_MAX], *([f"{more} more"] if more > 0 else [])]
-    return listed(shown)
+def _some(said: _Said) -> str:
+    return listed([*said.first, *([f"{said.more} more"] if said.more else [])])
 
 
-class _Upstream:
-    """The origins before each result, and what is planned there."""
+@dataclass(frozen=True, slots=True)
+class _Notes:
+    """A set of notes: their numbers, and the first numbers that their texts have, as bits."""
 
-    def __init__(self, plan: Plan) -> None:
-        found = plan.analysis.found
-        assert found is not None
-        self._plan = plan
-        self._found = found
-        self._graph = found.graph
-        self._entries = {(each.component, str(each.path)): each for each in plan.entries}
-        self._repairs: dict[str, list[Repair]] = {}
+    numbers: int = 0
+    texts: int = 0
+
+    def __or__(self, other: _Notes) -> _Notes:
+        return _Notes(self.numbers | other.numbers, self.texts | other.texts)
+
+
+_NONE: Final = _Notes()
+
+
+class _Noted:
+    """What is said at streams and paths, numbered in the order of telling."""
+
+    def __init__(self, plan: Plan, found: Propagation) -> None:
+        self.texts: list[str] = []
+        self.at_stream: dict[int, _Notes] = {}
+        self.at_path: dict[int, _Notes] = {}
+        self._of_kind = dict.fromkeys(_Kind, 0)
+        self._first: dict[tuple[_Kind, str], int] = {}
+        items: dict[str, list[Repair]] = {}
         for item in plan.repairs.items:
-            self._repairs.setdefault(item.stream, []).append(item)
+            items.setdefault(item.stream, []).append(item)
+        for number, stream in enumerate(found.graph.streams):
+            for item in items.get(stream.name, ()):
+                self._add(self.at_stream, number, _Kind.REPAIR, imperative(item))
+        entries = {(each.component, str(each.path)): each for each in plan.entries}
+        for path in range(len(found.graph.paths)):
+            for kind, text in _told(found, path, entries):
+                self._add(self.at_path, path, kind, text)
 
-    def of(self, number: int) -> _Behind:
-        """What lies before the stream."""
-        streams, paths = self._before(number)
-        causes: dict[str, None] = {}
-        names = [self._graph.streams[stream].name for stream in sorted(streams)]
-        seals: dict[str, None] = {}
-        repairs = {imperative(item): None for name in names for item in self._repairs.get(name, ())}
-        for path in sorted(paths):
-            component = self._graph.components[self._graph.component_of(path)].name
-            declared = self._graph.paths[path]
-            crossing = self._crossing(path)
-            if crossing is not None and crossing.rule.origin and not crossing.withheld:
-                verb = "counts" if declared.annotation.kind.writes else "answers"
-                causes[f"{component} {verb} repeats of {declared.source} ({crossing.rule.id})"] = (
-                    None
-                )
-            entry = self._entries.get((component, str(declared)))
-            if entry is not None:
-                if entry.cause is not None:
-                    causes[f"{component} depends on the order of {_inputs(entry)}"] = None
-                if entry.strategy is Strategy.SEAL:
-                    seals[f"the seal on {tupled(entry.key or ())}"] = None
-                elif entry.strategy is Strategy.ORDER:
-                    repairs[f"order {component}"] = None
-            if declared.nondeterministic is not None:
-                causes[f"{component} is not deterministic: {declared.nondeterministic}"] = None
-        return _Behind(tuple(causes), tuple(repairs), tuple(seals))
+    def _add(self, at: dict[int, _Notes], place: int, kind: _Kind, text: str) -> None:
+        number = len(self.texts)
+        first = self._first.setdefault((kind, text), number)
+        self.texts.append(text)
+        self._of_kind[kind] |= 1 << number
+        at[place] = at.get(place, _NONE) | _Notes(1 << number, 1 << first)
 
-    def _crossing(self, path: int) -> Crossing | None:
-        deliveries = self._found.deliveries
-        return None if deliveries is None else deliveries.crossings[path]
+    def said(self, notes: _Notes, kind: _Kind) -> _Said:
+        """What is named of some notes."""
+        named: dict[str, None] = {}
+        rest = notes.numbers & self._of_kind[kind]
+        while rest and len(named) < REASONS_MAX:
+            lowest = rest & -rest
+            named[self.texts[lowest.bit_length() - 1]] = None
+            rest ^= lowest
+        texts = (notes.texts & self._of_kind[kind]).bit_count()
+        return _Said(tuple(named), texts - len(named))
 
-    def _before(self, number: int) -> tuple[set[int], set[int]]:
-        """The streams and paths that the stream is made of, itself included."""
-        graph = self._graph
-        streams, paths = {number}, set()
-        todo = [number]
-        while todo:
-            output = graph.stream_output[todo.pop()]
-            if output < 0:
-                continue
-            writers = [
-                w for g in graph.output_groups.get(output, ()) for w in graph.group_writers[g]
-            ]
-            for path in (*graph.output_paths[output], *writers):
-                paths.add(path)
-                for stream in graph.input_streams[graph.path_input[path]]:
-                    if stream not in streams:
-                        streams.add(stream)
-                        todo.append(stream)
-        return streams, paths
+
+def _told(
+    found: Propagation, path: int, entries: Mapping[tuple[str, str], Entry]
+) -> Iterator[tuple[_Kind, str]]:
+    """What a path adds to the causes, seals and repairs of the results behind it."""
+    graph = found.graph
+    component, declared = graph.components[graph.component_of(path)].name, graph.paths[path]
+    crossing = None if found.deliveries is None else found.deliveries.crossings[path]
+    if crossing is not None and crossing.origin:
+        verb = "counts" if declared.annotation.kind.writes else "answers"
+        said = f"{component} {verb} repeats of {declared.source} ({crossing.rule.id})"
+        yield _Kind.CAUSE, said
+    entry = entries.get((component, str(declared)))
+    if entry is not None:
+        if entry.cause is not None:
+            yield _Kind.CAUSE, f"{component} depends on the order of {_inputs(entry)}"
+        if entry.strategy is Strategy.SEAL:
+            yield _Kind.SEAL, f"the seal on {tupled(entry.key or ())}"
+        elif entry.strategy is Strategy.ORDER:
+            yield _Kind.REPAIR, f"order {component}"
+    if declared.nondeterministic is not None:
+        yield _Kind.CAUSE, f"{component} is not deterministic: {declared.nondeterministic}"
+
+
+def _before_results(plan: Plan, found: Propagation) -> Mapping[int, _Behind]:
+    """Result -> what is said before it: carried once through the dataflow, as sets of bits."""
+    graph, noted = found.graph, _Noted(plan, found)
+    if not noted.texts:
+        return {}
+    behind: dict[int, _Behind] = {}
+    reached: dict[int, _Notes] = {}
+    """Output -> the notes before it, for as long as somebody reads them."""
+    entering = [
+        [stream for path in graph.feeding(output) for stream in _streams_of(graph, path)]
+        for output in range(len(graph.output_paths))
+    ]
+    readers = Counter(graph.stream_output[s] for streams in entering for s in streams)
+
+    def at(stream: int) -> _Notes:
+        before = reached.get(graph.stream_output[stream], _NONE)
+        return before | noted.at_stream.get(stream, _NONE)
+
+    for item in graph.order:
+        outputs = [item] if isinstance(item, int) else sorted(item.outputs)
+        notes = _NONE
+        for output in outputs:
+            for path in graph.feeding(output):
+                notes |= noted.at_path.get(path, _NONE)
+            for stream in entering[output]:
+                notes |= at(stream)
+        for stream in (s for output in outputs for s in entering[output]):
+            producer = graph.stream_output[stream]
+            readers[producer] -= 1
+            if not readers[producer]:
+                reached.pop(producer, None)
+        for output in outputs:
+            reached[output] = notes
+            for stream in graph.output_streams[output]:
+                if graph.stream_input[stream] < 0:
+                    here = at(stream)
+                    behind[stream] = {kind: noted.said(here, kind) for kind in _Kind}
+            if not readers[output]:
+                del reached[output]
+    return behind
+
+
+def _streams_of(graph: Graph, path: int) -> list[int]:
+    return graph.input_streams[graph.path_input[path]]
 
 
 def _inputs(entry: Entry) -> str:
