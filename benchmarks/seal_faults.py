@@ -35,7 +35,7 @@ from benchmarks.seal_attack.accounts import ViolationError  # noqa: E402
 from benchmarks.seal_attack.damage import DAMAGES, Damage, Place, delete  # noqa: E402
 from benchmarks.seal_attack.disk import Disk, in_mounts_of_its_own  # noqa: E402
 from benchmarks.seal_attack.driver import Driver, HangError, Run  # noqa: E402
-from benchmarks.seal_attack.traffic import Kind, Traffic  # noqa: E402
+from benchmarks.seal_attack.traffic import Traffic  # noqa: E402
 from flux_runtime.observe import decisions  # noqa: E402
 from flux_runtime.observe.decisions import Resolve  # noqa: E402
 from flux_runtime.sealing.events import Resolution  # noqa: E402
@@ -115,8 +115,8 @@ class Attack:
 
     def finish(self) -> None:
         """Bring everything to an end: complete what is open, decide about what contradicts."""
-        self.traffic.complete()
         for number in range(ROUNDS_MAX):
+            self.traffic.complete()
             self.settle()
             if not self._decide(counting=number < ROUNDS_MAX // 2):
                 break
@@ -125,7 +125,7 @@ class Attack:
     def _decide(self, *, counting: bool) -> bool:
         """Decide about every partition in quarantine; whether there was one.
 
-        To count again may lead back there, and the newest promise may be one that nobody keeps.
+        To count again, with the right promises sent once more, may lead back there.
         """
         now = accounts.read(self.folder)
         decided = False
@@ -134,11 +134,10 @@ class Attack:
             for key, (status, _) in now.units[name].open.items():
                 if status == "quarantined":
                     decided = True
-                    partition = partitions[stream, key]
-                    partition.loose = True
                     choice = Resolution.DISCARD
-                    if counting and not partition.marks(Kind.LATE_PROMISE):
-                        choice = self.rng.choice([Resolution.DISCARD, Resolution.RECOUNT])
+                    if counting and self.rng.random() < 0.5:
+                        choice = Resolution.RECOUNT
+                        self.traffic.promise_again(partitions[stream, key])
                     decisions.request(
                         self.folder / "state",
                         name,

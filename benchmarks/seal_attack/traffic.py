@@ -88,8 +88,6 @@ class Partition:
     """Its producers are known, where they are registered; else they are all members."""
     contradictory: bool = False
     """It may come into quarantine: something was sent that was not promised."""
-    loose: bool = False
-    """It was in quarantine, and a person decided about it."""
     released: bool = False
     """That was seen after a run."""
     wrong_promise: str = ""
@@ -170,6 +168,12 @@ class Traffic:
             self.rng.shuffle(due)
             self._deliver(stream, due, files=self.rng.randint(1, 2))
         self.held.clear()
+
+    def promise_again(self, partition: Partition) -> None:
+        """What every member has sent, promised once more: the newest promises, which are kept."""
+        for member in partition.members:
+            sent = [m for m in partition.messages if m.kind is Kind.RECORD and m.producer == member]
+            self.held.append(self._message(Kind.PROMISE, partition, member, promised=len(sent)))
 
     def begin_anew(self) -> None:
         """The job begins from the sources: what was late may now come in time, as one too many."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import enum
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, field
 from types import MappingProxyType
 from typing import Any, Final
@@ -56,8 +56,9 @@ class Share:
     """Producer -> how many of the received are repeats of known ids, as far as was counted."""
     counts: Mapping[str, Count] = field(default_factory=lambda: NOTHING)
     """Producer -> what was counted, as long as nothing came since."""
-    disputes: Mapping[str, Vote] = field(default_factory=lambda: NOTHING)
-    """The newest punctuation that differs from the producer's first one."""
+    disputes: Mapping[str, tuple[Vote, ...]] = field(default_factory=lambda: NOTHING)
+    """Of a producer whose punctuations differ, the newest: several if one micro-batch brought them,
+    because it has no order."""
     excused: Mapping[str, str] = field(default_factory=lambda: NOTHING)
     """Producer -> reason; its vote is not waited for, its records stay (SE-8)."""
     outsiders: tuple[str, ...] = ()
@@ -121,11 +122,13 @@ class Share:
         self.batches.append(batch)
         return True
 
-    def vote(self, producer: str, vote: Vote) -> None:
-        """A punctuation came; an equal one changes nothing."""
-        earlier = self.votes.setdefault(producer, vote)
-        if earlier != vote:
-            self.disputes = {**self.disputes, producer: vote}
+    def vote(self, producer: str, vote: Vote) -> bool:
+        """A punctuation came; whether it, or one before it, differs from the producer's first."""
+        return self.votes.setdefault(producer, vote) != vote or producer in self.disputes
+
+    def dispute(self, producer: str, newest: Iterable[Vote]) -> None:
+        """A producer's punctuations differ; `newest` came in the last micro-batch."""
+        self.disputes = {**self.disputes, producer: tuple(newest)}
 
     def count(self, producer: str, count: Count) -> None:
         """The producer's records were counted; of no account if more came meanwhile."""
@@ -155,9 +158,13 @@ class Share:
         return rows, votes
 
     def recount(self) -> None:
-        """The newest punctuation of every producer is its promise, and nothing is counted yet."""
-        self.votes |= self.disputes
-        self.disputes = self.counts = NOTHING
+        """The newest punctuation of every producer is its promise, and nothing is counted yet.
+
+        Where no single one is the newest, the producer has to send the right one again.
+        """
+        self.votes |= {p: newest[0] for p, newest in self.disputes.items() if len(newest) == 1}
+        self.disputes = {p: newest for p, newest in self.disputes.items() if len(newest) > 1}
+        self.counts = NOTHING
 
     def contradictions(self, key: KeyText, name: str) -> Iterator[Quarantined]:
         """What cannot be right any more (SE-6); of members only, so nothing of an unknown set."""
@@ -184,7 +191,10 @@ class Share:
             return Quarantined(key, name, producer, why, str(promised), str(found))
 
         if dispute is not None:
-            return quarantined("a second punctuation that differs from the first", vote, dispute)
+            why = "a second punctuation that differs from the first"
+            if len(dispute) > 1:
+                why = "punctuations that differ came together, and none of them is the newest"
+            return quarantined(why, vote, ", ".join(map(str, dispute)))
         if count is not None and count.conflicts:
             why = "ids that several different records have"
             return quarantined(why, 0, count.conflicts)
@@ -312,7 +322,7 @@ def _share_to_json(share: Share, sets: Mapping[tuple[str, ...], int]) -> list[An
         *usual,
         dict(share.repeats),
         {p: [c.received, c.rows, c.digest, c.conflicts] for p, c in share.counts.items()},
-        {p: [vote.count, vote.digest] for p, vote in share.disputes.items()},
+        {p: [astuple(vote) for vote in newest] for p, newest in share.disputes.items()},
         dict(share.excused),
         share.outsiders,
     ]
@@ -350,7 +360,9 @@ def _share_from_json(
         repeats, counts, disputes, excused, outsiders = rare
         share.repeats = repeats or NOTHING
         share.counts = {p: Count(*count) for p, count in counts.items()} or NOTHING
-        share.disputes = {p: Vote(*vote) for p, vote in disputes.items()} or NOTHING
+        share.disputes = {
+            p: tuple(Vote(*vote) for vote in newest) for p, newest in disputes.items()
+        } or NOTHING
         share.excused = excused or NOTHING
         share.outsiders = tuple(outsiders)
     return share

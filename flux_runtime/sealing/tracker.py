@@ -384,6 +384,7 @@ class Tracker:
             if verdict is not Verdict.UNDECIDED:
                 refused.add(position)
         touched: dict[KeyText, Share] = {}
+        disputed: dict[tuple[KeyText, str], list[Vote]] = {}
         current: KeyText | None = None
         for position, (key, producer, promised, digest, rows) in enumerate(event.groups):
             if position in refused:
@@ -392,7 +393,8 @@ class Tracker:
                 current = key
                 share = touched[key] = self._share(event.input, key, event.time, decided)
             if promised is not None:  # SE-6: equal ones are one
-                share.vote(producer, Vote(promised, digest))
+                if share.vote(producer, Vote(promised, digest)):
+                    disputed[key, producer] = []
             elif share.add(producer, rows, event.batch):
                 self._refer(event.input, event.batch)
         for group in strangers:  # whose records lie in the same chunk as a member's
@@ -400,6 +402,11 @@ class Tracker:
                 share = touched[group.key]
                 if event.batch in share.batches[-1:]:
                     share.exclude(group.producer)
+        for key, producer, promised, digest, _ in event.groups if disputed else ():
+            if promised is not None and (key, producer) in disputed:
+                disputed[key, producer].append(Vote(promised, digest))
+        for (key, producer), newest in disputed.items():
+            touched[key].dispute(producer, newest)
         self.changes.partitions.update(touched)
         for key, share in touched.items():
             self.partitions[key].last = event.time

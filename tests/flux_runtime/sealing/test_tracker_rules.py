@@ -324,6 +324,27 @@ def test_se_6_a_recount_takes_the_newest_punctuation() -> None:
     assert story.tell(Resolved("k", Resolution.RECOUNT, "a said so", "ann", 0.0)) == [Sealed("k")]
 
 
+def test_se_6_the_first_punctuation_may_be_the_newest_again() -> None:
+    story = Story()
+    story.came(("k", "a", 1), vote("k", "b", 0), vote("k", "a", 2))
+    story.came(vote("k", "a", 3))
+    story.came(("k", "a", 1), vote("k", "a", 2))
+    assert story.tell(Resolved("k", Resolution.RECOUNT, "a said so", "ann", 0.0)) == [Sealed("k")]
+
+
+@pytest.mark.parametrize("first", [2, 3])
+def test_se_6_a_micro_batch_has_no_order_in_which_a_punctuation_could_be_the_newest(
+    first: int,
+) -> None:
+    story = Story()
+    story.came(("k", "a", 2), vote("k", "b", 0), vote("k", "a", first), vote("k", "a", 5 - first))
+    (found,) = story.tell(Resolved("k", Resolution.RECOUNT, "try", "ann", 0.0))
+    assert isinstance(found, Quarantined), "neither open for ever nor released by chance"
+    assert "none of them is the newest" in found.why
+    story.came(vote("k", "a", 2))
+    assert story.tell(Resolved("k", Resolution.RECOUNT, "a said so", "ann", 0.0)) == [Sealed("k")]
+
+
 def test_se_6_a_recount_that_still_contradicts_goes_back_into_quarantine() -> None:
     story = quarantined()
     (found,) = story.tell(Resolved("k", Resolution.RECOUNT, "try", "ann", 0.0))
