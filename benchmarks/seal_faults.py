@@ -95,7 +95,7 @@ class Attack:
 
     def settle(self, *arguments: str) -> None:
         """Run the job to its end, which has to be a good one, and check the accounts."""
-        run = self.driver.run(*arguments, files=self.rng.randint(1, 3))
+        run = self.driver.run(*arguments, files=self.rng.choice([1, 2, 3, 20]))
         if run.status != 0:
             raise ViolationError(f"the job does not go on: {run.said.strip()[-1500:]}")
         if FRESH not in arguments:
@@ -217,6 +217,8 @@ class Attack:
         self.driver.start()
         with self.disk.full(self.rng, self.driver.pid) as what:
             run = self.driver.run(files=self.rng.randint(1, 3))
+        if run.status is None:
+            raise ViolationError("the process ended")
         self.tell(f"    {what}: {_last_line(run.said) if run.status else 'enough'}")
         self.settle()
         return "stopped, then went on" if run.status else "went on"

@@ -134,6 +134,7 @@ def serve(folder: Path) -> None:
     plant()
     gate.SPARSE_CHUNKS = 2  # type: ignore[misc] # so that chunks are compacted often
     answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what else is said goes to the log
     for line in sys.stdin:
         command: dict[str, Any] = json.loads(line)
         os.environ[FILES] = str(command["files"])

@@ -119,7 +119,7 @@ def run(build: Build, settings: Settings) -> int:
         build(job)
         with _locked(settings.state):
             return _run_in_folder(job, settings)
-    except (JobError, ValueError, TypeError) as error:
+    except (JobError, ValueError, TypeError, OSError) as error:
         print(f"{settings.name}: {error}", file=sys.stderr)
         return 1
 
@@ -139,13 +139,14 @@ def _run_in_folder(job: Job, settings: Settings) -> int:
         try:
             summary = _run(job, settings, folder)
         except BaseException as error:
-            logging.getLogger(__name__).exception("the job failed")
-            folder.event("job_failed", error=f"{type(error).__name__}: {error}"[:2000])
-            folder.finish({"status": "failed", "error": f"{error}"[:2000]})
             print(
                 f"{settings.name}: {_first_lines(error)}\n    log: {folder.log_path}",
                 file=sys.stderr,
             )
+            with contextlib.suppress(OSError):  # the disk may be full
+                logging.getLogger(__name__).exception("the job failed")
+                folder.event("job_failed", error=f"{type(error).__name__}: {error}"[:2000])
+                folder.finish({"status": "failed", "error": f"{error}"[:2000]})
             return 1
         status = "stopped" if summary["stopped"] else "finished"
         left = Left.from_json(summary["left"])
@@ -386,7 +387,8 @@ def _python_log(log: Path) -> Iterator[None]:
         yield
     finally:
         root.removeHandler(handler)
-        handler.close()
+        with contextlib.suppress(OSError):
+            handler.close()
 
 
 def _settings(argv: Sequence[str] | None, **given: Any) -> Settings:
