@@ -172,7 +172,8 @@ class Ledger:
                 return
             self.closed = True
             if self._owned():
-                self._db.close()
+                with self._undamaged():
+                    self._db.close()
             else:  # RocksDB writes when it is closed, even by the collector: it lives to the end
                 ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._db))
 
@@ -236,7 +237,8 @@ class Ledger:
             self._guard()
         options = WriteOptions()
         options.sync = True
-        self._db.write(batch, options)
+        with self._undamaged():
+            self._db.write(batch, options)
         changes = self.tracker.changes
         changes.partitions.clear()
         changes.chunks.clear()
@@ -347,6 +349,17 @@ class Ledger:
             if "/LOCK:" in str(error):
                 raise RuntimeError(f"{self.path}: another process has it open") from error
             raise _damaged(self.path, error) from error
+
+
+    @contextlib.contextmanager
+    def _undamaged(self) -> Iterator[None]:
+        """RocksDB takes nothing any more once it has met a damaged block in the background."""
+        try:
+            yield
+        except Exception as error:
+            if str(error).startswith("Corruption"):
+                raise _damaged(self.path, error) from error
+            raise
 
 
 class _ReleasedOnDisk(MutableMapping[KeyText, Released]):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import random
 import shutil
@@ -127,6 +128,41 @@ def test_a_flipped_bit_of_a_table_is_refused_or_of_no_account(
     found = [opened(folder, damage) for damage in flips("*.sst")]
     assert None in found
     assert all(now in (None, states[-1]) for now in found)
+
+
+def test_a_damaged_table_that_is_met_in_the_background_is_refused_at_the_next_write(
+    tmp_path: Path,
+) -> None:
+    """What was released is not read at the start, but when RocksDB compacts its tables."""
+
+    def took(ledger: Ledger, batch: int, *keys: str) -> None:
+        covered = Coverage("query", str(batch), str(batch + 1))
+        chunk = Chunk("records", 0, 0, 0, {"part": (1, 2)})
+        groups = tuple(Group(key, "a", 0, None, 1) for key in keys)
+        ledger.record(Ingested("items", batch, 0.0, groups, 0, covered, chunk))
+        release = ledger.tracker.next_release()
+        if release is not None:
+            ledger.record(ReleaseStarted(release, 0.0), ReleaseFinished(release.number, 0.0))
+
+    folder = tmp_path / "ledger"
+    with Ledger(folder, RULES) as ledger:
+        took(ledger, 0, *(f"{i:05d}" for i in range(5000)))
+    refused = 0
+    for damage in flips("*.sst"):
+        copy = tmp_path / "copy"
+        shutil.rmtree(copy, ignore_errors=True)
+        shutil.copytree(folder, copy)
+        damage(copy)
+        with contextlib.suppress(DamagedError), Ledger(copy, RULES) as ledger:
+            took(ledger, 1, "00000 and a half")
+            ledger._db.flush()
+            ledger._db.compact_range(b"", b"\xff")
+            try:
+                took(ledger, 2, "later")
+            except DamagedError as error:
+                assert "--fresh" in error.remedy
+                refused += 1
+    assert refused > FLIPS / 2
 
 
 def test_a_log_that_is_cut_short_is_an_earlier_state_that_the_checkpoint_gives_away(
