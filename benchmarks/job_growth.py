@@ -7,6 +7,7 @@ records of it come in every micro-batch, and one of its producers never punctuat
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
 import subprocess
@@ -157,12 +158,12 @@ def _sample(
     last: Sample | None,
 ) -> Sample:
     files, size = dict.fromkeys(AREAS, 0), dict.fromkeys(AREAS, 0)
-    for file in project.folder.rglob("*"):
+    for file in (Path(at) / name for at, _, names in os.walk(project.folder) for name in names):
         area = _area(file.relative_to(project.folder).parts)
         if area is None:
             continue
         try:
-            if file.is_file() and not file.is_symlink():
+            if not file.is_symlink():
                 size[area] += file.stat().st_size
                 files[area] += 1
         except FileNotFoundError:

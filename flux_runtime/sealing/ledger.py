@@ -350,7 +350,6 @@ class Ledger:
                 raise RuntimeError(f"{self.path}: another process has it open") from error
             raise _damaged(self.path, error) from error
 
-
     @contextlib.contextmanager
     def _undamaged(self) -> Iterator[None]:
         """RocksDB takes nothing any more once it has met a damaged block in the background."""
