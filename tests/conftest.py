@@ -33,7 +33,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The files whose tests may take longest come first, so that no worker ends long before others."""
+    """The files whose tests may take longest come first, so that all workers end together."""
     longest: dict[Path, float] = {}
     for item in items:
         marker = item.get_closest_marker("timeout")

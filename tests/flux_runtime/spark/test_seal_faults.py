@@ -19,7 +19,7 @@ def attacked(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.spark
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(2400)
 def test_twenty_faults_and_every_record_is_accounted_for() -> None:
     run = attacked("--seed", "20", "--faults", "20")
     assert run.returncode == 0, run.stdout + run.stderr
