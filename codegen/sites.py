@@ -48,7 +48,7 @@ def _flux_problems(net: Network, at: Endpoint, draft: Draft) -> Iterator[Diagnos
         message = f"{at} is computed by {it.python}, a function of Spark's DataFrames"
         yield Diagnostic(CODES["BLZ515"], message, it.position)
     elif not any(stream.schema for stream in net.leaving[at]):
-        message = f"nothing says what {it.operator} puts out at {at}"
+        message = f"the output of {it.operator} at {at} has no schema"
         yield Diagnostic(CODES["BLZ516"], message, it.position)
 
 

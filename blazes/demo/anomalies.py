@@ -42,9 +42,9 @@ SMALL_DATA: Final = {
 """Settings that save planning and compiling where every micro-batch has some hundred records."""
 COUNTED_BY: Final = ("campaign", "id")
 NOTE: Final = (
-    "Each replica is a unit of the runtime that compiled jobs use, with the dataflow's SQL. The "
-    "compiler refuses an ordered component that is replicated: that takes an ordering service. "
-    "Here each ordered replica is handed the same recorded order instead."
+    "Each replica is a unit of the runtime that compiled jobs use, with the dataflow's SQL. In a "
+    "compiled job replicas take their order from ZooKeeper; here each is handed the same recorded "
+    "order instead."
 )
 
 
