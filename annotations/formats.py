@@ -17,7 +17,8 @@ def _names(text: str) -> frozenset[str]:
 
 _FILES: Final = _names(
     "path paths basePath mergeSchema ignoreCorruptFiles ignoreMissingFiles "
-    "ignoreInvalidPartitionPaths pathGlobFilter recursiveFileLookup modifiedBefore modifiedAfter timeZone "
+    "ignoreInvalidPartitionPaths pathGlobFilter recursiveFileLookup modifiedBefore "
+    "modifiedAfter timeZone "
     "compression maxFilesPerTrigger maxBytesPerTrigger latestFirst maxFileAge maxCachedFiles "
     "discardCachedInputRatio fileNameOnly cleanSource sourceArchiveDir retention "
     "maxRecordsPerFile partitionOverwriteMode parallelPartitionDiscovery singleVariantColumn "
@@ -39,7 +40,8 @@ OPTIONS: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
             "allowSingleQuotes allowNumericLeadingZeros allowNonNumericNumbers "
             "allowBackslashEscapingAnyCharacter allowUnquotedControlChars dropFieldIfAllNull "
             "ignoreNullFields pretty maxNestingDepth maxNumLen maxStringLen "
-            "writeNonAsciiCharacterAsCodePoint inferTimestamp useUnsafeRow sortKeys"
+            "explodeEmbeddedArray writeNonAsciiCharacterAsCodePoint inferTimestamp "
+            "useUnsafeRow sortKeys"
         ),
         "csv": _FILES
         | _TEXTS
@@ -64,7 +66,8 @@ OPTIONS: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
         | _names(
             "rowTag excludeAttribute attributePrefix valueTag ignoreSurroundingSpaces "
             "rowValidationXSDPath ignoreNamespace wildcardColName rootTag declaration "
-            "arrayElementName treatEmptyValuesAsNulls validateName indent useLegacyXMLParser prefersDecimal"
+            "arrayElementName treatEmptyValuesAsNulls validateName indent "
+            "useLegacyXMLParser prefersDecimal"
         ),
         "binaryfile": _FILES,
         "rate": _STREAM | _names("rowsPerSecond rampUpTime numPartitions"),
@@ -91,7 +94,8 @@ OTHERS: Final = _names(
     "delta deltasharing iceberg hudi jdbc table foreach foreachbatch kinesis aws-kinesis eventhubs "
     "pulsar redis mongodb mongo cassandra elasticsearch es opensearch bigquery snowflake redshift "
     "excel hbase cosmos cloudfiles pubsub pubsublite mqtt rabbitmq neo4j clickhouse doris "
-    "starrocks phoenix kudu couchbase protobuf statestore state-metadata sqlserver sqldw paimon lance "
+    "starrocks phoenix kudu couchbase protobuf statestore state-metadata sqlserver sqldw "
+    "paimon lance "
     "singlestore azure-event-hubs s3-sqs cloudpubsub image libsvm ratestreamv2"
 )
 """Formats that are known by name only, of Spark and of others."""

@@ -84,6 +84,7 @@ def findings(
         check = _Check(tables, functions=functions)
         check.columns(tree, {}, None)
         check.functions(tree)
+        check.tables()
     except (NotParsed, Unsure, RecursionError):
         return ()
     unknown = {each.start for each in check.found if each.code == "BLZ054"}
@@ -137,6 +138,9 @@ class _Check:
     def __init__(self, tables: Mapping[str, Names], *, functions: bool) -> None:
         self._inputs = {name.lower(): names for name, names in tables.items()}
         self._own_functions = not functions
+        self._read: set[str] = set()
+        self._others: list[Any] = []
+        """Tables that are no inputs."""
         self.found: list[Finding] = []
 
     # ---- queries
@@ -256,7 +260,21 @@ class _Check:
         if not isinstance(node.this, exp.Identifier) or node.db:
             return None
         name = node.name.lower()
-        return ctes[name] if name in ctes else self._inputs.get(name)
+        if name in ctes:
+            return ctes[name]
+        self._read.add(name)
+        if name not in self._inputs:
+            self._others.append(node)
+        return self._inputs.get(name)
+
+    def tables(self) -> None:
+        """Note a table that is no input where one of nearly that name is not read."""
+        unread = sorted(self._inputs.keys() - self._read)
+        for node in self._others:
+            near = did_you_mean(node.name, unread)
+            if near:
+                message = f"the table `{node.name}` is no input{near}"
+                self._note("BLZ054", message, node, "Correct the name of the table.")
 
     # ---- names
 

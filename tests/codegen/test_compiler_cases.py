@@ -78,6 +78,7 @@ def test_the_compiler_finds_what_the_case_says(case: Case, tmp_path: Path) -> No
 
 def test_every_code_of_the_compiler_has_a_case() -> None:
     errors = {code.id for code in CODES.values() if code.severity is Severity.ERROR}
+    errors.remove("BLZ551")  # Spark's own word: test_check_with_spark.py
     assert {code for case in CASES for code in case.codes} == errors
 
 
