@@ -8,11 +8,12 @@ from collections.abc import Collection, Iterable, Mapping
 from itertools import product
 from typing import Final
 
+from annotations import formats
 from annotations.components import Built, gate_of
 from annotations.dataflow import Endpoint, Stream
 from annotations.diagnostics import Findings
 from annotations.notation import DependencyValue
-from annotations.positions import Scalar
+from annotations.positions import Scalar, place_inside
 from annotations.records import Fields
 from annotations.shapes import BAD, Pairs
 from annotations.streams import Streams
@@ -82,6 +83,43 @@ def check_schemas(streams: Pairs, out: Findings) -> None:
         if "from" not in fields.node.entries:
             for attribute in fields.get("id", ()):
                 _known(attribute, schema, f"the schema of {name}", out, "BLZ076")
+            _check_punctuation(name, fields, out)
+
+
+def _check_punctuation(name: str, fields: Fields, out: Findings) -> None:
+    """The expressions of a source's punctuation must be over columns that it has (BLZ054)."""
+    source, value = fields.get("source"), fields.get("punctuation")
+    format = (source.get("format", "json") if source else "json").lower()
+    brought = formats.COLUMNS.get(format)
+    if not value or (brought is None and format not in formats.FILES):
+        return
+    columns = [*fields.get("schema"), *(brought or ())]
+    for key in ("when", "count", "digest"):
+        node = value.node.entries[key][1] if key in value.node.entries else None
+        if type(node) is Scalar and key in value and not only_names(node.text, columns):
+            from annotations.whitebox.checking import of_expression
+
+            for found in of_expression(node.text, columns, of=name):
+                mark = place_inside(node, found.start, out.text)
+                out.add(found.code, f"`{key}`: {found.message}", mark, found.remedy)
+
+
+_LITERALS: Final = re.compile(r"'[^'\\]*'|\b[0-9]+(\.[0-9]+)?\b")
+
+
+def only_names(expression: str, columns: Collection[str]) -> bool:
+    """True for an expression without functions that names nothing but these columns.
+
+    It need not be parsed then, which takes longer than everything else about a small file.
+
+    >>> only_names("kind = 'end' AND n > 0", ["kind", "n"]), only_names("knd = 1", ["kind"])
+    (True, False)
+    """
+    text = _LITERALS.sub(" ", expression)
+    if not re.fullmatch(r"[\w\s=<>!]*", text):
+        return False
+    known = {name.lower() for name in columns} | {"and", "or", "not", "is", "null", "true", "false"}
+    return all(word.lower() in known for word in re.findall(r"\w+", text))
 
 
 def check_component_attributes(streams: Streams, out: Findings) -> None:

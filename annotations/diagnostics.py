@@ -123,6 +123,13 @@ class Findings:
         """Note a mistake in the value of the current key."""
         self.add(code, f"`{self.key}`: {message}" if self.key else message, mark, remedy)
 
+    def only(self, codes: Collection[str]) -> bool:
+        """True where every error so far is of one of these kinds."""
+        if not self.errors:
+            return True
+        errors = (each.code for each in self._found if each.code.severity is Severity.ERROR)
+        return all(code.id in codes for code in errors)
+
     def suggest(self, word: str, known: Collection[str]) -> str:
         """As `did_you_mean`, within the limits of a run that finds many mistakes."""
         if self._suggested >= self.SUGGESTIONS_MAX:
@@ -273,6 +280,20 @@ CODES: Final = _table(
     ("BLZ052", _W, "dependency without effect",
      "No gate, key, schema or other dependency names the attribute.",
      "Correct the attribute, or remove the dependency."),
+    ("BLZ053", _E, "type that Spark SQL does not have",
+     "A job with this schema would not start.",
+     "Correct the type: BIGINT, DOUBLE, STRING, TIMESTAMP, DECIMAL(10, 2), ARRAY<INT>, ..."),
+    # ---- code
+    ("BLZ054", _E, "name in SQL that nothing has",
+     "Spark resolves every name when the job starts, against the columns that the inputs then "
+     "have, and refuses the query.",
+     "Correct the name; or add the attribute to the schema of the stream that has it."),
+    ("BLZ055", _E, "function that Spark does not have",
+     "Spark looks every function up when the job starts, and refuses the query.",
+     "Correct the name; docs/reference/functions.md lists Spark's functions."),
+    ("BLZ056", _E, "column that is neither grouped by nor aggregated",
+     "A group has several rows and so several values of the column; Spark refuses to choose.",
+     "Add the column to GROUP BY, or say which value is meant: max(c), any_value(c), ..."),
     # ---- for the compiler
     ("BLZ060", _E, "replicas of a component that is not replicated",
      "Replicas can disagree, and the analysis looks for that only where it knows of them.",
@@ -286,6 +307,13 @@ CODES: Final = _table(
     ("BLZ063", _E, "implementation that fits several outputs",
      "Each output is computed by its own query or function.",
      "Write a mapping from output to implementation."),
+    ("BLZ064", _W, "format that is not known",
+     "Spark looks the format up when the job starts, among its own and those in the jars that it "
+     "is given.",
+     "Correct the name; or take care that the jars of the format are on the job's path."),
+    ("BLZ065", _W, "option that the format does not have",
+     "Spark passes options on unread: one that is misspelt is without effect, and nothing says so.",
+     "Correct or remove the option."),
     # ---- records that come twice
     ("BLZ070", _N, "source that may repeat, by its format",
      "Spark reads each record of a topic once, but the topic may hold it twice: a producer that "

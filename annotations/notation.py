@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from annotations.diagnostics import Findings
 from annotations.positions import List, Map, Node, Scalar, place_inside, shorten
 from annotations.shapes import ATTRIBUTE_NAME, BAD, Bad, Json, Text, is_word, refuse
+from annotations.type_names import TYPES, unknown_type
 from annotations.vocabulary import AnnotationKind, Key
 
 if TYPE_CHECKING:
@@ -224,6 +225,10 @@ class Schema:
                 cut = True
                 message = f"the brackets of `{shorten(spark_type)}` do not match"
                 out.add_value("BLZ013", message, value.mark, _QUOTE_THE_TYPE)
+            elif (unknown := unknown_type(spark_type)) is not None:
+                near = out.suggest(unknown.lower(), TYPES)
+                message = f"Spark SQL has no type `{shorten(unknown)}`{near}"
+                out.add_value("BLZ053", message, value.mark)
         return types
 
     def schema(self) -> Json:

@@ -10,6 +10,7 @@ from annotations.components import Built
 from annotations.dataflow import Endpoint, External, Producers, Punctuation, Stream
 from annotations.delivery import counts, may_repeat
 from annotations.diagnostics import Findings
+from annotations.formats import OPTIONS, OTHERS, is_known, unknown_option
 from annotations.notation import key_of
 from annotations.positions import Scalar, shorten
 from annotations.records import Fields
@@ -192,6 +193,7 @@ def _all(built: Built, side: str) -> set[str]:
 
 
 def _external(fields: Fields, out: Findings) -> External:
+    _check_format(fields, out)
     return External(
         format=fields.get("format", ""),
         path=fields.get("path"),
@@ -200,6 +202,22 @@ def _external(fields: Fields, out: Findings) -> External:
         delivery=fields.get("delivery"),
         position=out.position(fields.node.mark),
     )
+
+
+def _check_format(fields: Fields, out: Findings) -> None:
+    """The format should be known, and its options should be its own (BLZ064, BLZ065)."""
+    format = fields.get("format")
+    if format is None:
+        return
+    if not is_known(format):
+        near = out.suggest(format.lower(), (*OPTIONS, *OTHERS))
+        message = f"the format `{shorten(format)}` is not known{near}"
+        out.add("BLZ064", message, fields.node.value_mark("format"))
+    for key, _ in fields.get("options", {}).values():
+        if unknown_option(format, key.text):
+            near = out.suggest(key.text, sorted(OPTIONS[format.lower()]))
+            message = f"{format} has no option `{shorten(key.text)}`{near}"
+            out.add("BLZ065", message, key.mark)
 
 
 def texts(pairs: Pairs) -> Mapping[str, str]:

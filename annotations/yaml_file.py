@@ -98,6 +98,10 @@ def _unreadable(file: str, message: str, where: Place | None = None) -> BadInput
     return BadInput(findings.sorted())
 
 
+_BESIDE_CODE: Final = frozenset({"BLZ053", "BLZ054"})
+"""Errors with which the code can still be checked, so that all mistakes are told in one run."""
+
+
 class _Reading:
     """One run over one file."""
 
@@ -216,6 +220,13 @@ class _Reading:
         self._check_choices()
         streams = self._streams(components)
         dataflow = self._whole(name, file, data, components, streams)
+        if not self.out.only(_BESIDE_CODE):
+            return dataflow
+        if any(map(_has_sql, dataflow.components.values())):
+            from annotations.whitebox.code import Code
+            from annotations.whitebox.code_checks import check_code
+
+            check_code(dataflow, Code(dataflow, self.text, execute=self.execute), self.out)
         if self.out.errors:
             return dataflow
         if any(map(_to_derive, dataflow.components.values())):
@@ -296,6 +307,10 @@ class _Reading:
 def _to_derive(component: Component) -> bool:
     """True where the paths are only those that the code may have."""
     return any(path.derived is not None for path in component.paths)
+
+
+def _has_sql(component: Component) -> bool:
+    return any(by.sql is not None for by in component.implementations.values())
 
 
 def _deployment(fields: Fields | None) -> Deployment:

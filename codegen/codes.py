@@ -230,6 +230,14 @@ _ROWS: Final = (
         "The compiler writes job.py and would have written over the changes.",
         "move the changes into the dataflow file or an operator module",
     ),
+    Code(
+        "BLZ551",
+        Severity.ERROR,
+        "code that Spark does not accept",
+        "With --check-with-spark the code is given to Spark's own analyser, over empty tables with "
+        "the declared columns. The job would stop with the same message when it starts.",
+        "correct the code as Spark's message says, or the schema of the stream that it reads",
+    ),
 )
 
 CODES: Final[Mapping[str, Code]] = MappingProxyType({code.id: code for code in _ROWS})

@@ -68,6 +68,12 @@ class Draft:
         return all(path.annotation.kind.confluent for path in self.own)
 
     @property
+    def needs_site_check(self) -> bool:
+        """True where anything about it asks for Flux sites (`codegen.sites`)."""
+        operator = self.implementation is not None and self.implementation.operator is not None
+        return self.kind is Kind.FLUX or self.component.asks_for_sites or operator
+
+    @property
     def sequence(self) -> bool:
         """True where the result depends on the order within a partition."""
         return any(path.within is Within.SEQUENCE for path in self.own)

@@ -262,7 +262,7 @@ class Lowering:
             waits=waits,
             reads=reads,
             key=route.key,
-            gates=tuple(dict.fromkeys(str(each.path.annotation.gate) for each in draft.entries)),
+            gates=gates(draft.entries),
             vote=Vote.UNANIMOUS if unanimous else Vote.NONE,
             producers=route.producers,
             renamed=dict(self._renamed(route)),
@@ -476,6 +476,12 @@ def common_gate(entries: Iterable[Entry]) -> tuple[str, ...]:
 def alternatives(entries: Iterable[Entry]) -> tuple[Alternative, ...]:
     """The seals that would make the order unnecessary."""
     return tuple(dict.fromkeys(each for entry in entries for each in entry.alternatives))
+
+
+def gates(entries: Iterable[Entry]) -> tuple[str, ...]:
+    """The gates of sealed paths, each once; a confluent path has none."""
+    found = (each.path.annotation.gate for each in entries)
+    return tuple(dict.fromkeys(str(gate) for gate in found if gate is not None))
 
 
 def longest(times_s: Iterable[float | None]) -> float | None:

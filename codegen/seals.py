@@ -13,6 +13,7 @@ from typing import Final
 
 from annotations.dataflow import EMPTY, Endpoint, Path, Producers, Stream
 from annotations.diagnostics import Diagnostic
+from annotations.vocabulary import Key
 from codegen.codes import CODES
 from codegen.drafts import Draft, Kind
 from codegen.network import Network
@@ -57,21 +58,38 @@ class Origin:
     key: tuple[str, ...]
 
 
-def routes(net: Network, problems: list[Diagnostic]) -> dict[Endpoint, Route]:
-    """Sealed output -> who announces its partitions; every reason why nobody can is reported."""
+def routes(
+    net: Network, problems: list[Diagnostic], ungated: Mapping[Endpoint, str]
+) -> dict[Endpoint, Route]:
+    """Sealed output -> who announces its partitions; every reason why nobody can is reported.
+
+    Args:
+        net: the drafts, with the gates that they can have.
+        problems: gets the reasons.
+        ungated: why an output has no gate of its own that would let punctuations through.
+    """
     found: dict[Endpoint, Route] = {}
     for at, draft in net.drafts.items():
         if draft.kind is Kind.SEAL:
-            found[at] = route(draft, net, found, problems)
+            found[at] = route(draft, net, found, problems, ungated)
     return found
 
 
+def sealed_keys(draft: Draft) -> set[Key]:
+    """The keys that an output waits for; where they are several, it cannot be compiled."""
+    return {key for entry in draft.entries for key in (entry.key, *entry.seals.values()) if key}
+
+
 def route(
-    draft: Draft, net: Network, before: Mapping[Endpoint, Route], problems: list[Diagnostic]
+    draft: Draft,
+    net: Network,
+    before: Mapping[Endpoint, Route],
+    problems: list[Diagnostic],
+    ungated: Mapping[Endpoint, str],
 ) -> Route:
     """The same for one output, given those that feed it."""
     seals = {name: key for entry in draft.entries for name, key in entry.seals.items()}
-    keys = {key for entry in draft.entries for key in (entry.key, *entry.seals.values()) if key}
+    keys = sealed_keys(draft)
     key = tuple(sorted(frozenset().union(*keys)))
     if len(keys) > 1:
         told = listing(f"{each} on {attributes(sorted(seals[each]))}" for each in seals)
@@ -79,7 +97,7 @@ def route(
         problems.append(Diagnostic(CODES["BLZ524"], message, draft.position))
         return Route(key)
     origins: dict[str, Origin] = {}
-    for origin in origins_of(draft, key, net, before, problems):
+    for origin in origins_of(draft, key, net, before, problems, ungated):
         name = origin.at.name if isinstance(origin.at, Stream) else str(origin.at)
         known = origins.setdefault(name, origin)
         if known.key != origin.key:
@@ -112,6 +130,7 @@ def origins_of(
     net: Network,
     before: Mapping[Endpoint, Route],
     problems: list[Diagnostic],
+    ungated: Mapping[Endpoint, str],
 ) -> Iterator[Origin]:
     """The source streams that reach an output with their seal on the key intact."""
     todo = [(Endpoint(draft.component.name, interface), key) for interface in draft.writes]
@@ -141,6 +160,8 @@ def origins_of(
                     f"{draft.at} waits for {attributes(key)}, and stream {stream.name} comes "
                     f"from {feeder.at}, which forwards no punctuations on {attributes(names)}"
                 )
+                if feeder.at in ungated:
+                    message += f": {ungated[feeder.at]}"
                 problems.append(Diagnostic(CODES["BLZ523"], message, stream.position))
 
 

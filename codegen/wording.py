@@ -90,8 +90,11 @@ def seal(draft: Draft, key: tuple[str, ...]) -> str:
 
 
 def seal_why(entries: Iterable[Entry]) -> str:
-    """Why an output is sealed."""
-    told = listing(f"{each.path} is {each.path.annotation}" for each in entries)
+    """Why an output is sealed: for its own sake, else for that of what waits for it."""
+    sensitive = [each for each in entries if not each.path.annotation.kind.confluent]
+    if not sensitive:
+        return "what comes after it waits for whole partitions, and for their punctuations"
+    told = listing(f"{each.path} is {each.path.annotation}" for each in sensitive)
     return (
         f"{told}: seen half, a partition gives another result, and what is seen depends on "
         "arrival; seen whole, it gives one"

@@ -79,6 +79,23 @@ class Code:
             return stream.schema
         return self._schema_of(stream.producer)
 
+    def columns(self, end: Endpoint) -> frozenset[str] | None:
+        """The columns that come in at an input, in lower case; None where they are not known.
+
+        An inner stream has what the code before it gives, whatever it declares, and the number of
+        the replica that it is from.
+        """
+        found: set[str] = set()
+        for stream in self._into.get(end, ()):
+            before = stream.producer
+            schema = stream.schema if before is None else self._schema_of(before) or stream.schema
+            if schema is None:
+                return None
+            found |= {name.lower() for name in (*schema, *(stream.schema or ()))}
+            if before is not None and self._component(before).replicas > 1:
+                found.add("replica")
+        return frozenset(found) if end in self._into else None
+
     def exact_schema(self, stream: Stream) -> Schema | None:
         """The same as Spark names the types; None where a type is not known exactly."""
         if stream.producer is None or stream.schema is not None:
@@ -217,6 +234,10 @@ class Code:
         )
 
     # ---- reading
+
+    def place(self, sql: str, position: Position | None) -> Place:
+        """Where a character of a query stands in the dataflow's file, as far as that is known."""
+        return self._place(sql, position) or (lambda _: position)
 
     def _place(self, sql: str, position: Position | None) -> Place | None:
         """Places in the dataflow's file; in the query itself where there is no file."""

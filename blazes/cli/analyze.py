@@ -1,7 +1,8 @@
 """Label every stream of a dataflow and say where coordination is needed, why, and what it costs.
 
 exit status: 0 where the plan reaches the target; 1 where it cannot, because nondeterminism is
-inherited, and with --strict wherever the file as it stands is not within the target; 2 for a bad
+inherited, and with --strict wherever the file as it stands is not within the target or `blazes
+compile` would refuse it; 2 for a bad
 file or bad usage.
 """
 
@@ -40,7 +41,7 @@ def _run(arguments: argparse.Namespace) -> int:
     arguments.format = options.format_of(arguments)
     plan, warnings = options.plan_of(arguments)
     options.write(arguments, render(plan, warnings, arguments))
-    return options.status(plan, strict=arguments.strict)
+    return options.status(plan, warnings, strict=arguments.strict)
 
 
 def render(plan: Plan, warnings: Sequence[Diagnostic], arguments: argparse.Namespace) -> str:
@@ -75,7 +76,7 @@ def render(plan: Plan, warnings: Sequence[Diagnostic], arguments: argparse.Names
 
             layout = options.layout(arguments, everything=arguments.all)
             _warn(warnings)
-            return analysis_report(plan, layout=layout)
+            return analysis_report(plan, layout=layout, warnings=warnings)
 
 
 def _warn(warnings: Sequence[Diagnostic]) -> None:

@@ -1,10 +1,11 @@
-"""Report the mistakes and warnings of dataflow files, without analyzing them.
+"""Report the mistakes and warnings of dataflow files, and what could not be compiled of them.
 
 Annotations that claim more than the SQL beside them shows are among the warnings (BLZ084). Python
 functions are held against theirs, and described where they have none, only with --execute, which
 runs them; nothing of the user's code runs without it.
 
-exit status: 0; 1 with --strict where there are warnings; 2 where a file is refused.
+exit status: 0; 1 with --strict where there are warnings, or what `blazes compile` would refuse; 2
+where a file cannot be read as a dataflow.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from annotations.dataflow import Dataflow
 from annotations.diagnostics import BadInput, Diagnostic
 from blazes.cli import CommandError, one_of
 from blazes.cli.execution import add_execute, allowed
+from blazes.cli.options import compiler_refusals
 
 if TYPE_CHECKING:
     from annotations.whitebox.sandbox import Limits
@@ -50,7 +52,7 @@ def run(arguments: argparse.Namespace) -> int:
         try:
             execute = allowed(arguments, file)
             dataflow, warnings = load(file, execute=execute)
-            found += (*warnings, *_claims(dataflow, execute))
+            found += (*warnings, *_claims(dataflow, execute), *compiler_refusals(dataflow))
         except BadInput as bad:
             found += bad.diagnostics
             refused = True

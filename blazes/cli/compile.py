@@ -13,10 +13,15 @@ import argparse
 import json
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from annotations.diagnostics import BadInput
 from blazes.cli import CommandError, one_of, options
 from blazes.cli.execution import add_execute, allowed
 from blazes.cli.projects import add_target_dir
+
+if TYPE_CHECKING:
+    from blazes.coordination import Plan
 
 FORMATS = ("text", "json")
 
@@ -29,6 +34,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_target_dir(parser)
     parser.add_argument(
         "-o", "--output", metavar="DIR", help="folder of this project (default: TARGET_DIR/NAME)"
+    )
+    parser.add_argument(
+        "--check-with-spark",
+        action="store_true",
+        help="start Spark, and have it analyse the SQL of every component on empty tables",
     )
     parser.add_argument(
         "--explain",
@@ -53,6 +63,8 @@ def run(arguments: argparse.Namespace) -> int:
 
     decided, warnings = options.job_plan_of(arguments, allowed(arguments, arguments.file))
     result = stages(decided)
+    if arguments.check_with_spark:
+        check_with_spark(decided)
     if arguments.explain:
         if arguments.format == "json":
             text = as_json({"dataflow": result.name, "stages": result.to_json()})
@@ -78,6 +90,18 @@ def run(arguments: argparse.Namespace) -> int:
         text = f"{project.job}\n"
     safe_write(sys.stdout, text)
     return 0
+
+
+def check_with_spark(decided: Plan) -> None:
+    """Have Spark analyse the code of a plan that can be compiled; BadInput with what it refuses."""
+    from blazes.cli.spark_check import spark_problems
+    from blazes.cli.verify import session
+    from codegen.judge import judged
+
+    with session() as spark:
+        problems = spark_problems(judged(decided), spark)
+    if problems:
+        raise BadInput(problems)
 
 
 def as_json(value: dict[str, object]) -> str:

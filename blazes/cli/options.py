@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from annotations.dataflow import Dataflow
-from annotations.diagnostics import OF_DELIVERY, Diagnostic
+from annotations.diagnostics import OF_DELIVERY, Diagnostic, Severity
 from annotations.vocabulary import Label
 from blazes.analysis import analyze
 from blazes.cli import CommandError, one_of
@@ -158,13 +160,30 @@ def dataflow_of(
 
 
 def plan_of(arguments: argparse.Namespace) -> tuple[Plan, tuple[Diagnostic, ...]]:
-    """The plan for FILE under --rules and --target, and the warnings about the file."""
+    """The plan for FILE under --rules and --target, and the warnings about the file.
+
+    What `blazes compile` would refuse is among them, the only errors.
+    """
     dataflow, warnings = dataflow_of(arguments, allowed(arguments, arguments.file))
     analysis = analyze(dataflow, rules=arguments.rules)
     if arguments.rules != BLAZES:
         warnings = tuple(each for each in warnings if each.code.id not in OF_DELIVERY)
     result = plan(analysis, target=Label.parse(arguments.target))
-    return result, (*warnings, *delivery_findings(result))
+    usual = arguments.rules == BLAZES and result.target is Label.ASYNC
+    refused = compiler_refusals(dataflow, result if usual else None)
+    return result, (*warnings, *delivery_findings(result), *refused)
+
+
+def compiler_refusals(dataflow: Dataflow, decided: Plan | None = None) -> tuple[Diagnostic, ...]:
+    """What `blazes compile` would refuse, and says so; `decided` is its plan, where it is known."""
+    from codegen.meant import is_meant
+
+    if not is_meant(dataflow):
+        return ()
+    from codegen.judge import refusals
+
+    found = refusals(decided or plan(analyze(dataflow)))
+    return tuple([replace(each, message=f"compile refuses this: {each.message}") for each in found])
 
 
 def job_plan_of(
@@ -178,9 +197,19 @@ def job_plan_of(
     return result, (*warnings, *delivery_findings(result))
 
 
-def status(result: Plan, *, strict: bool) -> int:
-    """The exit status: 1 where the plan cannot reach the target, or, strictly, where it has to."""
+def errors(warnings: Iterable[Diagnostic]) -> list[Diagnostic]:
+    """Those that are errors: what `blazes compile` would refuse."""
+    return [each for each in warnings if each.code.severity is Severity.ERROR]
+
+
+def status(result: Plan, warnings: Iterable[Diagnostic] = (), *, strict: bool) -> int:
+    """The exit status: 1 where the plan cannot reach the target, or, strictly, where it has to.
+
+    Strictly, it is 1 as well where the dataflow could not be compiled.
+    """
     if result.verdict > result.target or result.repairs.unrepaired:
+        return 1
+    if strict and errors(warnings):
         return 1
     ordered = any(entry.strategy is Strategy.ORDER for entry in result.entries)
     above = result.analysis.verdict > result.target

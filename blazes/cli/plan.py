@@ -1,13 +1,15 @@
 """Print the coordination plan alone: who waits for whom, in what order, with what vote.
 
 exit status: 0 where the plan reaches the target; 1 where it cannot, because nondeterminism is
-inherited, and with --strict wherever the file as it stands is not within the target; 2 for a bad
+inherited, and with --strict wherever the file as it stands is not within the target or `blazes
+compile` would refuse it; 2 for a bad
 file or bad usage.
 """
 
 from __future__ import annotations
 
 import argparse
+import sys
 
 from annotations.collector import collector_off
 from blazes.cli import options
@@ -45,6 +47,13 @@ def _run(arguments: argparse.Namespace) -> int:
     else:
         from blazes.report.terminal import plan_report
 
-        text = plan_report(plan, layout=options.layout(arguments, everything=arguments.all))
+        refused = options.errors(warnings)
+        if refused:
+            from blazes.report.problems import print_problems
+
+            print_problems(refused, stream=sys.stderr)
+            print(file=sys.stderr)
+        layout = options.layout(arguments, everything=arguments.all)
+        text = plan_report(plan, layout=layout, warnings=warnings)
     options.write(arguments, text)
-    return options.status(plan, strict=arguments.strict)
+    return options.status(plan, warnings, strict=arguments.strict)

@@ -456,6 +456,25 @@ CODE_EXAMPLES: Final[Mapping[str, Example]] = {
         'fds: ["word -> nubmer"]'
     ),
     "BLZ052": _code(_COUNT + 'fds: ["ward -> word"]'),
+    "BLZ053": _code(
+        _COUNT + "streams:\n  words: {to: Count.words, schema: {word: strng}}\n"
+        "  counts: {from: Count.counts}"
+    ),
+    "BLZ054": _code(
+        "components:\n  Count:\n    sql: SELECT wrd, count(*) AS n FROM words GROUP BY wrd\n"
+        "streams:\n  words: {to: Count.words, schema: {word: string}}\n"
+        "  counts: {from: Count.counts}"
+    ),
+    "BLZ055": _code(
+        "components:\n  Count:\n    sql: SELECT uppr(word) AS word FROM words\n"
+        "streams:\n  words: {to: Count.words, schema: {word: string}}\n"
+        "  counts: {from: Count.counts}"
+    ),
+    "BLZ056": _code(
+        "components:\n  Count:\n    sql: SELECT word, day, count(*) AS n FROM words GROUP BY word\n"
+        "streams:\n  words: {to: Count.words, schema: {word: string, day: date}}\n"
+        "  counts: {from: Count.counts}"
+    ),
     "BLZ060": _code(
         "components:\n  Count:\n    replicas: 3\n"
         "    annotation: {from: words, to: counts, label: CW}"
@@ -471,6 +490,15 @@ CODE_EXAMPLES: Final[Mapping[str, Example]] = {
     "BLZ063": _code(
         "components:\n  Count:\n    annotation:\n      - {from: words, to: counts, label: CW}\n"
         "      - {from: words, to: log, label: CR}\n    sql: SELECT * FROM words"
+    ),
+    "BLZ064": _code(
+        _COUNT + "streams:\n  words: {to: Count.words, source: {format: parqet, path: data}}\n"
+        "  counts: {from: Count.counts}"
+    ),
+    "BLZ065": _code(
+        _COUNT + "streams:\n  words:\n    to: Count.words\n"
+        "    source: {format: json, path: data, options: {multilne: true}}\n"
+        "  counts: {from: Count.counts}"
     ),
     "BLZ074": _code(
         _COUNT + "streams:\n"

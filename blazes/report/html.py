@@ -78,9 +78,8 @@ def _body(index: Index, warnings: Sequence[Diagnostic], everything: bool) -> Ite
     verdict = StreamLabel(plan.analysis.verdict) if plan.analysis.verdict.value > 1 else None
     label = _label(verdict) if verdict else '<span class="label">Seal</span>'
     yield f'<p class="verdict">{label} {_shown(words.verdict(plan))}</p>'
-    for said in (words.outcome(plan), words.rests_on(plan)):
-        if said:
-            yield f"<p>{_shown(said)}</p>"
+    for said in words.further(plan, warnings):
+        yield f"<p>{_shown(said)}</p>"
     if everything or len(index.components) <= LARGE:
         yield f'<h2>Dataflow</h2>\n<div class="drawing">{svg(diagram_of(plan))}</div>'
         yield from _streams(plan)

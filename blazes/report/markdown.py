@@ -39,7 +39,7 @@ def analysis_report(
         f"# {text(plan.analysis.dataflow.name)}",
         f"**{plan.analysis.verdict}** {text(words.verdict(plan))}",
     ]
-    blocks += [text(said) for said in (words.outcome(plan), words.rests_on(plan)) if said]
+    blocks += [text(said) for said in words.further(plan, warnings)]
     if small:
         blocks += ["## Dataflow", fenced(mermaid.diagram(plan).rstrip(), "mermaid")]
         blocks += ["## Streams", table(*_streams(plan))]

@@ -20,6 +20,7 @@ from rich.table import Table
 from rich.text import Text
 
 from annotations.dataflow import Path, Stream
+from annotations.diagnostics import Diagnostic
 from annotations.vocabulary import Label
 from blazes.analysis import Derivation
 from blazes.coordination import Entry, Plan
@@ -59,10 +60,12 @@ MOST_NAMES: Final = 30
 MOST_STEPS: Final = 12
 
 
-def analysis_report(plan: Plan, *, layout: Layout | None = None) -> str:
-    """What `blazes analyze` prints."""
+def analysis_report(
+    plan: Plan, *, layout: Layout | None = None, warnings: Sequence[Diagnostic] = ()
+) -> str:
+    """What `blazes analyze` prints; of the warnings only that the dataflow cannot be compiled."""
     layout = layout or Layout()
-    return printed(analysis_parts(Index.of(plan), layout), layout)
+    return printed(analysis_parts(Index.of(plan), layout, warnings), layout)
 
 
 def picture(plan: Plan, *, title: str, width: int = 80) -> str:
@@ -75,11 +78,13 @@ def picture(plan: Plan, *, title: str, width: int = 80) -> str:
     return re.sub(r"@font-face \{.*?\}\s*", "", svg, flags=re.DOTALL)
 
 
-def plan_report(plan: Plan, *, layout: Layout | None = None) -> str:
+def plan_report(
+    plan: Plan, *, layout: Layout | None = None, warnings: Sequence[Diagnostic] = ()
+) -> str:
     """What `blazes plan` prints: only what has to wait, and for what."""
     layout = layout or Layout()
     index = Index.of(plan)
-    parts: list[RenderableType] = [_title(plan), _verdict(plan, layout)]
+    parts: list[RenderableType] = [_title(plan), _verdict(plan, layout, warnings)]
     parts += _repairs(plan, layout)
     shown = _shown(index.need_coordination(), layout)
     for found in (finding(index, name) for name in shown):
@@ -119,11 +124,13 @@ def component_report(plan: Plan, component: str, *, layout: Layout | None = None
     return printed(parts, layout)
 
 
-def analysis_parts(index: Index, layout: Layout) -> list[RenderableType]:
+def analysis_parts(
+    index: Index, layout: Layout, warnings: Sequence[Diagnostic] = ()
+) -> list[RenderableType]:
     """The parts of the analysis report, in order."""
     plan = index.plan
     small = layout.everything or len(index.components) <= LARGE
-    parts: list[RenderableType] = [_title(plan), _verdict(plan, layout), ""]
+    parts: list[RenderableType] = [_title(plan), _verdict(plan, layout, warnings), ""]
     if small:
         parts += [heading("Dataflow", None, layout), _dataflow(index, layout), ""]
         parts += [heading("Streams", None, layout), _streams(plan, layout)]
@@ -161,15 +168,15 @@ def _title(plan: Plan) -> Text:
     return text
 
 
-def _verdict(plan: Plan, layout: Layout) -> RenderableType:
-    bad = plan.analysis.verdict > plan.target
+def _verdict(plan: Plan, layout: Layout, warnings: Sequence[Diagnostic] = ()) -> RenderableType:
+    bad = plan.analysis.verdict > plan.target or words.refused(warnings) is not None
     mark = layout.glyphs.bad if bad else layout.glyphs.good
     sign = Text(f"{mark} {plan.analysis.verdict}", style=STYLES[plan.analysis.verdict])
-    lines = [words.verdict(plan), words.outcome(plan), words.rests_on(plan)]
+    lines = [words.verdict(plan), *words.further(plan, warnings)]
     grid = Table.grid(padding=(0, 2, 0, 0))
     grid.add_column(no_wrap=True)
     grid.add_column(overflow="fold")
-    grid.add_row(sign, paragraph([printable(line) for line in lines if line]))
+    grid.add_row(sign, paragraph([printable(line) for line in lines]))
     return Padding(grid, (1, 0, 0, 0))
 
 

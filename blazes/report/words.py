@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from annotations.dataflow import Path, Stream
+from annotations.diagnostics import Diagnostic, Severity
 from annotations.vocabulary import AnnotationKind, Delivery, Gate, Key, Label, StreamLabel
 from blazes.analysis import Derivation, Step
 from blazes.coordination import (
@@ -70,6 +71,23 @@ def _may_come_again(plan: Plan) -> Iterator[str]:
     ]
     if again:
         yield f"Rows may come again at {listed(again[:NAMES_MAX])}."
+
+
+def refused(diagnostics: Iterable[Diagnostic]) -> str | None:
+    """That the dataflow cannot be compiled as it stands, and why; None where nothing says so."""
+    errors = [each for each in diagnostics if each.code.severity is Severity.ERROR]
+    if not errors:
+        return None
+    first = errors[0]
+    where = f", {first.position}" if first.position else ""
+    more = f", and {number(len(errors) - 1, 'more reason')}" if len(errors) > 1 else ""
+    return f"{first.message} ({first.code.id}{where}){more}."
+
+
+def further(plan: Plan, warnings: Sequence[Diagnostic] = ()) -> list[str]:
+    """What follows the verdict: what the plan does, what it rests on, why it cannot be compiled."""
+    said = (outcome(plan), rests_on(plan), refused(warnings))
+    return [each for each in said if each is not None]
 
 
 def rests_on(plan: Plan) -> str | None:

@@ -71,7 +71,7 @@ def components(draw: st.DrawFn) -> tuple[Pairs, set[str], set[str]]:
     if ("Rep", "true") in pairs:
         maybe(draw, pairs, "replicas", "3")
     if len(outputs) == 1:
-        maybe(draw, pairs, "sql", "SELECT 1", "|\n      SELECT a,\n        b\n")
+        maybe(draw, pairs, "sql", "SELECT 1", "|\n      SELECT 1,\n        2\n")
     else:
         maybe(draw, pairs, "python", Pairs([(draw(st.sampled_from(sorted(outputs))), "m.n:f")]))
     if draw(st.integers(0, 3)) == 0:
@@ -94,6 +94,7 @@ def streams(draw: st.DrawFn, producer: str | None, consumer: str | None) -> Pair
     if consumer is not None:
         pairs.append(("to", consumer))
     schema = Pairs([("id", "int"), ("campaign", "'decimal(10,2)'"), ("y", "string")])
+    schema += [("sealed", "boolean"), ("n", "bigint")]
     end = Pairs([("format", "json"), ("path", "a/b"), ("options", Pairs([("x.y", "true")]))])
     if producer is None:
         maybe(draw, pairs, "label", "Run", "Inst", "Diverge")

@@ -71,13 +71,14 @@ def test_the_compiler_finds_what_the_case_says(case: Case, tmp_path: Path) -> No
     dataflow, _ = load(file, variants=case.variants)
     with pytest.raises(BadInput) as refused:
         stages(plan(analyze(dataflow)))
-    found = [line(each) for each in refused.value.diagnostics]
+    found = [line(each).replace(str(file), "FILE") for each in refused.value.diagnostics]
     assert found == case.expected
     assert case.codes <= {each.code.id for each in refused.value.diagnostics}
 
 
 def test_every_code_of_the_compiler_has_a_case() -> None:
     errors = {code.id for code in CODES.values() if code.severity is Severity.ERROR}
+    errors.remove("BLZ551")  # Spark's own word: test_check_with_spark.py
     assert {code for case in CASES for code in case.codes} == errors
 
 

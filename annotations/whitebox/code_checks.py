@@ -1,0 +1,48 @@
+"""The SQL of a dataflow's components, checked when the file is read.
+
+`annotations.whitebox.checking` knows what Spark refuses of a query; here is what the query's inputs
+have, and where a mistake stands in the file.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from annotations.dataflow import Component, Dataflow, Endpoint
+from annotations.diagnostics import Findings
+from annotations.whitebox.checking import findings
+from annotations.whitebox.code import Code
+
+OTHER_FUNCTIONS: Final = (
+    "spark.sql.extensions",
+    "spark.sql.catalog",
+    "spark.jars",
+    "spark.plugins",
+)
+"""Settings, by their beginnings, with which a job may have functions that Spark has not."""
+OTHER_NAMES: Final = ("spark.sql.parser.", "spark.sql.extensions")
+"""Settings with which names may mean something else."""
+
+
+def check_code(dataflow: Dataflow, code: Code, out: Findings) -> None:
+    """Note what Spark would refuse of the components' SQL (BLZ054, BLZ055, BLZ056)."""
+    conf = tuple(dataflow.deployment.conf)
+    if any(key.startswith(OTHER_NAMES) for key in conf):
+        return
+    components = dataflow.components.values()
+    python = any(by.python for each in components for by in each.implementations.values())
+    functions = not python and not any(key.startswith(OTHER_FUNCTIONS) for key in conf)
+    for component in components:
+        _check_component(component, code, out, functions=functions)
+
+
+def _check_component(component: Component, code: Code, out: Findings, *, functions: bool) -> None:
+    inputs = dict.fromkeys(path.source for path in component.paths)
+    for by in component.implementations.values():
+        if by.sql is None:
+            continue
+        tables = {name: code.columns(Endpoint(component.name, name)) for name in inputs}
+        place = code.place(by.sql, by.position)
+        for found in findings(by.sql, tables=tables, functions=functions):
+            message = f"{component.name}: {found.message}"
+            out.add(found.code, message, place(found.start), found.remedy)

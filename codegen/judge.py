@@ -1,0 +1,75 @@
+"""What can be compiled of a plan, and what cannot: the one judge of all commands.
+
+`blazes compile` refuses what is found here, and `analyze`, `plan` and `check` report it
+(`refusals`). What an output becomes is decided in `drafts`, cycles are found in `network`, `gates`
+and `seals` follow the punctuations, `sites` looks at what runs beside Spark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from annotations.dataflow import Endpoint
+from annotations.diagnostics import Diagnostic
+from blazes.coordination import Plan
+from codegen.deduplication import with_deduplication
+from codegen.ends import source_problems
+from codegen.gates import with_gates
+from codegen.meant import has_code, has_sources, is_meant
+from codegen.network import Network, network
+from codegen.seals import Route, routes
+
+OF_SOURCES: Final = frozenset({"BLZ501", "BLZ502", "BLZ503", "BLZ521", "BLZ522", "BLZ532"})
+"""What a file lacks that says nothing about where its records come from, and need not."""
+OF_CODE: Final = frozenset({"BLZ504", "BLZ505"})
+"""What a file lacks whose components have annotations and no code, and need not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """A plan on its way to stages."""
+
+    plan: Plan
+    """With a component for each stream that is de-duplicated."""
+    net: Network
+    sealed: Mapping[Endpoint, Route]
+    problems: tuple[Diagnostic, ...]
+    """Everything that cannot be compiled, in the order of the file."""
+
+
+def judged(plan: Plan) -> Judgement:
+    """The outputs of a plan, wired and with their seals followed, and every problem of that."""
+    problems: list[Diagnostic] = []
+    plan = with_deduplication(plan, problems)
+    net, ungated = with_gates(network(plan, problems))
+    sealed = routes(net, problems, ungated)
+    if any(draft.needs_site_check for draft in net.drafts.values()):
+        from codegen.sites import site_problems
+
+        problems += site_problems(net)
+    for stream in plan.analysis.dataflow.streams.values():
+        if stream.producer is None:
+            problems += source_problems(stream)
+    return Judgement(plan, net, sealed, tuple(sorted(dict.fromkeys(problems), key=place)))
+
+
+def refusals(plan: Plan) -> tuple[Diagnostic, ...]:
+    """What the compiler would refuse of a dataflow that is meant to be compiled.
+
+    A file without sources, or without code, is a model of a dataflow: it is not held against it
+    that these are missing, and of one that has neither nothing is said.
+    """
+    dataflow = plan.analysis.dataflow
+    sources, code = has_sources(dataflow), has_code(dataflow)
+    if not is_meant(dataflow):
+        return ()
+    missing = (frozenset() if sources else OF_SOURCES) | (frozenset() if code else OF_CODE)
+    return tuple(each for each in judged(plan).problems if each.code.id not in missing)
+
+
+def place(problem: Diagnostic) -> tuple[str, int, int]:
+    """Where a problem stands in the file; those without a place come first."""
+    at = problem.position
+    return (at.file, at.line, at.column) if at else ("", 0, 0)
