@@ -7,7 +7,7 @@ lists, the ledger is the list of events, and who is registered is what has been 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
@@ -312,10 +312,12 @@ class Omniscient:
     """What a gate should do: it hands over everything, when nothing more can come.
 
     Args:
-        inputs: of a `Running` gate that judges what has a key.
+        judge: knows what has a key.
+        announced: the partitions that there are; nobody waits for others.
     """
 
     judge: Running
+    announced: Collection[Row]
     held: dict[str, list[Row]] = field(default_factory=dict)
     shown: dict[str, list[Row]] = field(default_factory=dict)
     asked: list[tuple[str, Row]] = field(default_factory=list)
@@ -328,7 +330,9 @@ class Omniscient:
     def ask(self, name: str, rows: Sequence[Row], columns: Sequence[str]) -> None:
         """See `Running`."""
         places = [columns.index(each) for each in self.judge.gate.key]
-        self.asked += [(name, row) for row in rows if None not in [row[n] for n in places]]
+        self.asked += [
+            (name, row) for row in rows if tuple(row[n] for n in places) in self.announced
+        ]
 
     @property
     def waits(self) -> bool:

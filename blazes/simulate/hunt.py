@@ -18,6 +18,7 @@ from annotations.vocabulary import (
 )
 from blazes.simulate.anomalies import Anomaly, between, within
 from blazes.simulate.drive import Input, Order, Run, every_run, random_run, replayed
+from blazes.simulate.gate import once
 from blazes.simulate.messages import Message
 from blazes.simulate.network import Manner, Network, StepFailed, Wire
 from blazes.simulate.world import Bag, Step
@@ -135,7 +136,7 @@ class Hunt:
             if time.monotonic() > until and found.inputs:
                 break
             progress(found.inputs, inputs_max)
-            given = self._inputs(self._rng, self._rng.choice(SIZES))
+            given = self._promised(self._inputs(self._rng, self._rng.choice(SIZES)))
             try:
                 self._try(given)
                 found.inputs += 1
@@ -161,6 +162,14 @@ class Hunt:
             if anomaly not in self.found.witnesses:
                 witness = Witness(anomaly, given, runs, self.coordinated, order)
                 self.found.witnesses[anomaly] = self._shrunk(witness)
+
+    def _promised(self, given: Input) -> Input:
+        """The input with one record for each id, where gates drop what they know."""
+        found = dict(given)
+        for origin in (each.origin for each in self.network.intakes.values()):
+            if origin.id and origin.name in found:
+                found[origin.name] = dict.fromkeys(once(origin, found[origin.name]), 1)
+        return found
 
     def _base(self, given: Input) -> Run:
         """What other runs are compared with: plain delivery, and gates that know everything."""

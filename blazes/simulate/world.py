@@ -126,8 +126,8 @@ class World:
             if wire.name in network.delivered and inputs.get(wire.name):
                 for replica in network.receivers(wire, 0):
                     self.pending[wire.name, replica] = dict(inputs[wire.name])
-        if network.intakes:
-            self._announce()
+        self.announced = partitions(network, inputs)
+        self._announce()
 
     def clone(self) -> World:
         """A run that goes on from here by itself; of a network without gates."""
@@ -315,7 +315,9 @@ class World:
         if place not in self.gates:
             assert part.gate is not None
             running = Running(part.gate, self.network.inputs_of(part))
-            self.gates[place] = Omniscient(running) if self.oracle else running
+            self.gates[place] = (
+                Omniscient(running, self.announced[part.at]) if self.oracle else running
+            )
         return self.gates[place]
 
     def _intake(self, channel: Channel, items: Sequence[Item]) -> None:
@@ -429,7 +431,6 @@ class World:
 
     def _announce(self) -> None:
         """What sources send to gates: their records, and a punctuation for each partition."""
-        known = partitions(self.network, self.inputs)
         for channel, intake in self.network.intakes.items():
             origin = intake.origin
             if origin.unit is not None:
@@ -441,7 +442,7 @@ class World:
             for replica in range(self.network.replicas[intake.part.at.component]):
                 place = (channel, replica)
                 self._put_on_way(place, [r for r, times in bag.items() for _ in range(times)])
-                for value in known[intake.part.at]:
+                for value in self.announced[intake.part.at]:
                     for producer in origin.members(value):
                         message = Message(Kind.PUNCTUATION, value, producer)
                         self.promised[place, message] = sent[producer, value]
@@ -529,7 +530,16 @@ def adverse(item: Item) -> bool:
 
 def partitions(network: Network, inputs: Mapping[str, Bag]) -> dict[Endpoint, dict[Row, None]]:
     """Gated output -> the partitions of which all its producers have to know."""
-    found: dict[Endpoint, dict[Row, None]] = {part.at: {} for part in network.gated}
+    found: dict[Endpoint, dict[Row, None]] = {}
+    for part in network.gated:
+        assert part.gate is not None
+        found[part.at] = {}
+        for name, bag in inputs.items() if part.gate.reads else ():  # empty ones are asked for too
+            columns = network.wires[name].columns
+            if set(part.gate.key) <= set(columns):
+                places = [columns.index(each) for each in part.gate.key]
+                values = (tuple(row[n] for n in places) for row in bag)
+                found[part.at] |= {value: None for value in values if None not in value}
     grown = True
     while grown:
         before = sum(map(len, found.values()))
