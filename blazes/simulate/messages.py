@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from blazes.verify.records import Row, shown, sort_key
 
@@ -46,9 +46,18 @@ class Message:
     producer: str = ""
 
     def __str__(self) -> str:
-        who = f" of {self.producer}" if self.producer else ""
-        return f"{self.kind}{who}" + (f" {shown(self.value)}" if self.value else "")
+        return SAID[self.kind].format(of=shown(self.value), by=self.producer)
 
+
+SAID: Final = {
+    Kind.PUNCTUATION: "that {by} has sent all of {of}",
+    Kind.REGISTRATION: "that the producers of {of} are known",
+    Kind.CRASH: "its last micro-batch again, after a crash",
+    Kind.AGAIN: "partition {of} again, if it is complete",
+    Kind.REPEAT: "{of} again",
+    Kind.STRANGER: "{of} of a stranger",
+}
+"""What is received, in words."""
 
 Item: TypeAlias = Row | Message
 """What can be on its way."""

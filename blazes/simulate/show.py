@@ -39,6 +39,8 @@ MEANS: Final = {
     Label.INST: "The replicas of one run give different records.",
     Label.DIVERGE: "The replicas end with different state, when everything has been delivered.",
 }
+OTHERWISE: Final = "What comes out is not what complete partitions give."
+"""Where gates wait, the first run is that of gates that know everything."""
 ROWS_MAX: Final = 6
 
 
@@ -150,14 +152,19 @@ def _how(found: Simulated) -> list[str]:
 def story(witness: Witness, network: Network, layout: Layout) -> list[RenderableType]:
     """A witness as it happened, delivery by delivery."""
     kind, stream = witness.anomaly.kind, witness.anomaly.stream
+    gated = bool(network.gated)
     planned = " under the plan" if witness.coordinated else ""
     parts: list[RenderableType] = [heading(f"{kind} at {stream}{planned}", None, layout)]
-    rows: list[tuple[str, RenderableType]] = [("Seen", paragraph([MEANS[kind]]))]
+    rows: list[tuple[str, RenderableType]] = [
+        ("Seen", paragraph([OTHERWISE if gated and kind is Label.RUN else MEANS[kind]]))
+    ]
     rows.append(("Input", _inputs(witness.given, network)))
     for number, run in enumerate(witness.runs):
         if number:
             rows.append(("", Text()))
         name = "Run" if len(witness.runs) == 1 else f"Run {number + 1}"
+        if gated and len(witness.runs) > 1:
+            name = "Run" if number else "Right"
         order = witness.order if number == len(witness.runs) - 1 else None
         rows.append((name, _schedule(told(network, witness, run, order), network, layout)))
         rows.append(("", _outcome(witness, run, network)))
