@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,11 +14,13 @@ from annotations.dataflow import Component, Dataflow, Endpoint, Producers, Strea
 from annotations.vocabulary import Label
 from blazes.analysis import analyze
 from blazes.coordination import plan
-from blazes.simulate.anomalies import Anomaly
+from blazes.simulate import kept
+from blazes.simulate.anomalies import Anomaly, between
 from blazes.simulate.hunt import Hunt, Hunted
 from blazes.simulate.messages import Kind, Message
+from blazes.simulate.network import Refused
 from codegen.seals import Route
-from flux_runtime.sealing.events import Coverage, Ingested
+from flux_runtime.sealing.events import Coverage, Finding, Found, Ingested
 from flux_runtime.sealing.partition import Share
 from flux_runtime.sealing.tracker import Tracker, Verdict
 from flux_runtime.spark import chunks
@@ -164,12 +167,28 @@ def ids_are_not_looked_at(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Share, "uncounted", ())
 
 
+def outsiders_stay(patch: pytest.MonkeyPatch) -> None:
+    found = Tracker._on_found
+
+    def all_belong(self: Tracker, event: Found) -> Iterator[Finding]:
+        came = {
+            key: tuple(self.partitions[key].shares[event.input].received)
+            for key in event.producers
+            if key in self.partitions
+        }
+        sets = {key: (*who, *came.get(key, ())) for key, who in event.producers.items()}
+        return found(self, replace(event, producers=sets))
+
+    patch.setattr(Tracker, "_on_found", all_belong)
+
+
 PLANTS: tuple[tuple[Plant, Producers, tuple[str, ...]], ...] = (
     (one_vote_is_enough, ALL, ()),
     (one_vote_is_enough, Producers("registered"), ()),
     (counts_are_not_compared, ALL, ()),
     (counts_are_not_compared, Producers("one"), ()),
     (without(Verdict.UNKNOWN), ALL, ()),
+    (outsiders_stay, Producers("registered"), ()),
     (late_partitions_are_new_ones, Producers("one"), ()),
     (replays_count_twice, ALL, ()),
     (replays_count_twice, Producers("one"), ()),
@@ -196,3 +215,32 @@ def test_the_witness_of_a_replay_is_a_crash(monkeypatch: pytest.MonkeyPatch) -> 
     items = [item for step in steps for item, _ in step.rows]
     assert sum(map(len, witness.given.values())) == 1
     assert [i.kind for i in items if isinstance(i, Message) and i.kind.adverse] == [Kind.CRASH]
+
+
+def test_what_came_to_a_gate_is_kept_with_the_witness(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    of = runnable(ALL)
+    analysis = analyze(of.dataflow)
+    networks = {False: of.network(analysis, None), True: of.network(analysis, plan(analysis))}
+    with monkeypatch.context() as planted:
+        replays_count_twice(planted)
+        witness = hunted(of).witnesses[Anomaly(Label.RUN, "counts")]
+        kept.save(witness, tmp_path / "w.json")
+        again = kept.load(tmp_path / "w.json", networks)
+    assert [run.end for run in again.runs] == [run.end for run in witness.runs]
+    right, mended = kept.load(tmp_path / "w.json", networks).runs
+    assert not list(between(right.end, mended.end))
+
+
+def test_a_plan_that_cannot_be_compiled_is_refused() -> None:
+    verbs = {"C": counted("a")}
+    streams = (
+        Stream("in", None, Endpoint("C", "p"), schema=SCHEMA),
+        Stream("again", Endpoint("C", "x"), Endpoint("C", "p"), schema=SCHEMA),
+    )
+    parts = {name: Component(name, each.paths) for name, each in verbs.items()}
+    of = Runnable(Dataflow("cycle", parts, {s.name: s for s in streams}), verbs)
+    analysis = analyze(of.dataflow)
+    with pytest.raises(Refused, match=r"the plan cannot be compiled: .*BLZ531"):
+        of.network(analysis, plan(analysis))
