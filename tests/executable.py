@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from annotations.dataflow import Component, Dataflow, Endpoint, Path, Stream
+from annotations.dataflow import Component, Dataflow, Endpoint, Path, Producers, Stream
 from annotations.vocabulary import (
     STAR,
     Annotation,
@@ -166,6 +166,9 @@ VERBS: tuple[Verb, ...] = (
 )
 
 
+PRODUCERS = (Producers("one"), Producers("all", ("east", "west")), Producers("registered"))
+
+
 @dataclass(frozen=True)
 class Runnable:
     """A dataflow and what its components do."""
@@ -236,6 +239,7 @@ def streams_of(verbs: Mapping[str, Verb], rng: random.Random) -> Iterator[Stream
                     producer,
                     Endpoint(name, source),
                     seals=seals if producer is None else (),
+                    producers=PRODUCERS[number % 3] if producer is None and seals else None,
                     rep=True if rng.random() < 0.1 else None,
                     schema=SCHEMA,
                 )

@@ -1,10 +1,12 @@
 """Run the whole dataflow under many schedules, with replicas and replays, and show what differs.
 
 First without coordination: the anomalies that the labels predict are looked for, and shown as a
-schedule to read. Then under the plan: none may be found. Inputs are generated from the sources'
-schemas; small ones are run in every interleaving, others under schedules from a seed. SQL runs on
-DuckDB where that is known to mean the same, everything else on local Spark: Python functions run,
-with the rights and the environment of whoever starts this.
+schedule to read. Then under the plan: none may be found. There, outputs that wait for complete
+partitions have the gates of the compiled job, which count and vote as in a running one, while
+producers punctuate, records come late and twice, and gates crash. Inputs are generated from the
+sources' schemas; small ones are run in every interleaving where there are no gates, others under
+schedules from a seed. SQL runs on DuckDB where that is known to mean the same, everything else on
+local Spark: Python functions run, with the rights and the environment of whoever starts this.
 
 exit status: 0 where nothing worse than the labels was seen; 1 where something was (it is written
 to a file, and --replay shows it again); 2 for a bad file or bad usage.

@@ -7,6 +7,7 @@ been delivered and nothing is left to repair it.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -30,6 +31,8 @@ class End:
 
     streams: dict[str, Contents]
     states: dict[str, Contents]
+    released: dict[str, Contents]
+    """Stream -> what each instance's gate handed over: (waiting input, record, how often)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +49,7 @@ def end_of(world: World) -> End:
     network = world.network
     streams: dict[str, Contents] = {}
     states: dict[str, Contents] = {}
+    released: dict[str, Contents] = {}
     for name, wire in network.wires.items():
         if wire.producer is None:
             continue
@@ -53,7 +57,12 @@ def end_of(world: World) -> End:
         count = network.replicas.get(component, 1)
         streams[name] = tuple(world.sent.get((name, n), frozenset()) for n in range(count))
         states[name] = tuple(state_of(world, network, component, output, n) for n in range(count))
-    return End(streams, states)
+        if any(part.at == wire.producer for part in network.gated):
+            counts = [world.released.get((wire.producer, n), Counter()) for n in range(count)]
+            released[name] = tuple(
+                frozenset((at, row, times) for (at, row), times in each.items()) for each in counts
+            )
+    return End(streams, states, released)
 
 
 def state_of(
@@ -87,5 +96,7 @@ def within(end: End) -> Iterator[Anomaly]:
 def between(one: End, other: End) -> Iterator[Anomaly]:
     """How two runs on the same input differ."""
     for stream, contents in one.streams.items():
-        if contents != other.streams[stream]:
+        if contents != other.streams[stream] or one.released.get(stream) != other.released.get(
+            stream
+        ):
             yield Anomaly(Label.RUN, stream)

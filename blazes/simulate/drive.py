@@ -9,9 +9,10 @@ from __future__ import annotations
 import random
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from blazes.simulate.anomalies import End, end_of
+from blazes.simulate.messages import rank
 from blazes.simulate.network import Network, StepFailed
 from blazes.simulate.world import Arrival, Bag, Step, World
 from blazes.verify.records import Row
@@ -23,6 +24,10 @@ Order: TypeAlias = dict[tuple[str, Row], list[Arrival]]
 DELIVERED_MAX = 1000
 """A run that delivers more records is taken for one that never ends. Records are counted, not
 steps: in a cycle that doubles them, each step takes twice as long as the one before."""
+
+MISCHIEF: Final = 4
+"""Crashes, and records that are late, repeated or a stranger's, in a random run with gates."""
+MISCHIEF_SHARE: Final = 0.1
 
 
 class Endless(StepFailed):
@@ -52,9 +57,16 @@ def finish(world: World, taken: list[Step]) -> Run:
             return Run(tuple(taken), end_of(world), world.order)
 
 
-def replayed(network: Network, given: Input, steps: Iterable[Step], order: Order | None) -> Run:
+def replayed(
+    network: Network,
+    given: Input,
+    steps: Iterable[Step],
+    order: Order | None,
+    *,
+    oracle: bool = False,
+) -> Run:
     """The run of these steps; those that are not possible are left out, what is missing follows."""
-    return finish_after(World(network, dict(given), order), steps)
+    return finish_after(World(network, dict(given), order, oracle=oracle), steps)
 
 
 def finish_after(world: World, steps: Iterable[Step]) -> Run:
@@ -73,8 +85,16 @@ def random_run(network: Network, given: Input, rng: random.Random, order: Order 
     world = World(network, dict(given), order)
     weights: dict[tuple[str, int], float] = {}
     taken: list[Step] = []
+    left = MISCHIEF if network.intakes else 0
     while world.delivered <= DELIVERED_MAX:
         channels = sorted(world.pending)
+        if left and (not channels or rng.random() < MISCHIEF_SHARE):
+            left -= 1
+            trouble = world.mischief(rng)
+            if trouble is not None:
+                world.perform(trouble)
+                taken.append(trouble)
+            continue
         if not channels:
             if world.rest():
                 continue
@@ -90,7 +110,7 @@ def random_run(network: Network, given: Input, rng: random.Random, order: Order 
 
 def chosen(channel: tuple[str, int], bag: Bag, rng: random.Random) -> Step:
     """What a channel delivers: one record, all equal ones, or everything that is on its way."""
-    rows = sorted(bag.items(), key=repr)
+    rows = sorted(bag.items(), key=lambda each: rank(each[0]))
     if len(rows) > 1 and rng.random() < 0.25:
         rng.shuffle(rows)
         return Step(*channel, tuple(rows))

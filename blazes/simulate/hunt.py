@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Protocol
 
 from annotations.dataflow import Path
@@ -18,11 +18,12 @@ from annotations.vocabulary import (
 )
 from blazes.simulate.anomalies import Anomaly, between, within
 from blazes.simulate.drive import Input, Order, Run, every_run, random_run, replayed
+from blazes.simulate.gate import once
+from blazes.simulate.messages import Message
 from blazes.simulate.network import Manner, Network, StepFailed, Wire
 from blazes.simulate.world import Bag, Step
 from blazes.verify.constants import Constants
 from blazes.verify.operators import Operator, Schema
-from blazes.verify.records import Row
 from blazes.verify.values import Generator
 
 CR, CW = AnnotationKind.CR, AnnotationKind.CW
@@ -135,7 +136,7 @@ class Hunt:
             if time.monotonic() > until and found.inputs:
                 break
             progress(found.inputs, inputs_max)
-            given = self._inputs(self._rng, self._rng.choice(SIZES))
+            given = self._promised(self._inputs(self._rng, self._rng.choice(SIZES)))
             try:
                 self._try(given)
                 found.inputs += 1
@@ -145,7 +146,7 @@ class Hunt:
         return found
 
     def _try(self, given: Input) -> None:
-        base = replayed(self.network, given, (), None)
+        base = self._base(given)
         order = base.order if self._recorded else None
         shown: dict[Anomaly, tuple[Run, ...]] = {}
         for anomaly in within(base.end):
@@ -162,8 +163,20 @@ class Hunt:
                 witness = Witness(anomaly, given, runs, self.coordinated, order)
                 self.found.witnesses[anomaly] = self._shrunk(witness)
 
+    def _promised(self, given: Input) -> Input:
+        """The input with one record for each id, where gates drop what they know."""
+        found = dict(given)
+        for origin in (each.origin for each in self.network.intakes.values()):
+            if origin.id and origin.name in found:
+                found[origin.name] = dict.fromkeys(once(origin, found[origin.name]), 1)
+        return found
+
+    def _base(self, given: Input) -> Run:
+        """What other runs are compared with: plain delivery, and gates that know everything."""
+        return replayed(self.network, given, (), None, oracle=True)
+
     def _runs(self, given: Input, order: Order | None) -> Iterator[Run]:
-        if sum(map(len, given.values())) <= SMALL:
+        if not self.network.intakes and sum(map(len, given.values())) <= SMALL:
             try:
                 yield from every_run(self.network, given, order, most=self._states)
                 self.found.exhausted += 1
@@ -207,20 +220,38 @@ class Hunt:
                     yield {**witness.given, stream: {**bag, row: 1}}, steps
         for at in range(len(steps) if len(steps) <= STEPS_SHOWN else 0):
             yield witness.given, (*steps[:at], *steps[at + 1 :])
-        wires = self.network.wires
         for change in self._inputs.simpler(witness.given):
-            given = {n: renamed(b, wires[n].columns, *change) for n, b in witness.given.items()}
+            given = {n: self._renamed(n, bag, change) for n, bag in witness.given.items()}
             alike = (
-                Step(s.stream, s.replica, tuple(renamed(dict(s.rows), columns, *change).items()))
+                Step(
+                    s.stream,
+                    s.replica,
+                    tuple(self._renamed(s.stream, dict(s.rows), change).items()),
+                )
                 for s in steps
-                for columns in (wires[s.stream].columns,)
             )
             yield given, tuple(alike)
+
+    def _renamed(self, channel: str, bag: Bag, change: tuple[str, Any, Any]) -> Bag:
+        """The items of a channel with another value in one column."""
+        name, value, simple = change
+        found: Bag = {}
+        for item, times in bag.items():
+            columns, row = self.network.columns(channel), item
+            if isinstance(item, Message):
+                intake = self.network.intakes[channel]
+                columns = columns if item.kind.of_record else intake.origin.key
+                row = item.value
+            pairs = zip(columns, row, strict=False)
+            new = tuple(simple if n == name and v == value else v for n, v in pairs)
+            at = replace(item, value=new) if isinstance(item, Message) else new
+            found[at] = found.get(at, 0) + times
+        return found
 
     def _again(self, anomaly: Anomaly, given: Input, steps: Sequence[Step]) -> Witness | None:
         """The anomaly on another input with these steps, if it is there and nothing grew."""
         try:
-            base = replayed(self.network, given, (), None)
+            base = self._base(given)
             order = base.order if self._recorded else None
             run = replayed(self.network, given, steps, order)
         except StepFailed:
@@ -308,15 +339,3 @@ def is_written(network: Network, wire: Wire) -> bool:
                 seen.update(each.name for each in following)
                 todo += following
     return False
-
-
-def renamed(
-    bag: Mapping[Row, int], columns: Sequence[str], name: str, value: Any, simple: Any
-) -> Bag:
-    """The records with another value in one column."""
-    found: Bag = {}
-    for row, times in bag.items():
-        pairs = zip(columns, row, strict=True)
-        new = tuple(simple if n == name and v == value else v for n, v in pairs)
-        found[new] = found.get(new, 0) + times
-    return found

@@ -13,11 +13,12 @@ from annotations.vocabulary import Label
 from blazes.simulate.anomalies import Anomaly
 from blazes.simulate.drive import Order, replayed
 from blazes.simulate.hunt import Witness
+from blazes.simulate.messages import Item, Kind, Message
 from blazes.simulate.network import Network
 from blazes.simulate.world import Bag, Step
 from blazes.verify.records import Row
 
-SCHEMA_VERSION: Final = 1
+SCHEMA_VERSION: Final = 2
 
 
 class NotAWitness(ValueError):  # noqa: N818
@@ -72,11 +73,17 @@ def from_json(data: Mapping[str, Any], networks: Mapping[bool, Network]) -> Witn
                 for each in data["order"]
             }
         names = {anomaly.stream, *given, *(s["stream"] for run in data["runs"] for s in run)}
-        if strange := names - network.wires.keys():
+        if strange := names - network.wires.keys() - network.intakes.keys():
             raise NotAWitness(f"the dataflow has no stream {', '.join(sorted(strange))}")
         first_order = None if len(data["runs"]) > 1 else order
         runs = tuple(
-            replayed(network, given, map(_step_of, steps), order if number else first_order)
+            replayed(
+                network,
+                given,
+                map(_step_of, steps),
+                order if number else first_order,
+                oracle=not number and len(data["runs"]) > 1,
+            )
             for number, steps in enumerate(data["runs"])
         )
     except (KeyError, TypeError, AttributeError) as error:
@@ -101,12 +108,24 @@ def load(path: Path, networks: Mapping[bool, Network]) -> Witness:
     return from_json(data, networks)
 
 
-def _bag(bag: Mapping[Row, int]) -> list[dict[str, Any]]:
-    return [{"record": _row(row), "times": times} for row, times in bag.items()]
+def _bag(bag: Bag) -> list[dict[str, Any]]:
+    return [{**_item(item), "times": times} for item, times in bag.items()]
+
+
+def _item(item: Item) -> dict[str, Any]:
+    if isinstance(item, Message):
+        return {"message": item.kind.value, "value": _row(item.value), "producer": item.producer}
+    return {"record": _row(item)}
 
 
 def _bag_of(data: Any) -> Bag:
-    return {_row_of(each["record"]): int(each["times"]) for each in data}
+    return {_item_of(each): int(each["times"]) for each in data}
+
+
+def _item_of(data: Any) -> Item:
+    if "message" in data:
+        return Message(Kind(data["message"]), _row_of(data["value"]), data["producer"])
+    return _row_of(data["record"])
 
 
 def _step(step: Step) -> dict[str, Any]:

@@ -2,19 +2,20 @@
 
 Streams between replicated components connect instance i with instance i; what comes from a single
 instance or from outside goes to every instance of its consumer. Without a plan nothing waits. With
-one, outputs are sealed or ordered as it says.
+one, outputs have the gates that it is compiled to, or are ordered as it says.
 """
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from annotations.dataflow import Endpoint, Path
-from annotations.vocabulary import AnnotationKind, Within
+from annotations.vocabulary import AnnotationKind
 from blazes.analysis import Analysis
-from blazes.coordination import Entry, Mode, Plan, Scope, Strategy
+from blazes.coordination import Mode, Plan, Scope, Strategy
+from blazes.simulate.compiled import Gate, NotCompiled, Origin, compiled, gates_of
 from blazes.verify.experiment import Engine
 from blazes.verify.operators import Operator, Schema, leaving
 from blazes.verify.records import Failure, Inputs, Output, Row
@@ -44,21 +45,6 @@ class Manner(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Sealed:
-    """The output waits for complete partitions (SE-3, SE-4, SE-11, SE-12).
-
-    Attributes:
-        keys: interface that waits -> attributes of its key, sorted.
-        in_sequence: partitions are handed over sorted.
-        order_by: the total key to sort by.
-    """
-
-    keys: Mapping[str, tuple[str, ...]]
-    in_sequence: bool
-    order_by: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class Ordered:
     """Inputs of a component that all instances take in one order.
 
@@ -82,7 +68,8 @@ class Part:
     manner: Manner
     keeps: frozenset[str]
     """Interfaces whose records stay."""
-    sealed: Sealed | None
+    gate: Gate | None
+    """What it waits for."""
     streams: tuple[str, ...]
 
 
@@ -94,6 +81,24 @@ class Wire:
     producer: Endpoint | None
     consumer: Endpoint | None
     columns: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Intake:
+    """A waiting input of a gate.
+
+    Attributes:
+        name: the tracker's.
+        part: the output with the gate.
+        origin: where it comes from.
+        sender: the one instance that it comes from; None: from outside, from the only one, or from
+            the one of equal number.
+    """
+
+    name: str
+    part: Part
+    origin: Origin
+    sender: int | None
 
 
 @dataclass
@@ -113,14 +118,60 @@ class Network:
     replicas: Mapping[str, int]
     ordered: Mapping[str, Ordered]
     engine: Mapping[str, Engine]
-    entering: Mapping[Endpoint, tuple[Wire, ...]] = field(init=False)
+    gated: tuple[Part, ...] = ()
+    """Outputs with gates, each after those that feed it."""
+    intakes: Mapping[str, Intake] = field(init=False)
+    """Channel -> the waiting input of a gate that it leads to."""
+    delivered: frozenset[str] = field(init=False)
+    """Streams that come to their consumer as they are; gates take from origins."""
 
     def __post_init__(self) -> None:
-        into: dict[Endpoint, list[Wire]] = {}
-        for wire in self.wires.values():
-            if wire.consumer is not None:
-                into.setdefault(wire.consumer, []).append(wire)
-        self.entering = {at: tuple(wires) for at, wires in into.items()}
+        found = [intake for part in self.gated for intake in self._intakes(part)]
+        self.intakes = {f"{intake.name} at {intake.part.at}": intake for intake in found}
+        self.delivered = frozenset(
+            name
+            for name, wire in self.wires.items()
+            if wire.consumer and self._takes(wire.consumer)
+        )
+
+    def _takes(self, at: Endpoint) -> bool:
+        return any(
+            at.interface in part.operator.schemas
+            and (part.gate is None or at.interface in part.gate.reads)
+            for part in self.parts[at.component]
+        )
+
+    def _intakes(self, part: Part) -> Iterator[Intake]:
+        assert part.gate is not None
+        for name, origin in part.gate.origins.items():
+            senders = 1 if origin.unit is None else self.replicas[origin.unit.component]
+            if senders > 1 and self.replicas[part.at.component] == 1:
+                for sender in range(senders):
+                    yield Intake(f"{name}-{sender + 1}", part, origin, sender)
+            else:
+                yield Intake(name, part, origin, None)
+
+    def inputs_of(self, part: Part) -> dict[str, Origin]:
+        """The waiting inputs of an instance's gate."""
+        return {each.name: each.origin for each in self.intakes.values() if each.part is part}
+
+    def takers(self, unit: Endpoint, replica: int) -> Iterator[tuple[str, Intake, int]]:
+        """(channel, intake, instance) that take what an instance of a gated output puts out."""
+        for channel, intake in self.intakes.items():
+            if intake.origin.unit == unit and intake.sender in (None, replica):
+                several = intake.sender is None and self.replicas[unit.component] > 1
+                count = self.replicas[intake.part.at.component]
+                for taker in (replica,) if several else range(count):
+                    yield channel, intake, taker
+
+    def part(self, at: Endpoint) -> Part:
+        """An output."""
+        return next(part for part in self.parts[at.component] if part.at == at)
+
+    def columns(self, channel: str) -> tuple[str, ...]:
+        """Of the records of a stream, or on their way to a gate."""
+        intake = self.intakes.get(channel)
+        return self.wires[channel].columns if intake is None else intake.origin.columns
 
     @property
     def sources(self) -> list[Wire]:
@@ -144,15 +195,6 @@ class Network:
         if wire.producer is None or self.replicas[wire.producer.component] == 1:
             return range(count)
         return range(1) if count == 1 else range(replica, replica + 1)
-
-    def senders(self, wire: Wire, replica: int) -> range:
-        """Instances of the producer that feed instance `replica` of the consumer."""
-        assert wire.producer is not None
-        count = self.replicas[wire.producer.component]
-        assert wire.consumer is not None
-        if count == 1 or self.replicas[wire.consumer.component] == 1:
-            return range(count)
-        return range(replica, replica + 1)
 
 
 def network_of(
@@ -178,17 +220,16 @@ def network_of(
         Refused: the plan asks for what is not simulated.
     """
     dataflow = analysis.dataflow
-    entries: dict[Endpoint, list[Entry]] = {}
-    for entry in plan.entries if plan else ():
-        entries.setdefault(Endpoint(entry.component, entry.path.target), []).append(entry)
+    try:
+        gates = gates_of(compiled(plan), dataflow, schemas) if plan else {}
+    except NotCompiled as reason:
+        raise Refused(str(reason)) from None
     parts: dict[str, list[Part]] = {name: [] for name in dataflow.components}
     for at, operator in operators.items():
-        component = dataflow.components[at.component]
-        own = [each for each in entries.get(at, ()) if each.strategy is Strategy.SEAL]
         manner, keeps = manner_of(operator)
         streams = [s.name for s in leaving(dataflow, at.component, at.interface)]
-        sealed = sealed_of(at, own, component.order_by) if own else None
-        parts[at.component].append(Part(at, operator, manner, keeps, sealed, tuple(streams)))
+        gate = gates.get(str(at))
+        parts[at.component].append(Part(at, operator, manner, keeps, gate, tuple(streams)))
     wires = {
         s.name: Wire(s.name, s.producer, s.consumer, tuple(schemas.get(s.name, ())))
         for s in dataflow.streams.values()
@@ -199,6 +240,9 @@ def network_of(
         replicas={name: replicas if rep else 1 for name, rep in analysis.replicated.items()},
         ordered={name: ordered_of(plan, name) for name in ordered_components(plan)},
         engine=engine,
+        gated=tuple(
+            part for name in gates for its in parts.values() for part in its if str(part.at) == name
+        ),
     )
 
 
@@ -213,19 +257,6 @@ def manner_of(operator: Operator) -> tuple[Manner, frozenset[str]]:
     if writes and operator.reads:
         return Manner.ANSWERING, writes
     return Manner.CHANGING, every
-
-
-def sealed_of(at: Endpoint, entries: list[Entry], order_by: tuple[str, ...]) -> Sealed:
-    """What an output waits for."""
-    keys: dict[str, tuple[str, ...]] = {}
-    for entry in entries:
-        for interface, key in entry.seals.items():
-            if keys.setdefault(interface, tuple(sorted(key))) != tuple(sorted(key)):
-                raise Refused(f"{at} waits for {interface} on two keys, which is not simulated")
-    if len(set(keys.values())) > 1:
-        raise Refused(f"{at} waits for inputs sealed on different keys, which is not simulated")
-    sequence = any(entry.path.within is Within.SEQUENCE for entry in entries)
-    return Sealed(keys, sequence, order_by)
 
 
 def ordered_components(plan: Plan | None) -> list[str]:

@@ -27,6 +27,7 @@ from blazes.simulate import kept
 from blazes.simulate.anomalies import Contents
 from blazes.simulate.drive import Run
 from blazes.simulate.hunt import Hunted, Witness
+from blazes.simulate.messages import Item, Message
 from blazes.simulate.network import Network
 from blazes.simulate.simulation import Simulated
 from blazes.simulate.world import Bag, Event, World
@@ -38,6 +39,8 @@ MEANS: Final = {
     Label.INST: "The replicas of one run give different records.",
     Label.DIVERGE: "The replicas end with different state, when everything has been delivered.",
 }
+OTHERWISE: Final = "What comes out is not what complete partitions give."
+"""Where gates wait, the first run is that of gates that know everything."""
 ROWS_MAX: Final = 6
 
 
@@ -149,14 +152,19 @@ def _how(found: Simulated) -> list[str]:
 def story(witness: Witness, network: Network, layout: Layout) -> list[RenderableType]:
     """A witness as it happened, delivery by delivery."""
     kind, stream = witness.anomaly.kind, witness.anomaly.stream
+    gated = bool(network.gated)
     planned = " under the plan" if witness.coordinated else ""
     parts: list[RenderableType] = [heading(f"{kind} at {stream}{planned}", None, layout)]
-    rows: list[tuple[str, RenderableType]] = [("Seen", paragraph([MEANS[kind]]))]
+    rows: list[tuple[str, RenderableType]] = [
+        ("Seen", paragraph([OTHERWISE if gated and kind is Label.RUN else MEANS[kind]]))
+    ]
     rows.append(("Input", _inputs(witness.given, network)))
     for number, run in enumerate(witness.runs):
         if number:
             rows.append(("", Text()))
         name = "Run" if len(witness.runs) == 1 else f"Run {number + 1}"
+        if gated and len(witness.runs) > 1:
+            name = "Run" if number else "Right"
         order = witness.order if number == len(witness.runs) - 1 else None
         rows.append((name, _schedule(told(network, witness, run, order), network, layout)))
         rows.append(("", _outcome(witness, run, network)))
@@ -166,7 +174,8 @@ def story(witness: Witness, network: Network, layout: Layout) -> list[Renderable
 
 def told(network: Network, witness: Witness, run: Run, order: Any) -> list[Told]:
     """A run again, with every delivery and its consequences noted."""
-    world = World(network, dict(witness.given), order if len(witness.runs) == 1 or order else None)
+    oracle = len(witness.runs) > 1 and run is witness.runs[0]
+    world = World(network, dict(witness.given), order, oracle=oracle)
     found: list[Told] = []
     for step in run.steps:
         if not world.possible(step):
@@ -204,9 +213,10 @@ def _schedule(steps: Sequence[Told], network: Network, layout: Layout) -> Render
                 line.append(
                     printable(f"{event.name} {_bag(event.rows, columns)}"), style="cyan not bold"
                 )
-            elif event.kind == "releases" and event.rows:
-                value = ", ".join(map(shown, event.rows[0]))
-                line.append(f"\n  partition {value} is complete", style="dim not bold")
+            elif event.kind == "releases":
+                for value in event.rows:
+                    said = ", ".join(map(shown, value)) if isinstance(value, tuple) else value
+                    line.append(f"\n  partition {said} is complete", style="dim not bold")
         grid.add_row(f"{number}.", line)
     return grid
 
@@ -245,6 +255,10 @@ def _state(row: Row, network: Network, component: str) -> str:
 
 def _interface(network: Network, component: str, name: str) -> tuple[str, ...]:
     for part in network.parts[component]:
+        if part.gate is not None:
+            for each, origin in network.inputs_of(part).items():
+                if each == name:
+                    return origin.columns
         if name in part.operator.schemas:
             return tuple(part.operator.schemas[name])
     return ()
@@ -262,7 +276,7 @@ def _who(event: Event, network: Network) -> str:
     return f"{event.component}[{event.replica + 1}]" if many else event.component
 
 
-def _bag(rows: Sequence[Row], columns: tuple[str, ...]) -> str:
+def _bag(rows: Sequence[Item], columns: tuple[str, ...]) -> str:
     bag: Bag = {}
     for row in rows:
         bag[row] = bag.get(row, 0) + 1
@@ -270,8 +284,10 @@ def _bag(rows: Sequence[Row], columns: tuple[str, ...]) -> str:
     return ", ".join(parts) + (f", {len(bag) - ROWS_MAX} more" if len(bag) > ROWS_MAX else "")
 
 
-def _record(row: Row, columns: tuple[str, ...], times: int = 1) -> str:
-    """A record in braces, without its nulls."""
+def _record(row: Item, columns: tuple[str, ...], times: int = 1) -> str:
+    """A record in braces, without its nulls; a message in words."""
+    if isinstance(row, Message):
+        return str(row)
     names = columns or tuple(str(n + 1) for n in range(len(row)))
     cells = [f"{n} {shown(v)}" for n, v in zip(names, row, strict=False) if v is not None]
     return (f"{times} times " if times > 1 else "") + "{" + ", ".join(cells) + "}"

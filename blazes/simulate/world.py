@@ -7,19 +7,24 @@ world decides. Equal choices give equal runs, whatever else.
 from __future__ import annotations
 
 import copy
+import random
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeAlias
 
 from annotations.dataflow import Endpoint
-from blazes.simulate.network import Manner, Network, Part, Wire, projected
+from blazes.simulate.compiled import Feed
+from blazes.simulate.gate import Enveloped, Omniscient, Put, Running
+from blazes.simulate.messages import Item, Kind, Message, rank
+from blazes.simulate.network import Manner, Network, Part, projected
 from blazes.verify.records import Row, sort_key
 
 Channel: TypeAlias = tuple[str, int]
 """A stream on its way to one instance of its consumer."""
-Bag: TypeAlias = dict[Row, int]
+Bag: TypeAlias = dict[Any, int]
+"""Items, each with how many of it."""
 Arrival: TypeAlias = tuple[str, Row]
 """(input interface, record)."""
 
@@ -30,7 +35,7 @@ class Step:
 
     stream: str
     replica: int
-    rows: tuple[tuple[Row, int], ...]
+    rows: tuple[tuple[Item, int], ...]
     """Records, each with how many of it; in the order in which they are taken."""
 
 
@@ -44,7 +49,7 @@ class Event:
     replica: int
     name: str
     """Interface, partition or stream."""
-    rows: tuple[Row, ...]
+    rows: tuple[Item, ...]
 
 
 @dataclass
@@ -55,12 +60,6 @@ class Instance:
     """(output, interface) -> records that stay."""
     emitted: dict[str, frozenset[Row]] = field(default_factory=dict)
     """Output -> everything emitted, or, where it changes, the result as it is now."""
-    waiting: dict[tuple[str, str], list[Row]] = field(default_factory=dict)
-    """(output, interface) -> records of partitions that are not complete."""
-    released: dict[str, dict[Row, dict[str, list[Row]]]] = field(default_factory=dict)
-    """Output -> key value -> its records by interface."""
-    asked: dict[str, list[Arrival]] = field(default_factory=dict)
-    """Output -> requests that wait for a partition."""
     held: list[Arrival] = field(default_factory=list)
     """Records whose turn in the order has not come."""
     place: dict[Row, int] = field(default_factory=dict)
@@ -68,16 +67,9 @@ class Instance:
 
     def clone(self) -> Instance:
         """An instance that goes on from here by itself; records are never changed."""
-        released = {
-            output: {value: {n: [*rows] for n, rows in its.items()} for value, its in known.items()}
-            for output, known in self.released.items()
-        }
         return Instance(
             kept={at: [*rows] for at, rows in self.kept.items()},
             emitted=dict(self.emitted),
-            waiting={at: [*rows] for at, rows in self.waiting.items()},
-            released=released,
-            asked={at: [*its] for at, its in self.asked.items()},
             held=[*self.held],
             place=dict(self.place),
         )
@@ -87,9 +79,6 @@ class Instance:
         return (
             _frozen(self.kept),
             frozenset(self.emitted.items()),
-            _frozen(self.waiting),
-            repr(self.released),
-            repr(self.asked),
             tuple(sorted(self.held, key=repr)),
             tuple(sorted(self.place.items(), key=repr)),
         )
@@ -102,6 +91,7 @@ class World:
         network: what runs.
         inputs: source stream -> its records, each with how many of it.
         order: what an earlier run recorded: (component, gate value) -> records in order.
+        oracle: gates know everything; nobody has to tell them.
     """
 
     def __init__(
@@ -109,8 +99,17 @@ class World:
         network: Network,
         inputs: dict[str, Bag],
         order: dict[tuple[str, Row], list[Arrival]] | None = None,
+        *,
+        oracle: bool = False,
     ) -> None:
         self.network = network
+        self.inputs = inputs
+        self.oracle = oracle
+        self.gates: dict[tuple[Endpoint, int], Running | Omniscient] = {}
+        self.released: dict[tuple[Endpoint, int], Counter[Arrival]] = {}
+        """Gated output and instance -> (waiting input, record) -> how often it was handed over."""
+        self.promised: dict[tuple[Channel, Message], int] = {}
+        """Punctuation -> its count."""
         self.pending: dict[Channel, Bag] = {}
         self.instances = {
             (name, n): Instance()
@@ -124,13 +123,14 @@ class World:
         """Records so far."""
         self.events: list[Event] | None = None
         for wire in network.sources:
-            for replica in network.receivers(wire, 0):
-                bag = dict(inputs.get(wire.name, {}))
-                if bag:
-                    self.pending[wire.name, replica] = bag
+            if wire.name in network.delivered and inputs.get(wire.name):
+                for replica in network.receivers(wire, 0):
+                    self.pending[wire.name, replica] = dict(inputs[wire.name])
+        self.announced = partitions(network, inputs)
+        self._announce()
 
     def clone(self) -> World:
-        """A run that goes on from here by itself."""
+        """A run that goes on from here by itself; of a network without gates."""
         other = copy.copy(self)
         other.pending = {at: dict(bag) for at, bag in self.pending.items()}
         other.instances = {at: each.clone() for at, each in self.instances.items()}
@@ -153,7 +153,7 @@ class World:
         """Every delivery that is possible: one record, all equal ones, a whole channel."""
         found = []
         for (stream, replica), bag in sorted(self.pending.items(), key=lambda each: each[0]):
-            rows = sorted(bag.items(), key=lambda each: sort_key(each[0]))
+            rows = sorted(bag.items(), key=lambda each: rank(each[0]))
             for row, times in rows:
                 for count in dict.fromkeys((1, times)):
                     found.append(Step(stream, replica, ((row, count),)))
@@ -164,33 +164,40 @@ class World:
     def possible(self, step: Step) -> bool:
         """Whether these records are on their way there."""
         bag = self.pending.get((step.stream, step.replica), {})
-        return all(bag.get(row, 0) >= count for row, count in step.rows)
+        return all(adverse(row) or bag.get(row, 0) >= count for row, count in step.rows)
 
     def due(self, step: Step) -> Step | None:
         """The part of a step whose records are on their way there; None where nothing is."""
         bag = self.pending.get((step.stream, step.replica), {})
-        rows = tuple((row, min(count, bag[row])) for row, count in step.rows if row in bag)
+        rows = tuple(
+            (row, count if adverse(row) else min(count, bag[row]))
+            for row, count in step.rows
+            if row in bag or adverse(row)
+        )
         return Step(step.stream, step.replica, rows) if rows else None
 
     def perform(self, step: Step) -> None:
         """Deliver; every consequence inside the instances happens at once."""
         channel = (step.stream, step.replica)
-        bag = self.pending[channel]
-        for row, count in step.rows:
-            self.delivered += count
-            bag[row] -= count
-            if not bag[row]:
-                del bag[row]
+        bag = self.pending.get(channel, {})
+        items = []
+        for item, count in step.rows:
+            items += [item] * count
+            if not adverse(item):
+                self.delivered += count
+                bag[item] -= count
+                if not bag[item]:
+                    del bag[item]
         if not bag:
-            del self.pending[channel]
+            self.pending.pop(channel, None)
+        if step.stream in self.network.intakes:
+            self._intake(channel, items)
+            return
         wire = self.network.wires[step.stream]
         assert wire.consumer is not None
         columns = self._interface(wire.consumer)
-        rows = [
-            projected(row, wire.columns, columns) for row, count in step.rows for _ in range(count)
-        ]
+        rows = [projected(row, wire.columns, columns) for row in items if isinstance(row, tuple)]
         self._receive(wire.consumer, step.replica, rows)
-        self._release()
 
     def _interface(self, at: Endpoint) -> tuple[str, ...]:
         for part in self.network.parts[at.component]:
@@ -203,8 +210,13 @@ class World:
         for (component, replica), instance in self.instances.items():
             if instance.held:
                 self._force(component, replica)
-                self._release()
                 return True
+        for part in self.network.gated:
+            for replica in range(self.network.replicas[part.at.component]):
+                gate = self._gate(part, replica)
+                if isinstance(gate, Omniscient) and gate.waits:
+                    self._hand_over(part, replica, gate.put())
+                    return True
         return False
 
     # ---- arrival
@@ -222,10 +234,12 @@ class World:
         for part in self.network.parts[at.component]:
             if at.interface not in part.operator.schemas:
                 continue
-            if part.sealed is not None:
-                self._await(part, replica, at.interface, rows)
-            else:
+            if part.gate is None:
                 self._compute(part, replica, at.interface, rows)
+            elif at.interface in part.gate.reads:  # SE-12
+                columns = tuple(part.operator.schemas[at.interface])
+                self._gate(part, replica).ask(at.interface, rows, columns)
+                self._release(part, replica)
 
     def _compute(self, part: Part, replica: int, interface: str, rows: list[Row]) -> None:
         instance, output = self.instances[part.at.component, replica], part.at.interface
@@ -276,7 +290,10 @@ class World:
     def _columns(self, part: Part) -> tuple[str, ...]:
         return self.network.wires[part.streams[0]].columns if part.streams else ()
 
-    def _emit(self, part: Part, replica: int, rows: Sequence[Row]) -> None:
+    def _emit(
+        self, part: Part, replica: int, rows: Sequence[Row], released: Sequence[Row] = ()
+    ) -> None:
+        self._send(part, replica, rows, released)
         if not rows:
             return
         self._note("emits", part.at.component, replica, part.at.interface, rows)
@@ -286,143 +303,175 @@ class World:
             sending = [projected(row, own, wire.columns or own) for row in rows]
             before = self.sent.get((name, replica), frozenset())
             self.sent[name, replica] = before.union(sending)
-            if wire.consumer is None:
-                continue
-            for receiver in self.network.receivers(wire, replica):
-                bag = self.pending.setdefault((name, receiver), {})
-                for row in sending:
-                    bag[row] = bag.get(row, 0) + 1
+            if name in self.network.delivered:
+                for receiver in self.network.receivers(wire, replica):
+                    self._put_on_way((name, receiver), sending)
 
-    # ---- seals
+    # ---- gates
 
-    def _await(self, part: Part, replica: int, interface: str, rows: list[Row]) -> None:
-        """SE-4: nothing of an incomplete partition is visible; SE-12: requests wait for it."""
-        assert part.sealed is not None
-        instance, output = self.instances[part.at.component, replica], part.at.interface
-        if interface in part.sealed.keys:
-            instance.waiting.setdefault((output, interface), []).extend(rows)
-        else:
-            instance.asked.setdefault(output, []).extend((interface, row) for row in rows)
+    def _gate(self, part: Part, replica: int) -> Running | Omniscient:
+        """The gate of an instance."""
+        place = (part.at, replica)
+        if place not in self.gates:
+            assert part.gate is not None
+            running = Running(part.gate, self.network.inputs_of(part))
+            self.gates[place] = (
+                Omniscient(running, self.announced[part.at]) if self.oracle else running
+            )
+        return self.gates[place]
 
-    def _release(self) -> None:
-        """Release every partition that is complete, and answer what waited for it."""
-        changed = True
-        while changed:
-            changed = False
-            for (component, replica), _ in self.instances.items():
-                for part in self.network.parts[component]:
-                    if part.sealed is not None:
-                        for value in self._values(part, replica):
-                            if self._complete_here(part, replica, value):
-                                self._release_one(part, replica, value)
-                                changed = True
+    def _intake(self, channel: Channel, items: Sequence[Item]) -> None:
+        """A micro-batch for a gate, and every release that follows."""
+        intake = self.network.intakes[channel[0]]
+        at, replica = intake.part.at, channel[1]
+        self._note("receives", at.component, replica, intake.name, items)
+        gate = self._gate(intake.part, replica)
+        running = gate.judge if isinstance(gate, Omniscient) else gate
+        sent: list[Enveloped] = []
+        for item in items:
+            match item:
+                case Message(Kind.PUNCTUATION):
+                    sent.append(running.punctuation(item, self.promised.get((channel, item), 0)))
+                case Message(Kind.REPEAT):
+                    sent.append(running.record(intake.name, item.value))
+                case Message(Kind.STRANGER):
+                    sent.append(running.record(intake.name, item.value, "stranger"))
+                case Message(Kind.AGAIN) if running.complete(item.value):
+                    sent += self._again(channel, running, item.value)
+                case Message():
+                    pass
+                case _:
+                    sent.append(running.record(intake.name, item))
+        if sent:
+            gate.take(intake.name, sent)
+        for item in items:
+            if isinstance(item, Message) and item.kind is Kind.REGISTRATION:
+                running.register(intake.name, item.value)
+            elif isinstance(item, Message) and item.kind is Kind.CRASH:
+                running.crash(intake.name)
+        self._release(intake.part, replica)
 
-    def _values(self, part: Part, replica: int) -> list[Row]:
-        """Key values that a partition or a request of an output waits for."""
-        assert part.sealed is not None
-        instance, output = self.instances[part.at.component, replica], part.at.interface
-        found: dict[Row, None] = {}
-        for name, key in part.sealed.keys.items():
-            for row in instance.waiting.get((output, name), ()):
-                found[self._value(part, name, row, key)] = None
-        for name, row in instance.asked.get(output, ()):
-            found[self._value(part, name, row, self._key(part))] = None
-        return sorted(found, key=sort_key)
+    def _again(self, channel: Channel, running: Running, value: Row) -> Iterator[Enveloped]:
+        """All that a source said of a partition."""
+        intake = self.network.intakes[channel[0]]
+        for row, times in self.inputs.get(intake.origin.name, {}).items():
+            if intake.origin.value(row) == value:
+                yield from [running.record(intake.name, row)] * times
+        for (at, message), count in self.promised.items():
+            if at == channel and message.value == value:
+                yield running.punctuation(message, count)
 
-    def _key(self, part: Part) -> tuple[str, ...]:
-        assert part.sealed is not None
-        return next(iter(part.sealed.keys.values()))
+    def _release(self, part: Part, replica: int) -> None:
+        gate = self._gate(part, replica)
+        for put in () if isinstance(gate, Omniscient) else gate.releases():
+            self._hand_over(part, replica, put)
 
-    def _value(self, part: Part, name: str, row: Row, key: tuple[str, ...]) -> Row:
-        """A record's key value; empty where it lacks the key, and so waits for everything."""
-        columns = list(part.operator.schemas[name])
-        if not set(key) <= set(columns):
-            return ()
-        return tuple(row[columns.index(each)] for each in key)
+    def _hand_over(self, part: Part, replica: int, put: Put) -> None:
+        """What a release brings: the component sees whole partitions, and answers requests."""
+        gate = part.gate
+        assert gate is not None
+        counted = self.released.setdefault((part.at, replica), Counter())
+        for name, rows in put.whole.items():
+            counted.update((name, row) for row in rows)
+        self._note("releases", part.at.component, replica, part.at.interface, put.released)
+        visible: dict[str, list[Row]] = {}
+        for interface, feeds in gate.waits.items():
+            columns = tuple(part.operator.schemas[interface])
+            rows = visible[interface] = []
+            for feed in feeds:
+                for name, origin in self.network.inputs_of(part).items():
+                    if origin.name == feed.origin:
+                        found = put.visible.get(name, [])
+                        rows += self._through(feed, origin.columns, found, columns)
+            if gate.in_sequence:  # SE-11
+                rows.sort(key=partial(self._rank, part, interface))
+        if gate.reads and put.asked:
+            self._emit(part, replica, self._answers(part, visible, put.asked))
+        elif not gate.reads:
+            self._emit(part, replica, self._evaluate(part, visible), put.released)
 
-    def _release_one(self, part: Part, replica: int, value: Row) -> None:
-        assert part.sealed is not None
-        instance, output = self.instances[part.at.component, replica], part.at.interface
-        known = instance.released.setdefault(output, {})
-        first = value not in known
-        rows = known.setdefault(value, {})
-        for name, key in part.sealed.keys.items():
-            mine: list[Row] = []
-            others: list[Row] = []
-            for row in instance.waiting.get((output, name), ()):
-                same = not value or self._value(part, name, row, key) == value
-                (mine if same else others).append(row)
-            instance.waiting[output, name] = others
-            rows.setdefault(name, []).extend(mine)
-            if part.sealed.in_sequence:  # SE-11
-                rows[name].sort(key=partial(self._rank, part, name))
-        asked = instance.asked.get(output, [])
-        ready = [(n, r) for n, r in asked if self._value(part, n, r, self._key(part)) == value]
-        instance.asked[output] = [each for each in asked if each not in ready]
-        self._note("releases", part.at.component, replica, output, [value] if value else [])
-        reads = part.operator.reads - part.sealed.keys.keys()
-        if reads and not ready:
-            return
-        visible = self._all_released(known) if not value else dict(rows)
-        if reads:
-            wanted = [(name, row) for name, row in ready if name in reads]
-            self._emit(part, replica, self._answers(part, visible, wanted))
-        elif first:
-            self._emit(part, replica, self._evaluate(part, visible))
-
-    @staticmethod
-    def _all_released(known: dict[Row, dict[str, list[Row]]]) -> dict[str, list[Row]]:
-        found: dict[str, list[Row]] = {}
-        for rows in known.values():
-            for name, its in rows.items():
-                found.setdefault(name, []).extend(its)
-        return found
+    def _through(
+        self, feed: Feed, columns: tuple[str, ...], rows: Sequence[Row], wanted: tuple[str, ...]
+    ) -> list[Row]:
+        """Records after the transforms of a feed, which are fused into the gate."""
+        for at in feed.transforms:
+            part = self.network.part(at)
+            (interface,) = part.operator.interfaces
+            inner = tuple(part.operator.schemas[interface])
+            rows = self._evaluate(part, {interface: [projected(r, columns, inner) for r in rows]})
+            columns = self._columns(part) or inner
+        return [projected(row, columns, wanted) for row in rows]
 
     def _rank(self, part: Part, name: str, row: Row) -> Any:
-        assert part.sealed is not None
+        assert part.gate is not None
         columns = list(part.operator.schemas[name])
-        first = tuple(row[columns.index(n)] for n in part.sealed.order_by if n in columns)
+        first = tuple(row[columns.index(n)] for n in part.gate.order_by if n in columns)
         return sort_key(first), sort_key(row)
 
-    def _complete_here(self, part: Part, replica: int, value: Row) -> bool:
-        """SE-1: every producer of the partition has sent all of it, and all of it is here."""
-        assert part.sealed is not None
-        return all(
-            self._complete(wire, replica, key if value else (), value)
-            for name, key in part.sealed.keys.items()
-            for wire in self.network.entering.get(Endpoint(part.at.component, name), ())
-        )
+    def _send(self, part: Part, replica: int, rows: Sequence[Row], released: Sequence[Row]) -> None:
+        """To the gates that wait for this output: its records, and punctuations after them."""
+        for channel, intake, taker in self.network.takers(part.at, replica):
+            origin, place = intake.origin, (channel, taker)
+            own = [projected(row, self._columns(part), origin.columns) for row in rows]
+            self._put_on_way(place, own)
+            assert part.gate is not None
+            for value in released if part.gate.forward else ():
+                named = dict(zip(part.gate.forward, value, strict=True))
+                there = tuple(named[name] for name in origin.key)
+                message = Message(Kind.PUNCTUATION, there, str(origin.unit))
+                self.promised[place, message] = sum(origin.value(row) == there for row in own)
+                self._put_on_way(place, [message])
 
-    def _complete(self, wire: Wire, replica: int, names: tuple[str, ...], value: Row) -> bool:
-        """Whether nothing with this key value can still come to an instance over a stream.
+    def _put_on_way(self, channel: Channel, items: Iterable[Item]) -> None:
+        bag = self.pending.setdefault(channel, {})
+        for item in items:
+            bag[item] = bag.get(item, 0) + 1
+        if not bag:
+            del self.pending[channel]
 
-        This is what punctuations with counts tell a consumer; here it is looked up.
-        """
-        if _matching(self.pending.get((wire.name, replica), ()), wire.columns, names, value):
-            return False
-        if wire.producer is None:
-            return True
-        (part,) = (p for p in self.network.parts[wire.producer.component] if p.at == wire.producer)
-        return all(
-            self._finished(part, sender, names, value)
-            for sender in self.network.senders(wire, replica)
-        )
+    def _announce(self) -> None:
+        """What sources send to gates: their records, and a punctuation for each partition."""
+        for channel, intake in self.network.intakes.items():
+            origin = intake.origin
+            if origin.unit is not None:
+                continue
+            bag = self.inputs.get(origin.name, {})
+            sent: Counter[tuple[str, Row]] = Counter()
+            for row, times in bag.items():
+                sent[origin.producer(row), origin.value(row)] += times
+            for replica in range(self.network.replicas[intake.part.at.component]):
+                place = (channel, replica)
+                self._put_on_way(place, [r for r, times in bag.items() for _ in range(times)])
+                for value in self.announced[intake.part.at]:
+                    for producer in origin.members(value):
+                        message = Message(Kind.PUNCTUATION, value, producer)
+                        self.promised[place, message] = sent[producer, value]
+                        self._put_on_way(place, [message])
+                    if origin.sends.rule == "registered":
+                        self._put_on_way(place, [Message(Kind.REGISTRATION, value)])
 
-    def _finished(self, part: Part, replica: int, names: tuple[str, ...], value: Row) -> bool:
-        """Whether an instance will emit nothing more with this key value from an output."""
-        instance, output = self.instances[part.at.component, replica], part.at.interface
-        for path in part.operator.own:
-            inner = tuple((path.lineage or {}).get(name, name) for name in names)
-            columns = tuple(part.operator.schemas[path.source])
-            held = [row for name, row in instance.held if name == path.source]
-            held += instance.waiting.get((output, path.source), [])
-            held += [row for name, row in instance.asked.get(output, ()) if name == path.source]
-            if _matching(held, columns, inner, value):
-                return False
-            for wire in self.network.entering.get(Endpoint(part.at.component, path.source), ()):
-                if not self._complete(wire, replica, inner, value):
-                    return False
-        return True
+    def mischief(self, rng: random.Random) -> Step | None:
+        """A step of which nothing may come; None where this choice has none."""
+        channel = rng.choice(list(self.network.intakes))
+        intake = self.network.intakes[channel]
+        origin = intake.origin
+        kinds = [Kind.CRASH]
+        rows = list(self.inputs.get(origin.name, {}))
+        if origin.unit is None and rows:
+            kinds.append(Kind.AGAIN)
+            if origin.sends.rule != "one":
+                kinds.append(Kind.STRANGER)
+            if origin.id:
+                kinds.append(Kind.REPEAT)
+        kind = rng.choice(kinds)
+        value: Row = ()
+        if kind is not Kind.CRASH:
+            row = rng.choice(rows)
+            value = row if kind.of_record else origin.value(row)
+            if kind is Kind.REPEAT and origin.identity(row) is None:
+                return None
+        replica = rng.randrange(self.network.replicas[intake.part.at.component])
+        return Step(channel, replica, ((Message(kind, value), 1),))
 
     # ---- order
 
@@ -468,20 +517,47 @@ class World:
     # ---- the story
 
     def _note(
-        self, kind: str, component: str, replica: int, name: str, rows: Iterable[Row]
+        self, kind: str, component: str, replica: int, name: str, rows: Iterable[Item]
     ) -> None:
         if self.events is not None:
             self.events.append(Event(kind, component, replica, name, tuple(rows)))
 
 
-def _matching(
-    rows: Iterable[Row], columns: tuple[str, ...], names: tuple[str, ...], value: Row
-) -> bool:
-    """Whether a row has this value; any row, where the columns are not all there."""
-    if not names or not set(names) <= set(columns):
-        return any(True for _ in rows)
-    places = [columns.index(name) for name in names]
-    return any(tuple(row[n] for n in places) == value for row in rows)
+def adverse(item: Item) -> bool:
+    """Whether it is the adversary's, and so always possible."""
+    return isinstance(item, Message) and item.kind.adverse
+
+
+def partitions(network: Network, inputs: Mapping[str, Bag]) -> dict[Endpoint, dict[Row, None]]:
+    """Gated output -> the partitions of which all its producers have to know."""
+    found: dict[Endpoint, dict[Row, None]] = {}
+    for part in network.gated:
+        assert part.gate is not None
+        found[part.at] = {}
+        for name, bag in inputs.items() if part.gate.reads else ():  # empty ones are asked for too
+            columns = network.wires[name].columns
+            if set(part.gate.key) <= set(columns):
+                places = [columns.index(each) for each in part.gate.key]
+                values = (tuple(row[n] for n in places) for row in bag)
+                found[part.at] |= {value: None for value in values if None not in value}
+    grown = True
+    while grown:
+        before = sum(map(len, found.values()))
+        for intake in network.intakes.values():
+            mine, origin = found[intake.part.at], intake.origin
+            if origin.unit is None:
+                rows = inputs.get(origin.name, {})
+                mine |= {v: None for v in map(origin.value, rows) if None not in v}
+                continue
+            theirs, unit = found[origin.unit], network.part(origin.unit).gate
+            assert unit is not None
+            if unit.forward:
+                there = [unit.forward.index(name) for name in origin.key]
+                mine |= {tuple(value[n] for n in there): None for value in theirs}
+                here = [origin.key.index(name) for name in unit.forward]
+                theirs |= {tuple(value[n] for n in here): None for value in mine}
+        grown = sum(map(len, found.values())) > before
+    return found
 
 
 def _frozen(rows: dict[tuple[str, str], list[Row]]) -> frozenset[Any]:
