@@ -156,6 +156,7 @@ class Code:
             output_mode=component.output_mode,
             lateness=self._lateness(component),
             fds=self.dataflow.fds,
+            by_partition=by.bloom is None,
         )
 
     # ---- what comes in

@@ -112,9 +112,16 @@ def derive_output(
     output_mode: str = "append",
     lateness: Mapping[str, float] = EMPTY,
     fds: Sequence[FunctionalDependency] = (),
+    by_partition: bool = True,
 ) -> Output:
     """What a query makes of the output `name`."""
-    found = annotate(query.plan, output_mode=output_mode, lateness=lateness, fds=fds)
+    found = annotate(
+        query.plan,
+        output_mode=output_mode,
+        lateness=lateness,
+        fds=fds,
+        by_partition=by_partition,
+    )
     return Output(name, query, found, position)
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import combinations
 from types import MappingProxyType
 from typing import Final
 
@@ -62,6 +63,7 @@ from annotations.whitebox.ir import (
     Window,
 )
 from annotations.whitebox.repeats import Copies, repeats_of
+from annotations.whitebox.splitting import splits
 
 COMING: Final = (Role.STREAM, Role.REQUEST)
 """Sources of which more may come."""
@@ -73,12 +75,16 @@ def annotate(
     output_mode: str = "update",
     lateness: Mapping[str, float] = EMPTY,
     fds: Sequence[FunctionalDependency] = (),
+    by_partition: bool = True,
 ) -> Derivation:
     """What each source of `plan` does to its output.
 
     `output_mode` is Spark's (`append`, `update`, `complete`); `lateness` promises for a source that
     no record is more than so many seconds of event time behind the newest; `fds` hold for the
-    attributes of all sources. Never raises: what is not known is `OW[*]`, with the reason.
+    attributes of all sources. Gates are such that the plan can be run partition by partition,
+    unless `by_partition` is False: rules of Bloom are never run, groups alone decide there, and a
+    table may stand for facts of the inputs.
+    Never raises: what is not known is `OW[*]`, with the reason.
     """
     nodes = list(_nodes(plan))
     names = dict(enumerate(node for node in nodes if isinstance(node, Source)))
@@ -96,7 +102,12 @@ def annotate(
     facts = sensitive(facts, *_also_kept(facts, names))
     exposed = [column for column in plan.columns if column in facts.moving]
     facts = sensitive(facts, *facts.raised(exposed))
-    return _derivation(plan, facts, names, repeats_of(plan, output_mode=output_mode))
+    facts.fixed = facts.fixed and by_partition
+    found = _derivation(plan, facts, names, repeats_of(plan, output_mode=output_mode))
+    if not by_partition:
+        return found
+    paths = {name: _apart(plan, each, context.fds) for name, each in found.paths.items()}
+    return replace(found, paths=MappingProxyType(paths))
 
 
 def _also_kept(facts: Facts, names: Mapping[int, Source]) -> Iterator[Effect]:
@@ -154,6 +165,7 @@ def _source(node: Source, occurrence: int) -> Facts:
     return Facts(
         live=live,
         asked=live if node.role is Role.REQUEST else frozenset(),
+        fixed=not live,
         copies=copied if live else {},
         mutable=((node.name, node.position),) if node.role is Role.MUTABLE else (),
         repeats=node.repeats if live else None,
@@ -307,6 +319,34 @@ def _path(
     )
 
 
+def _apart(plan: Relation, path: DerivedPath, fds: tuple[FunctionalDependency, ...]) -> DerivedPath:
+    """The path with a gate whose partitions do not meet anywhere else in the query either.
+
+    The groups of one operator lie in partitions of the gate; rows of several partitions may meet in
+    another. The gate is then the most of it by which the query splits.
+    """
+    gate = path.gate
+    if gate is None or not gate.attributes:
+        return path
+    sources = [n for n in _nodes(plan) if isinstance(n, Source) and n.role in COMING]
+    names = sorted(gate.attributes)
+    for size in range(len(names), 0, -1):
+        for key in combinations(names, size):
+            keys = {
+                node.name: key for node in sources if {c.name for c in node.columns} >= set(key)
+            }
+            if (not keys and size == len(names)) or (
+                keys and splits(plan, keys, fds=fds, whole=True) is None
+            ):
+                found = frozenset(key)
+                return path if size == len(names) else _narrowed(path, found)
+    return _narrowed(path, frozenset())
+
+
+def _narrowed(path: DerivedPath, attributes: frozenset[str]) -> DerivedPath:
+    return replace(path, gates=unique((*path.gates, Gate(attributes))))
+
+
 def _evidence(effect: Effect, gate: Gate) -> Evidence:
     return Evidence(effect.construct, effect.text, effect.position, gate, effect.within)
 
@@ -321,6 +361,8 @@ def _lineage(
     source: str, columns: tuple[Column, ...], facts: Facts, live: Mapping[int, Source]
 ) -> Mapping[str, str]:
     found: dict[str, str] = {}
+    if facts.fixed:
+        return MappingProxyType(found)
     live = {each: node for each, node in live.items() if each not in facts.removing}
     for column in columns:
         copied = attributes_of(facts.copies.get(column, frozenset()), source, live)

@@ -60,6 +60,8 @@ class Facts:
     """Those of them of which nothing is kept."""
     copies: dict[Column, Copies] = field(default_factory=dict)
     moving: dict[Column, Moving] = field(default_factory=dict)
+    fixed: bool = True
+    """True where there may be rows in which no record of a stream takes part."""
     removing: frozenset[int] = frozenset()
     """Occurrences whose records only take rows away, and are part of none."""
     pinned: tuple[Copies, ...] = ()
@@ -114,6 +116,7 @@ def both(several: Iterable[Facts]) -> Facts:
     found = Facts()
     for facts in several:
         found.live |= facts.live
+        found.fixed = found.fixed and facts.fixed
         found.asked |= facts.asked
         found.removing |= facts.removing
         found.copies |= facts.copies

@@ -84,6 +84,10 @@ def _in_every_set(node: Aggregate) -> frozenset[int]:
     return frozenset.intersection(*node.sets) if node.sets else frozenset()
 
 
+def _sets(node: Aggregate) -> tuple[frozenset[int], ...]:
+    return (frozenset(range(len(node.keys))),) if node.sets is None else node.sets
+
+
 class _Grouping:
     """One aggregate on its way from the facts about its input to those about its rows."""
 
@@ -98,7 +102,8 @@ class _Grouping:
         """True where a group has one row of requests and nothing else."""
         self.made: set[Column] = set()
         """Columns that stand for a key or for the result of an aggregate."""
-        self.facts = replace(facts, copies={}, moving={}, repeats=None, again=None)
+        fixed = facts.fixed or not all(_sets(node))
+        self.facts = replace(facts, copies={}, moving={}, fixed=fixed, repeats=None, again=None)
 
     def ask(self) -> None:
         """Where requests are grouped, each group should belong to one request."""

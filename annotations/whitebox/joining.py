@@ -48,6 +48,10 @@ def join(context: Context, node: Join, left: Facts, right: Facts) -> Facts:
         facts = late(context, facts, theta)
     facts = _absence(node, facts, left, right, theta)
     facts.linked = _linked(node, left, right, equal)
+    if node.kind in (JoinKind.LEFT, JoinKind.ANTI):
+        facts.fixed = left.fixed
+    elif node.kind is JoinKind.FULL:
+        facts.fixed = left.fixed or right.fixed
     if stateful and bool(left.asked) != bool(right.asked):
         text = "which requests find a partner in time is kept"
         within = Within.SEQUENCE
@@ -339,7 +343,8 @@ def set_operation(context: Context, node: SetOperation, left: Facts, right: Fact
         for column, (one, _) in zip(node.columns, pairs, strict=False)
     }
     repeats = facts.repeats if node.all else None
-    return replace(facts, copies=copies, moving={}, repeats=repeats, again=None)
+    fixed = left.fixed and (right.fixed or not both_sides)
+    return replace(facts, copies=copies, moving={}, fixed=fixed, repeats=repeats, again=None)
 
 
 def union(context: Context, node: Union, several: list[Facts]) -> Facts:
@@ -357,6 +362,7 @@ def union(context: Context, node: Union, several: list[Facts]) -> Facts:
         if effects:
             ways = [facts.moving[each].direction for each in old if each in facts.moving]
             moving |= moved(column, together(ways), *effects)
+    facts.fixed = any(each.fixed for each in several)
     mixed = facts.mixed or (bool(facts.asked) and any(e.live and not e.asked for e in several))
     return replace(facts, copies=copies, moving=moving, mixed=mixed)
 
@@ -364,6 +370,7 @@ def union(context: Context, node: Union, several: list[Facts]) -> Facts:
 def delete(context: Context, node: Delete, table: Facts, deleted: Facts) -> Facts:
     """Rows taken out of a table: what is left depends on which came first."""
     facts = both((table, replace(deleted, asked=frozenset(), awaiting=())))
+    facts.fixed = table.fixed
     facts = use(facts, *(Ref(column) for column in deleted.moving))
     if not node.upsert:
         text = "what is to be deleted is applied to the table"

@@ -81,8 +81,9 @@ def _of(node: Relation, *, put_out_once: bool) -> Copies:
         case Aggregate(outputs=outputs, sets=sets):
             harmless = all(map(_counts_once, (e for _, e in outputs)))
             behind = CORRUPT if not harmless else ABSORB if put_out_once else MAKE
-            rows = ONE if put_out_once and sets is None else MANY
-            return _rows(_counted(inputs[0], behind), rows)
+            found = _counted(inputs[0], behind)
+            # A record that made several rows may be in several groups.
+            return found if put_out_once and sets is None else _rows(found, MANY)
         case Deduplicate(expires=expires):
             return _counted(inputs[0], MAKE if expires else ABSORB)
         case SetOperation(all=every):

@@ -56,7 +56,7 @@ from annotations.whitebox.ir import (
     references,
 )
 from annotations.whitebox.joining import conjuncts
-from annotations.whitebox.keys import same_value, step_of
+from annotations.whitebox.keys import parts_of, same_value, step_of
 from annotations.whitebox.monotone import may_be_null, type_of
 from annotations.whitebox.words import listed, text_of
 
@@ -137,6 +137,7 @@ def splits(
     keys: Mapping[str, Sequence[str]],
     *,
     fds: Iterable[FunctionalDependency] = (),
+    whole: bool = False,
 ) -> Refusal | None:
     """Why the query does not split by the key; None: it does.
 
@@ -144,8 +145,9 @@ def splits(
         plan: the query.
         keys: sealed input -> its attributes that make up the key, in the order of the key.
         fds: hold over all streams together that have their attributes (SP-2).
+        whole: inputs without a key are there as a whole in every partition.
     """
-    analysis = _Splitting(keys, tuple(fds))
+    analysis = _Splitting(keys, tuple(fds), whole=whole)
     try:
         rows = analysis.rows(plan, ())
     except RecursionError:
@@ -165,9 +167,13 @@ def splits(
 
 class _Splitting:
     def __init__(
-        self, keys: Mapping[str, Sequence[str]], fds: tuple[FunctionalDependency, ...]
+        self,
+        keys: Mapping[str, Sequence[str]],
+        fds: tuple[FunctionalDependency, ...],
+        *,
+        whole: bool = False,
     ) -> None:
-        self._keys = keys
+        self._keys, self._whole = keys, whole
         self._fds = fds
         self._length = len(next(iter(keys.values()), ()))
         self._occurrences = 0
@@ -212,6 +218,8 @@ class _Splitting:
         if node.role is Role.MUTABLE:
             return _none(f"{node.name} may be changed while the job runs", node.position)
         key = self._keys.get(node.name)
+        if key is None and self._whole:
+            return Rows(Kind.FIXED)
         if key is None:  # SP-18
             return _none(f"{node.name} is not sealed, and meets rows that are", node.position)
         if len(key) != self._length:  # SP-19
@@ -542,7 +550,7 @@ class _Splitting:
             strict = rows.strict and bool(sets) and all(sets)
             return Rows(Kind.PINNED, marks, rows.pins, strict)
         for each in sets:
-            groups = [self._marks(node.keys[i], rows) for i in each]
+            groups = [self._marks(part, rows) for i in each for part in _parts(node.keys[i])]
             if not each:
                 text = "an aggregate without GROUP BY gives a row for each partition"
                 return _none(text, node.position)
@@ -568,7 +576,7 @@ class _Splitting:
         rows = self.rows(node.input, ())  # SP-12
         if rows.kind in (Kind.NONE, Kind.FIXED, Kind.PINNED):
             return rows
-        groups = [self._marks(each, rows) for each in node.partition]
+        groups = [self._marks(part, rows) for each in node.partition for part in _parts(each)]
         if not groups or not self._grouped(groups, rows):
             by = (
                 f"PARTITION BY {listed(node.partition)}" if groups else "a window without PARTITION"
@@ -696,6 +704,15 @@ class _Splitting:
 
 def _none(reason: str, position: Position | None) -> Rows:
     return Rows(Kind.NONE, refusal=Refusal(reason, position))
+
+
+def _parts(expression: Expression) -> Iterator[Expression]:
+    """What rows agree on that agree on an expression: on a struct, on each of its parts."""
+    parts = parts_of(expression) if isinstance(expression, Call) else ()
+    if not parts:
+        yield expression
+    for each in parts:
+        yield from _parts(each)
 
 
 def _splits(rows: Rows) -> bool:

@@ -16,7 +16,8 @@ from annotations.whitebox.monotone import may_be_null, type_of
 from annotations.whitebox.sql_expressions import NotUnderstood
 
 STANDS: Final = "__window_"
-"""What a window function's column is called while the expression around it is read."""
+"""What the column of a window function, or of a subquery, is called while the expression around it
+is read."""
 
 
 def start_of(node: Any) -> int | None:
@@ -25,15 +26,16 @@ def start_of(node: Any) -> int | None:
     return min(starts, default=None)
 
 
-def replaced(item: Any, windows: list[Any]) -> Any:
-    """A copy of the item where names stand for its window functions."""
-    if item is windows[0]:
+def replaced(item: Any, parts: list[Any]) -> Any:
+    """A copy of the item where names stand for parts of it: window functions, or subqueries."""
+    if item is parts[0]:
         return exp.column(f"{STANDS}0")
-    for at, node in enumerate(windows):
-        node.meta["stands"] = at
+    places = {id(node): at for at, node in enumerate(parts)}
+    at = [places.get(id(node)) for node in item.walk()]
     found = item.copy()
-    for node in list(found.find_all(exp.Window)):
-        node.replace(exp.column(f"{STANDS}{node.meta['stands']}"))
+    for node, place in list(zip(found.walk(), at, strict=True)):
+        if place is not None:
+            node.replace(exp.column(f"{STANDS}{place}"))
     return found
 
 
@@ -69,6 +71,19 @@ def conjuncts(node: Any) -> Iterator[Any]:
         yield node
 
 
+def scalars(node: Any) -> list[Any]:
+    """The subqueries that stand for one value in an expression, the outermost."""
+    if not isinstance(node, exp.Expression):
+        return []
+    return [
+        each
+        for each in node.find_all(exp.Subquery)
+        if isinstance(each.this, exp.Query)
+        and not isinstance(each.parent, exp.In | exp.Exists | exp.Any | exp.All)
+        and each.find_ancestor(exp.Query, exp.In) is node.find_ancestor(exp.Query, exp.In)
+    ]
+
+
 def refuse_subqueries(node: Any) -> None:
     """Raise `NotUnderstood` where a subquery stands for a value."""
     found = node.find(exp.Query)
@@ -80,9 +95,9 @@ def has_aggregate(node: Any) -> bool:
     """True where an aggregate function takes part that is not one over a window."""
     if not isinstance(node, exp.Expression):
         return False
+    own = None if isinstance(node, exp.Query) else node.find_ancestor(exp.Query)
     return any(
-        each.name.lower() in AGGREGATES
-        and not isinstance(each.find_ancestor(exp.Window, exp.Query), exp.Window)
+        each.name.lower() in AGGREGATES and each.find_ancestor(exp.Window, exp.Query) is own
         for each in node.find_all(exp.Anonymous)
     )
 

@@ -19,6 +19,7 @@ from annotations.whitebox.ir import (
     Generate,
     Join,
     JoinKind,
+    Literal,
     Output,
     Project,
     Ref,
@@ -26,6 +27,7 @@ from annotations.whitebox.ir import (
     Role,
     Source,
     Window,
+    references,
 )
 from annotations.whitebox.monotone import may_be_null, type_of
 from annotations.whitebox.sql_expressions import Expressions, NotUnderstood, aggregates, field_of
@@ -41,10 +43,24 @@ from annotations.whitebox.sql_items import (
     name_of,
     refuse_subqueries,
     replaced,
+    scalars,
 )
 from annotations.whitebox.sql_scope import Named, Scope, join_using
 from annotations.whitebox.sql_tables import Builder, Ctes, lower
 from annotations.whitebox.words import text_of
+
+
+def _all(conditions: list[Expression]) -> Expression | None:
+    """All of the conditions as one."""
+    found: Expression | None = None
+    for each in conditions:
+        found = each if found is None else Call("and", (found, each))
+    return found
+
+
+def _of_no_rows(column: Column) -> Expression:
+    """A value of rows that were put together by a join: of no rows it need not be NULL."""
+    return Call("coalesce", (Ref(column), Literal(None, column.type)), column.type)
 
 
 def _unbounded(spec: Any) -> bool:
@@ -55,6 +71,7 @@ def _unbounded(spec: Any) -> bool:
 SELECT_PARTS: Final = frozenset(
     {"expressions", "from_", "joins", "laterals", "where", "group", "having", "distinct", "with_"}
     | {"order", "limit", "offset", "sort", "cluster", "distribute", "hint", "from", "with"}
+    | {"windows", "qualify"}
 )
 """Clauses of a SELECT that are understood; any other makes the query unknown."""
 WINDOWS: Final = ("window", "session_window")
@@ -78,6 +95,7 @@ class Select:
         self.aliases: dict[str, Expression] = {}
         self.keys: tuple[Expression, ...] = ()
         """What is grouped by."""
+        self.windows = {each.name.lower(): each for each in tree.args.get("windows") or ()}
         self.having = False
         """True while HAVING is read."""
 
@@ -113,6 +131,8 @@ class Select:
         found, items = self._generators(found)
         group, having = tree.args.get("group"), tree.args.get("having")
         if group or having or any(has_aggregate(each) for _, each in items):
+            if tree.args.get("qualify"):
+                raise NotUnderstood("QUALIFY over groups", tree.args["qualify"])
             found = self._grouped(found, items, group, having)
         else:
             found = self._projected(found, items)
@@ -149,7 +169,7 @@ class Select:
 
     def _join(self, left: Relation, node: Any) -> Relation:
         if isinstance(node.this, exp.Lateral):
-            return self._lateral(left, node.this)
+            return self._joined_lateral(left, node)
         self.builder.only(node, {"this", "on", "using", "kind", "side", "method", "global"})
         named, right = self.builder.table(node.this, self.ctes, self.scope, self.scope.outer)
         kind, swapped = join_kind(node)
@@ -177,10 +197,159 @@ class Select:
         one, other = (right, left) if swapped else (left, right)
         return Join(one, other, kind, condition, position=self.builder.at(node))
 
+    def _joined_lateral(self, left: Relation, node: Any) -> Relation:
+        """LATERAL in FROM: a generator, or a query about each row."""
+        self.builder.only(node, {"this", "on", "kind", "side"})
+        kind, swapped = join_kind(node)
+        on = node.args.get("on")
+        always = on is None or (isinstance(on, exp.Boolean) and bool(on.this))
+        if kind not in (JoinKind.INNER, JoinKind.LEFT) or swapped or not always:
+            raise NotUnderstood("LATERAL is not understood in this join", node)
+        if isinstance(node.this.this, exp.Subquery):
+            return self._queried(left, node.this, kind)
+        return self._lateral(left, node.this)
+
+    def _queried(self, left: Relation, node: Any, kind: JoinKind) -> Relation:
+        """LATERAL with a query: a join by the conditions that tie it to the row."""
+        tree = node.this.this
+        alias = node.args.get("alias")
+        if not isinstance(tree, exp.Select) or alias is None:
+            raise NotUnderstood("LATERAL is not understood", node)
+        inner = Select(self.builder, tree, self.builder.named(tree, self.ctes), self.scope)
+        conditions: list[Expression] = []
+        where = tree.args.get("where")
+        if where is not None and inner._reaches_out(where):
+            right, conditions, members = inner.grouped_by_ties()
+            names = [name_of(each) for each in tree.expressions]
+            if any(map(has_aggregate, tree.expressions)):
+                kind = JoinKind.LEFT  # no rows are put together to one row
+        else:
+            right, _, members = inner.correlated()
+            names = [column.name for column in right.columns]
+        names = [each.name for each in alias.columns] or names
+        if len(names) != len(members):
+            raise NotUnderstood("the list of columns does not fit the table", node)
+        # Each name is a column of its own, so that it hides none of the conditions'.
+        kept = [(Column(c.name, c.type, c.nullable), Ref(c)) for c in right.columns]
+        exchange = {ref.column: column for column, ref in kept}
+        made = tuple(
+            Column(name, each.column.type, each.column.nullable)
+            for name, each in zip(names, members, strict=True)
+        )
+        place = self.builder.at(node)
+        project = Project(right, (*kept, *zip(made, members, strict=True)), place)
+        condition = _all([exchanged(each, exchange) for each in conditions])
+        found: Relation = Join(left, project, kind, condition, position=place)
+        if kind is JoinKind.LEFT and conditions:
+            shown = tuple(Column(each.name, each.type) for each in made)
+            values = zip(shown, map(_of_no_rows, made), strict=True)
+            rest = tuple((column, Ref(column)) for column in left.columns)
+            found, made = Project(found, (*rest, *values), place), shown
+        self.scope.tables.append(Named(alias.name, made))
+        return found
+
+    def grouped_by_ties(self) -> tuple[Relation, list[Expression], tuple[Ref, ...]]:
+        """As `correlated`, of a query that puts the rows of each outer row together, if it does.
+
+        Every condition that reaches out has to compare a value of this query with one of the
+        other: the rows are then put together by those values, before they are joined.
+        """
+        tree = self.tree
+        self.builder.only(tree, {"expressions", "from_", "from", "joins", "laterals", "where"})
+        if not any(map(has_aggregate, tree.expressions)):
+            return self.correlated()
+        where = tree.args["where"]
+        self.tree = tree.copy()
+        self.tree.set("where", None)
+        found = self.body()
+        keys: list[Expression] = []
+        ties: list[Expression] = []
+        for each in conjuncts(where.this):
+            refuse_subqueries(each)
+            self.scope.reached = False
+            condition = self.express(each)
+            if not self.scope.reached:
+                found = Filter(found, condition, self.builder.at(each))
+                continue
+            mine, theirs = self._tie(condition, found, each)
+            keys.append(mine)
+            ties.append(theirs)
+        self.scope.reached = False
+        items = [(name_of(each), each.unalias()) for each in tree.expressions]
+        values = [self.express(item) for _, item in items]
+        if self.scope.reached:
+            raise NotUnderstood("a subquery selects a column of the outer query", tree)
+        made = [
+            Column(name, type_of(value), True)
+            for (name, _), value in zip(items, values, strict=True)
+        ]
+        by = [Column(text_of(key), type_of(key), may_be_null(key)) for key in keys]
+        outputs = (*zip(by, keys, strict=True), *zip(made, values, strict=True))
+        found = Aggregate(found, tuple(keys), outputs, None, self.builder.at(tree))
+        conditions: list[Expression] = [
+            Call("=", (Ref(column), tie)) for column, tie in zip(by, ties, strict=True)
+        ]
+        return found, conditions, tuple(map(Ref, made))
+
+    def _tie(self, condition: Expression, inner: Relation, node: Any) -> tuple[Any, Any]:
+        """What a condition equates: a value of this query, and one of the query around it."""
+        if isinstance(condition, Call) and condition.function in ("=", "=="):
+            own = set(inner.columns)
+            for one, other in (condition.arguments, condition.arguments[::-1]):
+                if references(one) <= own and references(one) and not references(other) & own:
+                    return one, other
+        raise NotUnderstood("a condition of a subquery that is no equality", node)
+
+    def _valued(self, found: Relation, node: Any) -> tuple[Relation, Any, Expressions]:
+        """An expression with subqueries that stand for a value: each becomes a column below."""
+        parts = scalars(node)
+        if not parts:
+            return found, node, self.express
+        columns: list[Column] = []
+        for part in parts:
+            tree = part.this
+            conditions: list[Expression] = []
+            where = tree.args.get("where")
+            inner = None
+            if isinstance(tree, exp.Select):
+                ctes = self.builder.named(tree, self.ctes)
+                inner = Select(self.builder, tree, ctes, self.scope)
+            if inner is not None and where is not None and inner._reaches_out(where):
+                if not any(map(has_aggregate, tree.expressions)):
+                    raise NotUnderstood("a subquery that may have several rows", part)
+                right, conditions, members = inner.grouped_by_ties()
+            else:
+                right = self.builder.query(tree, self.ctes, None)
+                members = tuple(map(Ref, right.columns))
+            if len(members) != 1:
+                raise NotUnderstood("a subquery with several columns is used as a value", part)
+            place = self.builder.at(part)
+            column = members[0].column
+            old = found.columns
+            found = Join(found, right, JoinKind.LEFT, _all(conditions), position=place)
+            if conditions:
+                value = Column(column.name, column.type)
+                rest = tuple((each, Ref(each)) for each in old)
+                found = Project(found, (*rest, (value, _of_no_rows(column))), place)
+                column = value
+            columns.append(column)
+        return found, replaced(node, parts), self._standing(columns, node)
+
+    def _standing(self, columns: list[Column], item: Any) -> Expressions:
+        """Expressions in which names stand for columns (`replaced`)."""
+        return Expressions(
+            lambda node: (
+                Ref(columns[int(node.name[len(STANDS) :])], self.builder.at(item))
+                if node.name.startswith(STANDS)
+                else self._resolve(node)
+            ),
+            self.builder.own,
+        )
+
     def _lateral(self, found: Relation, node: Any) -> Relation:
         """LATERAL VIEW: for each row those that a generator makes of it."""
         call = node.this
-        if not isinstance(call, exp.Anonymous | exp.Explode) or not node.args.get("view"):
+        if not isinstance(call, exp.Anonymous | exp.Explode):
             raise NotUnderstood("LATERAL is not understood", node)
         alias = node.args.get("alias")
         names = [each.name for each in alias.columns] if alias is not None else []
@@ -207,8 +376,10 @@ class Select:
             return self._subquery(found, inner.args["query"], inner.this, negated, node)
         if isinstance(inner, exp.Exists):
             return self._subquery(found, inner.this, None, negated, node)
+        place = self.builder.at(node)
+        found, node, express = self._valued(found, node)
         refuse_subqueries(node)
-        return Filter(found, self.express(node), self.builder.at(node))
+        return Filter(found, express(node), place)
 
     def _subquery(
         self, found: Relation, tree: Any, value: Any, negated: bool, node: Any
@@ -229,9 +400,7 @@ class Select:
                 raise NotUnderstood("IN compares another number of columns", node)
             pairs = zip(map(self.express, values), members, strict=True)
             conditions = [*(Call("=", pair) for pair in pairs), *conditions]
-        condition: Expression | None = None
-        for each in conditions:
-            condition = each if condition is None else Call("and", (condition, each))
+        condition = _all(conditions)
         kind = JoinKind.ANTI if negated else JoinKind.SEMI
         null_aware = negated and value is not None
         return Join(found, right, kind, condition, null_aware, self.builder.at(node))
@@ -373,11 +542,36 @@ class Select:
             windows = list(item.find_all(exp.Window)) if isinstance(item, exp.Expression) else []
             if windows:
                 found, value = self._windowed(found, item, windows)
+            elif scalars(item):
+                found, item, express = self._valued(found, item)
+                value = express(item)
             else:
                 value = self._value(item)
             outputs.append((column_of(name, value, self._item_place(item)), value))
             self.aliases.setdefault(name.lower(), value)
+        qualify = self.tree.args.get("qualify")
+        if qualify is not None:
+            found = self._qualified(found, qualify.this)
         return Project(found, tuple(outputs), self.builder.at(self.tree))
+
+    def _qualified(self, found: Relation, condition: Any) -> Relation:
+        """QUALIFY: a condition on the results of window functions."""
+        for column in condition.find_all(exp.Column):
+            named = self.aliases.get(column.name.lower()) if not column.table else None
+            if named is not None and self._resolve(column) != named:
+                raise NotUnderstood(f"`{column.name}` is an item and a column", column)
+        values = []
+        for each in conjuncts(condition):
+            refuse_subqueries(each)
+            windows = list(each.find_all(exp.Window))
+            if windows:
+                found, value = self._windowed(found, each, windows)
+            else:
+                value = self.express(each)
+            values.append((value, self.builder.at(each)))
+        for value, place in values:
+            found = Filter(found, value, place)
+        return found
 
     def _item_place(self, item: Any) -> Position | None:
         return self.builder.at(item) if isinstance(item, exp.Expression) else None
@@ -390,28 +584,32 @@ class Select:
         for node in windows:
             if node.find_ancestor(exp.Window) is not None:
                 raise NotUnderstood("a window function in a window function", node)
-            self.builder.only(node, {"this", "partition_by", "order", "spec", "over"})
+            self.builder.only(node, {"this", "partition_by", "order", "spec", "over", "alias"})
             call = self.express(node.this)
             position = self.builder.at(node.this)
-            partition = tuple(self.express(each) for each in node.args.get("partition_by") or ())
-            order = node.args.get("order")
+            over = self._named_window(node)
+            partition = tuple(self.express(each) for each in over.args.get("partition_by") or ())
+            order = over.args.get("order")
             keys = self.express.order(order) if order is not None else ()
-            spec = node.args.get("spec")
+            spec = over.args.get("spec")
             rows = spec is not None and str(spec.args.get("kind") or "").upper() == "ROWS"
             rows = rows and not _unbounded(spec)
             column = Column(text_of(call), type_of(call), True)
             columns.append(column)
             found = Window(found, ((column, call),), partition, keys, rows, position)
-        copied = replaced(item, windows)
-        inner = Expressions(
-            lambda node: (
-                Ref(columns[int(node.name[len(STANDS) :])], self.builder.at(item))
-                if node.name.startswith(STANDS)
-                else self._resolve(node)
-            ),
-            self.builder.own,
-        )
-        return found, inner(copied)
+        return found, self._standing(columns, item)(replaced(item, windows))
+
+    def _named_window(self, node: Any) -> Any:
+        """What a window is over: its own words, or those of the name that it goes by."""
+        seen: list[str] = []
+        while node.args.get("alias") is not None:
+            name = node.args["alias"].name.lower()
+            own = any(node.args.get(each) for each in ("partition_by", "order", "spec"))
+            if own or name in seen or name not in self.windows:
+                raise NotUnderstood(f"the window `{name}` is not understood", node)
+            seen.append(name)
+            node = self.windows[name]
+        return node
 
     def _grouped(
         self, found: Relation, items: list[tuple[str, Any]], group: Any, having: Any

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from sqlglot import exp
 
 from annotations.dataflow import Position
-from annotations.whitebox.datatypes import BIGINT, UNKNOWN
+from annotations.whitebox.datatypes import BIGINT, STRING, UNKNOWN
 from annotations.whitebox.inputs import Input
 from annotations.whitebox.ir import (
+    Aggregate,
+    Call,
     Column,
     Deduplicate,
     Expression,
+    Generate,
     Limit,
     Project,
     Ref,
@@ -28,10 +31,12 @@ from annotations.whitebox.ir import (
     Union,
     Unknown,
     Watermark,
+    references,
 )
+from annotations.whitebox.monotone import type_of
 from annotations.whitebox.places import Place
 from annotations.whitebox.sql_dialect import Delay, Parsed
-from annotations.whitebox.sql_expressions import NotUnderstood
+from annotations.whitebox.sql_expressions import Expressions, NotUnderstood
 from annotations.whitebox.sql_items import start_of
 from annotations.whitebox.sql_scope import Named, Scope
 
@@ -201,6 +206,8 @@ class Builder:
         self, node: Any, ctes: Ctes, scope: Scope, outer: Scope | None
     ) -> tuple[Named, Relation]:
         """What stands in a FROM clause, under its name."""
+        if node.args.get("pivots"):
+            return self._pivoted(node, ctes, scope, outer)
         match node:
             case exp.Subquery():
                 found = self.query(node, ctes, outer)
@@ -219,6 +226,70 @@ class Builder:
         if node.args.get("sample"):
             found = Sample(found, self.at(node))
         return named, self._delayed(node, named, found)
+
+    def _pivoted(
+        self, node: Any, ctes: Ctes, scope: Scope, outer: Scope | None
+    ) -> tuple[Named, Relation]:
+        """PIVOT: groups by what it does not name. UNPIVOT: several rows of each."""
+        pivots = node.args["pivots"]
+        node.set("pivots", None)
+        try:
+            named, found = self.table(node, ctes, scope, outer)
+        finally:
+            node.set("pivots", pivots)
+        for pivot in pivots:
+            fields = pivot.args.get("fields") or ()
+            if named.open or len(fields) != 1 or not isinstance(fields[0], exp.In):
+                raise NotUnderstood("this PIVOT is not understood", pivot)
+            if pivot.args.get("unpivot"):
+                found = self._unpivot(pivot, fields[0], named, found)
+            else:
+                found = self._pivot(pivot, fields[0], named, found)
+            named = Named(pivot.alias or named.alias, found.columns)
+        return named, found
+
+    def _pivot(self, pivot: Any, field: Any, named: Named, found: Relation) -> Relation:
+        place = self.at(pivot)
+        express = Expressions(lambda node: Scope([named]).resolve(node, self.at(node)), self.own)
+        by = express(field.this)
+        if not isinstance(by, Ref):
+            raise NotUnderstood("PIVOT by several columns is not understood", pivot)
+        calls = [express(each) for each in pivot.expressions]
+        names = [each.name for each in pivot.args.get("columns") or ()]
+        used = references(by).union(*map(references, calls))
+        keys = tuple(column for column in found.columns if column not in used)
+        outputs: list[tuple[Column, Expression]] = [
+            (Column(c.name, c.type, c.nullable), Ref(c)) for c in keys
+        ]
+        values = [(each, call) for each in field.expressions for call in calls]
+        if len(values) != len(names):
+            raise NotUnderstood("the columns of PIVOT are not known", pivot)
+        for name, (each, call) in zip(names, values, strict=True):
+            value = express(each.this if isinstance(each, exp.PivotAlias) else each)
+            if not isinstance(call, Call) or call.condition is not None:
+                raise NotUnderstood("PIVOT needs aggregates", pivot)
+            chosen = replace(call, condition=Call("<=>", (by, value)))
+            outputs.append((Column(name, call.type, True, place), chosen))
+        return Aggregate(found, tuple(map(Ref, keys)), tuple(outputs), None, place)
+
+    def _unpivot(self, pivot: Any, field: Any, named: Named, found: Relation) -> Relation:
+        place = self.at(pivot)
+        scope = Scope([named])
+        chosen = [each.this if isinstance(each, exp.PivotAlias) else each
+                  for each in field.expressions]  # fmt: skip
+        columns = [scope.resolve(each, self.at(each)) for each in chosen
+                   if isinstance(each, exp.Column)]  # fmt: skip
+        kinds = {type_of(each) for each in columns}
+        if len(columns) != len(chosen) or len(pivot.expressions) != 1 or len(kinds) != 1:
+            raise NotUnderstood("this UNPIVOT is not understood", pivot)
+        name = Column(field.this.name, STRING, False)
+        value = Column(pivot.expressions[0].name, kinds.pop())
+        generator = Call("explode", (Call("array", tuple(columns)),))
+        found = Generate(found, generator, (name, value), place)
+        used = frozenset[Column]().union(*map(references, columns))
+        kept = tuple((Column(c.name, c.type, c.nullable), Ref(c)) for c in found.columns
+                     if c not in used)  # fmt: skip
+        return Project(found, kept, place)
 
     def _table(self, node: Any, ctes: Ctes) -> tuple[Named, Relation]:
         self.only(node, {"this", "alias", "db", "catalog", "sample", "joins", "hints"})

@@ -146,7 +146,7 @@ def partitions(claim: Claim, items: Sequence[Item]) -> Iterable[tuple[int, ...]]
             continue
         value = tuple(item.row[columns.index(name)] for name in gate)
         found.setdefault(value, []).append(place)
-    return (tuple(sorted([*shared, *places])) for places in found.values())
+    return [tuple(sorted([*shared, *places])) for places in found.values()] or [tuple(shared)]
 
 
 def permuted(case: Case, interface: str) -> tuple[int, ...]:

@@ -79,7 +79,7 @@ class Plans:
         for _ in range(ROUNDS_MAX):
             before = dict(self._before)
             for name in sorted(self.cycles.recursive):
-                found = annotate(self._plan(name))
+                found = annotate(self._plan(name), by_partition=False)
                 now = {source: dict(path.lineage) for source, path in found.paths.items()}
                 self._before[name] = _meet(self._before[name], now)
             if self._before == before:

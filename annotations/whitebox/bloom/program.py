@@ -33,7 +33,10 @@ class Program:
         plans = Plans(module, out, inputs)
         found = tuple(
             derive_output(
-                each, Query(plans.output(each)), position=module.collections[each].position
+                each,
+                Query(plans.output(each)),
+                position=module.collections[each].position,
+                by_partition=False,
             )
             for each in module.outputs
         )

@@ -65,7 +65,7 @@ def labels(sql: str, **options: object) -> str:
         (
             "SELECT id FROM clicks c WHERE NOT EXISTS "
             "(SELECT 1 FROM reqs r WHERE r.id = c.id AND r.who = 'x')",
-            "clicks OW[id,who]; reqs OW[id,who]",
+            "clicks OW[id]; reqs OW[id]",
         ),
         (
             "SELECT id FROM clicks WHERE id NOT IN (SELECT nid FROM reqs)",
@@ -112,6 +112,55 @@ def labels(sql: str, **options: object) -> str:
         ("SELECT mine(id) FROM clicks", "clicks OW[*]"),
         ("SELECT id, (SELECT max(id) FROM reqs) FROM clicks", "clicks OW[*]; reqs OW[*]"),
         ("SELECT nothing FROM clicks", "clicks OW[*]"),
+        (
+            "SELECT id FROM clicks QUALIFY rank() OVER (PARTITION BY campaign ORDER BY v) = 1",
+            "clicks OW[campaign]",
+        ),
+        (
+            "SELECT rank() OVER w AS n FROM clicks QUALIFY n = 1 "
+            "WINDOW w AS (PARTITION BY campaign ORDER BY v)",
+            "clicks OW[campaign]",
+        ),
+        (
+            "SELECT row_number() OVER (PARTITION BY id ORDER BY ts) AS v FROM clicks QUALIFY v = 1",
+            "clicks OW[*]",  # the item or the column?
+        ),
+        (
+            "SELECT id, (SELECT count(*) FROM reqs r WHERE r.id = c.id) AS n FROM clicks c",
+            "clicks OW[id]; reqs OW[id]",
+        ),
+        (
+            "SELECT id FROM clicks c WHERE nn > (SELECT max(nid) FROM reqs r WHERE c.id = r.id)",
+            "clicks OW[id]; reqs OW[id]",
+        ),
+        ("SELECT id FROM clicks WHERE v > (SELECT max(id) FROM dim)", "clicks CR"),
+        (
+            "SELECT id FROM clicks c WHERE v > (SELECT max(id) FROM reqs r WHERE r.id < c.id)",
+            "clicks OW[*]; reqs OW[*]",
+        ),
+        ("SELECT id, t FROM clicks, LATERAL explode(tags) AS x(t)", "clicks CR"),
+        (
+            "SELECT c.id, x.who FROM clicks c, "
+            "LATERAL (SELECT who FROM reqs r WHERE r.id = c.id) x",
+            "clicks CW; reqs CW",
+        ),
+        (
+            "SELECT c.id FROM clicks c, "
+            "LATERAL (SELECT count(*) n FROM reqs r WHERE r.id = c.id) x",
+            "clicks OW[id]; reqs OW[id]",
+        ),
+        (
+            "SELECT * FROM (SELECT id, campaign, v FROM clicks) "
+            "PIVOT (sum(v) FOR campaign IN (1, 2))",
+            "clicks OW[id]",
+        ),
+        ("SELECT * FROM (SELECT id, v, nn FROM clicks) UNPIVOT (x FOR n IN (v, nn))", "clicks CR"),
+        # Groups lie in partitions of id, and meet rows of other ones.
+        (
+            "SELECT a.id, g.n FROM clicks a "
+            "JOIN (SELECT id, count(*) AS n FROM clicks GROUP BY id) g ON a.v = g.id",
+            "clicks OW[*]",
+        ),
         ("SELECT id FROM clicks WHERE", "clicks OW[*]"),
         (
             "SELECT id, count(*) FROM (SELECT id FROM clicks UNION ALL "

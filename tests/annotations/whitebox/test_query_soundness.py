@@ -1,0 +1,49 @@
+"""What is derived of random queries is never refuted, and mistakes of the derivation are."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import pytest
+
+from annotations.whitebox import derive, grouping, joining, repeats, splitting
+from annotations.whitebox.functions import Direction
+from benchmarks.query_soundness import report, sweep
+
+QUERIES: Final = 80
+
+
+def test_nothing_that_is_derived_of_random_queries_is_refuted() -> None:
+    found = sweep(range(QUERIES), seed=7)
+    assert not found.refuted, "\n\n".join(found.refuted)
+    assert found.queries == QUERIES
+    assert found.claims.keys() >= {"gate", "set", "confluent", "splits", "lineage", "repeats"}
+    assert any("refuted" in line for line in report(found))
+
+
+@pytest.mark.slow
+def test_nothing_that_is_derived_of_many_random_queries_is_refuted() -> None:
+    found = sweep(range(2000), seed=8)
+    assert not found.refuted, "\n\n".join(found.refuted)
+
+
+MISTAKES: Final[dict[str, tuple[Any, str, Any]]] = {
+    "a missing partner never comes": (joining, "_absence", lambda node, facts, *_: facts),
+    "a group only grows": (grouping, "direction_of", lambda *_: Direction.UP),
+    "no aggregate depends on the order": (grouping, "of_the_set", lambda *_: True),
+    "partitions of a gate meet nowhere": (derive, "_apart", lambda plan, path, fds: path),
+    "no aggregate counts a record twice": (repeats, "_counts_once", lambda *_: True),
+    "equal columns are of one partition": (
+        splitting._Splitting,
+        "_same_partition",
+        lambda *_: True,
+    ),
+}
+"""Rules of the derivation that are switched off."""
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_planted_mistake_is_found(mistake: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(*MISTAKES[mistake])
+    found = sweep(range(1500), seed=7, refuted_max=1, shrink_s=1, price=False)
+    assert found.refuted
