@@ -47,9 +47,12 @@ def render(plan: Plan, warnings: Sequence[Diagnostic], arguments: argparse.Names
     """The result in the format asked for; only that format's renderer is imported."""
     match arguments.format:
         case "json":
+            from blazes.advice import Advisor
             from blazes.report import json_result
 
-            return json_result.dumps(json_result.to_json(plan, warnings=warnings))
+            return json_result.dumps(
+                json_result.to_json(plan, warnings=warnings, advisor=Advisor(plan))
+            )
         case "markdown":
             from blazes.report.markdown import analysis_report as markdown
 
