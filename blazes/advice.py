@@ -9,6 +9,7 @@ gets worse by it, and what makes no result better is not advised.
 from __future__ import annotations
 
 import enum
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -281,12 +282,19 @@ class Advisor:
             len(each.cost.held),
             each.cost.registrations is not Places.NONE,
             len(each.must_hold),
+            sum(not self._of_time(change) for change in sealed),
             sum(len(change.key) for change in sealed),
             # What determines more makes smaller partitions: less is held, for a shorter time.
             -sum(len(closure(change.key, fds) - change.key) for change in sealed),
             sorted((change.stream, sorted(change.key)) for change in sealed),
             repr(each.changes),
         )
+
+    def _of_time(self, change: Sealing) -> bool:
+        """Whether the key has a date or a time in it, which is over some day by itself."""
+        schema = self._plan.analysis.dataflow.streams[change.stream].schema or {}
+        types = (schema.get(name, "").strip().lower() for name in change.key)
+        return any(text.startswith(("date", "timestamp")) for text in types)
 
     def _order_cost(self, component: str) -> Cost:
         analysis = self._plan.analysis
@@ -609,8 +617,9 @@ def _ordered(decided: Plan) -> dict[str, tuple[Entry, ...]]:
     return {name: tuple(entries) for name, entries in found.items()}
 
 
-def _paths(entries: Iterable[Entry]) -> set[str]:
-    return {str(entry.path) for entry in entries}
+def _paths(entries: Iterable[Entry]) -> Counter[str]:
+    """How often which path; several of a component may have the same ends."""
+    return Counter(str(entry.path) for entry in entries)
 
 
 def _delivered_worse(before: Analysis, after: Analysis) -> bool:
@@ -644,6 +653,7 @@ def _must_hold(dataflow: Dataflow, changes: Changes) -> Iterator[str]:
             case Rewriting():
                 pass
     for key, names in ends.items():
+        names.sort()
         yield f"each {_tupled(key)} ends, and each producer of {_and(names)} knows when it is over"
 
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from annotations.collector import collector_off
 from annotations.diagnostics import Diagnostic
-from blazes.cli import options
+from blazes.cli import fix, options
 from blazes.coordination import Plan
 
 FORMATS = ("text", "json", "markdown", "mermaid", "dot", "html", "sarif")
@@ -28,12 +28,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--all", action="store_true", help="list everything, however large the dataflow is"
     )
+    fix.configure(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Analyze FILE and print the result."""
     with collector_off():
-        return _run(arguments)
+        return fix.run(arguments) if arguments.fix else _run(arguments)
 
 
 def _run(arguments: argparse.Namespace) -> int:

@@ -103,13 +103,15 @@ def _costs(each: Alternative) -> Iterator[str]:
     if cost.waits_for:
         yield f"waits for the slowest producer of {listed(cost.waits_for)}"
     if cost.held:
-        yield f"holds, until it is over, {listed([_held(held) for held in cost.held])}"
+        held = [_held(each) for each in cost.held[:NAMES_MAX]]
+        more = [f"{len(cost.held) - NAMES_MAX} more"] if len(cost.held) > NAMES_MAX else []
+        yield f"holds, until it is over, {listed([*held, *more])}"
     elif not cost.waits_for:
         yield "waits for nobody, and holds nothing"
     if cost.registrations is not Places.NONE:
         yield (
-            "ZooKeeper: a registration for each producer and partition and a look-up for each "
-            "partition (none if `producers` is `one` or a list)"
+            "ZooKeeper: a registration per producer and partition, and a look-up per partition "
+            "(none if `producers` is `one` or a list)"
         )
     else:
         yield "ZooKeeper: nothing"
