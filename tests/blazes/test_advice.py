@@ -17,10 +17,11 @@ from strategies import many_dataflows
 
 from annotations.additions import with_additions
 from annotations.dataflow import Component, Dataflow, Stream
+from annotations.dataflow import Path as FlowPath
 from annotations.dependencies import closure
 from annotations.diagnostics import BadInput
 from annotations.insertions import CannotWrite
-from annotations.vocabulary import FunctionalDependency, Key, Label
+from annotations.vocabulary import FunctionalDependency, Key, Label, Within
 from annotations.whitebox.path_text import path_text
 from annotations.yaml_file import load, loads
 from blazes.advice import Advisor, Alternative, Depending, Needs, Rewriting, Sealing
@@ -257,7 +258,20 @@ def readable(dataflow: Dataflow) -> Dataflow:
         )
         for name, stream in dataflow.streams.items()
     }
-    return replace(dataflow, streams=streams)
+    components = {
+        name: replace(component, paths=tuple(map(sayable, first_of_each(component.paths))))
+        for name, component in dataflow.components.items()
+    }
+    return replace(dataflow, streams=streams, components=components)
+
+
+def first_of_each(paths: Sequence[FlowPath]) -> list[FlowPath]:
+    """A file has one path between two interfaces."""
+    return list({str(path): path for path in reversed(paths)}.values())
+
+
+def sayable(path: FlowPath) -> FlowPath:
+    return replace(path, within=Within.SET) if path.annotation.kind.confluent else path
 
 
 def test_what_is_written_is_analysed_as_promised_and_nothing_else_is_touched(
@@ -266,7 +280,7 @@ def test_what_is_written_is_analysed_as_promised_and_nothing_else_is_touched(
     source = random.Random(44)
     file = tmp_path / "random.yaml"
     written = lines_only = refused = 0
-    for dataflow in many_dataflows(800, seed=44):
+    for dataflow in many_dataflows(400, seed=44):
         said = readable(dataflow)
         text = Writer(source).text(said)
         file.write_bytes(text.encode("utf-8"))
@@ -290,7 +304,7 @@ def test_what_is_written_is_analysed_as_promised_and_nothing_else_is_touched(
                 lines_only += 1
     assert written > 100
     assert lines_only > 20
-    assert refused < 400
+    assert refused < 100
 
 
 @pytest.mark.parametrize(
