@@ -3,7 +3,7 @@
     python benchmarks/analysis_mutations.py [--count 200] [--seed 7] [--only SEALS] [--keep]
 
 Each mutation turns one operator, condition, constant or statement of a copy of the core around.
-The quick tests of `tests/blazes` that concern the core run against it, cases first, then
+The quick tests of `tests/blazes` that concern the module run against it, cases first, then
 properties, until one fails. `--keep` writes what was found into
 `benchmarks/analysis_mutations.json`; `WHY` says of each survivor why nothing notices.
 """
@@ -37,20 +37,36 @@ PLACES: Final = {
     name: name
     for name in ("annotations", "blazes", "codegen", "examples", "tests", "pyproject.toml")
 }
-TESTS: Final = (
-    ("test_rule_cases.py", "test_published_results.py", "test_analysis_graph.py"),
-    (
-        "test_choice.py",
-        "test_deliveries.py::test_the_analyser_agrees_with_the_reference",
-        "test_analysis_properties.py::test_the_analyser_agrees_with_the_reference_on_a_thousand",
-        "test_plan_properties.py",
-        "test_deliveries.py",
-        "test_json_result.py",
-    ),
+CASES: Final = ("test_rule_cases.py", "test_published_results.py")
+"""What is run first, of every module: cases."""
+LABELS: Final = (
+    "test_analysis_graph.py",
+    "test_analysis_properties.py::test_the_analyser_agrees_with_the_reference_on_a_thousand",
 )
-"""What is run, the quickest first; the second part only where the first notices nothing."""
-SLOW: Final = ("-k", "not only_smallest_set[ and not reference[ and not ids_change_no_label")
-"""Random examples by Hypothesis, of what sweeps from a seed show too."""
+PLANS: Final = tuple(
+    f"test_plan_properties.py::test_{name}"
+    for name in (
+        *("every_entry_is_complete", "a_plan_names_every_order_sensitive_path_once"),
+        *("a_sealed_writer_waits_for_the_other_writers_of_its_state",),
+        *("an_output_waits_for_one_key_where_its_inputs_have_one_in_common",),
+        *("a_vote_is_held_unless_one_producer_is_known_to_be_alone",),
+        *("every_minimal_key_that_makes_an_order_unnecessary_is_an_alternative",),
+        *("every_alternative_makes_the_order_unnecessary",),
+        *("a_gate_drops_known_ids_of_all_sources_whose_records_it_holds_back",),
+        *("what_is_above_the_target_is_inherited",),
+        *("the_ordered_paths_are_the_only_smallest_set_of_a_hundred",),
+    )
+)
+NEAR: Final = {
+    "seals": PLANS,
+    "coordination": PLANS,
+    "repairs": ("test_deliveries.py",),
+    "deliveries": ("test_deliveries.py",),
+    "choice": ("test_choice.py",),
+}
+"""Then those of the module; `LABELS` where nothing is said."""
+REST: Final = ("test_deliveries.py", *PLANS, *LABELS, "test_choice.py", "test_json_result.py")
+"""With `--rest` also these, for what survives."""
 SWAPS: Final[dict[type[ast.AST], type[ast.AST]]] = {
     ast.Lt: ast.LtE,
     ast.LtE: ast.Lt,
@@ -201,15 +217,16 @@ def mutations(count: int, *, seed: int) -> list[Mutation]:
     return [found[name] for name in names[:count]]
 
 
-def try_out(mutation: Mutation, folder: Path) -> str:
-    """Run the tests against the mutated core; what noticed."""
+def try_out(mutation: Mutation, folder: Path, *, rest: bool) -> str:
+    """Run the tests against the mutated core, perhaps the rest of them too; what noticed."""
     target = folder / "blazes" / f"{mutation.module}.py"
     text = target.read_text(encoding="utf-8")
     target.write_text(mutation.applied(text), encoding="utf-8")
     try:
-        for names in TESTS:
+        near = NEAR.get(mutation.module, LABELS)
+        for names in (CASES, near, *([REST] if rest else [])):
             paths = [f"tests/blazes/{name}" for name in names]
-            if (killed := mutating.noticed(folder, paths, *SLOW)) is not None:
+            if (killed := mutating.noticed(folder, paths)) is not None:
                 return killed
     finally:
         target.write_text(text, encoding="utf-8")
@@ -223,6 +240,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=7)
     parser.add_argument("--only", default="", help="mutations whose name contains this")
     parser.add_argument("--again", action="store_true", help="also those that are kept as killed")
+    parser.add_argument("--rest", action="store_true", help="try survivors with all quick tests")
     parser.add_argument("--keep", action="store_true", help="write down what was found")
     args = parser.parse_args()
     os.environ.update(CI="1", PYTHONDONTWRITEBYTECODE="1")  # CI: the same examples every time
@@ -239,7 +257,7 @@ def main() -> int:
             if not args.again and str(known.get(mutation.name, "")).startswith("killed"):
                 continue
             started = time.perf_counter()
-            said = try_out(mutation, folder)
+            said = try_out(mutation, folder, rest=args.rest)
             if not said.startswith("killed"):
                 why = WHY.get(mutation.name)
                 said += f": {why}" if why else ""
