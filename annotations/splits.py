@@ -1,7 +1,7 @@
 """Whether the code of an output splits by a key: asked for a path when a seal could be used there.
 
-The code is read at the first question (`annotations.whitebox.splitting`), so that a file without
-seals, or with seals that no path can use, costs nothing.
+The code is read at the first question (`annotations.whitebox.splitting`), so that a file
+whose paths use no seal, and could use none, costs nothing.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from annotations.dataflow import Component, Dataflow, Path
-from annotations.vocabulary import Key
+from annotations.vocabulary import FunctionalDependency, Key
 
 if TYPE_CHECKING:
     from annotations.whitebox.code import Code
@@ -28,12 +28,20 @@ class Splits:
         code: of the dataflow.
         component: whose output.
         output: its name.
+        fds: under which the question is asked.
     """
 
-    def __init__(self, code: Callable[[], Code], component: Component, output: str) -> None:
+    def __init__(
+        self,
+        code: Callable[[], Code],
+        component: Component,
+        output: str,
+        fds: tuple[FunctionalDependency, ...],
+    ) -> None:
         self._code = code
         self._component = component
         self._output = output
+        self._fds = fds
         self._answers: dict[Key, Refusal | None] = {}
 
     def refusal(self, key: Key) -> Refusal | None:
@@ -42,19 +50,22 @@ class Splits:
             self._answers[key] = self._ask(key)
         return self._answers[key]
 
+    def under(self, fds: tuple[FunctionalDependency, ...]) -> Splits:
+        """The same question under other dependencies."""
+        return Splits(self._code, self._component, self._output, fds)
+
     def _ask(self, key: Key) -> Refusal | None:
         from annotations.whitebox.derive import COMING
         from annotations.whitebox.existing import leaves
         from annotations.whitebox.splitting import splits
 
-        code = self._code()
-        outputs = code.outputs(self._component)
+        outputs = self._code().outputs(self._component)
         plan = next((each.query.plan for each in outputs if each.name == self._output), None)
         if plan is None:
             return None
         names = sorted({leaf.name for leaf in leaves(plan) if leaf.role in COMING})
         keys = dict.fromkeys(names, sorted(key))
-        return splits(plan, keys, fds=code.dataflow.fds)
+        return splits(plan, keys, fds=self._fds)
 
 
 def with_splits(dataflow: Dataflow, text: str, *, execute: Limits | None = None) -> Dataflow:
@@ -65,8 +76,6 @@ def with_splits(dataflow: Dataflow, text: str, *, execute: Limits | None = None)
         text: the file's.
         execute: what functions may take when they are run to be read; None: nothing is run.
     """
-    if not any(stream.seals for stream in dataflow.streams.values()):
-        return dataflow
 
     @cache
     def code() -> Code:
@@ -74,16 +83,40 @@ def with_splits(dataflow: Dataflow, text: str, *, execute: Limits | None = None)
 
         return Code(dataflow, text, execute=execute)
 
-    components = {name: _asking(component, code) for name, component in dataflow.components.items()}
+    components = {
+        name: _asking(component, code, dataflow.fds)
+        for name, component in dataflow.components.items()
+    }
     return replace(dataflow, components=MappingProxyType(components))
 
 
-def _asking(component: Component, code: Callable[[], Code]) -> Component:
+def under(dataflow: Dataflow) -> Dataflow:
+    """The dataflow, its questions asked under its own dependencies."""
+    components = {
+        name: replace(
+            component,
+            paths=tuple(
+                path
+                if path.splits is None
+                else replace(path, splits=path.splits.under(dataflow.fds))
+                for path in component.paths
+            ),
+        )
+        for name, component in dataflow.components.items()
+    }
+    return replace(dataflow, components=MappingProxyType(components))
+
+
+def _asking(
+    component: Component, code: Callable[[], Code], fds: tuple[FunctionalDependency, ...]
+) -> Component:
     outputs = {
-        name: Splits(code, component, name)
+        name: Splits(code, component, name, fds)
         for name, by in component.implementations.items()
         if by.sql is not None or (by.python is not None and _read(component, name))
     }
+    if not outputs:
+        return component
 
     def asking(path: Path) -> Path:
         gate = path.annotation.gate

@@ -13,17 +13,16 @@ of; `docs/explanation/flux.md` says of each survivor why nothing notices.
 from __future__ import annotations
 
 import argparse
-import json
-import os
-import shutil
-import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
 from typing import Final, NamedTuple
 
-ROOT: Final = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from benchmarks import mutating
+
 FOUND: Final = Path(__file__).with_suffix(".json")
 """What became of every mutation when it was last tried."""
 
@@ -246,11 +245,6 @@ MUTATIONS = (
 
 ABOUT_ALL: Final = "tests/protocol/test_flux_actions.py"
 """Tests of the list of mutations and of its page, which are not in the copy."""
-PYTEST: Final = (
-    "-m", "pytest", "-q", "-x", "--no-header", "-p", "no:cacheprovider", f"--ignore={ABOUT_ALL}",
-)  # fmt: skip
-TESTS_S: Final = 300.0
-"""Tests, or seeds, that take longer do not end."""
 SEEDS: Final = """\
 import sys
 from flux_runtime.simulation import sweep
@@ -262,19 +256,6 @@ for seed in range({seeds}):
         sys.exit()
 print("survived")
 """
-
-
-def run(folder: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Python in the folder, with the mutated package."""
-    return subprocess.run(
-        [sys.executable, *arguments],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": folder},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=TESTS_S,
-    )
 
 
 def _paths(mutation: Mutation, folder: Path) -> list[tuple[str, ...]]:
@@ -289,35 +270,19 @@ def _paths(mutation: Mutation, folder: Path) -> list[tuple[str, ...]]:
 def try_out(mutation: Mutation, seeds: int) -> str:
     """Run tests, then seeds, against the mutated package; what noticed."""
     with tempfile.TemporaryDirectory() as folder:
-        shutil.copytree(ROOT / "flux_runtime", Path(folder) / "flux_runtime")
-        shutil.copytree(ROOT / "tests" / "flux_runtime", Path(folder) / "tests")
-        shutil.copytree(ROOT / "benchmarks", Path(folder) / "benchmarks")
+        places = {"flux_runtime": "flux_runtime", "tests/flux_runtime": "tests"}
+        mutating.copied(Path(folder), {**places, "benchmarks": "benchmarks"})
         target = Path(folder) / mutation.path
         text = target.read_text(encoding="utf-8")
         if text.count(mutation.old) != 1:
             return f"cannot be applied: {text.count(mutation.old)} places"
         target.write_text(text.replace(mutation.old, mutation.new), encoding="utf-8")
         for paths in _paths(mutation, Path(folder)):
-            try:
-                tested = run(folder, *PYTEST, *paths)
-            except subprocess.TimeoutExpired:
-                return f"killed by tests of {Path(paths[0]).name} that do not end"
-            if tested.returncode == 1:
-                failed = [line for line in tested.stdout.splitlines() if line.startswith("FAILED")]
-                return "killed by " + failed[0].split("::")[1].split(" ")[0]
-            if tested.returncode:
-                return "killed at the import of the tests"
-        done = run(folder, "-c", SEEDS.format(seeds=seeds))
+            killed = mutating.noticed(Path(folder), paths, f"--ignore={ABOUT_ALL}")
+            if killed is not None:
+                return killed
+        done = mutating.run(folder, "-c", SEEDS.format(seeds=seeds))
         return (done.stdout or done.stderr[-300:]).strip()
-
-
-def keep(found: dict[str, str]) -> None:
-    """Add what was found to what is known, in the order of the mutations."""
-    known = json.loads(FOUND.read_text(encoding="utf-8")) if FOUND.exists() else {}
-    known.update(found)
-    rules = [mutation.rule for mutation in MUTATIONS]
-    ordered = {rule: known[rule] for rule in rules if rule in known}
-    FOUND.write_text(json.dumps(ordered, indent=1) + "\n", encoding="utf-8")
 
 
 def main() -> int:
@@ -339,7 +304,8 @@ def main() -> int:
         if not said.startswith("killed"):
             survivors.append(mutation.rule)
         if args.keep:
-            keep({mutation.rule: said})
+            rules = [each.rule for each in MUTATIONS]
+            mutating.keep(FOUND, {mutation.rule: said}, rules)
     print(f"survivors: {', '.join(survivors) or 'none'}")
     return 0
 

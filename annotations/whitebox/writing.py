@@ -8,12 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from annotations.dataflow import EMPTY, Component, Dataflow, Path
 from annotations.delivery import repeats_of
-from annotations.diagnostics import BadInput, Findings, Mark
-from annotations.positions import Map, Node, read_tree
+from annotations.diagnostics import BadInput
+from annotations.insertions import (
+    CannotWrite,
+    Insertion,
+    below,
+    first_key,
+    inserted,
+    newline_of,
+    tree_of,
+)
+from annotations.positions import Map, Node
 from annotations.unannotated import COMPUTES
 from annotations.vocabulary import Rows
 from annotations.whitebox.code import Code
@@ -25,21 +34,6 @@ if TYPE_CHECKING:
     from annotations.whitebox.sandbox import Limits
 
 _UNKNOWN: Final = "--execute runs it to be read; what fails then has to be annotated by hand"
-
-
-class CannotWrite(Exception):  # noqa: N818
-    """The annotations cannot be put into the file; the message says why, `remedy` what to do."""
-
-    def __init__(
-        self, message: str, *, remedy: str = "copy what `blazes derive` prints into the file"
-    ) -> None:
-        self.remedy = remedy
-        super().__init__(message)
-
-
-class _Insertion(NamedTuple):
-    offset: int
-    text: str
 
 
 def with_annotations(
@@ -56,31 +50,30 @@ def with_annotations(
     assert dataflow.file is not None
     text = dataflow.file.read_bytes().decode("utf-8")
     body = text.removeprefix("\ufeff")
-    root = read_tree(body, Findings(str(dataflow.file), body))
+    root = tree_of(body, str(dataflow.file))
     code = Code(dataflow, body, execute=execute)
     insertions = [_insertion(body, root, dataflow.components[name], code) for name in names]
-    for each in sorted(insertions, reverse=True):
-        body = body[: each.offset] + each.text + body[each.offset :]
+    body = inserted(body, insertions)
     _check(dataflow, body, names, variants, execute)
     return text[: len(text) - len(text.removeprefix("\ufeff"))] + body
 
 
-def _insertion(text: str, root: Node | None, component: Component, code: Code) -> _Insertion:
+def _insertion(text: str, root: Node | None, component: Component, code: Code) -> Insertion:
     mapping = _mapping(root, component)
-    first, before = _first_key(text, mapping, component.name)
+    first, before = first_key(text, mapping, component.name)
     written = [
         (path, path_text(path, _lineage(path, component.name, code))) for path in component.paths
     ]
     if before.strip():
         items = ", ".join(text for _, text in written)
-        return _Insertion(first, f"annotation: [{items}], ")
+        return Insertion(first, f"annotation: [{items}], ")
     indent = before
-    newline = "\r\n" if "\r\n" in text else "\n"
+    newline = newline_of(text)
     lines = [f"{indent}annotation:"]
     for path, item in written:
         lines += [f"{indent}  # {each.text}" for each in path.derived or ()]
         lines.append(f"{indent}  - {item}")
-    return _Insertion(first - len(indent), "".join(line + newline for line in lines))
+    return Insertion(first - len(indent), "".join(line + newline for line in lines))
 
 
 def _lineage(path: Path, name: str, code: Code) -> Mapping[str, str] | None:
@@ -96,37 +89,17 @@ def _lineage(path: Path, name: str, code: Code) -> Mapping[str, str] | None:
 
 def _mapping(root: Node | None, component: Component) -> Map:
     """The mapping that the annotation belongs into: the component's, or its variant's."""
-    components = _below(root, "components") or root
-    own = _below(components, component.name)
+    components = below(root, "components") or root
+    own = below(components, component.name)
     if component.variant is not None:
-        variant = _below(_below(own, "variants"), component.variant)
+        variant = below(below(own, "variants"), component.variant)
         if variant is None:
-            variant = _below(root, component.variant)
+            variant = below(root, component.variant)
         if isinstance(variant, Map) and not COMPUTES.isdisjoint(variant.entries):
             return variant
     if not isinstance(own, Map):
         raise CannotWrite(f"{component.name} is not where its name stands")
     return own
-
-
-def _below(node: Node | None, key: str) -> Node | None:
-    return node.entries[key][1] if isinstance(node, Map) and key in node.entries else None
-
-
-def _first_key(text: str, mapping: Map, name: str) -> tuple[int, str]:
-    """The offset of the first key that stands in the mapping itself, and the text before it."""
-    starts = [key.mark for key, _ in mapping.entries.values()]
-    after = [mark for mark in starts if _order(mark) >= _order(mapping.mark)]
-    if not after:
-        raise CannotWrite(f"the keys of {name} come from elsewhere in the file")
-    mark = min(after, key=_order)
-    lines = text.split("\n")
-    offset = sum(len(line) + 1 for line in lines[: mark.line]) + mark.column
-    return offset, lines[mark.line][: mark.column]
-
-
-def _order(mark: Mark) -> tuple[int, int]:
-    return mark.line, mark.column
 
 
 def _check(

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 from annotations.collector import collector_off
 from annotations.diagnostics import Diagnostic
-from blazes.cli import options
+from blazes.cli import fix, options
 from blazes.coordination import Plan
 
 FORMATS = ("text", "json", "markdown", "mermaid", "dot", "html", "sarif")
@@ -29,12 +29,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--all", action="store_true", help="list everything, however large the dataflow is"
     )
+    fix.configure(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Analyze FILE and print the result."""
     with collector_off():
-        return _run(arguments)
+        return fix.run(arguments) if arguments.fix else _run(arguments)
 
 
 def _run(arguments: argparse.Namespace) -> int:
@@ -48,9 +49,12 @@ def render(plan: Plan, warnings: Sequence[Diagnostic], arguments: argparse.Names
     """The result in the format asked for; only that format's renderer is imported."""
     match arguments.format:
         case "json":
+            from blazes.advice import Advisor
             from blazes.report import json_result
 
-            return json_result.dumps(json_result.to_json(plan, warnings=warnings))
+            return json_result.dumps(
+                json_result.to_json(plan, warnings=warnings, advisor=Advisor(plan))
+            )
         case "markdown":
             from blazes.report.markdown import analysis_report as markdown
 

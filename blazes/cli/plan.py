@@ -38,9 +38,10 @@ def _run(arguments: argparse.Namespace) -> int:
     arguments.format = options.format_of(arguments)
     plan, warnings = options.plan_of(arguments)
     if arguments.format == "json":
+        from blazes.advice import Advisor
         from blazes.report import json_result
 
-        result = json_result.to_json(plan, warnings=warnings)
+        result = json_result.to_json(plan, warnings=warnings, advisor=Advisor(plan))
         for field in ("streams", "derivations"):
             del result[field]
         text = json_result.dumps(result)

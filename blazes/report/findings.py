@@ -11,9 +11,11 @@ from dataclasses import dataclass
 
 from annotations.dataflow import Path, Position, Reason
 from annotations.vocabulary import Label
+from blazes.advice import Advice
 from blazes.analysis import Derivation
 from blazes.coordination import Entry, Strategy
 from blazes.report import words
+from blazes.report.advice import lines, order_costs
 from blazes.report.index import Index
 
 
@@ -91,6 +93,7 @@ def finding(index: Index, component: str) -> Finding:
         each for each in index.derivations.get(component, ()) if each.output in outputs
     )
     declared = index.component(component)
+    advice = index.advisor.of(component)
     return Finding(
         component=component,
         title=f"{component} {words.needs(entries)}",
@@ -100,12 +103,30 @@ def finding(index: Index, component: str) -> Finding:
         why=tuple(
             dict.fromkeys([*_why(index, derivations), *_besides(index, entries, derivations)])
         ),
-        does=tuple(dict.fromkeys(line for each in entries for line in words.does(index, each))),
-        cheaper=tuple(
-            dict.fromkeys(line for each in entries for line in words.cheaper(index, each))
-        ),
+        does=tuple(dict.fromkeys([*_does(index, entries), *_order_costs(advice)])),
+        cheaper=cheaper(index, advice),
         paths=tuple(path for path in declared.paths if path.target in outputs),
     )
+
+
+def cheaper(index: Index, advice: Advice | None) -> tuple[str, ...]:
+    """What would repair a component in place of its order; a line for each alternative."""
+    if advice is None:
+        return ()
+    found = list(lines(advice, index.plan.analysis.dataflow))
+    if advice.component in index.advisor.left_out:
+        found.append(f"not all was tried: `blazes explain FILE {advice.component}` tries more")
+    return tuple(found)
+
+
+def _does(index: Index, entries: tuple[Entry, ...]) -> Iterator[str]:
+    for entry in entries:
+        yield from words.does(index, entry)
+
+
+def _order_costs(advice: Advice | None) -> Iterator[str]:
+    if advice is not None:
+        yield order_costs(advice.order)
 
 
 def consequences(index: Index) -> Iterator[Consequence]:

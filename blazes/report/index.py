@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final
 
 from annotations.dataflow import Component, Endpoint, Path, Stream
-from annotations.vocabulary import AnnotationKind, Key
+from annotations.vocabulary import AnnotationKind
+from blazes.advice import Advisor
 from blazes.analysis import Derivation
 from blazes.coordination import Entry, Plan, Strategy
-
-UPSTREAM_MAX: Final = 100
-"""Streams looked at to find what a stream is made of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +28,7 @@ class Index:
     """By component."""
     entries: Mapping[str, tuple[Entry, ...]]
     """By component; the plan for its order-sensitive paths."""
+    advisor: Advisor
 
     @classmethod
     def of(cls, plan: Plan) -> Index:
@@ -59,6 +57,7 @@ class Index:
             out_of={name: tuple(found) for name, found in out_of.items()},
             derivations={name: tuple(found) for name, found in derivations.items()},
             entries={name: tuple(found) for name, found in entries.items()},
+            advisor=Advisor(plan),
         )
 
     def component(self, name: str) -> Component:
@@ -69,35 +68,6 @@ class Index:
         """The streams that enter these interfaces."""
         for interface in interfaces:
             yield from self.into.get(Endpoint(component, interface), ())
-
-    def sources_with(self, names: Iterable[str], key: Key) -> list[str]:
-        """The sources that could be sealed on a key instead of these inner streams.
-
-        They are what the streams are made of by confluent paths alone, and all of them declare the
-        attributes; empty where there are none, or where a path or a schema stands in the way.
-        """
-        streams = self.plan.analysis.dataflow.streams
-        waiting = [streams[name] for name in names]
-        if all(stream.producer is None for stream in waiting):
-            return []
-        sources: list[str] = []
-        seen: set[str] = set()
-        while waiting:
-            stream = waiting.pop()
-            if stream.name in seen:
-                continue
-            seen.add(stream.name)
-            if not key <= (stream.schema or {}).keys() or len(seen) > UPSTREAM_MAX:
-                return []
-            if stream.producer is None:
-                sources.append(stream.name)
-                continue
-            name, output = stream.producer.component, stream.producer.interface
-            paths = [path for path in self.component(name).paths if path.target == output]
-            if any(not path.annotation.kind.confluent or path.lineage for path in paths):
-                return []
-            waiting += self.streams_into(name, dict.fromkeys(path.source for path in paths))
-        return sorted(sources)
 
     def coordinated(self, component: str) -> tuple[Entry, ...]:
         """The component's entries that make something wait."""

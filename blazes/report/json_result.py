@@ -13,6 +13,7 @@ from typing import Any, Final
 from annotations.dataflow import Dataflow, Path
 from annotations.diagnostics import Diagnostic
 from annotations.vocabulary import Annotation, Delivery, Key
+from blazes.advice import Advisor
 from blazes.analysis import Derivation
 from blazes.coordination import Entry, Plan, Strategy
 from blazes.deliveries import Delivered
@@ -25,8 +26,10 @@ SCHEMA_VERSION_ICDE14: Final = 1
 """Of the paper's rules, under which every record comes once: without anything about delivery."""
 
 
-def to_json(plan: Plan, *, warnings: Iterable[Diagnostic] = ()) -> dict[str, Any]:
-    """The result of an analysis and its plan as JSON data."""
+def to_json(
+    plan: Plan, *, warnings: Iterable[Diagnostic] = (), advisor: Advisor | None = None
+) -> dict[str, Any]:
+    """An analysis and its plan as JSON data; with `advisor`, also what would be cheaper."""
     analysis = plan.analysis
     dataflow = analysis.dataflow
     knows_delivery = analysis.rules == BLAZES
@@ -57,10 +60,19 @@ def to_json(plan: Plan, *, warnings: Iterable[Diagnostic] = ()) -> dict[str, Any
             {"origin": each.origin, "label": str(each.label), "reason": each.reason}
             for each in plan.inherited
         ],
+        **({} if advisor is None else {"advice": _advice(advisor)}),
         "derivations": [derivation_object(each) for each in analysis.derivations],
         **_derived(dataflow),
         "warnings": [_warning(each) for each in warnings],
     }
+
+
+def _advice(advisor: Advisor) -> list[dict[str, Any]]:
+    """What would repair each ordered component in place of its order."""
+    from blazes.report.advice import advice_object
+
+    found = (advisor.of(component) for component in advisor.components)
+    return [advice_object(each) for each in found if each is not None]
 
 
 def _delivery(plan: Plan) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from annotations.vocabulary import Delivery, Label, Within
+from blazes.advice import Needs, Places
 from blazes.coordination import Mode, Release, Scope, Vote
 from blazes.repairs import Means
 from blazes.report.json_result import SCHEMA_VERSION, SCHEMA_VERSION_ICDE14
@@ -23,10 +24,12 @@ OF_DELIVERY: Final = ("delivery", "repaired_delivery", "withheld", "sinks")
 
 
 def result_schema() -> dict[str, Any]:
-    """A draft-07 schema; every object is closed, so that a new field needs a new version.
+    """A draft-07 schema; every object is closed, and a new field that is always there needs a new
+    version.
 
-    `derived` is only there where annotations were derived from code, and `dedup` where a source
-    that is waited for declares an `id`; what is said of delivery is not there under `icde14`.
+    `derived` is only there where annotations were derived from code, `advice` only in what
+    `analyze` and `plan` print, and `dedup` where a source that is waited for declares an `id`; what
+    is said of delivery is not there under `icde14`.
     """
     schema = {
         "$schema": "http://json-schema.org/draft-07/schema#",
@@ -62,6 +65,12 @@ def result_schema() -> dict[str, Any]:
                     "description": "Nondeterminism that no coordination repairs.",
                     "items": _object({"origin": STRING, "label": LABEL, "reason": STRING}),
                 },
+                "advice": {
+                    "type": "array",
+                    "description": "For each ordered component, what would make its order "
+                    "unnecessary. Absent from the results of compiled projects.",
+                    "items": _advice(),
+                },
                 "derivations": {"type": "array", "items": _derivation()},
                 "derived": {
                     "type": "array",
@@ -72,9 +81,100 @@ def result_schema() -> dict[str, Any]:
             }
         ),
     }
-    for field in ("derived", *OF_DELIVERY):
+    for field in ("derived", "advice", *OF_DELIVERY):
         schema["required"].remove(field)
     return schema
+
+
+def _advice() -> dict[str, Any]:
+    """`blazes.report.advice.advice_object`."""
+    change = {
+        "description": "What is written into the file, or has to be changed in the code.",
+        "oneOf": [
+            _object({"change": {"const": "seal"}, "stream": STRING, "key": STRINGS}),
+            _object({"change": {"const": "fd"}, "determinant": STRINGS, "dependent": STRINGS}),
+            _object(
+                {
+                    "change": {"const": "query"},
+                    "component": STRING,
+                    "output": STRING,
+                    "key": STRINGS,
+                    "reason": STRING,
+                }
+            ),
+        ],
+    }
+    alternative = _object(
+        {
+            "changes": {"type": "array", "items": change, "minItems": 1},
+            "needs": {
+                "enum": [each.name.lower() for each in Needs],
+                "description": "Who has to do something: the producers of streams send "
+                "punctuations, the owner of components changes a query, or nobody.",
+            },
+            "who": {**STRINGS, "description": "These streams, or these components."},
+            "must_hold": {**STRINGS, "description": "What has to be true, in words."},
+            "gives": _mapping(STRINGS, "Inner stream -> the key on which it is then sealed."),
+            "cost": _cost(),
+            "verdict": {**LABEL, "description": "What `analyze` then says of the dataflow."},
+            "results": _mapping(
+                _object({"before": LABEL, "after": LABEL}), "The results that get better."
+            ),
+            "orders": {
+                "type": "integer",
+                "minimum": 0,
+                "description": "Paths of the whole plan that are then still ordered.",
+            },
+            "elsewhere": {**STRINGS, "description": "Other components of which less is ordered."},
+        }
+    )
+    return _object(
+        {
+            "component": STRING,
+            "order": {**_cost(), "description": "What the order of the plan costs."},
+            "alternatives": {
+                "type": "array",
+                "description": "The cheapest first; each was applied and analysed again.",
+                "items": alternative,
+            },
+            "counted_twice": {
+                **STRINGS,
+                "description": "Sources whose copies a seal would count, as they have no `id`.",
+            },
+        }
+    )
+
+
+def _cost() -> dict[str, Any]:
+    places = {"enum": [each.value for each in Places]}
+    return _object(
+        {
+            "waits_for": {**STRINGS, "description": "Streams whose slowest producer is awaited."},
+            "holds": {
+                "type": "array",
+                "description": "What is kept of each open partition.",
+                "items": _object(
+                    {
+                        "stream": STRING,
+                        "key": STRINGS,
+                        "columns": {
+                            "type": ["array", "null"],
+                            "items": STRING,
+                            "description": "null: the file does not declare them.",
+                        },
+                        "bytes_per_record": {
+                            "type": ["integer", "null"],
+                            "minimum": 0,
+                            "description": "Of the columns of fixed width.",
+                        },
+                        "varying": {**STRINGS, "description": "The other columns."},
+                    }
+                ),
+            },
+            "zookeeper": _object({"registrations": places, "look_ups": places, "places": places}),
+            "latency": {**STRING, "description": "What a record waits for: until ..."},
+        }
+    )
 
 
 def _derived() -> dict[str, Any]:

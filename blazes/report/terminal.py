@@ -23,12 +23,13 @@ from annotations.dataflow import Path, Stream
 from annotations.diagnostics import Diagnostic
 from annotations.vocabulary import Label
 from blazes.analysis import Derivation
-from blazes.coordination import Entry, Plan
+from blazes.coordination import Entry, Plan, Strategy
 from blazes.report import words
 from blazes.report.findings import (
     Consequence,
     DerivedPath,
     Finding,
+    cheaper,
     consequences,
     derived_paths,
     finding,
@@ -110,11 +111,14 @@ def component_report(plan: Plan, component: str, *, layout: Layout | None = None
     for derivation in index.derivations.get(component, ()):
         parts += ["", heading(f"{component}.{derivation.output}", None, layout)]
         parts += [_proof(derivation, layout, most=None), "", _rules_used(index, derivation)]
+    alternatives = cheaper(index, index.advisor.of(component))
     for entry in index.entries.get(component, ()):
         title = f"{entry.path.source} {layout.glyphs.path} {entry.path.target}"
         does = list(words.does(index, entry))
         rows: Rows = [("Plan", paragraph([f"{entry.strategy.value}: {does[0]}", *does[1:]]))]
-        rows += _either(list(words.cheaper(index, entry)))
+        if entry.strategy is Strategy.ORDER:
+            rows += _either(alternatives)
+            alternatives = ()
         parts += ["", heading(f"{title}  {entry.path.annotation}", entry.path.position, layout)]
         parts += [named(rows)]
     mine = [each for each in derived_paths(index) if each.component == component]
@@ -355,8 +359,9 @@ def _what_to_do(found: Finding, layout: Layout) -> RenderableType:
     return named([*plan, *_either(found.cheaper), _paths_row(found, layout)])
 
 
-def _either(cheaper: Sequence[str]) -> Rows:
-    lines = [f"{'or ' if number else ''}{line}" for number, line in enumerate(cheaper)]
+def _either(found: Sequence[str]) -> Rows:
+    many = len(found) > 1
+    lines = [f"{f'{n}. ' if many else ''}{line}" for n, line in enumerate(found, start=1)]
     return [("Cheaper", paragraph(lines))] if lines else []
 
 

@@ -10,10 +10,9 @@ from typing import Final
 
 from annotations.dataflow import Path, Stream
 from annotations.diagnostics import Diagnostic, Severity
-from annotations.vocabulary import AnnotationKind, Delivery, Gate, Key, Label, StreamLabel
+from annotations.vocabulary import Delivery, Gate, Key, Label, StreamLabel
 from blazes.analysis import Derivation, Step
 from blazes.coordination import (
-    Alternative,
     Entry,
     Mode,
     Plan,
@@ -24,7 +23,6 @@ from blazes.coordination import (
 )
 from blazes.repairs import Means
 from blazes.report.index import Index, other_writers
-from blazes.rules import BLAZES
 
 NAMES_MAX: Final = 5
 """So many things are named in a sentence."""
@@ -359,7 +357,7 @@ def _orders(index: Index, entry: Entry) -> Iterator[str]:
     if entry.scope is Scope.GATE and gate is not None:
         scope = f"one order for each {tupled(gate.attributes or ())} (scope: gate)"
     else:
-        scope = "one order for all of them (scope: global)"
+        scope = f"one order for all of them (scope: global{_narrower(index, entry)})"
     replicated = index.plan.analysis.replicated[entry.component]
     every = "every replica" if replicated else entry.component
     yield f"Each record of {inputs} waits for its place in {scope}, and {every} follows it."
@@ -378,71 +376,26 @@ def _orders(index: Index, entry: Entry) -> Iterator[str]:
         )
 
 
+def _narrower(index: Index, entry: Entry) -> str:
+    """What would make an order one for each partition of the gate, where the gate is known."""
+    gate = entry.path.annotation.gate
+    if gate is None or not gate.attributes:
+        return ""
+    lacking = [
+        stream.name
+        for stream in index.streams_into(entry.component, entry.inputs)
+        if not gate.attributes <= (stream.schema or {}).keys()
+    ]
+    attributes = listed(sorted(gate.attributes))
+    one = tupled(gate.attributes)
+    return f"; one for each {one} where the schema of {listed(lacking)} declares {attributes}"
+
+
 def _nothing(entry: Entry) -> Iterator[str]:
     if entry.cause is None:
         yield "Nothing: its result does not depend on the order of arrival here."
     else:
         yield f"Nothing: what {entry.cause} leads to is within the target, or repaired elsewhere."
-
-
-def cheaper(index: Index, entry: Entry) -> Iterator[str]:
-    """What would make an order unnecessary, or smaller, and what it asks of the user."""
-    for refused in entry.refused:
-        key = ", ".join(sorted(refused.seal))
-        yield f"change the query: a seal on [{key}] is not enough for it, since {refused.why}"
-    for alternative in entry.alternatives:
-        yield _by_seal(index, alternative)
-    dependency = _by_dependency(index, entry)
-    if dependency is not None:
-        yield dependency
-    gate = entry.path.annotation.gate
-    if entry.scope is Scope.GLOBAL and gate is not None and gate.attributes:
-        lacking = [
-            stream.name
-            for stream in index.streams_into(entry.component, entry.inputs)
-            if not gate.attributes <= (stream.schema or {}).keys()
-        ]
-        attributes = listed(sorted(gate.attributes))
-        yield (
-            f"declare {attributes} in the schema of {listed(lacking)}: "
-            f"then there is one order for each {tupled(gate.attributes)} instead of one for all"
-        )
-
-
-def _by_seal(index: Index, alternative: Alternative) -> str:
-    streams = listed(sorted(alternative.streams))
-    key = ", ".join(sorted(alternative.seal))
-    above = listed(index.sources_with(alternative.streams, alternative.seal))
-    reaches = f" (the seal reaches {streams})" if above else ""
-    return (
-        f"declare seal: [{key}] on {above or streams}{reaches}, if the producers of "
-        f"{above or streams} can say when they have sent everything for one "
-        f"{tupled(alternative.seal)}"
-    )
-
-
-def _by_dependency(index: Index, entry: Entry) -> str | None:
-    """The dependency that would make the seals that there are compatible, where one would do."""
-    gate = entry.path.annotation.gate
-    ordered = entry.strategy is Strategy.ORDER and index.plan.analysis.rules == BLAZES
-    if not ordered or gate is None or not gate.attributes:
-        return None
-    component = index.component(entry.component)
-    interfaces = {path.source for path in other_writers(component, entry.path)}
-    if entry.path.annotation.kind is AnnotationKind.OW or not interfaces:
-        interfaces.add(entry.path.source)
-    streams = list(index.streams_into(entry.component, sorted(interfaces)))
-    common = common_keys(streams, index.plan) - {each.seal for each in entry.refused}
-    if not common:
-        return None
-    key = min(common, key=_size)
-    sealed = listed(sorted({stream.name for stream in streams}))
-    missing = ", ".join(sorted(key - gate.attributes))
-    return (
-        f'declare fds: ["{", ".join(sorted(gate.attributes))} -> {missing}"], if each '
-        f"{tupled(gate.attributes)} has only one {tupled(key - gate.attributes)}: then the seal "
-        f"on {sealed} fits"
-    )
 
 
 def common_keys(streams: Iterable[Stream], plan: Plan) -> frozenset[Key]:

@@ -11,13 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference import PathId, Reference, order_sensitive, smallest_sets
-from strategies import dataflows, many_dataflows
+from strategies import ATTRIBUTES, dataflows, many_dataflows
 
-from annotations.dataflow import Dataflow, Endpoint, Stream
+from annotations.dataflow import Dataflow, Endpoint, Producers, Stream
 from annotations.dependencies import compatible
-from annotations.vocabulary import AnnotationKind, Label
+from annotations.vocabulary import STAR, AnnotationKind, Key, Label
 from blazes.analysis import analyze
 from blazes.coordination import Entry, Mode, Plan, Scope, Strategy, Vote, plan
+from blazes.report.index import state_group
 
 RULES = ("blazes", "icde14")
 TARGETS = (Label.ASYNC, Label.RUN, Label.INST, Label.DIVERGE)
@@ -285,6 +286,152 @@ def test_every_alternative_makes_the_order_unnecessary() -> None:
                     assert names[id(entry.path)] not in ordered(sealed)
                     tried += 1
     assert tried > 200
+
+
+def needed_for(dataflow: Dataflow, entry: Entry) -> list[Stream]:
+    """The streams that have to be sealed for a path: of its rendezvous; of a writer its own too."""
+    component = dataflow.components[entry.component]
+    group = state_group(entry.path)
+    inputs = {
+        path.source
+        for path in component.paths
+        if path is not entry.path
+        and path.annotation.kind.writes
+        and group is not None
+        and state_group(path) == group
+    }
+    if not inputs or entry.path.annotation.kind is AnnotationKind.OW:
+        inputs.add(entry.path.source)
+    return [stream for i in sorted(inputs) for stream in entering(dataflow, entry.component, i)]
+
+
+def test_every_minimal_key_that_makes_an_order_unnecessary_is_an_alternative() -> None:
+    """Also behind a cycle, whose own streams keep no seal; only where nothing is inherited."""
+    tried = listed = behind = 0
+    for dataflow in many_dataflows(500, seed=32):
+        found = planned(dataflow)
+        names = path_ids(dataflow)
+        cyclic = {name for cycle in found.analysis.cycles for name in cycle}
+        from_cycles = {dataflow.streams[name].producer for name in cyclic}
+        for entry in found.entries:
+            if entry.strategy is not Strategy.ORDER or entry.path.annotation.gate == STAR:
+                continue
+            needed = needed_for(dataflow, entry)
+            gate = entry.path.annotation.gate
+            assert gate is not None
+            assert gate.attributes is not None
+            for name in ATTRIBUTES:
+                key = frozenset({name})
+                known = all(
+                    name in (gate.attributes if each.schema is None else each.schema)
+                    for each in needed
+                )
+                if not needed or not known:
+                    continue
+                streams = {each.name: replace(each, seals=(*each.seals, key)) for each in needed}
+                sealed = planned(replace(dataflow, streams={**dataflow.streams, **streams}))
+                helps = compatible(gate, key, dataflow.fds, rules="blazes") and any(
+                    each.strategy is Strategy.SEAL and names[id(each.path)] == names[id(entry.path)]
+                    for each in sealed.entries
+                )
+                offered = [each.streams for each in entry.alternatives if each.seal == key]
+                if helps:
+                    assert offered == [tuple(s for s in dataflow.streams if s in streams)]
+                    behind += any(each.producer in from_cycles for each in needed if each.producer)
+                tried += 1
+                listed += helps
+    assert tried > 300
+    assert listed > 100
+    assert behind > 0
+
+
+def offers(found: Plan, entry: Entry) -> list[set[Key]]:
+    """For each input that waits, the keys that it could wait for."""
+    dataflow = found.analysis.dataflow
+    gate = entry.path.annotation.gate
+    assert gate is not None
+    return [
+        {
+            key
+            for key in frozenset.intersection(
+                *(found.repaired[s.name].keys for s in entering(dataflow, entry.component, name))
+            )
+            if compatible(gate, key, dataflow.fds, rules=found.analysis.rules)
+        }
+        for name in entry.inputs
+    ]
+
+
+def test_an_output_waits_for_one_key_where_its_inputs_have_one_in_common() -> None:
+    """All paths of an output together, if they can; else each path by itself, if it can."""
+    together = 0
+    for found in plans(600, seed=33):
+        outputs: dict[tuple[str, str], list[Entry]] = {}
+        for entry in found.entries:
+            if entry.strategy is Strategy.SEAL:
+                place = entry.component, entry.path.target
+                outputs.setdefault(place, []).append(entry)
+        for entries in outputs.values():
+            each = [offers(found, entry) for entry in entries]
+            shared = set.intersection(*(keys for keys_of in each for keys in keys_of))
+            for entry, keys_of in zip(entries, each, strict=True):
+                own = set.intersection(*keys_of)
+                if own:
+                    assert set(entry.seals.values()) == {entry.key}
+                    assert entry.key in (shared or own)
+                    together += len(own) > len(shared) > 0
+    assert together > 3
+
+
+def one_producer(found: Plan, stream: Stream) -> bool:
+    """Whether one producer alone contributes to each partition of a sealed stream."""
+    dataflow = found.analysis.dataflow
+    if stream.producers is not None:
+        return stream.producers.rule == "one" or len(stream.producers.members) == 1
+    if stream.producer is None or found.analysis.replicated[stream.producer.component]:
+        return False
+    component = dataflow.components[stream.producer.component]
+    paths = [path for path in component.paths if path.target == stream.producer.interface]
+    waiting = {id(e.path) for e in found.entries if e.strategy is Strategy.SEAL}
+    if any(id(path) in waiting for path in paths):
+        return True
+    before = [s for i in {p.source for p in paths} for s in entering(dataflow, component.name, i)]
+    return (
+        len(before) == 1
+        and bool(found.repaired[before[0].name].keys)
+        and one_producer(found, before[0])
+    )
+
+
+def test_a_vote_is_held_unless_one_producer_is_known_to_be_alone() -> None:
+    """What a stream declares of its producers counts, also of one that a component produces."""
+    source = random.Random(34)
+    rules = (
+        None,
+        Producers("one"),
+        Producers("all", ("north",)),
+        Producers("all", ("north", "south")),
+        Producers("registered"),
+    )
+    seen = dict.fromkeys(Vote, 0)
+    derived = dict.fromkeys(Vote, 0)
+    for dataflow in many_dataflows(600, seed=34):
+        streams = {
+            name: replace(stream, producers=source.choice(rules))
+            for name, stream in dataflow.streams.items()
+        }
+        found = planned(replace(dataflow, streams=streams))
+        for entry in found.entries:
+            if entry.strategy is not Strategy.SEAL or entry.vote is None:
+                continue
+            one = len(entry.streams) == 1 and one_producer(found, streams[entry.streams[0]])
+            assert entry.vote is (Vote.NONE if one else Vote.UNANIMOUS)
+            seen[entry.vote] += 1
+            stream = streams[entry.streams[0]]
+            if len(entry.streams) == 1 and stream.producer and stream.producers:
+                derived[entry.vote] += 1
+    assert min(seen.values()) > 100
+    assert min(derived.values()) > 5
 
 
 def test_the_order_of_declarations_does_not_matter() -> None:

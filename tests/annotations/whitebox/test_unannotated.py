@@ -16,10 +16,11 @@ from hypothesis import strategies as st
 
 from annotations.dataflow import Dataflow
 from annotations.diagnostics import BadInput
+from annotations.insertions import CannotWrite
 from annotations.vocabulary import Within
 from annotations.whitebox.claims import unshown_claims
 from annotations.whitebox.sandbox import Limits
-from annotations.whitebox.writing import CannotWrite, with_annotations
+from annotations.whitebox.writing import with_annotations
 from annotations.yaml_file import load, loads
 from tests.constructs.catalogue import SCHEMAS
 from tests.constructs.queries import QUERIES

@@ -1,0 +1,199 @@
+"""`blazes analyze --fix`: the advice put into the file, and what is left for somebody to do.
+
+Of each ordered component one alternative is taken: the one chosen with --alternative, else the
+first that a file can say and that claims nothing of the data. What was written is analysed again
+before the file is replaced: its labels are those that were promised.
+"""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from annotations.diagnostics import did_you_mean
+from annotations.insertions import CannotWrite
+from annotations.vocabulary import FunctionalDependency, Key
+from blazes.advice import (
+    Advisor,
+    Alternative,
+    Change,
+    Depending,
+    Needs,
+    Rewriting,
+    Sealing,
+    changed,
+)
+from blazes.analysis import analyze
+from blazes.cli import CommandError, options
+from blazes.cli.execution import allowed
+from blazes.coordination import Plan, plan
+from blazes.report.advice import change_text
+from blazes.report.words import listed, tupled
+
+if TYPE_CHECKING:
+    from annotations.dataflow import Dataflow
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments."""
+    parser.add_argument(
+        "--fix",
+        action="store_true",
+        help="write the first alternative for each ordered component into FILE, show what changed, "
+        "and say what is left to do",
+    )
+    parser.add_argument(
+        "--alternative",
+        metavar="C=N",
+        action="append",
+        default=[],
+        help="with --fix: alternative N for component C (repeatable), and nothing for others",
+    )
+    parser.add_argument(
+        "--dry-run", action="store_true", help="with --fix: show the change, and write nothing"
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Write the advice into FILE."""
+    if options.is_code(arguments.file):
+        raise CommandError("--fix is for dataflow files", remedy="see `blazes import`")
+    decided, _ = options.plan_of(arguments)
+    advisor = Advisor(decided)
+    changes = _changes(advisor, _chosen(arguments, advisor))
+    if not changes:
+        return _nothing(decided, advisor)
+    dataflow = decided.analysis.dataflow
+    execute = allowed(arguments, arguments.file)
+    from annotations.additions import with_additions
+    from annotations.yaml_file import loads
+
+    variants = options.variants_of(arguments)
+    try:
+        text = with_additions(
+            dataflow, seals=_seals(changes), fds=_fds(changes), variants=variants, execute=execute
+        )
+    except CannotWrite as cannot:
+        raise CommandError(str(cannot), remedy=cannot.remedy) from None
+    promised = _planned(changed(dataflow, changes), decided)
+    body = text.removeprefix("\ufeff")
+    written, _ = loads(body, file=arguments.file, variants=variants, execute=execute)
+    after = _planned(written, decided)
+    if after.analysis.labels != promised.analysis.labels:
+        raise CommandError(f"{arguments.file} would not be analysed as it was promised")
+    sys.stdout.writelines(_difference(arguments.file, text))
+    if not arguments.dry_run:
+        arguments.output = arguments.output or arguments.file
+        options.write(arguments, text)
+    said = "would write" if arguments.dry_run else "wrote"
+    file = arguments.file if arguments.dry_run else arguments.output
+    print(f"{said} {listed([change_text(each) for each in changes])} into {file}")
+    print(f"verdict: {after.analysis.verdict}, it was {decided.analysis.verdict}")
+    for line in _left(written, changes):
+        print(f"left to do: {line}")
+    return options.status(after, strict=arguments.strict)
+
+
+def _planned(dataflow: Dataflow, like: Plan) -> Plan:
+    return plan(analyze(dataflow, rules=like.analysis.rules), target=like.target)
+
+
+def _chosen(arguments: argparse.Namespace, advisor: Advisor) -> Mapping[str, int]:
+    """Component -> the number of the alternative that was asked for."""
+    chosen: dict[str, int] = {}
+    for text in arguments.alternative:
+        component, _, number = text.rpartition("=")
+        if not component or not number.isdigit():
+            raise CommandError(
+                f"--alternative {text}: expected COMPONENT=NUMBER",
+                remedy="for instance --alternative Report=2; `blazes analyze` numbers them",
+            )
+        advice = advisor.of(component)
+        if advice is None:
+            near = did_you_mean(component, advisor.components)
+            raise CommandError(f"--alternative {text}: {component} is not ordered{near}")
+        if not 1 <= int(number) <= len(advice.alternatives):
+            raise CommandError(
+                f"--alternative {text}: {component} has {len(advice.alternatives)} alternatives"
+            )
+        chosen[component] = int(number) - 1
+    return chosen
+
+
+def _changes(advisor: Advisor, chosen: Mapping[str, int]) -> list[Change]:
+    """What is written: of what was chosen, or of every component the first that can be."""
+    found: list[Change] = []
+    for component in chosen or advisor.components:
+        advice = advisor.of(component)
+        assert advice is not None
+        if chosen:
+            found += advice.alternatives[chosen[component]].changes
+        else:
+            found += next((each.changes for each in advice.alternatives if _safe(each)), ())
+    return list(dict.fromkeys(found))
+
+
+def _safe(each: Alternative) -> bool:
+    """Whether the file can say it, and a mistake in it stops the job in place of its answers."""
+    return each.needs is Needs.PRODUCERS and all(isinstance(c, Sealing) for c in each.changes)
+
+
+def _nothing(decided: Plan, advisor: Advisor) -> int:
+    status = options.status(decided, strict=False)
+    if not advisor.components:
+        print("nothing is ordered: there is nothing to write")
+        return status
+    print(
+        f"nothing was written: {listed(advisor.components[:10])} stays ordered, since no "
+        "alternative is a seal that a file can say; --alternative C=N writes another one"
+    )
+    return status
+
+
+def _seals(changes: list[Change]) -> list[tuple[str, Key]]:
+    return [(each.stream, each.key) for each in changes if isinstance(each, Sealing)]
+
+
+def _fds(changes: list[Change]) -> list[FunctionalDependency]:
+    return [each.fd for each in changes if isinstance(each, Depending)]
+
+
+def _difference(file: str, text: str) -> Iterator[str]:
+    """The change as a unified diff."""
+    before = Path(file).read_bytes().decode("utf-8")
+    old, new = (each.splitlines(keepends=True) for each in (before, text))
+    for line in difflib.unified_diff(old, new, file, file):
+        yield line if line.endswith("\n") else line + "\n"
+
+
+def _left(written: Dataflow, changes: list[Change]) -> Iterator[str]:
+    """What no file can do."""
+    for change in changes:
+        match change:
+            case Sealing(name, key):
+                stream = written.streams[name]
+                yield (
+                    f"every producer of {name} sends a punctuation for each {tupled(key)}, when it "
+                    "is over, with the count of its records"
+                )
+                lacking = [
+                    option
+                    for option, value in (
+                        ("producer", stream.producer_column),
+                        ("punctuation", stream.punctuation),
+                        ("producers", stream.producers),
+                    )
+                    if value is None
+                ]
+                if lacking and stream.lateness is None:
+                    options_ = listed([f"`{option}`" for option in lacking])
+                    yield f"say with {options_} of {name} how that is recognised"
+            case Depending(fd):
+                one, other = tupled(fd.determinant), tupled(fd.dependent)
+                yield f"make sure that each {one} has only one {other}; nothing checks it"
+            case Rewriting():
+                yield change_text(change)
