@@ -136,5 +136,5 @@ def _refusal(draft: Draft, key: frozenset[str], net: Network) -> str | None:
     from annotations.whitebox.code import Code
 
     dataflow = net.plan.analysis.dataflow
-    found = Splits(lambda: Code(dataflow), draft.component, draft.output).refusal(key)
+    found = Splits(lambda: Code(dataflow), draft.component, draft.output, dataflow.fds).refusal(key)
     return None if found is None else str(found)
