@@ -238,7 +238,7 @@ class Builder:
         finally:
             node.set("pivots", pivots)
         for pivot in pivots:
-            fields = pivot.args.get("fields") or ()
+            fields: list[Any] = list(pivot.args.get("fields") or ())
             if named.open or len(fields) != 1 or not isinstance(fields[0], exp.In):
                 raise NotUnderstood("this PIVOT is not understood", pivot)
             if pivot.args.get("unpivot"):
