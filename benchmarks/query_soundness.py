@@ -56,6 +56,8 @@ from blazes.verify.ways import ways as ways_of
 CASES: Final = 6
 """Contents on which a query is tried."""
 SIZES: Final = (2, 3, 4, 5, 6, 8)
+PRICED: Final = 5
+"""Of so many queries one is asked whether caution was needed, which takes longer than the rest."""
 KEYS_MAX: Final = 2
 """Attributes of a key that is tried."""
 SHRINK_S: Final = 20.0
@@ -438,8 +440,10 @@ class Sound:
     tries: int = 0
     ordered: Counter[str] = field(default_factory=Counter)
     """Order-sensitive queries, by construct, and `any`."""
+    priced: Counter[str] = field(default_factory=Counter)
+    """Those of them that were run in many schedules to see it."""
     unseen: Counter[str] = field(default_factory=Counter)
-    """Those of them of which no schedule showed a difference."""
+    """Those of which no schedule showed a difference."""
     star: Counter[str] = field(default_factory=Counter)
     """Queries with an unknown gate, by construct."""
     constructs: Counter[str] = field(default_factory=Counter)
@@ -453,7 +457,16 @@ class Sound:
         """Join another sweep's findings to these."""
         for name in ("queries", "understood", "failed", "tries"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
-        for name in ("claims", "ordered", "unseen", "star", "constructs", "problems", "keys"):
+        for name in (
+            "claims",
+            "ordered",
+            "priced",
+            "unseen",
+            "star",
+            "constructs",
+            "problems",
+            "keys",
+        ):
             getattr(self, name).update(getattr(other, name))
         self.refuted += other.refuted
 
@@ -475,7 +488,7 @@ def sweep(
         rng = random.Random(f"{seed}/{number}")
         query = random_query(rng)
         it = subject(query, rng.choice(["append", "append", "update"]))
-        _try(found, number, it, rng, shrink_s, price)
+        _try(found, number, it, rng, shrink_s, price and number % PRICED == 0)
     return found
 
 
@@ -485,12 +498,15 @@ def _try(
     query = it.query
     found.queries += 1
     found.understood += it.read.problem is None
-    found.constructs.update([*query.constructs, "any"])
+    constructs = [*query.constructs, "any"]
+    found.constructs.update(constructs)
     if it.read.problem is not None:
         found.problems[it.read.problem] += 1
     gates = [each.annotation.gate for each in it.paths]
     if any(gate is not None and gate.attributes is None for gate in gates):
-        found.star.update([*query.constructs, "any"])
+        found.star.update(constructs)
+    if not it.confluent:
+        found.ordered.update(constructs)
     fixed = {each.name: contents(rng, each) for each in query.schemas.tables
              if each.role is Role.TABLE}  # fmt: skip
     cases = cases_of(query.schemas, rng)
@@ -525,7 +541,7 @@ def _price(found: Sound, it: Subject, engine: Duck, cases: Sequence[Case]) -> No
         return
     if not it.confluent:
         names = [*it.query.constructs, "any"]
-        found.ordered.update(names)
+        found.priced.update(names)
         order = Claim("order", "any order", _as_they_come, as_sets)
         if not refuted(engine, it.operator, [(order, case) for case in cases]):
             found.unseen.update(names)
@@ -728,7 +744,7 @@ def report(found: Sound) -> Iterator[str]:
     for name, count in found.constructs.most_common():
         yield (f"{name:24} {count:7,} {percent(found.star[name], count):>8} "
                f"{percent(found.ordered[name], count):>8} "
-               f"{percent(found.unseen[name], found.ordered[name])}")  # fmt: skip
+               f"{percent(found.unseen[name], found.priced[name])}")  # fmt: skip
     for problem, count in found.problems.most_common(8):
         yield f"not understood {count:5,} times: {problem}"
 

@@ -63,7 +63,7 @@ from annotations.whitebox.ir import (
     Window,
 )
 from annotations.whitebox.repeats import Copies, repeats_of
-from annotations.whitebox.splitting import splits
+from annotations.whitebox.splitting import Refusal, splits
 
 COMING: Final = (Role.STREAM, Role.REQUEST)
 """Sources of which more may come."""
@@ -335,16 +335,21 @@ def _apart(plan: Relation, path: DerivedPath, fds: tuple[FunctionalDependency, .
             keys = {
                 node.name: key for node in sources if {c.name for c in node.columns} >= set(key)
             }
-            if (not keys and size == len(names)) or (
-                keys and splits(plan, keys, fds=fds, whole=True) is None
-            ):
-                found = frozenset(key)
-                return path if size == len(names) else _narrowed(path, found)
-    return _narrowed(path, frozenset())
+            refusal = splits(plan, keys, fds=fds, whole=True) if keys else None
+            if size == len(names):
+                if refusal is None:
+                    return path
+                reason = refusal
+            elif keys and refusal is None:
+                return _narrowed(path, Gate(frozenset(key)), reason)
+    return _narrowed(path, Gate(frozenset()), reason)
 
 
-def _narrowed(path: DerivedPath, attributes: frozenset[str]) -> DerivedPath:
-    return replace(path, gates=unique((*path.gates, Gate(attributes))))
+def _narrowed(path: DerivedPath, gate: Gate, reason: Refusal) -> DerivedPath:
+    """The path with a smaller gate, and why."""
+    evidence = Evidence("apart", reason.reason, reason.position, gate)
+    gates = unique((*path.gates, gate))
+    return replace(path, gates=gates, evidence=_in_order([*path.evidence, evidence]))
 
 
 def _evidence(effect: Effect, gate: Gate) -> Evidence:

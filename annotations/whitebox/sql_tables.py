@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -238,7 +238,7 @@ class Builder:
         finally:
             node.set("pivots", pivots)
         for pivot in pivots:
-            fields: Sequence[Any] = pivot.args.get("fields") or ()
+            fields: list[Any] = list(pivot.args.get("fields") or ())
             if named.open or len(fields) != 1 or not isinstance(fields[0], exp.In):
                 raise NotUnderstood("this PIVOT is not understood", pivot)
             if pivot.args.get("unpivot"):
