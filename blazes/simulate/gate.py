@@ -302,7 +302,7 @@ def census(held: Sequence[tuple[tuple[str | None, ...], str, int]], width: int) 
         }
     )
     names = table.column_names
-    counted = table.group_by(names).aggregate([([], "count_all")])
+    counted = table.group_by(names, use_threads=False).aggregate([([], "count_all")])
     columns = [counted.column(name) for name in (*names, "count_all", "count_all")]
     return chunks.census_of(pa.table(columns, names=[*names, RECORDS, SIZE]), width, "records", {})
 

@@ -229,6 +229,9 @@ def network_of(
         manner, keeps = manner_of(operator)
         streams = [s.name for s in leaving(dataflow, at.component, at.interface)]
         gate = gates.get(str(at))
+        for name in gate.reads if gate else ():
+            if lost := set(gate.key if gate else ()) - set(operator.schemas[name]):
+                raise Refused(f"requests at {at.component}.{name} have no {', '.join(lost)}")
         parts[at.component].append(Part(at, operator, manner, keeps, gate, tuple(streams)))
     wires = {
         s.name: Wire(s.name, s.producer, s.consumer, tuple(schemas.get(s.name, ())))
