@@ -83,7 +83,7 @@ READ_AND_WRITE = """
     annotation:
       - {{from: put, to: out, label: CW}}
       - {{from: ask, to: out, label: "{label}"}}
-    sql: SELECT * FROM put JOIN ask
+    sql: SELECT * FROM put JOIN ask USING (id)
     """
 
 
@@ -104,7 +104,10 @@ def test_tolerated_answers_are_not_monotone() -> None:
 
 
 def test_ordered_answers_are_answered_once() -> None:
-    found = one(READ_AND_WRITE.format(label="OR[id]"), rate("put"), rate("ask"))
+    found = one(
+        READ_AND_WRITE.format(label="OR[id]"),
+        *(rate(each, schema="{id: INT}") for each in ("put", "ask")),
+    )
     assert isinstance(found, Order)
     assert not found.native
     assert found.changed_by is None
