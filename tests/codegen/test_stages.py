@@ -104,11 +104,16 @@ def test_tolerated_answers_are_not_monotone() -> None:
 
 
 def test_ordered_answers_are_answered_once() -> None:
-    found = one(READ_AND_WRITE.format(label="OR[id]"), rate("put"), rate("ask"))
+    joined = READ_AND_WRITE.replace("JOIN ask", "JOIN ask USING (id)")
+    known = (rate("put", schema="{id: bigint}"), rate("ask", schema="{id: bigint}"))
+    found = one(joined.format(label="OR[id]"), *known)
     assert isinstance(found, Order)
     assert not found.native
     assert found.changed_by is None
     assert [sorted(each.seal) for each in found.alternatives] == [["id"]]
+    found = one(READ_AND_WRITE.format(label="OR[id]"), rate("put"), rate("ask"))
+    assert isinstance(found, Order)
+    assert found.alternatives == (), "a seal on id is not enough for a join of everything"
 
 
 COUNT = "annotation: {from: a, to: out, label: 'OW[id]'%s}\nsql: SELECT id FROM a\n"
