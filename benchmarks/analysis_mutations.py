@@ -92,8 +92,8 @@ WHY: Final[dict[str, str]] = {
         "performance only: `input` looks for the label that is there before it merges"
     ),
     "effects.Interpreter.work_out: kind.writes and label == RUN => (label == RUN)": (
-        "equivalent: outside of cycles only writers are asked, and in a cycle the Run that a reader "
-        "puts out comes round to every output of it"
+        "equivalent: outside of cycles only writers are asked, and in a cycle the Run that a "
+        "reader puts out comes round to every output of it"
     ),
     "deliveries._union: union >= _WHOLE_ROW => (union > _WHOLE_ROW)": (
         "equivalent: a union that is just the whole row is equal to it"
