@@ -95,6 +95,7 @@ WHY: Final[dict[str, str]] = {
         "equivalent: outside of cycles only writers are asked, and in a cycle the Run that a "
         "reader puts out comes round to every output of it"
     ),
+    "seals._Choice._choose: continue => pass": ("equivalent: nothing comes after it in the loop"),
     "deliveries._union: union >= _WHOLE_ROW => (union > _WHOLE_ROW)": (
         "equivalent: a union that is just the whole row is equal to it"
     ),
