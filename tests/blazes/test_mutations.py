@@ -17,8 +17,12 @@ def test_every_survivor_is_explained() -> None:
     assert left == []
 
 
-def test_every_module_of_the_core_can_be_mutated() -> None:
-    assert {mutation.module for mutation in mutations(10_000, seed=0)} == set(CORE)
+def test_every_module_of_the_core_that_decides_something_can_be_mutated() -> None:
+    """`rules` and `choice` are tables, and what only puts parts together."""
+    assert {mutation.module for mutation in mutations(10_000, seed=0)} >= set(CORE) - {
+        "rules",
+        "choice",
+    }
 
 
 def test_a_mutated_module_is_python_and_differs() -> None:
