@@ -327,7 +327,7 @@ def _union(ids: Iterable[Key | None]) -> Key | None:
 
 
 def _in_schema(known: Key | None, stream: Stream) -> Key | None:
-    if known is _WHOLE_ROW:
+    if known == _WHOLE_ROW:
         return None if stream.schema is None else frozenset(stream.schema)
     if known is None or stream.schema is None:
         return known
