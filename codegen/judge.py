@@ -14,6 +14,7 @@ from typing import Final
 from annotations.dataflow import Endpoint
 from annotations.diagnostics import Diagnostic
 from blazes.coordination import Plan
+from codegen.append import with_kept_inputs
 from codegen.deduplication import with_deduplication
 from codegen.ends import source_problems
 from codegen.gates import with_gates
@@ -44,6 +45,7 @@ def judged(plan: Plan) -> Judgement:
     problems: list[Diagnostic] = []
     plan = with_deduplication(plan, problems)
     net, ungated = with_gates(network(plan, problems))
+    net = with_kept_inputs(net)
     sealed = routes(net, problems, ungated)
     if any(draft.needs_site_check for draft in net.drafts.values()):
         from codegen.sites import site_problems

@@ -293,8 +293,8 @@ def test_a_command_error_is_a_message(
 @pytest.mark.parametrize(
     ("format", "without"),
     [
-        ("json", ("rich", "pyspark", "kazoo", "networkx", "lark", "pandas", "codegen")),
-        ("text", ("pyspark", "kazoo", "networkx", "lark", "pandas", "codegen")),
+        ("json", ("rich", "pyspark", "kazoo", "networkx", "lark", "pandas")),
+        ("text", ("pyspark", "kazoo", "networkx", "lark", "pandas")),
     ],
 )
 def test_analyze_imports_only_what_it_needs(format: str, without: tuple[str, ...]) -> None:

@@ -1,0 +1,108 @@
+"""Random dataflows of SQL: what the analysis accepts compiles, and its job runs to the end."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from annotations.yaml_file import loads
+from blazes.analysis import analyze
+from blazes.coordination import plan
+from codegen.emit import emit
+from codegen.judge import refusals
+from codegen.stages import stages
+from tests.codegen.test_jobs_on_spark import rows, run, write_json
+
+COUNT = 300
+COLUMNS = "{k: BIGINT, n: BIGINT, p: STRING, done: BOOLEAN, cnt: BIGINT}"
+ONE = (
+    "SELECT k, n, n % 3 AS m FROM {0} WHERE n > 0",
+    "SELECT k, n FROM {0}",
+    "SELECT DISTINCT k, n FROM {0}",
+    "SELECT k, count(*) AS n FROM {0} GROUP BY k",
+    "SELECT k, max(n) AS n, min(n) AS least FROM {0} GROUP BY k",
+    "SELECT k, n, count(*) AS c FROM {0} GROUP BY k, n",
+    "SELECT k, max(n) AS n FROM {0} GROUP BY k HAVING count(*) > 1",
+)
+"""Components of one input."""
+TWO = (
+    "SELECT a.k, a.n, b.n AS other FROM {0} a JOIN {1} b ON a.k = b.k",
+    "SELECT k, n FROM {0} UNION ALL SELECT k, n FROM {1}",
+    "SELECT a.k, sum(b.n) AS n FROM {0} a JOIN {1} b ON a.k = b.k GROUP BY a.k",
+    "SELECT a.k, a.n FROM {0} a LEFT JOIN {1} b ON a.k = b.k",
+)
+"""Components of two inputs."""
+
+
+def random_file(source: random.Random) -> str:
+    """A dataflow of a few components without annotations, over sources that may be sealed."""
+    components, streams = [], []
+    sealed = source.random() < 0.7
+    open_ends: list[str] = []
+    """Outputs that feed nothing yet."""
+    for number in range(1 + source.randrange(4)):
+        name = f"C{number}"
+        inputs = ["a", "b"][: 1 + (source.random() < 0.5)]
+        sql = source.choice(ONE if len(inputs) == 1 else TWO).format(*inputs)
+        components.append(f"  {name}: {{sql: {json.dumps(sql)}}}")
+        for interface in inputs:
+            end = f"{name}.{interface}"
+            if open_ends and source.random() < 0.7:
+                before = open_ends.pop(source.randrange(len(open_ends)))
+                streams.append(f"  s{len(streams)}: {{from: {before}, to: {end}}}")
+                continue
+            lines = [f"  s{len(streams)}:", f"    to: {end}", f"    schema: {COLUMNS}"]
+            lines.append(f"    source: {{format: json, path: data/s{len(streams)}}}")
+            if sealed:
+                lines += ["    seal: [k]", "    producer: p", "    producers: [x, y]"]
+                lines.append("    punctuation: {when: done, count: cnt}")
+            streams.append("\n".join(lines))
+        open_ends.append(f"{name}.out")
+    for end in open_ends:
+        streams.append(f"  s{len(streams)}: {{from: {end}, sink: {{format: json}}}}")
+    return "\n".join(["name: some", "components:", *components, "streams:", *streams]) + "\n"
+
+
+def files() -> list[str]:
+    source = random.Random(5)
+    return [random_file(source) for _ in range(COUNT)]
+
+
+def test_what_the_analysis_accepts_compiles() -> None:
+    outcomes: Counter[str] = Counter()
+    for text in files():
+        decided = plan(analyze(loads(text)[0]))
+        refused = refusals(decided)
+        outcomes.update({each.code.id for each in refused} or {"compiled"})
+        if not refused:
+            emit(stages(decided))
+        # A join of sealed streams that does not split leaves no other way: see BLZ523.
+        assert {each.code.id for each in refused} <= {"BLZ514", "BLZ523", "BLZ524"}, text
+    assert outcomes["compiled"] > 0.9 * COUNT, outcomes
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("seed", range(6))
+def test_a_job_runs_to_the_end(seed: int, tmp_path: Path) -> None:
+    """Each key of each source has four records, and punctuations of both producers."""
+    source = random.Random(100 + seed)
+    text = random_file(source)
+    while refusals(plan(analyze(loads(text)[0]))):
+        text = random_file(source)
+    file = tmp_path / "some.yaml"
+    file.write_text(text)
+    dataflow, _ = loads(text)
+    for stream in dataflow.streams.values():
+        if stream.producer is None:
+            records = [
+                {"k": k, "n": n, "p": p} for k in (1, 2, 3) for p in "xy" for n in (1, 2)
+            ] + [{"k": k, "p": p, "done": True, "cnt": 2} for k in (1, 2, 3) for p in "xy"]
+            source.shuffle(records)
+            write_json(tmp_path / "data" / stream.name, [records[:7], records[7:]])
+    project = run(file)
+    results = [s.name for s in dataflow.streams.values() if s.consumer is None]
+    assert all(rows(project / "results" / name) for name in results), text
