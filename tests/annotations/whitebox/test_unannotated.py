@@ -182,7 +182,7 @@ def test_each_output_of_a_derived_component_has_its_own_state() -> None:
 
 
 def test_python_functions_are_read_in_a_process_of_their_own(tmp_path: Path) -> None:
-    (tmp_path / "operators.py").write_text(
+    (tmp_path / "functions_of_a_user.py").write_text(
         "def first(clicks):\n"
         "    from pyspark.sql import functions as F\n\n"
         "    return clicks.groupBy('id').agg(F.first('n').alias('n'))\n\n\n"
@@ -193,8 +193,8 @@ def test_python_functions_are_read_in_a_process_of_their_own(tmp_path: Path) -> 
     file.write_text(
         textwrap.dedent("""\
         components:
-          First: {python: "operators:first"}
-          Fails: {python: "operators:fails"}
+          First: {python: "functions_of_a_user:first"}
+          Fails: {python: "functions_of_a_user:fails"}
         streams:
           clicks: {to: First.clicks, schema: {id: INT, n: INT}}
           first: {from: First.first, to: Fails.clicks}
@@ -207,7 +207,7 @@ def test_python_functions_are_read_in_a_process_of_their_own(tmp_path: Path) -> 
     assert [(each.code.id, each.position.line if each.position else 0) for each in found] == [
         ("BLZ093", 8)
     ]
-    assert "pyspark" not in sys.modules or "operators" not in sys.modules
+    assert "functions_of_a_user" not in sys.modules
 
 
 def test_a_file_without_code_imports_nothing_to_read_code() -> None:
