@@ -2,8 +2,7 @@
 
 exit status: 0 where the plan reaches the target; 1 where it cannot, because nondeterminism is
 inherited, and with --strict wherever the file as it stands is not within the target or `blazes
-compile` would refuse it; 2 for a bad
-file or bad usage.
+compile` would refuse it; 2 for a bad file or bad usage.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from collections.abc import Sequence
 
 from annotations.collector import collector_off
 from annotations.diagnostics import Diagnostic
-from blazes.cli import fix, options
+from blazes.cli import options
 from blazes.coordination import Plan
 
 FORMATS = ("text", "json", "markdown", "mermaid", "dot", "html", "sarif")
@@ -29,13 +28,32 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--all", action="store_true", help="list everything, however large the dataflow is"
     )
-    fix.configure(parser)
+    parser.add_argument(
+        "--fix",
+        action="store_true",
+        help="write the first alternative for each ordered component into FILE, show what changed, "
+        "and say what is left to do",
+    )
+    parser.add_argument(
+        "--alternative",
+        metavar="C=N",
+        action="append",
+        default=[],
+        help="with --fix: alternative N for component C (repeatable), and nothing for others",
+    )
+    parser.add_argument(
+        "--dry-run", action="store_true", help="with --fix: show the change, and write nothing"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Analyze FILE and print the result."""
     with collector_off():
-        return fix.run(arguments) if arguments.fix else _run(arguments)
+        if not arguments.fix:
+            return _run(arguments)
+        from blazes.cli import fix
+
+        return fix.run(arguments)
 
 
 def _run(arguments: argparse.Namespace) -> int:

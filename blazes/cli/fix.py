@@ -38,26 +38,6 @@ if TYPE_CHECKING:
     from annotations.dataflow import Dataflow
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments."""
-    parser.add_argument(
-        "--fix",
-        action="store_true",
-        help="write the first alternative for each ordered component into FILE, show what changed, "
-        "and say what is left to do",
-    )
-    parser.add_argument(
-        "--alternative",
-        metavar="C=N",
-        action="append",
-        default=[],
-        help="with --fix: alternative N for component C (repeatable), and nothing for others",
-    )
-    parser.add_argument(
-        "--dry-run", action="store_true", help="with --fix: show the change, and write nothing"
-    )
-
-
 def run(arguments: argparse.Namespace) -> int:
     """Write the advice into FILE."""
     if options.is_code(arguments.file):
