@@ -17,7 +17,7 @@ import base64
 import enum
 import hashlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, MutableMapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, TypeAlias
 
 from flux_runtime.sealing.events import (
@@ -515,15 +515,18 @@ class Tracker:
         old = set(event.old)
         name = event.input
         self.compactions += 1
+        needing = 0
         for key, partition in self.partitions.items():
             batches = partition.shares[name].batches
             mine = [batch for batch in batches if batch in old]
             if mine:
+                needing += 1
                 batches[:] = sorted({event.number, *(b for b in batches if b not in old)})
                 self.changes.partitions.add(key)
                 self._refer(name, event.number)
                 yield from self._unrefer(name, mine)
-        yield from self._keep(name, event.number, event.chunk)
+        # some may have nothing in it any more, once outsiders' records were left out
+        yield from self._keep(name, event.number, replace(event.chunk, keys=needing))
 
     def _on_forgotten(self, event: Forgotten) -> Iterator[Finding]:
         for key in event.keys:

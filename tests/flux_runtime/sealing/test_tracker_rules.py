@@ -274,6 +274,18 @@ def test_se_9_a_released_partition_that_is_forgotten_opens_anew() -> None:
     assert reading.keys == {0: ("q",), 1: ("k",)}, "k's first record, in chunk 0, is not read again"
 
 
+def test_se_9_a_compacted_chunk_may_hold_nothing_of_a_partition_that_needed_it() -> None:
+    story = Story(inputs={"x": Registered()})
+    story.came(("stuck", "a", 1), ("k", "stranger", 1))
+    story.tell(Found("x", 0.0, {"k": ("a",), "stuck": ("a",)}))
+    chunk = Chunk("records", 1, 1, 0, {"part": (1, 0)})
+    story.tell(Compacted("x", (0,), -1, chunk))
+    assert story.came(("k", "a", 1), vote("k", "a", 1)) == [Sealed("k")]
+    reading = story.tracker.reading("x", story.tracker.next_release().process)
+    assert reading.keys == {-1: ("k",), 1: ("k",)}
+    assert reading.whole == {1}, "what is in chunk -1 belongs to the stuck partition"
+
+
 def test_se_9_a_stuck_partition_keeps_its_own_records_only() -> None:
     story = Story()
     done = [vote(key, p, n) for key in ("k", "q") for p, n in (("a", 1), ("b", 0))]
