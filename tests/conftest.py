@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -30,16 +29,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="write what the code produces now over tests/golden; review the diff",
     )
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The files whose tests may take longest come first, so that all workers end together."""
-    longest: dict[Path, float] = {}
-    for item in items:
-        marker = item.get_closest_marker("timeout")
-        seconds = float(marker.args[0]) if marker else 0.0
-        longest[item.path] = max(seconds, longest.get(item.path, 0.0))
-    items.sort(key=lambda item: -longest[item.path])
 
 
 @pytest.fixture(scope="session", autouse=True)

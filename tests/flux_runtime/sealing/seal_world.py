@@ -218,6 +218,7 @@ class World:
                     for number in old
                     for m in self.chunks[name, number]
                     if m.key in needed.keys.get(number, ())
+                    and (m.key, m.producer) not in needed.excluded
                 ]
                 number = -1 - self.tracker.compactions
                 self.chunks[name, number] = rows
