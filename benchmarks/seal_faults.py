@@ -306,7 +306,8 @@ class Attack:
         """Put a damaged file back that nobody has read yet, and that is never changed."""
         then = self.copy / path.relative_to(self.folder)
         lost = not path.exists() and "/undecided/" not in str(path)
-        if IMMUTABLE.search(str(path)) and not lost and then.exists():
+        needed = path.parent.exists() and not lost
+        if IMMUTABLE.search(str(path)) and needed and then.exists():
             if path.exists():
                 delete(path)
             (shutil.copytree if then.is_dir() else shutil.copy)(then, path)
