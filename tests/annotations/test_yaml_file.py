@@ -111,7 +111,7 @@ def test_every_key_of_a_component_arrives() -> None:
     assert (report.replicas, report.availability, report.engine) == (3, "pairs", "flux")
     assert (report.output_mode, report.order_by) == ("update", ("id", "campaign"))
     assert report.description == "answers what is asked"
-    assert str(report.position) == "<string>:6:3"
+    assert str(report.position) == "<string>:7:3"
 
 
 def test_every_key_of_a_path_arrives() -> None:
@@ -126,7 +126,7 @@ def test_every_key_of_a_path_arrives() -> None:
     assert response.within is Within.SEQUENCE
     assert response.nondeterministic == "asks another service"
     assert response.lineage == {"ad": "id"}
-    assert str(response.position) == "<string>:16:9"
+    assert str(response.position) == "<string>:17:9"
     assert (str(error.annotation), error.annotated, error.why) == ("OW[*]", False, None)
 
 
