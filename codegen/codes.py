@@ -160,8 +160,10 @@ _ROWS: Final = (
         Severity.ERROR,
         "a seal that does not get through",
         "Punctuations travel through record-wise transforms, and leave a sealed component with its "
-        "partitions; a component with state of its own does not forward them.",
-        "seal the input of the component between, or move the sealed component before it",
+        "partitions. A confluent component between waits for partitions too, where its SQL gives, "
+        "partition by partition, what it gives of all records together; else nothing is forwarded.",
+        "write the component between as SQL that joins, groups and selects by the key; or move the "
+        "sealed component before it",
     ),
     Code(
         "BLZ524",

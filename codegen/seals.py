@@ -1,6 +1,6 @@
 """How a sealed output learns that a partition is complete: the way from its producers to it.
 
-Punctuations travel through record-wise transforms only, and leave a sealed component together with
+Punctuations travel through record-wise transforms, and leave a component behind a gate with
 the partition (SE-3). Attributes that are renamed on the way are followed by the paths' lineage.
 """
 

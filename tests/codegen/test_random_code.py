@@ -106,3 +106,37 @@ def test_a_job_runs_to_the_end(seed: int, tmp_path: Path) -> None:
     project = run(file)
     results = [s.name for s in dataflow.streams.values() if s.consumer is None]
     assert all(rows(project / "results" / name) for name in results), text
+
+
+JOINED = f"""\
+name: joined
+components:
+  Join: {{sql: "SELECT a.k, a.n, b.n AS m FROM a JOIN b ON a.k = b.k"}}
+  Sum: {{sql: "SELECT k, count(*) AS c, sum(n * m) AS s FROM pairs GROUP BY k"}}
+streams:
+  left: &sealed
+    to: Join.a
+    schema: {COLUMNS}
+    source: {{format: json, path: data/left}}
+    seal: [k]
+    producer: p
+    producers: [x, y]
+    punctuation: {{when: done, count: cnt}}
+  right: {{<<: *sealed, to: Join.b, source: {{format: json, path: data/right}}}}
+  pairs: {{from: Join.out, to: Sum.pairs}}
+  sums: {{from: Sum.sums, sink: {{format: json}}}}
+"""
+
+
+@pytest.mark.spark
+def test_a_seal_goes_on_through_a_join_on_its_key(tmp_path: Path) -> None:
+    """Nothing is put out for a key of which one side is not complete."""
+    file = tmp_path / "joined.yaml"
+    file.write_text(JOINED)
+    for side, complete in (("left", (1, 2, 3)), ("right", (1, 2))):
+        end = [{"k": k, "p": p, "done": True, "cnt": 2} for k in complete for p in "xy"]
+        records = [{"k": k, "n": n * k, "p": p} for k in (1, 2, 3) for p in "xy" for n in (1, 2)]
+        write_json(tmp_path / "data" / side, [end[:3], records[:5], end[3:], records[5:]])
+    project = run(file)
+    found = {(row["k"], row["c"], row["s"]) for row in rows(project / "results" / "sums")}
+    assert found == {(1, 16, 36), (2, 16, 144)}
