@@ -12,28 +12,28 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from annotations.dataflow import EMPTY, Dataflow, Stream
-from annotations.diagnostics import BadInput
 from annotations.insertions import (
     CannotWrite,
     Insertion,
     below,
+    body_of,
     first_key,
     inserted,
+    into_list,
     newline_of,
     offset_of,
+    read_again,
     tree_of,
 )
 from annotations.positions import List, Map, Node
 from annotations.vocabulary import FunctionalDependency, Key
 from annotations.whitebox.path_text import scalar
-from annotations.yaml_file import loads
 
 if TYPE_CHECKING:
     from annotations.whitebox.sandbox import Limits
 
 _WORDS: Final = re.compile(r"\[[^\[\]{}#'\"\n]*\]|[A-Za-z_]\w*(?=\s*(?:[,}#\r\n]|$))")
 """One key in one line, without quotes."""
-_OPEN: Final = re.compile(r"\[\s*")
 
 
 def with_additions(
@@ -43,15 +43,14 @@ def with_additions(
     fds: Sequence[FunctionalDependency] = (),
     variants: Mapping[str, str] = EMPTY,
     execute: Limits | None = None,
-) -> str:
-    """The text of the dataflow's file with seals on streams, and dependencies, added.
+) -> tuple[str, Dataflow]:
+    """The text of the dataflow's file with seals on streams, and dependencies, added; what it says.
 
     Raises:
         CannotWrite: a place is written in a way that nothing can be put into.
     """
     assert dataflow.file is not None
-    text = dataflow.file.read_bytes().decode("utf-8")
-    body = text.removeprefix("\ufeff")
+    mark, body = body_of(dataflow.file)
     root = tree_of(body, str(dataflow.file))
     if not isinstance(root, Map):
         raise CannotWrite("the file is not a mapping", remedy=_by_hand(seals, fds))
@@ -65,10 +64,11 @@ def with_additions(
         written = inserted(body, _seals(body, root, expected, keys))
         root = tree_of(written, str(dataflow.file))
         written = inserted(written, _dependencies(written, root, fds))
+        after = read_again(written, dataflow.file, variants, execute)
+        _check(after, expected)
     except CannotWrite as cannot:
         raise CannotWrite(str(cannot), remedy=remedy) from None
-    _check(written, expected, remedy, variants, execute)
-    return text[: len(text) - len(body)] + written
+    return mark + written, after
 
 
 def _expected(
@@ -149,23 +149,16 @@ def _first(body: str, mapping: Map, name: str, added: Sequence[Key]) -> Insertio
 def _beside(body: str, there: Node, name: str, added: Sequence[Key]) -> Iterator[Insertion]:
     """More keys beside those that a stream has."""
     start = offset_of(body, there.mark)
-    more = ", ".join(map(_key, added))
+    more = [_key(key) for key in added]
     if isinstance(there, List) and there.items and all(isinstance(i, List) for i in there.items):
-        opened = _OPEN.match(body, start)
-        if opened is not None:
-            yield Insertion(opened.end(), f"{more}, ")
-            return
-        item = offset_of(body, there.items[0].mark)
-        before = body[body.rfind("\n", 0, item) + 1 : item]
-        if before.strip() == "-":
-            end = newline_of(body)
-            lines = "".join(f"{before}{_key(key)}{end}" for key in added)
-            yield Insertion(item - len(before), lines)
+        found = into_list(body, there, more)
+        if found is not None:
+            yield found
             return
     elif (words := _WORDS.match(body, start)) is not None:
         bare = not words[0].startswith("[")
         yield Insertion(start, "[[" if bare else "[")
-        yield Insertion(words.end(), f"{']' * bare}, {more}]")
+        yield Insertion(words.end(), f"{']' * bare}, {', '.join(more)}]")
         return
     raise CannotWrite(f"the seal of {name} is written so that no key can be added")
 
@@ -180,21 +173,10 @@ def _dependencies(
     if not isinstance(root, Map) or "fds" not in root.entries:
         yield _at_end(body, [f"fds: [{', '.join(items)}]"])
         return
-    if isinstance(there, List):
-        start = offset_of(body, there.mark)
-        opened = _OPEN.match(body, start)
-        if opened is not None:
-            yield Insertion(opened.end(), ", ".join(items) + (", " if there.items else ""))
-            return
-        if there.items:
-            item = offset_of(body, there.items[0].mark)
-            before = body[body.rfind("\n", 0, item) + 1 : item]
-            if before.strip() == "-":
-                end = newline_of(body)
-                lines = "".join(f"{before}{each}{end}" for each in items)
-                yield Insertion(item - len(before), lines)
-                return
-    raise CannotWrite("`fds` is written so that nothing can be added")
+    found = into_list(body, there, items) if isinstance(there, List) else None
+    if found is None:
+        raise CannotWrite("`fds` is written so that nothing can be added")
+    yield found
 
 
 def _at_end(body: str, lines: Sequence[str]) -> Insertion:
@@ -203,29 +185,18 @@ def _at_end(body: str, lines: Sequence[str]) -> Insertion:
     return Insertion(len(body), begin + "".join(f"{line}{end}" for line in lines))
 
 
-def _check(
-    body: str,
-    expected: Dataflow,
-    remedy: str,
-    variants: Mapping[str, str],
-    execute: Limits | None,
-) -> None:
+def _check(written: Dataflow, expected: Dataflow) -> None:
     """The text says what is expected, and nothing else."""
-    try:
-        written, _ = loads(body, file=str(expected.file), variants=variants, execute=execute)
-    except BadInput as bad:
-        message = f"the file would not be read any more: {bad.diagnostics[0]}"
-        raise CannotWrite(message, remedy=remedy) from None
     for name, stream in expected.streams.items():
         if name not in written.streams or _said(written.streams[name]) != _said(stream):
-            raise CannotWrite(f"the stream {name} would not say what it should", remedy=remedy)
+            raise CannotWrite(f"the stream {name} would not say what it should")
     if (
         written.streams.keys() != expected.streams.keys()
         or written.components != expected.components
         or set(written.fds) != set(expected.fds)
         or written.deployment != expected.deployment
     ):
-        raise CannotWrite("something else would change in the file", remedy=remedy)
+        raise CannotWrite("something else would change in the file")
 
 
 def _said(stream: Stream) -> tuple[Any, ...]:

@@ -89,6 +89,11 @@ class Mark(Protocol):
     def column(self) -> int: ...  # noqa: D102
 
 
+def errors_among(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
+    """Those that are errors."""
+    return [each for each in diagnostics if each.code.severity is Severity.ERROR]
+
+
 class Findings:
     """Collects the mistakes of one file. The same mistake at the same place is kept once."""
 

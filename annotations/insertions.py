@@ -6,11 +6,20 @@ lines, are inserted where the tree of the file says that something stands.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import NamedTuple
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from annotations.diagnostics import Findings, Mark
-from annotations.positions import Map, Node, read_tree
+from annotations.dataflow import Dataflow
+from annotations.diagnostics import BadInput, Findings, Mark
+from annotations.positions import List, Map, Node, read_tree
+from annotations.yaml_file import loads
+
+if TYPE_CHECKING:
+    from annotations.whitebox.sandbox import Limits
+
+_OPEN: Final = re.compile(r"\[\s*")
 
 
 class CannotWrite(Exception):  # noqa: N818
@@ -28,6 +37,43 @@ class Insertion(NamedTuple):
 
     offset: int
     text: str
+
+
+def body_of(file: Path) -> tuple[str, str]:
+    """The byte order mark that a file begins with, if any, and its text."""
+    text = file.read_bytes().decode("utf-8")
+    body = text.removeprefix("\ufeff")
+    return text[: len(text) - len(body)], body
+
+
+def read_again(
+    body: str, file: Path | None, variants: Mapping[str, str], execute: Limits | None
+) -> Dataflow:
+    """The dataflow that the changed text says.
+
+    Raises:
+        CannotWrite: it says none.
+    """
+    try:
+        written, _ = loads(body, file=str(file), variants=variants, execute=execute)
+    except BadInput as bad:
+        raise CannotWrite(f"the file would not be read any more: {bad.diagnostics[0]}") from None
+    return written
+
+
+def into_list(body: str, there: List, items: Sequence[str]) -> Insertion | None:
+    """Items before those of a list; None where it is written so that none can be put in."""
+    opened = _OPEN.match(body, offset_of(body, there.mark))
+    if opened is not None:
+        return Insertion(opened.end(), ", ".join(items) + (", " if there.items else ""))
+    if not there.items:
+        return None
+    item = offset_of(body, there.items[0].mark)
+    before = body[body.rfind("\n", 0, item) + 1 : item]
+    if before.strip() != "-":
+        return None
+    lines = "".join(f"{before}{each}{newline_of(body)}" for each in items)
+    return Insertion(item - len(before), lines)
 
 
 def tree_of(body: str, file: str) -> Node | None:

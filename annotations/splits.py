@@ -59,8 +59,7 @@ class Splits:
         from annotations.whitebox.existing import leaves
         from annotations.whitebox.splitting import splits
 
-        outputs = self._code().outputs(self._component)
-        plan = next((each.query.plan for each in outputs if each.name == self._output), None)
+        plan = self._code().plan(self._component, self._output)
         if plan is None:
             return None
         names = sorted({leaf.name for leaf in leaves(plan) if leaf.role in COMING})

@@ -222,17 +222,20 @@ class _Reading:
         dataflow = self._whole(name, file, data, components, streams)
         if not self.out.only(_BESIDE_CODE):
             return dataflow
-        if any(map(_has_sql, dataflow.components.values())):
+        has_sql = any(map(_has_sql, dataflow.components.values()))
+        derive = any(map(_to_derive, dataflow.components.values()))
+        if has_sql or derive:
             from annotations.whitebox.code import Code
             from annotations.whitebox.code_checks import check_code
-
-            check_code(dataflow, Code(dataflow, self.text, execute=self.execute), self.out)
-        if self.out.errors:
-            return dataflow
-        if any(map(_to_derive, dataflow.components.values())):
             from annotations.whitebox.deriving import with_derived_paths
 
-            dataflow = with_derived_paths(dataflow, self.text, self.out, execute=self.execute)
+            code = Code(dataflow, self.text, execute=self.execute)
+            if has_sql:
+                check_code(code, self.out)
+            if derive and not self.out.errors:
+                dataflow = with_derived_paths(code, self.out)
+        if self.out.errors:
+            return dataflow
         return with_splits(with_repeats(dataflow, self.text), self.text, execute=self.execute)
 
     def _whole(

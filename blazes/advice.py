@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from annotations.collector import collector_off
 from annotations.dataflow import Dataflow, Path, Stream
 from annotations.dependencies import closure, compatible, minimal_keys
+from annotations.phrases import listed, tupled
 from annotations.splits import under
 from annotations.vocabulary import AnnotationKind, FunctionalDependency, Gate, Key, Label
 from blazes.analysis import Analysis, analyze
@@ -426,7 +427,7 @@ class _Trial:
             and (stream.producers is None or stream.producers.rule == "registered")
             for stream in punctuated
         )
-        names = sorted({_tupled(key) for key in keys})
+        names = sorted({tupled(key) for key in keys})
         latency = f"the {' and the '.join(names)} is over" if names else "nothing"
         return Cost(
             tuple(waits),
@@ -646,15 +647,15 @@ def _must_hold(dataflow: Dataflow, changes: Changes) -> Iterator[str]:
         match change:
             case Sealing(name, key):
                 if dataflow.streams[name].schema is None:
-                    yield f"{name} has {_and(sorted(key))}"
+                    yield f"{name} has {listed(sorted(key))}"
                 ends.setdefault(key, []).append(name)
             case Depending(fd):
-                yield f"each {_tupled(fd.determinant)} has only one {_tupled(fd.dependent)}"
+                yield f"each {tupled(fd.determinant)} has only one {tupled(fd.dependent)}"
             case Rewriting():
                 pass
     for key, names in ends.items():
         names.sort()
-        yield f"each {_tupled(key)} ends, and each producer of {_and(names)} knows when it is over"
+        yield f"each {tupled(key)} ends, and each producer of {listed(names)} knows when it is over"
 
 
 def _held(stream: Stream, key: Key) -> Held:
@@ -677,12 +678,3 @@ def _width(text: str) -> int | None:
         digits = plain.partition("(")[2].partition(",")[0].rstrip(")").strip()
         return 8 if not digits or (digits.isdigit() and int(digits) <= 18) else 16
     return BYTES.get(plain)
-
-
-def _and(names: list[str]) -> str:
-    return " and ".join([", ".join(names[:-1]), names[-1]] if names[:-1] else names)
-
-
-def _tupled(names: Iterable[str]) -> str:
-    ordered = sorted(names)
-    return ordered[0] if len(ordered) == 1 else f"({', '.join(ordered)})"

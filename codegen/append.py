@@ -8,9 +8,8 @@ what follows from them, once.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import replace
-from functools import cache
 from typing import TYPE_CHECKING
 
 from codegen.drafts import Draft, Kind
@@ -18,17 +17,10 @@ from codegen.network import Network
 
 if TYPE_CHECKING:
     from annotations.whitebox.code import Code
-    from annotations.whitebox.ir import Relation
 
 
-def with_kept_inputs(net: Network) -> Network:
-    """The network where such components accumulate."""
-
-    @cache
-    def code() -> Code:
-        from annotations.whitebox.code import Code
-
-        return Code(net.plan.analysis.dataflow)
+def with_kept_inputs(net: Network, code: Callable[[], Code]) -> Network:
+    """The network where such components accumulate; `code` is the dataflow's."""
 
     def kept(draft: Draft) -> Draft:
         by = draft.implementation
@@ -44,6 +36,7 @@ def with_kept_inputs(net: Network) -> Network:
 
 def _runs(code: Code, draft: Draft) -> bool:
     """True where nothing shows that Spark would not run it; a watermark closes groups."""
+    from annotations.whitebox.derive import nodes_of
     from annotations.whitebox.ir import (
         Aggregate,
         Deduplicate,
@@ -53,9 +46,8 @@ def _runs(code: Code, draft: Draft) -> bool:
         Watermark,
     )
 
-    outputs = code.outputs(draft.component)
-    plan = next((each.query.plan for each in outputs if each.name == draft.output), None)
-    nodes = list(_nodes(plan)) if plan is not None else []
+    plan = code.plan(draft.component, draft.output)
+    nodes = list(nodes_of(plan)) if plan is not None else []
     if any(isinstance(node, Watermark) for node in nodes):
         return True
     return not any(
@@ -63,13 +55,3 @@ def _runs(code: Code, draft: Draft) -> bool:
         or (isinstance(node, Join) and node.kind is not JoinKind.INNER)
         for node in nodes
     )
-
-
-def _nodes(plan: Relation) -> Iterator[Relation]:
-    from annotations.whitebox.derive import inputs_of
-
-    todo = [plan]
-    while todo:
-        node = todo.pop()
-        yield node
-        todo += inputs_of(node)

@@ -10,6 +10,7 @@ import textwrap
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+from annotations.phrases import listed
 from blazes.coordination import Alternative, Entry, Strategy
 from codegen import wording
 from codegen.model import Flux, Kept, Order, Seal, Source, Stage, Stages, Transform, Unit
@@ -20,7 +21,7 @@ WIDTH: Final = 96
 def explain(stages: Stages, *, width: int = WIDTH) -> str:
     """The stages as an indented list; replicas are told once."""
     number = len(stages.stages)
-    told = wording.listing(
+    told = listed(
         f"{kind} at {base_name(stage)}"
         for stage in once(stages)
         if isinstance(stage, Unit) and (kind := coordination(stage))
@@ -68,7 +69,7 @@ def paragraphs(stage: Stage, stages: Stages, width: int) -> list[str]:
     lines = [f"{stage.kind:<9} {title(stage, stages)}"]
     inputs = dict.fromkeys(input_name(id, stages) for id in stage.inputs)
     if inputs:
-        lines += fact("reads", wording.listing(inputs), width)
+        lines += fact("reads", listed(inputs), width)
     lines += fact("does", stage.description, width)
     for name, text in facts(stage):
         lines += fact(name, text, width)
@@ -130,7 +131,7 @@ def facts(stage: Stage) -> Iterator[tuple[str, str]]:
 def kept(it: Kept | None) -> Iterator[tuple[str, str]]:
     """What is kept in place of records."""
     if it is not None:
-        inputs = wording.listing(it.inputs)
+        inputs = listed(it.inputs)
         yield "keeps", f"of {inputs} what the query needs (aggregates, distinct values), no records"
 
 
@@ -138,7 +139,7 @@ def cheaper(alternatives: Iterable[Alternative]) -> Iterator[tuple[str, str]]:
     """The seals that would make an order unnecessary."""
     for each in alternatives:
         seal = wording.attributes(sorted(each.seal))
-        yield "cheaper", f"seal {wording.listing(each.streams)} on {seal}"
+        yield "cheaper", f"seal {listed(each.streams)} on {seal}"
 
 
 def assumptions(stages: Stages, width: int) -> list[str]:
@@ -152,7 +153,7 @@ def assumptions(stages: Stages, width: int) -> list[str]:
         lines += fact("note", text, width)
     left = [each for each in plan.entries if each.cause and each.strategy is Strategy.NONE]
     if left and plan.verdict > plan.target:
-        paths = wording.listing(path_of(each) for each in left)
+        paths = listed(path_of(each) for each in left)
         text = f"compiled without the coordination of {paths}: the results may be {plan.verdict}"
         lines += fact("note", text, width)
     return lines

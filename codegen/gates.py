@@ -8,20 +8,31 @@ only for code that splits by the key (`docs/explanation/splitting.md`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from annotations.dataflow import Endpoint, Stream
+from annotations.phrases import listed
 from annotations.splits import Splits
+from annotations.vocabulary import Key
 from blazes.coordination import Entry, Release, Strategy, Vote
 from codegen.drafts import Draft, Kind
 from codegen.network import Network
-from codegen.seals import ahead, back, sealed_keys
-from codegen.wording import attributes, listing
+from codegen.seals import ahead, back, before_fused, sealed_keys
+from codegen.wording import attributes
+
+if TYPE_CHECKING:
+    from annotations.whitebox.code import Code
 
 
-def with_gates(net: Network) -> tuple[Network, Mapping[Endpoint, str]]:
-    """The network with such gates; and why an output that would need one cannot have it."""
+def with_gates(net: Network, code: Callable[[], Code]) -> tuple[Network, Mapping[Endpoint, str]]:
+    """The network with such gates; and why an output that would need one cannot have it.
+
+    Args:
+        net: the drafts.
+        code: of the dataflow.
+    """
     drafts = dict(net.drafts)
     refused: dict[Endpoint, str] = {}
     for at in reversed(list(net.drafts)):
@@ -33,7 +44,7 @@ def with_gates(net: Network) -> tuple[Network, Mapping[Endpoint, str]]:
             before = drafts[feeder]
             if not _may_wait(before) or not _is_sealed(feeder, names, net):
                 continue
-            gated = _gated(before, names, net)
+            gated = _gated(before, names, net, code)
             if isinstance(gated, str):
                 refused.setdefault(feeder, gated)
             else:
@@ -75,21 +86,19 @@ def _before(
             if stream.producer is None or net.drafts[stream.producer].kind is not Kind.FUSED:
                 yield stream, names
                 continue
-            path = net.drafts[stream.producer].own[0]
-            step = (
-                Endpoint(stream.producer.component, path.source),
-                tuple(back(path, each) for each in names),
-            )
+            step = before_fused(net.drafts[stream.producer], names)
             if step not in seen:
                 seen.add(step)
                 todo.append(step)
 
 
-def _gated(draft: Draft, names: tuple[str, ...], net: Network) -> Draft | str:
+def _gated(
+    draft: Draft, names: tuple[str, ...], net: Network, code: Callable[[], Code]
+) -> Draft | str:
     """The draft behind a gate of its own, on the key that its output calls so; or why not."""
     called = {path.source: frozenset(back(path, each) for each in names) for path in draft.own}
     if len(set(called.values())) > 1:
-        told = listing(f"{attributes(sorted(key))} in {name}" for name, key in called.items())
+        told = listed(f"{attributes(sorted(key))} in {name}" for name, key in called.items())
         return f"its inputs call the key {told}"
     key = next(iter(called.values()))
     if any(ahead(path, each) is None for path in draft.own for each in key):
@@ -101,7 +110,7 @@ def _gated(draft: Draft, names: tuple[str, ...], net: Network) -> Draft | str:
     before = [stream for stream, _ in _before(draft, draft.inputs, tuple(sorted(key)), net)]
     if any(stream.producer is None and stream.punctuation is None for stream in before):
         return "no punctuations come to it"
-    refusal = _refusal(draft, key, net)
+    refusal = _refusal(draft, key, net, code)
     if refusal is not None:
         return refusal
     inputs = draft.inputs
@@ -129,12 +138,10 @@ def _streams(draft: Draft, net: Network) -> tuple[str, ...]:
     return tuple(stream.name for end in ends for stream in net.entering.get(end, ()))
 
 
-def _refusal(draft: Draft, key: frozenset[str], net: Network) -> str | None:
+def _refusal(draft: Draft, key: Key, net: Network, code: Callable[[], Code]) -> str | None:
     """Why partitions of the key do not give what all records together give."""
     if draft.implementation is None or draft.implementation.sql is None:
         return "only SQL is known to compute it partition by partition"
-    from annotations.whitebox.code import Code
-
-    dataflow = net.plan.analysis.dataflow
-    found = Splits(lambda: Code(dataflow), draft.component, draft.output, dataflow.fds).refusal(key)
+    fds = net.plan.analysis.dataflow.fds
+    found = Splits(code, draft.component, draft.output, fds).refusal(key)
     return None if found is None else str(found)

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from functools import cache
+from typing import TYPE_CHECKING, Final
 
 from annotations.dataflow import Endpoint
 from annotations.diagnostics import Diagnostic
@@ -18,9 +19,12 @@ from codegen.append import with_kept_inputs
 from codegen.deduplication import with_deduplication
 from codegen.ends import source_problems
 from codegen.gates import with_gates
-from codegen.meant import has_code, has_sources, is_meant
+from codegen.meant import has_code, has_sources
 from codegen.network import Network, network
 from codegen.seals import Route, routes
+
+if TYPE_CHECKING:
+    from annotations.whitebox.code import Code
 
 OF_SOURCES: Final = frozenset({"BLZ501", "BLZ502", "BLZ503", "BLZ521", "BLZ522", "BLZ532"})
 """What a file lacks that says nothing about where its records come from, and need not."""
@@ -44,8 +48,15 @@ def judged(plan: Plan) -> Judgement:
     """The outputs of a plan, wired and with their seals followed, and every problem of that."""
     problems: list[Diagnostic] = []
     plan = with_deduplication(plan, problems)
-    net, ungated = with_gates(network(plan, problems))
-    net = with_kept_inputs(net)
+
+    @cache
+    def code() -> Code:
+        from annotations.whitebox.code import Code
+
+        return Code(plan.analysis.dataflow)
+
+    net, ungated = with_gates(network(plan, problems), code)
+    net = with_kept_inputs(net, code)
     sealed = routes(net, problems, ungated)
     if any(draft.needs_site_check for draft in net.drafts.values()):
         from codegen.sites import site_problems
@@ -65,7 +76,7 @@ def refusals(plan: Plan) -> tuple[Diagnostic, ...]:
     """
     dataflow = plan.analysis.dataflow
     sources, code = has_sources(dataflow), has_code(dataflow)
-    if not is_meant(dataflow):
+    if not sources and not code:
         return ()
     missing = (frozenset() if sources else OF_SOURCES) | (frozenset() if code else OF_CODE)
     return tuple(each for each in judged(plan).problems if each.code.id not in missing)

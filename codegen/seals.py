@@ -13,11 +13,12 @@ from typing import Final
 
 from annotations.dataflow import EMPTY, Endpoint, Path, Producers, Stream
 from annotations.diagnostics import Diagnostic
+from annotations.phrases import listed
 from annotations.vocabulary import Key
 from codegen.codes import CODES
 from codegen.drafts import Draft, Kind
 from codegen.network import Network
-from codegen.wording import attributes, listing
+from codegen.wording import attributes
 
 NOT_ATOMIC: Final = ("array", "map", "struct", "variant")
 """Types that cannot be a key: their values are not one value, of which two are equal or not."""
@@ -92,7 +93,7 @@ def route(
     keys = sealed_keys(draft)
     key = tuple(sorted(frozenset().union(*keys)))
     if len(keys) > 1:
-        told = listing(f"{each} on {attributes(sorted(seals[each]))}" for each in seals)
+        told = listed(f"{each} on {attributes(sorted(seals[each]))}" for each in seals)
         message = f"{draft.at} would wait for {told}"
         problems.append(Diagnostic(CODES["BLZ524"], message, draft.position))
         return Route(key)
@@ -144,11 +145,7 @@ def origins_of(
                 continue
             feeder = net.drafts[stream.producer]
             if feeder.kind is Kind.FUSED:
-                path = feeder.own[0]
-                step = (
-                    Endpoint(feeder.component.name, path.source),
-                    tuple(back(path, each) for each in names),
-                )
+                step = before_fused(feeder, names)
                 if step not in seen:
                     seen.add(step)
                     todo.append(step)
@@ -206,6 +203,15 @@ def ahead(path: Path, attribute: str) -> str | None:
 def back(path: Path, attribute: str) -> str:
     """What an output attribute is called in the path's input."""
     return attribute if path.lineage is None else path.lineage.get(attribute, attribute)
+
+
+def before_fused(draft: Draft, names: tuple[str, ...]) -> tuple[Endpoint, tuple[str, ...]]:
+    """The input of a fused output, and what attributes of the output are called there."""
+    path = draft.own[0]
+    return (
+        Endpoint(draft.component.name, path.source),
+        tuple(back(path, each) for each in names),
+    )
 
 
 def requests_without_key(draft: Draft, key: Iterable[str], net: Network) -> list[Diagnostic]:

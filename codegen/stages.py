@@ -8,11 +8,11 @@ from __future__ import annotations
 from annotations.diagnostics import BadInput
 from blazes.coordination import Plan
 from codegen.ends import source
-from codegen.judge import judged
+from codegen.judge import Judgement, judged
 from codegen.lowering import Lowering
 from codegen.model import Stage, Stages
 
-__all__ = ["Stages", "stages"]
+__all__ = ["Stages", "lowered", "stages"]
 
 
 def stages(plan: Plan) -> Stages:
@@ -21,7 +21,11 @@ def stages(plan: Plan) -> Stages:
     Sources come first, in the order of the file, then streams that close a cycle, then every
     output after what feeds it, each with the channel it is written to, then sinks.
     """
-    found = judged(plan)
+    return lowered(judged(plan))
+
+
+def lowered(found: Judgement) -> Stages:
+    """The stages of a plan that has been judged; BadInput for what cannot be compiled."""
     if found.problems:
         raise BadInput(found.problems)
     net = found.net

@@ -5,19 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from annotations.dataflow import External, Producers, Stream
+from annotations.phrases import listed
 from blazes.coordination import Entry, Mode, Release, Scope, Vote
 from codegen.drafts import Draft
 from codegen.model import Flux, Guarantee
-
-
-def listing(words: Iterable[str]) -> str:
-    """Words as an enumeration.
-
-    >>> listing(["a", "b", "c"]), listing([])
-    ('a, b and c', '')
-    """
-    *most, last = list(words) or [""]
-    return f"{', '.join(most)} and {last}" if most else last
 
 
 def attributes(names: Iterable[str]) -> str:
@@ -69,22 +60,22 @@ def accumulating(draft: Draft) -> str:
     """What a transform over everything that arrived does."""
     if draft.confluent and draft.reads:
         return (
-            f"keeps {listing(draft.inputs)}; an answer is given once, as soon as it follows from "
+            f"keeps {listed(draft.inputs)}; an answer is given once, as soon as it follows from "
             "what has arrived"
         )
     if draft.confluent:
-        return f"keeps {listing(draft.inputs)}; what follows from it is given once, as a set"
+        return f"keeps {listed(draft.inputs)}; what follows from it is given once, as a set"
     return (
-        f"keeps {listing(draft.writes)}; each record of {listing(draft.reads)} is answered once, "
+        f"keeps {listed(draft.writes)}; each record of {listed(draft.reads)} is answered once, "
         "from what has arrived until then"
     )
 
 
 def seal(draft: Draft, key: tuple[str, ...]) -> str:
     """What a sealed output does."""
-    asked = f"; requests on {listing(draft.reads)} wait for theirs" if draft.reads else ""
+    asked = f"; requests on {listed(draft.reads)} wait for theirs" if draft.reads else ""
     return (
-        f"holds {listing(draft.writes)} back until a partition of {attributes(key)} is "
+        f"holds {listed(draft.writes)} back until a partition of {attributes(key)} is "
         f"complete, and works on it once, whole{asked}"
     )
 
@@ -94,7 +85,7 @@ def seal_why(entries: Iterable[Entry]) -> str:
     sensitive = [each for each in entries if not each.path.annotation.kind.confluent]
     if not sensitive:
         return "what comes after it waits for whole partitions, and for their punctuations"
-    told = listing(f"{each.path} is {each.path.annotation}" for each in sensitive)
+    told = listed(f"{each.path} is {each.path.annotation}" for each in sensitive)
     return (
         f"{told}: seen half, a partition gives another result, and what is seen depends on "
         "arrival; seen whole, it gives one"
@@ -114,7 +105,7 @@ def producers(it: Producers) -> str:
         case "one":
             return "whoever punctuates a partition is its only producer"
         case "all":
-            return f"{listing(it.members)} contribute to every partition"
+            return f"{listed(it.members)} contribute to every partition"
         case _:
             start = f", from {it.registrations} at the start" if it.registrations else ""
             return f"registered in ZooKeeper, partition by partition{start}"
@@ -176,19 +167,19 @@ def order(draft: Draft, changed_by: tuple[str, ...] | None, *, native: bool) -> 
     """What an ordered output does."""
     recorded = "micro-batch by micro-batch, in the order that Spark's offset log records"
     if native:
-        return f"takes {listing(draft.inputs)} {recorded}; a group is written again when it changes"
+        return f"takes {listed(draft.inputs)} {recorded}; a group is written again when it changes"
     if changed_by is None:
         return (
-            f"takes {listing(draft.inputs)} {recorded}; each record of {listing(draft.reads)} is "
+            f"takes {listed(draft.inputs)} {recorded}; each record of {listed(draft.reads)} is "
             "answered once, from what stands before it"
         )
     what = f"the partitions of {attributes(changed_by)} that changed" if changed_by else "all of it"
-    return f"takes {listing(draft.inputs)} {recorded}; computes {what} again"
+    return f"takes {listed(draft.inputs)} {recorded}; computes {what} again"
 
 
 def order_why(entries: Iterable[Entry]) -> str:
     """Why an output is ordered."""
-    told = listing(
+    told = listed(
         f"{each.path} is {each.path.annotation}{f' ({each.cause})' if each.cause else ''}"
         for each in entries
     )
@@ -205,8 +196,8 @@ def order_scope(scope: Scope, mode: Mode) -> str:
 
 def flux(steps: Sequence[Draft]) -> str:
     """What a Flux stage does."""
-    taken = listing(steps[0].inputs)
-    through = f" through {listing(str(each.at) for each in steps)}" if len(steps) > 1 else ""
+    taken = listed(steps[0].inputs)
+    through = f" through {listed(str(each.at) for each in steps)}" if len(steps) > 1 else ""
     copies = steps[-1].component.replicas
     many = f"; {copies} replicas follow the same order" if copies > 1 else ""
     return (
@@ -273,8 +264,8 @@ def sites(stage: Flux) -> str:
 def channel(streams: Iterable[str], *, loop: bool) -> str:
     """What a channel does."""
     if loop:
-        return f"durable stream {listing(streams)}, which feeds back"
-    return f"durable stream {listing(streams)}, in committed folders"
+        return f"durable stream {listed(streams)}, which feeds back"
+    return f"durable stream {listed(streams)}, in committed folders"
 
 
 def sink(name: str, it: External, guarantee: Guarantee) -> str:

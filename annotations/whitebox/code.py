@@ -66,6 +66,11 @@ class Code:
             if stream.consumer is not None:
                 self._into.setdefault(stream.consumer, []).append(stream)
 
+    def plan(self, component: Component, output: str) -> Relation | None:
+        """What the code of an output computes; None where there is none to be read."""
+        found = self.outputs(component)
+        return next((each.query.plan for each in found if each.name == output), None)
+
     def outputs(self, component: Component) -> Iterator[Output]:
         """What each output gives that the component's code computes, in the order of the file."""
         for name in component.implementations:

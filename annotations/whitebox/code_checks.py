@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from annotations.dataflow import Component, Dataflow, Endpoint
+from annotations.dataflow import Component, Endpoint
 from annotations.diagnostics import Findings
 from annotations.whitebox.checking import findings
 from annotations.whitebox.code import Code
@@ -24,12 +24,12 @@ OTHER_NAMES: Final = ("spark.sql.parser.", "spark.sql.extensions")
 """Settings with which names may mean something else."""
 
 
-def check_code(dataflow: Dataflow, code: Code, out: Findings) -> None:
+def check_code(code: Code, out: Findings) -> None:
     """Note what Spark would refuse of the components' SQL (BLZ054, BLZ055, BLZ056)."""
-    conf = tuple(dataflow.deployment.conf)
+    conf = tuple(code.dataflow.deployment.conf)
     if any(key.startswith(OTHER_NAMES) for key in conf):
         return
-    components = dataflow.components.values()
+    components = code.dataflow.components.values()
     python = any(by.python for each in components for by in each.implementations.values())
     functions = not python and not any(key.startswith(OTHER_FUNCTIONS) for key in conf)
     for component in components:

@@ -86,7 +86,7 @@ def annotate(
     table may stand for facts of the inputs.
     Never raises: what is not known is `OW[*]`, with the reason.
     """
-    nodes = list(_nodes(plan))
+    nodes = list(nodes_of(plan))
     names = dict(enumerate(node for node in nodes if isinstance(node, Source)))
     context = Context(names, output_mode, lateness, tuple(fds))
     occurrences = {id(node): occurrence for occurrence, node in names.items()}
@@ -133,7 +133,8 @@ def inputs_of(node: Relation) -> tuple[Relation, ...]:
     return (node.input,)
 
 
-def _nodes(plan: Relation) -> Iterator[Relation]:
+def nodes_of(plan: Relation) -> Iterator[Relation]:
+    """The nodes of a plan, each before those below it."""
     todo = [plan]
     while todo:
         node = todo.pop()
@@ -328,7 +329,7 @@ def _apart(plan: Relation, path: DerivedPath, fds: tuple[FunctionalDependency, .
     gate = path.gate
     if gate is None or not gate.attributes:
         return path
-    sources = [n for n in _nodes(plan) if isinstance(n, Source) and n.role in COMING]
+    sources = [n for n in nodes_of(plan) if isinstance(n, Source) and n.role in COMING]
     names = sorted(gate.attributes)
     for size in range(len(names), 0, -1):
         for key in combinations(names, size):

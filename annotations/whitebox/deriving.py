@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from annotations.dataflow import Component, Dataflow, Path, Stream
 from annotations.diagnostics import Findings
@@ -17,9 +17,6 @@ from annotations.whitebox.components import Output
 from annotations.whitebox.derivation import Evidence
 from annotations.whitebox.existing import leaves
 from annotations.whitebox.ir import Role
-
-if TYPE_CHECKING:
-    from annotations.whitebox.sandbox import Limits
 
 CODE_OF_CONSTRUCT: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -35,19 +32,15 @@ CODE_OF_CONSTRUCT: Final[Mapping[str, str]] = MappingProxyType(
 """What a reader should be told of a construct that was met, beside the annotation it gives."""
 
 
-def with_derived_paths(
-    dataflow: Dataflow, text: str, out: Findings, *, execute: Limits | None
-) -> Dataflow:
+def with_derived_paths(code: Code, out: Findings) -> Dataflow:
     """The dataflow with derived paths in place of the possible ones, and schemas on the streams
     from them.
 
     Args:
-        dataflow: with possible paths.
-        text: the file's.
+        code: of a dataflow with possible paths.
         out: gets what should be known of the code.
-        execute: what functions may take when they are run to be read; None: nothing is run.
     """
-    code = Code(dataflow, text, execute=execute)
+    dataflow = code.dataflow
     components = {
         name: _derived(code, component, out) if _unannotated(component) else component
         for name, component in dataflow.components.items()

@@ -12,14 +12,15 @@ from typing import TYPE_CHECKING, Final
 
 from annotations.dataflow import EMPTY, Component, Dataflow, Path
 from annotations.delivery import repeats_of
-from annotations.diagnostics import BadInput
 from annotations.insertions import (
     CannotWrite,
     Insertion,
     below,
+    body_of,
     first_key,
     inserted,
     newline_of,
+    read_again,
     tree_of,
 )
 from annotations.positions import Map, Node
@@ -28,7 +29,6 @@ from annotations.vocabulary import Rows
 from annotations.whitebox.code import Code
 from annotations.whitebox.components import lineage_to_write
 from annotations.whitebox.path_text import path_text
-from annotations.yaml_file import loads
 
 if TYPE_CHECKING:
     from annotations.whitebox.sandbox import Limits
@@ -48,14 +48,13 @@ def with_annotations(
         if not all(path.annotated for path in dataflow.components[name].paths):
             raise CannotWrite(f"nothing is known of the code of {name}", remedy=_UNKNOWN)
     assert dataflow.file is not None
-    text = dataflow.file.read_bytes().decode("utf-8")
-    body = text.removeprefix("\ufeff")
+    mark, body = body_of(dataflow.file)
     root = tree_of(body, str(dataflow.file))
     code = Code(dataflow, body, execute=execute)
     insertions = [_insertion(body, root, dataflow.components[name], code) for name in names]
     body = inserted(body, insertions)
     _check(dataflow, body, names, variants, execute)
-    return text[: len(text) - len(text.removeprefix("\ufeff"))] + body
+    return mark + body
 
 
 def _insertion(text: str, root: Node | None, component: Component, code: Code) -> Insertion:
@@ -110,10 +109,7 @@ def _check(
     execute: Limits | None,
 ) -> None:
     """The text says what was derived, of these components and of all others."""
-    try:
-        written, _ = loads(body, file=str(dataflow.file), variants=variants, execute=execute)
-    except BadInput as bad:
-        raise CannotWrite(f"the file would not be read any more: {bad.diagnostics[0]}") from None
+    written = read_again(body, dataflow.file, variants, execute)
     for name, component in dataflow.components.items():
         found = written.components[name]
         if _bare(found.paths) != _bare(component.paths):

@@ -21,7 +21,7 @@ from blazes.cli.execution import add_execute, allowed
 from blazes.cli.projects import add_target_dir
 
 if TYPE_CHECKING:
-    from blazes.coordination import Plan
+    from codegen.judge import Judgement
 
 FORMATS = ("text", "json")
 
@@ -58,13 +58,15 @@ def run(arguments: argparse.Namespace) -> int:
     """Compile FILE, or explain what it would be compiled to."""
     from blazes.report.plain import safe_write, width_of
     from codegen.explain import explain
+    from codegen.judge import judged
     from codegen.project import write
-    from codegen.stages import stages
+    from codegen.stages import lowered
 
     decided, warnings = options.job_plan_of(arguments, allowed(arguments, arguments.file))
-    result = stages(decided)
+    found = judged(decided)
+    result = lowered(found)
     if arguments.check_with_spark:
-        check_with_spark(decided)
+        check_with_spark(found)
     if arguments.explain:
         if arguments.format == "json":
             text = as_json({"dataflow": result.name, "stages": result.to_json()})
@@ -92,14 +94,13 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def check_with_spark(decided: Plan) -> None:
+def check_with_spark(found: Judgement) -> None:
     """Have Spark analyse the code of a plan that can be compiled; BadInput with what it refuses."""
     from blazes.cli.spark_check import spark_problems
     from blazes.cli.verify import session
-    from codegen.judge import judged
 
     with session() as spark:
-        problems = spark_problems(judged(decided), spark)
+        problems = spark_problems(found, spark)
     if problems:
         raise BadInput(problems)
 

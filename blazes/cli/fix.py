@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from annotations.diagnostics import did_you_mean
 from annotations.insertions import CannotWrite
+from annotations.phrases import listed, tupled
 from annotations.vocabulary import FunctionalDependency, Key
 from blazes.advice import (
     Advisor,
@@ -32,7 +33,6 @@ from blazes.cli import CommandError, options
 from blazes.cli.execution import allowed
 from blazes.coordination import Plan, plan
 from blazes.report.advice import change_text
-from blazes.report.words import listed, tupled
 
 if TYPE_CHECKING:
     from annotations.dataflow import Dataflow
@@ -50,18 +50,15 @@ def run(arguments: argparse.Namespace) -> int:
     dataflow = decided.analysis.dataflow
     execute = allowed(arguments, arguments.file)
     from annotations.additions import with_additions
-    from annotations.yaml_file import loads
 
     variants = options.variants_of(arguments)
     try:
-        text = with_additions(
+        text, written = with_additions(
             dataflow, seals=_seals(changes), fds=_fds(changes), variants=variants, execute=execute
         )
     except CannotWrite as cannot:
         raise CommandError(str(cannot), remedy=cannot.remedy) from None
     promised = _planned(changed(dataflow, changes), decided)
-    body = text.removeprefix("\ufeff")
-    written, _ = loads(body, file=arguments.file, variants=variants, execute=execute)
     after = _planned(written, decided)
     if after.analysis.labels != promised.analysis.labels:
         raise CommandError(f"{arguments.file} would not be analysed as it was promised")

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from annotations.dataflow import Dataflow
-from annotations.diagnostics import OF_DELIVERY, Diagnostic, Severity
+from annotations.diagnostics import OF_DELIVERY, Diagnostic, errors_among
 from annotations.vocabulary import Label
 from blazes.analysis import analyze
 from blazes.cli import CommandError, one_of
@@ -197,11 +197,6 @@ def job_plan_of(
     return result, (*warnings, *delivery_findings(result))
 
 
-def errors(warnings: Iterable[Diagnostic]) -> list[Diagnostic]:
-    """Those that are errors: what `blazes compile` would refuse."""
-    return [each for each in warnings if each.code.severity is Severity.ERROR]
-
-
 def status(result: Plan, warnings: Iterable[Diagnostic] = (), *, strict: bool) -> int:
     """The exit status: 1 where the plan cannot reach the target, or, strictly, where it has to.
 
@@ -209,7 +204,7 @@ def status(result: Plan, warnings: Iterable[Diagnostic] = (), *, strict: bool) -
     """
     if result.verdict > result.target or result.repairs.unrepaired:
         return 1
-    if strict and errors(warnings):
+    if strict and errors_among(warnings):
         return 1
     ordered = any(entry.strategy is Strategy.ORDER for entry in result.entries)
     above = result.analysis.verdict > result.target

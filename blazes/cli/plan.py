@@ -2,8 +2,7 @@
 
 exit status: 0 where the plan reaches the target; 1 where it cannot, because nondeterminism is
 inherited, and with --strict wherever the file as it stands is not within the target or `blazes
-compile` would refuse it; 2 for a bad
-file or bad usage.
+compile` would refuse it; 2 for a bad file or bad usage.
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ import argparse
 import sys
 
 from annotations.collector import collector_off
+from annotations.diagnostics import errors_among
 from blazes.cli import options
 
 FORMATS = ("text", "json")
@@ -48,7 +48,7 @@ def _run(arguments: argparse.Namespace) -> int:
     else:
         from blazes.report.terminal import plan_report
 
-        refused = options.errors(warnings)
+        refused = errors_among(warnings)
         if refused:
             from blazes.report.problems import print_problems
 

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from annotations.dataflow import Component, Endpoint, Stream
+from annotations.phrases import tupled
 from annotations.vocabulary import Label
 from blazes.coordination import Entry, Mode, Plan, Scope, Strategy, Vote
 from blazes.report.index import Index
-from blazes.report.words import tupled
 
 COLOURS: Final = {
     Label.SEAL: "#0b7285",

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from annotations.dataflow import Stream
+from annotations.phrases import listed, tupled
 from annotations.vocabulary import Delivery, Label
 from blazes.coordination import Entry, Plan, Strategy
 from blazes.deliveries import Delivered
 from blazes.repairs import Bound, Means, Repair
-from blazes.report.words import listed, tupled
 from blazes.rules import BLAZES
 
 if TYPE_CHECKING:

@@ -21,6 +21,7 @@ from rich.text import Text
 
 from annotations.dataflow import Path, Stream
 from annotations.diagnostics import Diagnostic
+from annotations.phrases import listed
 from annotations.vocabulary import Label
 from blazes.analysis import Derivation
 from blazes.coordination import Entry, Plan, Strategy
@@ -211,7 +212,7 @@ def _dataflow(index: Index, layout: Layout) -> RenderableType:
         lines += [_path(path, layout, last=not streams) for path in component.paths]
         lines += _out(index, streams, columns, layout)
     for cycle in analysis.cycles:
-        named = words.listed([printable(name) for name in cycle])
+        named = listed([printable(name) for name in cycle])
         lines.append(Text(f"No seal survives in the cycle of {named}.", style="dim"))
     return Padding(Group(*lines), (0, 0, 0, INDENT))
 

@@ -9,7 +9,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from annotations.dataflow import Path, Stream
-from annotations.diagnostics import Diagnostic, Severity
+from annotations.diagnostics import Diagnostic, errors_among
+from annotations.phrases import listed, tupled
 from annotations.vocabulary import Delivery, Gate, Key, Label, StreamLabel
 from blazes.analysis import Derivation, Step
 from blazes.coordination import (
@@ -73,7 +74,7 @@ def _may_come_again(plan: Plan) -> Iterator[str]:
 
 def refused(diagnostics: Iterable[Diagnostic]) -> str | None:
     """That the dataflow cannot be compiled as it stands, and why; None where nothing says so."""
-    errors = [each for each in diagnostics if each.code.severity is Severity.ERROR]
+    errors = errors_among(diagnostics)
     if not errors:
         return None
     first = errors[0]
@@ -418,27 +419,6 @@ def sealed_on(entry: Entry) -> str:
 def for_one(gate: Gate) -> str:
     """Which records belong together: `for one id`; all of them where the gate is unknown."""
     return f"for one {tupled(gate.attributes)}" if gate.attributes else "at any time"
-
-
-def tupled(attributes: Iterable[str]) -> str:
-    """Attributes as one thing.
-
-    >>> tupled({"word", "batch"}), tupled({"id"})
-    ('(batch, word)', 'id')
-    """
-    names = sorted(attributes)
-    return names[0] if len(names) == 1 else f"({', '.join(names)})"
-
-
-def listed(words: Sequence[str]) -> str:
-    """Words as a sentence lists them.
-
-    >>> listed(["a", "b", "c"])
-    'a, b and c'
-    """
-    if len(words) < 2:
-        return "".join(words)
-    return f"{', '.join(words[:-1])} and {words[-1]}"
 
 
 def number(count: int, noun: str) -> str:

@@ -292,7 +292,7 @@ def test_what_is_written_is_analysed_as_promised_and_nothing_else_is_touched(
         for _, each in alternatives(plan(analyze(there))):
             seals = [(c.stream, c.key) for c in each.changes if isinstance(c, Sealing)]
             fds = [c.fd for c in each.changes if isinstance(c, Depending)]
-            new = with_additions(there, seals=seals, fds=fds)
+            new, _ = with_additions(there, seals=seals, fds=fds)
             assert added_only(text, new)
             after, _ = loads(new)
             labels = {name: label.label for name, label in analyze(after).labels.items()}
@@ -307,31 +307,30 @@ def test_what_is_written_is_analysed_as_promised_and_nothing_else_is_touched(
     assert refused < 100
 
 
+def sealed(file: Path, seal: str) -> Dataflow:
+    file.write_text(
+        "components:\n  C: {annotation: {from: a, to: b, label: 'OW[k]'}}\n"
+        f"streams:\n  a:\n    to: C.a\n    {seal}\n  b: {{from: C.b}}\n",
+        encoding="utf-8",
+    )
+    dataflow, _ = load(file)
+    return dataflow
+
+
 @pytest.mark.parametrize(
     "seal",
     ["seal: [d]", "seal: [[d]]", "seal: d", "seal: [ [d] ]", "seal:\n      - [d]"],
 )
 def test_a_key_is_added_beside_every_way_of_writing_one(seal: str, tmp_path: Path) -> None:
-    file = tmp_path / "sealed.yaml"
-    file.write_text(
-        "components:\n  C: {annotation: {from: a, to: b, label: 'OW[k]'}}\n"
-        f"streams:\n  a:\n    to: C.a\n    {seal}\n  b: {{from: C.b}}\n",
-        encoding="utf-8",
-    )
-    dataflow, _ = load(file)
-    after, _ = loads(with_additions(dataflow, seals=[("a", frozenset("k"))]))
+    dataflow = sealed(tmp_path / "sealed.yaml", seal)
+    text, _ = with_additions(dataflow, seals=[("a", frozenset("k"))])
+    after, _ = loads(text)
     assert set(after.streams["a"].seals) == {frozenset("d"), frozenset("k")}
 
 
 @pytest.mark.parametrize("seal", ["seal: Seal[d]", "seal:\n      - d", 'seal: ["d"]'])
 def test_what_cannot_be_written_is_said_with_the_words_to_write(seal: str, tmp_path: Path) -> None:
-    file = tmp_path / "sealed.yaml"
-    file.write_text(
-        "components:\n  C: {annotation: {from: a, to: b, label: 'OW[k]'}}\n"
-        f"streams:\n  a:\n    to: C.a\n    {seal}\n  b: {{from: C.b}}\n",
-        encoding="utf-8",
-    )
-    dataflow, _ = load(file)
+    dataflow = sealed(tmp_path / "sealed.yaml", seal)
     with pytest.raises(CannotWrite) as refused:
         with_additions(dataflow, seals=[("a", frozenset("k"))])
     assert refused.value.remedy == "add seal: [k] to a by hand"

@@ -1,0 +1,25 @@
+"""Names as a sentence has them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+
+def listed(words: Iterable[str]) -> str:
+    """Words as a sentence lists them.
+
+    >>> listed(["a", "b", "c"]), listed([])
+    ('a, b and c', '')
+    """
+    *most, last = list(words) or [""]
+    return f"{', '.join(most)} and {last}" if most else last
+
+
+def tupled(attributes: Iterable[str]) -> str:
+    """Attributes of which one value each makes a partition.
+
+    >>> tupled({"word", "batch"}), tupled({"id"})
+    ('(batch, word)', 'id')
+    """
+    names = sorted(attributes)
+    return names[0] if len(names) == 1 else f"({', '.join(names)})"
