@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -58,6 +58,8 @@ class Driver:
         self._prefix = prefix
         self._process: subprocess.Popen[bytes] | None = None
         self._rest = b""
+        self._started: list[int] = []
+        """Processes below drivers that were killed; some of them end by themselves, later."""
 
     @property
     def pid(self) -> int:
@@ -111,24 +113,27 @@ class Driver:
         """SIGKILL for the driver; its JVM notices and ends by itself.
 
         Args:
-            all: SIGKILL for what it has started, too; return when nothing of it is left.
+            all: SIGKILL for what it, and drivers that were killed before it, have started, too;
+                return when nothing of it is left.
         """
         if self._process is not None:
             below = [pid for pid, _ in descendants(self._process.pid)]
-            for pid in below if all or self._prefix else ():
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
+            self._started += below
+            _kill(below if all or self._prefix else ())
             if not self._prefix:
                 self._process.kill()
             self._process.wait()
-            while all and any(Path(f"/proc/{pid}").exists() for pid in below):
-                time.sleep(0.05)
             for stream in (self._process.stdin, self._process.stdout):
                 with contextlib.suppress(OSError):
                     assert stream is not None
                     stream.close()
             self._process = None
             self._rest = b""
+        if all:
+            _kill(self._started)
+            while any(map(_runs, self._started)):
+                time.sleep(0.05)
+            self._started.clear()
 
     def kill_java(self, *, zookeeper: bool) -> bool:
         """SIGKILL for the JVM of Spark, or of ZooKeeper; whether there was one."""
@@ -177,6 +182,19 @@ class Driver:
             self._rest += some
         line, _, self._rest = self._rest.partition(b"\n")
         return line
+
+
+def _kill(pids: Iterable[int]) -> None:
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def _runs(pid: int) -> bool:
+    """Whether there is a process, and it has not ended."""
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] != "Z"
+    return False
 
 
 def descendants(pid: int) -> Iterator[tuple[int, str]]:
