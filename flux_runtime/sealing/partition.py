@@ -194,7 +194,8 @@ class Share:
             why = "a second punctuation that differs from the first"
             if len(dispute) > 1:
                 why = "punctuations that differ came together, and none of them is the newest"
-            return quarantined(why, vote, ", ".join(map(str, dispute)))
+            others = [each for each in dispute if each != vote] or dispute
+            return quarantined(why, vote, ", ".join(map(str, others)))
         if count is not None and count.conflicts:
             why = "ids that several different records have"
             return quarantined(why, 0, count.conflicts)
