@@ -78,7 +78,7 @@ class Victim:
 
 
 def moving(status: dict[str, Any]) -> bool:
-    """Whether copies of a pair are about to be moved into different executors.
+    """Whether copies of a pair are moved into different executors, now or once all are whole.
 
     While one of them moves there is only the other one, whose loss is that of the pair.
     """
@@ -87,7 +87,7 @@ def moving(status: dict[str, Any]) -> bool:
     for stage, part, *_, at, _ in status["copies"]:
         pairs.setdefault((stage, part), set()).add(executor_of.get(at, ""))
     together = any(len(executors) < 2 for executors in pairs.values())
-    return together and bool(status["whole"]) and len(set(executor_of.values())) > 1
+    return together and len(set(executor_of.values())) > 1
 
 
 class SparkSoak(Soak):
