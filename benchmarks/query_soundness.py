@@ -182,8 +182,7 @@ def _of_label(it: Subject, path: FlowPath) -> Iterator[Claim]:
         claim = verified.Claim(kind, it.operator, path, gate=gate or frozenset())
 
         def runs(case: Case, claim: verified.Claim = claim) -> Iterator[tuple[Run, Run]]:
-            if claim.kind is Kind.CONFLUENT:
-                case = _without(case, silent(claim))
+            case = _without(case, silent(claim))
             first, second = ways_of(claim, case)
             yield (case.items, first), (case.items, second)
 

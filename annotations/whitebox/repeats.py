@@ -54,9 +54,14 @@ def repeats_of(plan: Relation, *, output_mode: str) -> Copies:
         output_mode: Spark's, of groups that are put out without a seal.
     """
     try:
-        return _of(plan, put_out_once=output_mode == "append")
+        found = _of(plan, put_out_once=output_mode == "append")
     except RecursionError:
         return {}
+    several = any(rows is MANY for _, rows in found.values())
+    return {  # a pair of records makes one row, where each of both makes one with each other
+        name: (repeats, MANY if several and rows is JOINED else rows)
+        for name, (repeats, rows) in found.items()
+    }
 
 
 def _of(node: Relation, *, put_out_once: bool) -> Copies:

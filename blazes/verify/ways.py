@@ -27,9 +27,8 @@ def draw(claim: Claim, generator: Generator, rng: random.Random, size: int) -> C
         apart = rng.choice(sorted(claim.gate))
         alike = sorted(claim.gate - {apart})
     items = generator.items(rng, size, alike=alike, apart=apart)
-    if claim.kind is Kind.CONFLUENT:
-        others = silent(claim)
-        items = [item for item in items if item.interface not in others]
+    others = silent(claim)
+    items = [item for item in items if item.interface not in others]
     if len(items) < (1 if claim.kind in (Kind.FUNCTION, Kind.KEY) else 2) and not any(
         item.times > 1 for item in items
     ):
@@ -54,9 +53,9 @@ def split(items: Sequence[Item], rng: random.Random) -> Batches:
 def silent(claim: Claim) -> frozenset[str]:
     """Interfaces that get no records: order-sensitive readers beside a confluent reader."""
     operator, path = claim.operator, claim.path
-    assert operator is not None
-    assert path is not None
-    if path.annotation.kind.writes:
+    if claim.kind not in (Kind.CONFLUENT, Kind.READ_ONLY) or operator is None or path is None:
+        return NOTHING
+    if path.annotation.kind is not AnnotationKind.CR:
         return NOTHING
     kinds = {each.source: each.annotation.kind for each in operator.own}
     return frozenset(n for n, kind in kinds.items() if kind is AnnotationKind.OR)

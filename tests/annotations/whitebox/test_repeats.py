@@ -63,6 +63,10 @@ PAIRS: dict[str, tuple[tuple[str, str], tuple[str, str]]] = {
         ("pass", "joined"),
         ("corrupt", "joined"),
     ),
+    "SELECT a.k FROM a JOIN b ON a.k = b.k UNION ALL SELECT v FROM a": (
+        ("pass", "many"),
+        ("pass", "many"),
+    ),
     "SELECT a.k, b.v FROM a LEFT JOIN b ON a.k = b.k": (("pass", "many"), ("pass", "many")),
 }
 
