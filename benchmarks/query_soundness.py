@@ -414,8 +414,8 @@ class Refuted:
                     lines.append(f"    {inner or 'nothing'}")
                 for inputs in steps(self.operator, items, way):
                     (result,) = Duck(self.query, self.fixed).evaluate(self.operator, [inputs])
-                    rows = result.rows if isinstance(result, Output) else (result,)
-                    lines.append(f"      -> {', '.join(map(_row, rows)) or 'no rows'}")
+                    out = map(_row, result.rows) if isinstance(result, Output) else [str(result)]
+                    lines.append(f"      -> {', '.join(out) or 'no rows'}")
         return "\n".join(lines)
 
 

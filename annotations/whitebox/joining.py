@@ -296,6 +296,11 @@ def _columns(
         copies = dict(left.copies)
     padded: tuple[Column, ...] = ()
     if node.kind in (JoinKind.LEFT, JoinKind.FULL):
+        # A row without a partner: two of its columns need not agree because one of the other
+        # side's would have to be equal to both.
+        partners = merged(replace(facts, copies=right.copies), equal)
+        alone = left.copies.items()
+        copies |= {column: own | partners.get(column, frozenset()) for column, own in alone}
         padded = node.right.columns
     if node.kind is JoinKind.FULL:
         padded += node.left.columns
@@ -304,8 +309,10 @@ def _columns(
     visible = set(node.columns)
     either = facts.either
     if node.kind is JoinKind.FULL:
-        whole = merged(facts, equal)
-        either = {**either, **{frozenset(pair): whole[pair[0]] for pair in equal}}
+        none = frozenset[tuple[int, str]]()
+        of = facts.copies
+        pairs = {frozenset(pair): of.get(pair[0], none) | of.get(pair[1], none) for pair in equal}
+        either = {**either, **pairs}
     return replace(
         facts,
         either=either,

@@ -126,3 +126,21 @@ def run(query: str, data: dict[str, list[tuple[int, int]]]) -> Counter[tuple[Any
         values = ", ".join(map(str, rows))
         ENGINE.execute(f"CREATE OR REPLACE TABLE {name} AS FROM (VALUES {values}) AS t(k, v)")
     return Counter(ENGINE.execute(query).fetchall())
+
+
+@pytest.mark.parametrize(
+    ("join", "lineage"),
+    [
+        ("JOIN", {"x": "k", "y": "k"}),
+        ("LEFT JOIN", {"x": "k", "y": "v"}),
+        ("FULL JOIN", {}),
+    ],
+)
+def test_columns_agree_through_a_partner_only_where_there_is_one(
+    join: str, lineage: dict[str, str]
+) -> None:
+    """A row without a partner keeps k and v apart, though a partner would be equal to both."""
+    query = f"SELECT a.k AS x, a.v AS y FROM a {join} b ON a.k = b.k AND a.v = b.k"
+    dataflow, _ = loads(FILE.format(query=query, mode="append"))
+    path = next(each for each in dataflow.components["It"].paths if each.source == "a")
+    assert dict(path.lineage or {}) == lineage
