@@ -110,6 +110,8 @@ class Implementation:
     distinct: tuple[str, ...] = ()
     """The records of the only input, without those whose id, these attributes, came before. No
     file says this: the compiler adds such components."""
+    repeat_within: str | None = None
+    """Of `distinct`: the input's promise (`Stream.repeat_within`), by which ids are forgotten."""
     position: Position | None = field(default=None, compare=False)
 
 

@@ -36,6 +36,16 @@ WRITES_ONCE: Final = frozenset({"avro", "csv", "json", "orc", "parquet", "text",
 job commits by itself. To all others, Delta tables too, it appends."""
 
 
+def tells_arrival(stream: Stream) -> bool:
+    """True for a source that tells when a record came: a file does, by its modification time.
+
+    A source without a format, in a dataflow for analysis alone, is taken to tell it.
+    """
+    if stream.producer is not None:
+        return False
+    return stream.source is None or stream.source.format.lower() in WRITES_ONCE
+
+
 def appends_again(stream: Stream) -> bool:
     """True for a result whose sink may append its last batch again: as declared, or by format."""
     sink = stream.sink

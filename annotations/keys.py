@@ -304,7 +304,7 @@ STREAM: Final = _record(
         "repeat_within": Entry(
             INTERVAL,
             "A promise of a source: a record comes again within this interval or never, so that "
-            "its id need not be remembered for longer.",
+            "its id need not be remembered for longer. Of files, by their modification times.",
         ),
         "source": Entry(_SOURCE, "Where the records come from; only without `from`."),
         "sink": Entry(_SINK, "Where the records go; only without `to`."),

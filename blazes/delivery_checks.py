@@ -48,7 +48,11 @@ def delivery_findings(plan: Plan) -> Iterator[Diagnostic]:
         stream = plan.analysis.dataflow.streams[item.stream]
         if item.means is Means.DEDUP and item.bound is None:
             message = f"the ids of {item.stream} are remembered for ever"
-            yield Diagnostic(CODES["BLZ073"], message, stream.position)
+            remedy = None
+            if stream.repeat_within is not None:
+                message += ": only files tell when a record came, which `repeat_within` needs"
+                remedy = "Seal it on a key that the id determines."
+            yield Diagnostic(CODES["BLZ073"], message, stream.position, remedy)
         if item.cause == "D14":
             message = f"the key of the sink of {item.stream} does not determine its rows"
             yield Diagnostic(CODES["BLZ075"], message, stream.position)

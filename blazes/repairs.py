@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from annotations.dataflow import Position
-from annotations.delivery import appends_again, repeats_of
+from annotations.delivery import appends_again, repeats_of, tells_arrival
 from annotations.dependencies import closure
 from annotations.vocabulary import Key, Label, Repeats
 from blazes.deliveries import CORRUPT, ONCE, REPEAT, UNREPAIRED, Delivered, Deliveries, Repairs
@@ -43,7 +43,8 @@ class Bound:
     seal: Key | None = None
     """Until the partition of this key is released."""
     within: str | None = None
-    """An interval that the source promises."""
+    """An interval that the source promises; on the source's own stream, where it is known when a
+    record came."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,7 +297,11 @@ class _Planning:
         return reached
 
     def _cut(self, origins: Iterable[_Origin]) -> set[int]:
-        """The smallest set of streams with ids on all ways to the origins, the last such set."""
+        """The smallest set of streams with ids on all ways to the origins.
+
+        Of equal ones first that which leaves the order as it is, then that with fewer ids to
+        remember for ever, then the last.
+        """
         ends = {stream for origin in origins for stream in origin.streams}
         if not ends:
             return set()
@@ -306,9 +311,11 @@ class _Planning:
         count = len(self._graph.streams) + 1
         for stream, behind in enumerate(self._after):
             if self._repeats(stream):
-                if self._has_id(stream):
+                if (known := self._before(stream).id) is not None:
                     late = Label.RUN < self._found.stream_label[stream] <= Label.DIVERGE
-                    network.add_edge((stream, 0), (stream, 1), capacity=count + late)
+                    unbounded = self._bound(stream, known) is None
+                    cost = (count + late) * count + unbounded
+                    network.add_edge((stream, 0), (stream, 1), capacity=cost)
                 else:
                     network.add_edge((stream, 0), (stream, 1))
                 network.add_edges_from(((stream, 1), (other, 0)) for other in behind)
@@ -370,14 +377,10 @@ class _Planning:
         fitting = [key for key in keys if key <= determined]
         if fitting:
             return Bound(seal=min(fitting, key=lambda key: (len(key), sorted(key))))
-        from annotations.shapes import seconds
-
-        sources = [s for s in self._begins if stream in self._behind(s)]
-        intervals = [graph.streams[s].repeat_within for s in sources]
-        known_intervals = [each for each in intervals if each is not None]
-        if not known_intervals or len(known_intervals) < len(intervals):
+        declared = graph.streams[stream]
+        if declared.repeat_within is None or not tells_arrival(declared):
             return None
-        return Bound(within=max(known_intervals, key=seconds))
+        return Bound(within=declared.repeat_within)
 
     def _unrepaired(self, origin: _Origin) -> Unrepaired:
         graph = self._graph

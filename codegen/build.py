@@ -135,6 +135,8 @@ class Build:
         named.append(("output_mode", stage.output_mode))
         if stage.watermark is not None:
             named.append(("watermark", stage.watermark))
+        if stage.repeat_within is not None:
+            named.append(("repeat_within", stage.repeat_within))
         return named
 
     def _stateful(self, stage: Transform | Order) -> list[tuple[str, Any]]:

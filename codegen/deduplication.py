@@ -60,7 +60,11 @@ def _component(item: Repair, stream: Stream, taken: Container[str]) -> Component
         rows=Rows.ONE,
         position=stream.position,
     )
-    distinct = Implementation(distinct=tuple(sorted(item.id or ())), position=stream.position)
+    distinct = Implementation(
+        distinct=tuple(sorted(item.id or ())),
+        repeat_within=item.bound.within if item.bound is not None else None,
+        position=stream.position,
+    )
     return Component(
         name=unused_name(f"{stream.name}_once", taken),
         paths=(path,),

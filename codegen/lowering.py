@@ -217,6 +217,10 @@ class Lowering:
             assumes = wording.promise(route.promise, route.key[0])
             why = wording.seal_why(draft.entries)
             description = wording.watermark(*watermark)
+        within = draft.implementation.repeat_within if draft.implementation else None
+        if within is not None:
+            (entering,) = self._net.entering[Endpoint(draft.component.name, draft.inputs[0])]
+            assumes = wording.no_later_copy(entering.name, within)
         return Transform(
             id=f"{Transform.kind}:{draft.at}",
             name=str(draft.at),
@@ -234,6 +238,7 @@ class Lowering:
             order_by=draft.component.order_by if kept else (),
             kept=self._kept(draft, function, draft.inputs) if kept else None,
             watermark=watermark,
+            repeat_within=within,
             assumes=assumes,
             why=why,
         )

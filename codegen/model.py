@@ -149,6 +149,8 @@ class Transform(Stage):
     """Accumulating: partial aggregates, in place of records."""
     watermark: tuple[str, str] | None = None
     """(column, delay): a seal by a stated lateness promise, which `assumes` puts in words."""
+    repeat_within: str | None = None
+    """How long after a record a copy of it may come; its id is forgotten then."""
     assumes: str | None = None
     why: str | None = None
     replica: int | None = None

@@ -51,6 +51,10 @@ def narrowed(replicas: int) -> str:
 
 def native(draft: Draft) -> str:
     """What a transform in Spark's own state does."""
+    it = draft.implementation
+    if it is not None and it.distinct:
+        how_long = it.repeat_within or "ever"
+        return f"drops copies, known by their {attributes(it.distinct)}; remembers for {how_long}"
     mode = draft.component.output_mode
     again = "; a group is written again whenever it changes" if mode == "update" else ""
     return f"a streaming query with Spark's own state, {mode} mode{again}"
@@ -160,6 +164,15 @@ def promise(stream: Stream, column: str) -> str:
         f"no record of {stream.name} is more than {stream.lateness} behind the newest one by "
         f"{column}. The sources promise it; a record that breaks the promise and comes after its "
         "group was written is left out, counted, and kept as a dead letter where it can be told"
+    )
+
+
+def no_later_copy(stream: str, within: str) -> str:
+    """What has to be true for an id to be forgotten."""
+    return (
+        f"a record of {stream} comes again within {within} or never, by the modification times of "
+        "its files. The source promises it; a record whose file is older than the newest one by "
+        "more is left out, counted, and kept as a dead letter, since it cannot be told from a copy"
     )
 
 

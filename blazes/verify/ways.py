@@ -86,7 +86,8 @@ def ways(claim: Claim, case: Case) -> tuple[Way, Way]:
 def confluent(claim: Claim, case: Case) -> tuple[Way, Way]:
     """All at once against some order in some batches, with what the path meets held still.
 
-    - A reader that keeps nothing meets what accumulates: everything comes in any order.
+    - A reader that keeps nothing meets what accumulates: everything comes in any order, but that
+      order-sensitive writers have written before.
     - A writer beside readers: they ask when all has been written.
     - A writer beside order-sensitive writers: those have written before.
     """
@@ -97,7 +98,14 @@ def confluent(claim: Claim, case: Case) -> tuple[Way, Way]:
     confluent_all = all(each.annotation.kind.confluent for each in operator.paths)
     readers = operator.reads
     if not path.annotation.kind.writes or (confluent_all and not readers):
-        return Way((tuple(range(len(case.items))),), every), Way(case.split, every)
+        kinds = {each.source: each.annotation.kind for each in operator.paths}
+        written = [kinds.get(item.interface) is AnnotationKind.OW for item in case.items]
+        first = tuple(n for n, is_written in enumerate(written) if is_written)
+        rest = tuple(n for n in range(len(written)) if not written[n])
+        batches = (tuple(n for n in batch if not written[n]) for batch in case.split)
+        together: Batches = tuple(batch for batch in (first, rest) if batch)
+        apart: Batches = tuple(batch for batch in (first, *batches) if batch)
+        return Way(together, every), Way(apart, every)
     own = [n for n, item in enumerate(case.items) if item.interface == path.source]
     asked = [n for n, item in enumerate(case.items) if item.interface in readers]
     before = [n for n in range(len(case.items)) if n not in own and n not in asked]

@@ -26,6 +26,9 @@ Operator: TypeAlias = Callable[..., DataFrame]
 RESERVED: Final = "__"
 """Columns whose name begins like this belong to the runtime."""
 
+ARRIVED: Final = "__arrived"
+"""When a record came to its source; beside the records where a component asks for it."""
+
 EXACT_TEXT: Final = (StringType, IntegralType, BooleanType, DateType)
 """Types whose values have the same text here as Spark casts them to."""
 
@@ -36,10 +39,15 @@ def deduplicated(records: DataFrame, id: Sequence[str]) -> DataFrame:
     """The records without those that came before, known by these columns.
 
     A record that lacks one of them is like no other. On a stream the ids stay in Spark's state,
-    which is committed with what the query puts out.
+    which is committed with what the query puts out; where the time of arrival stands beside the
+    records, with a watermark, until that has passed by its delay.
     """
     known = reduce(and_, (sf.col(column(name)).isNotNull() for name in id))
-    return records.where(~known).unionByName(records.where(known).dropDuplicates(list(id)))
+    unknown, again = records.where(~known), records.where(known)
+    if ARRIVED in records.columns:
+        again = again.dropDuplicatesWithinWatermark(list(id))
+        return unknown.unionByName(again).drop(ARRIVED)
+    return unknown.unionByName(again.dropDuplicates(list(id)))
 
 
 def sql(query: str, /, **frames: DataFrame) -> DataFrame:

@@ -18,7 +18,7 @@ from pyspark.sql.types import DataType, StringType, StructType
 from flux_runtime.spark.commit import Folders
 from flux_runtime.spark.context import file_name
 from flux_runtime.spark.feed import COUNT, DATA, PRODUCER, Feed, Producers, Punctuation
-from flux_runtime.spark.frames import Operator, column, parse_schema, union
+from flux_runtime.spark.frames import ARRIVED, Operator, column, parse_schema, union
 from flux_runtime.spark.kept import KEEP_EVERY
 from flux_runtime.spark.outputs import Sink
 from flux_runtime.spark.source import FILE_FORMATS, Source
@@ -129,6 +129,7 @@ class Job:
         output_mode: str = "append",
         ordered: bool = False,
         watermark: tuple[str, str] | None = None,
+        repeat_within: str | None = None,
         replica: int | None = None,
     ) -> Feed:
         """A component on streaming DataFrames, with Spark's own state.
@@ -140,8 +141,12 @@ class Job:
             output_mode: `append` or `update`.
             ordered: the micro-batches are the recorded order (OR-8); runs the same.
             watermark: (column, delay): the sources promise that no record is later than that.
+            repeat_within: of a component that is `deduplicated`, on sources of files: they promise
+                that a copy comes no later than that after the record.
             replica: number of the replica, from 1.
         """
+        if repeat_within is not None:
+            watermark = (ARRIVED, repeat_within)
         if output_mode not in ("append", "update"):
             raise ValueError(f"{name}: output_mode is append or update, not {output_mode!r}")
         unit = NativeUnit(

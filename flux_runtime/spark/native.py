@@ -10,6 +10,7 @@ from flux_runtime.spark import faults
 from flux_runtime.spark.context import Context, file_name
 from flux_runtime.spark.dead_letters import BEHIND_WATERMARK
 from flux_runtime.spark.feed import Feed
+from flux_runtime.spark.frames import ARRIVED
 from flux_runtime.spark.query import Query
 from flux_runtime.spark.units import NativeUnit
 from flux_runtime.spark.unreadable import Watch
@@ -66,8 +67,9 @@ class Native:
         self._report()
 
     def _stream(self, feed: Feed) -> DataFrame:
-        rows = self._watch.stream(feed)
         watermark = self.unit.watermark
+        by_arrival = watermark is not None and watermark[0] == ARRIVED
+        rows = self._watch.stream(feed, arriving=by_arrival)
         if watermark is not None and watermark[0] in rows.columns:
             rows = marked(rows, self._feeds.index(feed), watermark)
         return feed.apply(rows)

@@ -22,7 +22,7 @@ from flux_runtime.spark.feed import (
     UNREADABLE_TEXT,
     Punctuation,
 )
-from flux_runtime.spark.frames import EXACT_TEXT, RESERVED, column, extended, parse_schema
+from flux_runtime.spark.frames import ARRIVED, EXACT_TEXT, RESERVED, column, extended, parse_schema
 
 FILE_FORMATS: Final = frozenset({"json", "csv", "parquet", "orc", "text", "avro", "xml"})
 """Formats that Spark reads and writes as folders of files."""
@@ -76,6 +76,16 @@ class Source:
 
     def stream(self, session: SparkSession, columns: Collection[str] | None = None) -> DataFrame:
         """See `flux_runtime.spark.feed`."""
+        return self._opened(session, columns)
+
+    def arriving(self, session: SparkSession) -> DataFrame:
+        """The stream, with the time when each record came to the source; of files only."""
+        arrived = sf.col("_metadata.file_modification_time").alias(ARRIVED)
+        return self._opened(session, None, arrived)
+
+    def _opened(
+        self, session: SparkSession, columns: Collection[str] | None, *more: Column
+    ) -> DataFrame:
         schema = self.schema(session)
         reader = self._reader(session)
         keeps_unreadable = self._keeps_unreadable(schema)
@@ -90,7 +100,7 @@ class Source:
         if keeps_unreadable:
             kept.append(UNREADABLE_TEXT)
         envelope = self._envelope(self.producer_type(session), keeps_unreadable)
-        return reader.load(self.path).select(*kept, *envelope)
+        return reader.load(self.path).select(*kept, *envelope, *more)
 
     def whole(self, session: SparkSession, files: Sequence[str]) -> DataFrame | None:
         """See `flux_runtime.spark.feed`."""

@@ -17,7 +17,7 @@ from flux_runtime.operators.components import Components
 from flux_runtime.ordering.recorded import canonical
 from flux_runtime.spark.commit import Folders
 from flux_runtime.spark.feed import COUNT, DATA, PRODUCER, Feed, Origin, Producers
-from flux_runtime.spark.frames import Operator, column, empty, extended, nullable, union
+from flux_runtime.spark.frames import ARRIVED, Operator, column, empty, extended, nullable, union
 from flux_runtime.spark.kept import KEEP_EVERY
 from flux_runtime.spark.step import Step
 
@@ -236,7 +236,7 @@ def no_rows(session: SparkSession, feed: Feed) -> DataFrame:
 
 def data_of(stream: DataFrame) -> DataFrame:
     """The data records of an origin's stream, without the envelope."""
-    own = [c for c in stream.columns if not c.startswith("__")]
+    own = [c for c in stream.columns if not c.startswith("__") or c == ARRIVED]
     return stream.where(sf.col(COUNT) == DATA).select(*[f"`{c}`" for c in own])
 
 

@@ -16,6 +16,7 @@ from flux_runtime.spark.context import file_name
 from flux_runtime.spark.dead_letters import UNREADABLE_RECORD, DeadLetters
 from flux_runtime.spark.feed import COUNT, UNREADABLE, UNREADABLE_TEXT, Feed
 from flux_runtime.spark.query import Query
+from flux_runtime.spark.source import Source
 from flux_runtime.spark.units import data_of
 
 
@@ -34,9 +35,9 @@ class Watch:
         self._letters = letters
         self._watched: list[str] = []
 
-    def stream(self, feed: Feed) -> DataFrame:
-        """The data records of a feed's origin."""
-        rows = feed.origin.stream(self._session)
+    def stream(self, feed: Feed, *, arriving: bool = False) -> DataFrame:
+        """The data records of a feed's origin; with the time of their arrival, of a source."""
+        rows = _arriving(feed, self._session) if arriving else feed.origin.stream(self._session)
         name = feed.origin.name
         if UNREADABLE_TEXT in rows.columns and name not in self._watched:
             texts = sf.when(sf.col(COUNT) == UNREADABLE, sf.col(UNREADABLE_TEXT))
@@ -57,6 +58,11 @@ class Watch:
                 letters,
             )
         return kept
+
+
+def _arriving(feed: Feed, session: SparkSession) -> DataFrame:
+    assert isinstance(feed.origin, Source)
+    return feed.origin.arriving(session)
 
 
 def _metric(name: str) -> str:

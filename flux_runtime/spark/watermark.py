@@ -30,7 +30,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from flux_runtime.spark.feed import Feed
-from flux_runtime.spark.frames import column
+from flux_runtime.spark.frames import ARRIVED, column
 from flux_runtime.spark.units import NativeUnit
 
 METRIC: Final = "numRowsDroppedByWatermark"
@@ -112,7 +112,8 @@ def _records(
         if number not in own:
             raise _UnknownError
         rows = own[number]
-        record = sf.to_json(sf.struct(*map(column, rows.columns)), {"ignoreNullFields": "false"})
+        columns = [column(name) for name in rows.columns if name != ARRIVED]
+        record = sf.to_json(sf.struct(*columns), {"ignoreNullFields": "false"})
         source = sf.struct(
             sf.lit(number).alias("feed"),
             sf.monotonically_increasing_id().alias("row"),

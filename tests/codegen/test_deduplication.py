@@ -79,12 +79,31 @@ def test_a_sink_that_no_job_can_write_is_refused(result: str, says: str) -> None
         compiled(text)
 
 
+BOUNDED = KEEP.replace("id: [shop", "repeat_within: 1 hour\n    id: [shop")
+
+
+def test_a_source_whose_ids_may_be_forgotten_goes_first() -> None:
+    """Else the furthest stream would do as well, and remember for ever."""
+    text = compiled(BOUNDED)
+    assert 'repeat_within="1 hour"' in text
+    assert text.index('"clicks_once.records"') < text.index('"Keep.kept"') < text.index("job.sink")
+    kafka = BOUNDED.replace("format: json, path: data/clicks", "format: kafka")
+    dataflow, _ = loads(kafka)
+    (item,) = plan(analyze(dataflow)).repairs.items
+    assert (item.stream, item.bound) == ("kept", None)
+
+
 @pytest.mark.spark
 @pytest.mark.timeout(900)
-def test_every_record_once_whatever_is_killed(tmp_path: Path) -> None:
-    """Copies come in the same file, in later ones and after restarts; some records have no id."""
+@pytest.mark.parametrize("bounded", [False, True])
+def test_every_record_once_whatever_is_killed(bounded: bool, tmp_path: Path) -> None:
+    """Copies come in the same file, in later ones and after restarts; some records have no id.
+
+    With a bound copies come within an hour of files; later a record counts as a new one, and those
+    of an old file, which cannot be told from copies, are dead letters.
+    """
     rng = random.Random(7)
-    (tmp_path / "keep.yaml").write_text(KEEP)
+    (tmp_path / "keep.yaml").write_text(BOUNDED if bounded else KEEP)
     command = [sys.executable, "-m", "blazes", "compile", "keep.yaml", "-o", "."]
     subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
     expected = Counter[tuple[object, ...]]()
@@ -96,7 +115,7 @@ def test_every_record_once_whatever_is_killed(tmp_path: Path) -> None:
         rows: list[dict[str, object]] = []
         for _ in range(20):
             if sent and rng.random() < 0.5:
-                rows.append(rng.choice([*sent, *rows]))
+                rows.append(rng.choice([*sent[-60 if bounded else 0 :], *rows]))
                 continue
             click = None if rng.random() < 0.2 else len(sent) + len(rows)
             rows.append({"click": click, "shop": rng.choice("ab"), "ad": rng.choice("xy")})
@@ -104,9 +123,12 @@ def test_every_record_once_whatever_is_killed(tmp_path: Path) -> None:
             key = tuple(row.values())
             expected[key] = 1 if row["click"] is not None else expected[key] + 1
         sent.extend(rows)
-        file = folder / f"{number:03d}.json"
+        write(number, rows)
+
+    def write(number: int, rows: list[dict[str, object]]) -> None:
+        file = folder / f"{number % 1000:03d}.json"
         file.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-        os.utime(file, (1_700_000_000 + number,) * 2)
+        os.utime(file, (1_700_000_000 + 1200 * number,) * 2)
 
     def run(point: str = "") -> tuple[int, str]:
         environment = {**os.environ, "BLAZES_CRASH_AT": point}
@@ -125,8 +147,24 @@ def test_every_record_once_whatever_is_killed(tmp_path: Path) -> None:
         send(2 * number + 1)
         status, said = run(f"{point}@{rng.choice([1, 2])}")
         assert status == -signal.SIGKILL, said
+    late = {"click": -1, "shop": "a", "ad": "x"}
+    if bounded:
+        again = next(row for row in sent if row["click"] is not None)
+        write(100, [again])
+        expected[tuple(again.values())] += 1
     status, said = run()
     assert status == 0, said
+    if bounded:
+        write(-100, [late, again])
+        status, said = run()
+        assert status == 0, said
+        letters = [
+            json.loads(line)
+            for file in (tmp_path / "state" / "dead_letters").rglob("*.jsonl")
+            for line in file.read_text().splitlines()
+        ]
+        assert [each["reason"] for each in letters] == ["behind_watermark"] * 2
+        assert late in [each["record"] for each in letters]
     files = (tmp_path / "results" / "kept").glob("*/*.parquet")
     rows = [tuple(row.values()) for file in files for row in pq.read_table(file).to_pylist()]
     assert Counter(rows) == expected
