@@ -294,13 +294,14 @@ def _columns(
     copies = merged(facts, equal)
     if node.kind is JoinKind.ANTI:
         copies = dict(left.copies)
-    padded: tuple[Column, ...] = ()
-    if node.kind in (JoinKind.LEFT, JoinKind.FULL):
+    elif node.kind is JoinKind.LEFT:
         # A row without a partner: two of its columns need not agree because one of the other
         # side's would have to be equal to both.
         partners = merged(replace(facts, copies=right.copies), equal)
         alone = left.copies.items()
         copies |= {column: own | partners.get(column, frozenset()) for column, own in alone}
+    padded: tuple[Column, ...] = ()
+    if node.kind in (JoinKind.LEFT, JoinKind.FULL):
         padded = node.right.columns
     if node.kind is JoinKind.FULL:
         padded += node.left.columns
