@@ -96,6 +96,7 @@ class Follower:
         self._closed = False
         self._missing: tuple[int, float, float] | None = None
         self._watcher = Watcher(client, self._look, name=f"follow-{name}", failed=self._fail)
+        self._watcher.start()
 
     def arrived(self) -> None:
         """Tell that contents have come, so that `fetch` is asked again at once."""
@@ -208,6 +209,7 @@ class Recorder:
         self._trimmed = log.end()
         self._reader = Reader(client, self._scope.places, log.end())
         self._watcher = Watcher(client, self._look, name="order-log", failed=failed)
+        self._watcher.start()
 
     @property
     def end(self) -> int:

@@ -206,7 +206,7 @@ class Versioned:
                 seen[:] = [found[1]]
                 on_value(found[0][_ID_BYTES:], found[1])
 
-        return Watcher(self._client, look, name=self.path)
+        return Watcher(self._client, look, name=self.path).start()
 
     def delete(self) -> None:
         """Delete the value."""

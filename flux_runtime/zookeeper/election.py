@@ -120,6 +120,7 @@ class Candidate:
         ensure(client, self.term_path)
         self._watcher = Watcher(client, self._look, name=f"candidate-{name}", tick=self._tick)
         self._unlisten = client.on_change(self._on_session)
+        self._watcher.start()
 
     def require(self, leadership: Leadership) -> None:
         """See `Leadership.require`."""

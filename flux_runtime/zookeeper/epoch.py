@@ -111,7 +111,7 @@ class EpochNode:
                 return
             on_driver(_driver(data))
 
-        return Watcher(self._client, look, name="epoch")
+        return Watcher(self._client, look, name="epoch").start()
 
     def clear_others(self) -> None:
         """Delete everything of the application but the epoch: it starts from scratch."""

@@ -186,6 +186,7 @@ class Seat:
             failed=lambda error: self._fence(f"{FAILED}: {error!r}"),
         )
         self._unlisten = client.on_change(self._on_session)
+        self._watcher.start()
 
     def require(self) -> None:
         """Return while this process is a member that may act.
@@ -273,6 +274,7 @@ class Roster:
         ensure(client, self._folder)
         self._watcher = Watcher(client, self._look, name="roster")
         self._unlisten = client.on_change(self._on_session)
+        self._watcher.start()
 
     @property
     def members(self) -> Mapping[int, Member]:

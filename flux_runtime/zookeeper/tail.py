@@ -139,7 +139,7 @@ def follow(
         while entries := reader.read(poke):
             on_entries(entries)
 
-    return Watcher(client, look, name=name, failed=failed)
+    return Watcher(client, look, name=name, failed=failed).start()
 
 
 def trim(client: Client, parent: str, below: int) -> int:

@@ -12,7 +12,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from kazoo.exceptions import ConnectionClosedError
 
@@ -37,7 +37,9 @@ def patience_s(client: Client) -> float:
 
 
 class Watcher:
-    """A thread that calls `look` until `close`.
+    """A thread that calls `look` from `start` until `close`.
+
+    Nothing is called before `start`, so that an owner can be made whole first.
 
     Args:
         client: the session; `look` is called only while it is connected.
@@ -46,7 +48,7 @@ class Watcher:
             `tick` is to notice in time that a session has ended.
         name: of the thread.
         tick: called about as often as `look`, connected or not.
-        failed: called once with an error of `look` that repeating cannot mend; the thread ends.
+        failed: called once with an error that repeating cannot mend; the thread ends.
     """
 
     def __init__(
@@ -70,7 +72,11 @@ class Watcher:
         """When the newest look that succeeded began: the session was alive after that."""
         self._unlisten = client.on_change(self.poke)
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def start(self) -> Self:
+        """Begin to look; at most once."""
         self._thread.start()
+        return self
 
     def poke(self, _event: Any = None) -> None:
         """Look again soon; may be called from anywhere and does not block."""
@@ -85,7 +91,7 @@ class Watcher:
         self._closed = True
         self._unlisten()
         self._again.set()
-        if threading.current_thread() is not self._thread:
+        if self._thread.is_alive() and threading.current_thread() is not self._thread:
             self._thread.join(10.0)
 
     def _run(self) -> None:
@@ -96,18 +102,19 @@ class Watcher:
             if self._closed:
                 return
             try:
-                if self._client.state is SessionState.CONNECTED:
-                    began = time.monotonic()
-                    self._look(self.poke)
-                    self.confirmed = began
-            except ConnectionClosedError:
-                return
-            except (*ANSWER_LOST, SessionProblem, no_answer) as problem:
-                log.info("%s will look again: %r", self._thread.name, problem)
+                try:
+                    if self._client.state is SessionState.CONNECTED:
+                        began = time.monotonic()
+                        self._look(self.poke)
+                        self.confirmed = began
+                except ConnectionClosedError:
+                    return
+                except (*ANSWER_LOST, SessionProblem, no_answer) as problem:
+                    log.info("%s will look again: %r", self._thread.name, problem)
+                if self._tick is not None and not self._closed:
+                    self._tick()
             except Exception as error:
                 log.exception("%s ends", self._thread.name)
                 if self._failed is not None:
                     self._failed(error)
                 return
-            if self._tick is not None and not self._closed:
-                self._tick()
