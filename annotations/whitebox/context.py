@@ -76,7 +76,8 @@ def effect(
     """An order-sensitive operator over these rows; None where no records come any more.
 
     Where requests take part, it is what a request gets to see that depends on the order: the
-    effect is theirs, and its partitions are those of what is kept.
+    effect is theirs, and its partitions are those of what is kept. What depends on the order
+    inside a partition depends on the order of what is kept, too, whenever the request comes.
     """
     if not facts.live:
         return None
@@ -91,7 +92,7 @@ def effect(
         text,
         position,
         None if gate is None else tuple(dict.fromkeys(filter(None, gate))),
-        facts.asked or facts.live,
+        (within is Within.SET and facts.asked) or facts.live,
         facts.live,
         within,
     )

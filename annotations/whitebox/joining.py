@@ -56,7 +56,9 @@ def join(context: Context, node: Join, left: Facts, right: Facts) -> Facts:
         text = "which requests find a partner in time is kept"
         within = Within.SEQUENCE
         early = effect(facts, "requests", text, node.position, gate=theta, within=within)
-        facts.awaiting = unique((*facts.awaiting, *([early] if early else [])))
+        if early is not None:
+            early = replace(early, targets=facts.asked)
+            facts.awaiting = unique((*facts.awaiting, early))
     return _columns(node, facts, left, right, equal)
 
 

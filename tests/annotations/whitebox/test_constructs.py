@@ -222,6 +222,33 @@ def test_the_queries_of_the_ad_network_give_the_annotations_of_the_paper(
     assert str(found.paths["click"].annotation) == "CW"
 
 
+@pytest.mark.parametrize(
+    ("answer", "clicks"),
+    [
+        ("lag(c.v) OVER (PARTITION BY q.id ORDER BY c.id) AS n", "OW[*]"),
+        ("rank() OVER (PARTITION BY q.id ORDER BY c.v) AS n", "CW"),
+    ],
+)
+def test_what_depends_on_the_order_of_kept_rows_makes_their_path_order_sensitive(
+    answer: str, clicks: str
+) -> None:
+    inputs = {"request": Input(QUESTION, role=Role.REQUEST), "click": INPUTS["clicks"]}
+    sql = f"SELECT q.request, {answer} FROM request q JOIN click c ON q.id = c.id"
+    found = annotate(read(sql, inputs=inputs).plan)
+    assert str(found.paths["request"].annotation) == "OR[*]"
+    assert str(found.paths["click"].annotation) == clicks
+
+
+def test_a_group_of_kept_rows_is_the_partition_of_what_depends_on_their_order() -> None:
+    inputs = {"request": Input(QUESTION, role=Role.REQUEST), "click": INPUTS["clicks"]}
+    sql = (
+        "SELECT q.request, q.id, collect_list(c.v) AS vs FROM request q JOIN click c "
+        "ON q.id = c.id GROUP BY q.request, q.id"
+    )
+    found = annotate(read(sql, inputs=inputs).plan)
+    assert str(found.paths["click"].annotation) == "OW[id]"
+
+
 def test_evidence_stands_at_its_line_of_a_folded_scalar() -> None:
     file = "sql: >-\n  SELECT id,\n    count(*) AS n\n  FROM clicks GROUP BY id\n"
     sql = "SELECT id,\n  count(*) AS n\nFROM clicks GROUP BY id"
