@@ -6,11 +6,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from annotations.dataflow import Producers, Punctuation
+from codegen.ends import JDBC
 from codegen.explain import base_name
 from codegen.literals import INDENT, WIDTH, Call, Code, Text, value
 from codegen.model import (
     Channel,
     Flux,
+    Guarantee,
     Inputs,
     Order,
     Seal,
@@ -71,8 +73,12 @@ class Build:
                 yield from self._unit(stage)
             case Flux():
                 yield self._assigned(stage, stage.streams[0], self._flux(stage))
-            case Sink():
-                options = external(stage.external)
+            case Sink(external=it):
+                options = external(it)
+                if it.key:
+                    options.append(("key", list(it.key)))
+                elif it.format == JDBC and stage.guarantee is Guarantee.EXACTLY_ONCE:
+                    options.append(("transaction", True))
                 sink = Call("job.sink", [stage.name, self._list(stage.inputs)], options)
                 yield value(sink, depth=1, before=len(INDENT), after=0)
 

@@ -1,8 +1,9 @@
-"""A plan against repeats as components of the job: what the plan calls a dedup becomes one.
+"""A plan against repeats as parts of the job: a dedup becomes a component, a sink gets its repair.
 
 A stream is de-duplicated by a component of its own between its two ends, which keeps the ids that
 it has seen in Spark's state, so that they are committed with its output. Where a gate drops known
-records before it counts them (D6), nothing is added: its ledger remembers.
+records before it counts them (D6), nothing is added: its ledger remembers. A table that is to be
+upserted gets its key, and one that is to take a batch once says so (`delivery: once`).
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from blazes.analysis import analyze
 from blazes.coordination import Plan, plan
 from blazes.repairs import Means, Repair
 from codegen.codes import CODES
+from codegen.ends import is_table
 
 RECORDS: Final = "records"
 """The one input and output of such a component."""
@@ -26,6 +28,7 @@ RECORDS: Final = "records"
 
 def with_deduplication(decided: Plan, problems: list[Diagnostic]) -> Plan:
     """The plan for the dataflow with a component for each stream that is to be de-duplicated."""
+    decided = _with_sinks(decided)
     problems += _unwritable(decided)
     todo = {item.stream: item for item in decided.repairs.items if item.means is Means.DEDUP}
     for known in (each for entry in decided.entries for each in entry.dedup):
@@ -94,12 +97,31 @@ def _through(stream: Stream, component: str, taken: Container[str]) -> Iterator[
     yield after.name, after
 
 
+def _with_sinks(decided: Plan) -> Plan:
+    """The plan for the dataflow whose tables are written as the plan asks for."""
+    dataflow = decided.analysis.dataflow
+    streams = dict(dataflow.streams)
+    for item in decided.repairs.items:
+        sink = streams[item.stream].sink
+        if item.means is Means.DEDUP or sink is None or not is_table(sink):
+            continue
+        if item.means is Means.UPSERT:
+            sink = replace(sink, key=tuple(sorted(item.id or ())))
+        streams[item.stream] = replace(streams[item.stream], sink=replace(sink, delivery="once"))
+    if streams == dataflow.streams:
+        return decided
+    rewritten = replace(dataflow, streams=MappingProxyType(streams))
+    return plan(analyze(rewritten, rules=decided.analysis.rules), target=decided.target)
+
+
 def _unwritable(decided: Plan) -> Iterator[Diagnostic]:
     """Sinks that would have to replace rows, or to remember which batches they have."""
     streams = decided.analysis.dataflow.streams
     planned = {i.stream: i.means for i in decided.repairs.items if i.means is not Means.DEDUP}
     for name, stream in streams.items():
         if stream.sink is None or not (stream.sink.key or name in planned):
+            continue
+        if is_table(stream.sink):
             continue
         means = planned.get(name, Means.UPSERT)
         message = f"{name} needs a sink of format {stream.sink.format} with {means.value}"

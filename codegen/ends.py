@@ -14,6 +14,8 @@ from codegen.model import Guarantee, Sink, Source
 
 FILE_FORMATS: Final = WRITES_ONCE
 """Formats that are a folder of files: a sink commits them exactly once."""
+JDBC: Final = "jdbc"
+"""The format of tables in databases."""
 OWN_SCHEMA: Final = frozenset({"text"})
 """File formats that need no schema."""
 
@@ -55,8 +57,8 @@ def source(stream: Stream) -> Source:
 def sink(stream: Stream, inputs: tuple[str, ...]) -> Sink:
     """The stage of an external sink; without one in the file, parquet under results/."""
     it = normal(stream.sink or External("parquet"))
-    files = it.format in FILE_FORMATS
-    guarantee = Guarantee.EXACTLY_ONCE if files else Guarantee.AT_LEAST_ONCE
+    once = it.format in FILE_FORMATS or (is_table(it) and (it.key or it.delivery == "once"))
+    guarantee = Guarantee.EXACTLY_ONCE if once else Guarantee.AT_LEAST_ONCE
     return Sink(
         id=f"{Sink.kind}:{stream.name}",
         name=stream.name,
@@ -67,7 +69,12 @@ def sink(stream: Stream, inputs: tuple[str, ...]) -> Sink:
     )
 
 
+def is_table(it: External) -> bool:
+    """True for a sink that a job can commit to in a transaction, with upserts or without."""
+    return it.format.lower() == JDBC
+
+
 def normal(it: External) -> External:
-    """File formats in lower case, as the running job tells them apart."""
-    format = it.format.lower() if it.format.lower() in FILE_FORMATS else it.format
-    return replace(it, format=format)
+    """Formats that the running job tells apart, in lower case."""
+    format = it.format.lower()
+    return replace(it, format=format) if format in {*FILE_FORMATS, JDBC} else it

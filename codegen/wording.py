@@ -283,7 +283,12 @@ def channel(streams: Iterable[str], *, loop: bool) -> str:
 
 def sink(name: str, it: External, guarantee: Guarantee) -> str:
     """What a sink does."""
-    files = guarantee is Guarantee.EXACTLY_ONCE
-    where = it.path or (f"results/{name}" if files else None)
-    how = ", one folder for each commit" if files else ", appending"
+    once = guarantee is Guarantee.EXACTLY_ONCE
+    files = once and it.format != "jdbc"
+    where = it.path or (f"results/{name}" if files else None) or it.options.get("dbtable")
+    how = ", appending"
+    if once:
+        how = ", one folder for each commit" if files else ", one transaction for each commit"
+    if it.key:
+        how += f", which replaces the row of equal {listed(it.key)}"
     return f"writes {it.format}{f' {where}' if where else ''}{how}: {guarantee.value}"

@@ -272,7 +272,8 @@ def _absence(
     if node.null_aware and _nullable(node):
         gate, construct = (), "not-in-null"
         text = "one NULL anywhere in the subquery empties the answer of NOT IN"
-    if right.asked and (node.kind is JoinKind.FULL or not left.asked):
+    either_asks = bool(left.asked or right.asked)
+    if either_asks if node.kind is JoinKind.FULL else right.asked and not left.asked:
         gate, text = None, "the rows depend on which requests have come"
     return sensitive(facts, effect(facts, construct, text, node.position, gate=gate))
 

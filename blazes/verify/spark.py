@@ -81,10 +81,14 @@ class Spark:
         return {field.name: field.dataType.simpleString() for field in frame.schema.fields}
 
     def _together(self, operator: Operator, many: Sequence[Inputs]) -> list[Evaluated]:
+        from py4j.protocol import Py4JJavaError
         from pyspark.errors import PySparkException
 
         try:
             return self._job(operator, many)
+        except Py4JJavaError as error:  # a mistake of Spark's own optimizer, for example
+            if len(many) == 1:
+                return [Failure(str(error.java_exception.getMessage()).partition("\n")[0])]
         except (PySparkException, ArithmeticError, ValueError, TypeError, KeyError) as error:
             if len(many) == 1:
                 return [Failure(_first_line(error))]

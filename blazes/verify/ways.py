@@ -126,7 +126,7 @@ def read_only(claim: Claim, case: Case) -> tuple[Way, Way]:
     assert path is not None
     every = tuple(range(len(case.items)))
     if not operator.writes:
-        return Way((every,), NOTHING), Way(case.split, NOTHING)
+        return Way((every,) if every else (), NOTHING), Way(case.split, NOTHING)
     mine = frozenset({path.source})
     others = [n for n in every if case.items[n].interface in operator.reads - mine]
     state = [n for n in every if case.items[n].interface in operator.writes]

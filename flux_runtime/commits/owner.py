@@ -169,11 +169,11 @@ class Inventory:
         """Up to this number, the commits of a unit have been deleted because nobody needs them."""
         return int(self._outputs.get(name, {}).get("floor", {}).get(unit, -1))
 
-    def note(self, location: Location, newest: Mapping[str, int], *, flush: bool = False) -> None:
-        """Write down the newest commits of an output."""
+    def note(self, name: str, path: str, newest: Mapping[str, int], *, flush: bool = False) -> None:
+        """Write down the newest commits of units in an output, and where it is."""
         with self._lock:
-            entry = self._outputs.setdefault(location.name, {})
-            entry |= {"path": location.key, "newest": dict(newest)}
+            entry = self._outputs.setdefault(name, {})
+            entry |= {"path": path, "newest": dict(newest)}
             self._state.write(INVENTORY, json.dumps(self._outputs, indent=1).encode(), flush=flush)
 
     def raise_floor(self, name: str, unit: str, number: int) -> None:
@@ -253,7 +253,8 @@ class Owner:
         parent.delete(gone_of(self.location.base))
 
     def _write(self, *, flush: bool) -> None:
-        self._ledger.note(self.location, self._file.newest, flush=flush)
+        location = self.location
+        self._ledger.note(location.name, location.key, self._file.newest, flush=flush)
         if self.location.outside:
             name = owner_file(self.location.base)
             self.location.parent.write(name, self._file.to_bytes(), flush=flush)

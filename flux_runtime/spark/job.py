@@ -23,6 +23,7 @@ from flux_runtime.spark.kept import KEEP_EVERY
 from flux_runtime.spark.outputs import Sink
 from flux_runtime.spark.source import FILE_FORMATS, Source
 from flux_runtime.spark.step import Step
+from flux_runtime.spark.tables import Table
 from flux_runtime.spark.units import (
     FluxUnit,
     Inputs,
@@ -369,6 +370,8 @@ class Job:
         format: str = "parquet",
         path: str | None = None,
         options: Mapping[str, str] | None = None,
+        key: Sequence[str] = (),
+        transaction: bool = False,
     ) -> None:
         """An external sink.
 
@@ -379,7 +382,16 @@ class Job:
                 folder per commit; others are appended to, at least once.
             path: None: the job's results folder, for file formats.
             options: Spark's, for the format.
+            key: columns by which rows of a table are replaced; for `jdbc`, and exactly once.
+            transaction: each row exactly once; files are anyhow, `jdbc` is with this.
         """
+        if (key or transaction) and format not in ("jdbc", *FILE_FORMATS):
+            raise ValueError(
+                f"sink {name}: rows of format {format} are appended, at least once; a jdbc sink "
+                "can commit them exactly once, or replace them by a key"
+            )
+        if key and format in FILE_FORMATS:
+            raise ValueError(f"sink {name}: rows in {format} files are not replaced by a key")
         if name in self.sinks:
             raise ValueError(f"there are two sinks named {name}")
         location = self._resolved(path)
@@ -395,6 +407,9 @@ class Job:
             path=location,
             options=dict(options or {}),
             folders=folders,
+            table=Table(name=name, options=dict(options or {}), key=tuple(key))
+            if format == "jdbc" and (key or transaction)
+            else None,
         )
 
     # ---- parts

@@ -17,12 +17,14 @@ from pyspark.sql import functions as sf
 from pyspark.sql.types import StructType
 
 from flux_runtime.commits.fence import Fence
+from flux_runtime.commits.record import number_of
 from flux_runtime.sealing.events import KeyText
 from flux_runtime.sealing.keys import key_text
 from flux_runtime.spark.commit import Folders, commit_name
 from flux_runtime.spark.feed import COUNT, DATA, PRODUCER, Feed
 from flux_runtime.spark.frames import column
 from flux_runtime.spark.key_columns import KeyColumns, value_of
+from flux_runtime.spark.tables import Table
 from flux_runtime.spark.units import in_channel
 
 
@@ -37,7 +39,10 @@ class Sink:
     """Absolute, or a URI; None for formats that need none."""
     options: Mapping[str, str]
     folders: Folders | None
-    """Set for file formats: committed exactly once. Others are appended to, at least once."""
+    """Set for file formats: committed exactly once."""
+    table: Table | None = None
+    """Set for tables that are committed to exactly once. What is neither is appended to, at least
+    once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +82,8 @@ class Output:
         committed nothing since (`keep_empty`); that commits have gone is noticed when the job
         starts (`flux_runtime.commits.owner`).
         """
-        numbers = (place.newest(unit or self.unit) for place in self.places())
+        numbers = [place.newest(unit or self.unit) for place in self.places()]
+        numbers += [sink.table.newest(unit or self.unit) for sink, _ in self.sinks if sink.table]
         return max((number for number in numbers if number is not None), default=None)
 
     def commit(
@@ -202,6 +208,10 @@ class Output:
         if sink.folders is not None:
             folders = sink.folders
             return folders.commit(name, rows, staged=staged, covers=covers, unit=self.unit)
+        if sink.table is not None:  # behind a channel, so that `staged` has been called
+            number = number_of(name, self.unit)
+            assert number is not None
+            return sink.table.commit(self.unit, number, rows, covers=covers)
         writer = rows.write.format(sink.format).options(**sink.options).mode("append")
         writer.save(sink.path)
         if staged is not None:

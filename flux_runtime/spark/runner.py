@@ -258,11 +258,16 @@ def _run(unit: Unit, context: Context) -> Running:
 
 
 def assign_channels(job: Job, state: Storage) -> None:
-    """Give each unit a channel whose output is read by other units, or goes to several sinks."""
+    """Give each unit a channel whose output is read by other units, or goes to several sinks.
+
+    Or to a table: what is staged for one is counted first, and has to be the same rows twice.
+    """
     read = readers_of(job)
-    sunk = [feed.origin for sink in job.sinks.values() for feed in sink.feeds]
+    sinks = [(sink, feed.origin) for sink in job.sinks.values() for feed in sink.feeds]
     for unit in job.units.values():
-        if reads_itself(unit) or read[unit.name] or sunk.count(unit) > 1:
+        to = [sink for sink, origin in sinks if origin is unit]
+        to_table = any(sink.table is not None for sink in to)
+        if reads_itself(unit) or read[unit.name] or len(to) > 1 or to_table:
             unit.channel = Folders(state.uri(f"channels/{file_name(unit.name)}"))
 
 
@@ -317,10 +322,15 @@ def outputs(
     """Where each unit's output goes."""
 
     def owned(sink: Sink) -> Sink:
-        folders = sink.folders
-        return sink if folders is None else replace(sink, folders=_owned(folders, ownership))
+        if sink.folders is not None:
+            return replace(sink, folders=_owned(sink.folders, ownership))
+        if sink.table is None:
+            return sink
+        units = [feed.origin.name for feed in sink.feeds]
+        return replace(sink, table=sink.table.taken(session, ownership, units))
 
-    sinks = [(owned(sink), feed) for sink in job.sinks.values() for feed in sink.feeds]
+    owned_sinks = map(owned, job.sinks.values())
+    sinks = [(sink, feed) for sink in owned_sinks for feed in sink.feeds]
     return {
         unit.name: Output(
             unit=unit.name,

@@ -68,7 +68,7 @@ def test_nothing_is_added_where_a_gate_knows_the_ids() -> None:
 @pytest.mark.parametrize(
     ("result", "says"),
     [
-        ("sink: {format: jdbc, key: [shop, click]}", "format jdbc with upsert"),
+        ("sink: {format: delta, key: [shop, click]}", "format delta with upsert"),
         ("delivery: once, sink: {format: kafka}", "format kafka with upsert"),
         ("delivery: once, sink: {format: console}, schema: {ad: STRING}", "with transaction"),
     ],
@@ -77,6 +77,31 @@ def test_a_sink_that_no_job_can_write_is_refused(result: str, says: str) -> None
     text = KEEP[: KEEP.index("  kept: {")] + f"  kept: {{from: Keep.kept, {result}}}\n"
     with pytest.raises(BadInput, match=f"BLZ517 kept needs a sink of {says}|BLZ517 .*{says}"):
         compiled(text)
+
+
+TABLE = 'format: jdbc, options: {url: "jdbc:derby:x", dbtable: kept}'
+
+
+@pytest.mark.parametrize(
+    ("result", "call"),
+    [
+        (f"sink: {{{TABLE}, key: [shop, click]}}", 'key=["shop", "click"],'),
+        (f"delivery: once, sink: {{{TABLE}}}", 'key=["click", "shop"],'),
+        (f"delivery: once, schema: {{ad: STRING}}, sink: {{{TABLE}}}", "transaction=True,"),
+        (f"sink: {{{TABLE}, delivery: once}}", "transaction=True,"),
+    ],
+)
+def test_a_table_is_written_as_the_plan_asks_for(result: str, call: str) -> None:
+    text = compiled(KEEP[: KEEP.index("  kept: {")] + f"  kept: {{from: Keep.kept, {result}}}\n")
+    assert call in text
+
+
+def test_a_table_to_which_rows_may_come_again_is_appended_to() -> None:
+    text = compiled(
+        KEEP[: KEEP.index("  kept: {")] + f"  kept: {{from: Keep.kept, sink: {{{TABLE}}}}}\n"
+    )
+    assert "key=" not in text
+    assert "transaction=" not in text
 
 
 BOUNDED = KEEP.replace("id: [shop", "repeat_within: 1 hour\n    id: [shop")

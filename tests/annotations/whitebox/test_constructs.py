@@ -239,6 +239,13 @@ def test_what_depends_on_the_order_of_kept_rows_makes_their_path_order_sensitive
     assert str(found.paths["click"].annotation) == clicks
 
 
+@pytest.mark.parametrize("sides", ["request q FULL JOIN click c", "click c FULL JOIN request q"])
+def test_rows_that_no_request_asks_for_depend_on_all_requests(sides: str) -> None:
+    inputs = {"request": Input(QUESTION, role=Role.REQUEST), "click": INPUTS["clicks"]}
+    found = annotate(read(f"SELECT c.v FROM {sides} ON q.id = c.id", inputs=inputs).plan)
+    assert str(found.paths["request"].annotation) == "OR[*]"
+
+
 def test_a_group_of_kept_rows_is_the_partition_of_what_depends_on_their_order() -> None:
     inputs = {"request": Input(QUESTION, role=Role.REQUEST), "click": INPUTS["clicks"]}
     sql = (
