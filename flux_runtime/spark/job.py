@@ -148,6 +148,12 @@ class Job:
         """
         if repeat_within is not None:
             watermark = (ARRIVED, repeat_within)
+            for feed in (feed for feeds in _inputs(inputs).values() for feed in feeds):
+                if not isinstance(feed.origin, Source) or feed.origin.format not in FILE_FORMATS:
+                    raise ValueError(
+                        f"{name}: repeat_within needs the time when each record came, which only "
+                        f"sources of files tell; {feed.origin.name} is none"
+                    )
         if output_mode not in ("append", "update"):
             raise ValueError(f"{name}: output_mode is append or update, not {output_mode!r}")
         unit = NativeUnit(

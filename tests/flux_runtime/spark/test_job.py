@@ -46,6 +46,13 @@ def test_a_gate_finds_the_ids_at_the_sources_that_it_waits_for() -> None:
     assert origin.id == ("id",)
 
 
+def test_ids_are_forgotten_only_where_it_is_known_when_a_record_came() -> None:
+    job = Job(root=Path(), results=Path("results"))
+    topic = job.source("topic", format="kafka")
+    with pytest.raises(ValueError, match="only sources of files tell; topic is none"):
+        job.native("C", passed_on, inputs={"click": [topic]}, repeat_within="1 hour")
+
+
 @pytest.mark.spark
 def test_an_id_that_the_records_do_not_have_is_refused(bench: Any) -> None:
     bench.file("clicks", [{"id": 1, "word": "a"}])
