@@ -2,7 +2,7 @@
 
     python benchmarks/flux_actions.py > docs/reference/flux-actions.md
 
-Made of the list in `flux_runtime.protocol.actions`, the ids in code and in the names of tests, and
+Made of the list in `flux_lab.actions`, the ids in code and in the names of tests, and
 what `flux_mutations.py --keep` found.
 """
 
@@ -21,7 +21,7 @@ if __name__ == "__main__":
     sys.path.insert(0, str(ROOT))
 
 from benchmarks.flux_mutations import FOUND, MUTATIONS  # noqa: E402
-from flux_runtime.protocol.actions import ACTIONS, GROUPS  # noqa: E402
+from flux_lab.actions import ACTIONS, GROUPS  # noqa: E402
 
 CODE: Final = ("protocol/*.py", "operators/*.py", "simulation/checks.py")
 TESTS: Final = ("protocol/test_*.py", "operators/test_*.py", "simulation/test_flux_checks.py")

@@ -19,12 +19,12 @@ from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Any
 
+from flux_lab.checks import Checks
+from flux_lab.example import events, running_example
+from flux_lab.world import World
 from flux_runtime.protocol.dataflow import Dataflow, Operator
 from flux_runtime.protocol.segment import Segment
 from flux_runtime.protocol.vocabulary import Pair, Shape
-from flux_runtime.simulation.checks import Checks
-from flux_runtime.simulation.example import events, running_example
-from flux_runtime.simulation.world import World
 
 OPERATORS, ROWS, CORE = "operators", "split and merge", "state machines"
 WARM = 5

@@ -247,7 +247,7 @@ ABOUT_ALL: Final = "tests/protocol/test_flux_actions.py"
 """Tests of the list of mutations and of its page, which are not in the copy."""
 SEEDS: Final = """\
 import sys
-from flux_runtime.simulation import sweep
+from flux_lab import sweep
 for seed in range({seeds}):
     try:
         sweep.run(seed)

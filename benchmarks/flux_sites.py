@@ -35,12 +35,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from flux_lab.example import events, running_example
+from flux_lab.local_sites import LocalSites
 from flux_runtime.operators.rows import SN
 from flux_runtime.protocol.dataflow import Dataflow
 from flux_runtime.protocol.vocabulary import Shape
-from flux_runtime.simulation.example import events, running_example
 from flux_runtime.site.config import Balance
-from flux_runtime.site.local import LocalSites
 
 SITES = 4
 ROWS = 1_474_560

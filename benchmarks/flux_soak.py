@@ -34,15 +34,15 @@ import numpy as np
 import pyarrow as pa
 from soaking import DEADLINE_S, Ends, Soak, may_fail, view
 
+from flux_lab.ensemble import LoopbackEnsemble
+from flux_lab.example import running_example
+from flux_lab.local_sites import LocalSites
 from flux_runtime.observe.reader import read_run
 from flux_runtime.operators.rows import number
 from flux_runtime.protocol.dataflow import Dataflow
 from flux_runtime.protocol.vocabulary import Pair, Shape
-from flux_runtime.simulation.example import running_example
 from flux_runtime.site.client import Client, DataLost
 from flux_runtime.site.config import Balance
-from flux_runtime.site.local import LocalSites
-from flux_runtime.zookeeper.ensemble import LoopbackEnsemble
 
 SITES, CONTROLLERS, SERVERS = 4, 3, 3
 ROWS, KEYS = 24, 300

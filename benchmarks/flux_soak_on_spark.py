@@ -45,9 +45,9 @@ from spark_processes import (
     standalone,
 )
 
+from flux_lab.ensemble import LoopbackEnsemble
 from flux_runtime.site.client import DataLost
 from flux_runtime.spark.sites import RESTARTS_MAX, WITHIN_S
-from flux_runtime.zookeeper.ensemble import LoopbackEnsemble
 
 ROOT = Path(__file__).resolve().parents[1]
 SERVERS, EXECUTORS = 3, 3

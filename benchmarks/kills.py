@@ -31,8 +31,8 @@ sys.path[:0] = [str(SESSIONS), str(HERE.parent)]
 import expected  # noqa: E402
 from packets import packets  # noqa: E402
 
+from flux_lab.local_sites import LocalSites  # noqa: E402
 from flux_runtime.operators.rows import SN  # noqa: E402
-from flux_runtime.site.local import LocalSites  # noqa: E402
 
 SITES = 4
 AFTER_S = 12.0

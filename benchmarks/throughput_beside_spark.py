@@ -30,11 +30,11 @@ import pyarrow.parquet as pq
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 
+from flux_lab.local_sites import LocalSites  # noqa: E402
 from flux_runtime.operators import TimeWindow  # noqa: E402
 from flux_runtime.operators.rows import SN, KeySplit, merge, rows_size  # noqa: E402
 from flux_runtime.protocol.dataflow import Dataflow  # noqa: E402
 from flux_runtime.protocol.vocabulary import Shape  # noqa: E402
-from flux_runtime.site.local import LocalSites  # noqa: E402
 
 WINDOW_S = 60
 GROUPS = 1000

@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-PACKAGES = ("annotations", "blazes", "codegen", "flux_runtime")
+PACKAGES = ("annotations", "blazes", "codegen", "flux_runtime", "flux_lab")
 MAY_IMPORT = {
     "annotations": {"annotations"},
     "blazes": {"annotations", "blazes"},
     "codegen": {"annotations", "blazes", "codegen"},
     "flux_runtime": {"flux_runtime"},
+    "flux_lab": {"flux_runtime", "flux_lab"},
 }
 INSIDE_A_COMMAND = {"codegen", "flux_runtime"}
 """What a command of blazes.cli may import, inside the function that runs it or for types only."""

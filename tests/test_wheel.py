@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -59,6 +60,16 @@ def test_the_wheel_has_every_module_and_the_data_beside_them(wheel: Path) -> Non
     assert {name.split("/")[0] for name in packed} - {*PACKAGES} == {
         name.split("/")[0] for name in packed if ".dist-info/" in name
     }
+
+
+def test_the_laboratory_is_a_wheel_of_its_own(tmp_path: Path) -> None:
+    source = tmp_path / "flux_lab"
+    shutil.copytree(ROOT / "flux_lab", source, ignore=shutil.ignore_patterns("build", "*.egg-info"))
+    succeed(sys.executable, "-m", "build", "--wheel", "-o", tmp_path, source, cwd=tmp_path)
+    (lab,) = tmp_path.glob("*.whl")
+    packed = {name for name in zipfile.ZipFile(lab).namelist() if ".dist-info/" not in name}
+    tracked = succeed("git", "ls-files", "--", "flux_lab/*.py", cwd=ROOT).splitlines()
+    assert packed == {*tracked, "flux_lab/py.typed"}
 
 
 def test_it_analyzes_and_compiles_without_spark(installed: Path, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from flux_lab.stage import Observed, Platform, Policy, Stage, fixed
 from flux_runtime.observe.charts import Chart, Series
 from flux_runtime.protocol.balancing import (
     SIMULATED,
@@ -18,7 +19,6 @@ from flux_runtime.protocol.balancing import (
     plan_memory_round,
     plan_round,
 )
-from flux_runtime.simulation.stage import Observed, Platform, Policy, Stage, fixed
 
 from .experiment import Experiment, Result, Row, curve, published
 from .simulated import loaded, per_second

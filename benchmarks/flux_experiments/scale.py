@@ -14,6 +14,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from statistics import median
 
+from flux_lab.share import ShareModel
+from flux_lab.stage import fixed
 from flux_runtime.observe.charts import Chart, Series
 from flux_runtime.protocol.balancer import Balancer, RequestStatistics, ResetStatistics
 from flux_runtime.protocol.balancing import SIMULATED, SiteStatistics, Thresholds
@@ -21,8 +23,6 @@ from flux_runtime.protocol.channels import Multiplexer
 from flux_runtime.protocol.controller import Controller, Instantiate, chained
 from flux_runtime.protocol.messages import Ack, CatchUpDone, CatchUpReady, Data, FoldInDone
 from flux_runtime.protocol.vocabulary import THE_INGRESS, Node, Pair, Shape
-from flux_runtime.simulation.share import ShareModel
-from flux_runtime.simulation.stage import fixed
 
 from .experiment import Experiment, Result, Row
 from .skew import LEFT

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from flux_lab.stage import Numbers, Observed, Platform, Policy, Stage, fixed
 from flux_runtime.observe.charts import Chart, Series
 from flux_runtime.protocol.balancing import (
     SIMULATED,
@@ -18,7 +19,6 @@ from flux_runtime.protocol.balancing import (
     plan_round,
 )
 from flux_runtime.protocol.collection import CollectionTime
-from flux_runtime.simulation.stage import Numbers, Observed, Platform, Policy, Stage, fixed
 
 from .experiment import Experiment, Result, Row, curve, published
 from .skew import LEFT

@@ -7,12 +7,12 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from flux_lab.bulk import Bulk, bulk_dataflow
+from flux_lab.costs import Costs
+from flux_lab.timed import Timed
+from flux_lab.world import World
 from flux_runtime.observe.charts import Chart
 from flux_runtime.protocol.vocabulary import Shape
-from flux_runtime.simulation.bulk import Bulk, bulk_dataflow
-from flux_runtime.simulation.costs import Costs
-from flux_runtime.simulation.timed import Timed
-from flux_runtime.simulation.world import World
 
 from .experiment import Experiment, Result, Row, curve, published
 

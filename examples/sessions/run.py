@@ -25,13 +25,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from packets import packets
 
+from flux_lab.local_sites import LocalSites
 from flux_runtime.observe.endpoint import serving
 from flux_runtime.observe.run_folder import RunFolder
 from flux_runtime.operators.rows import SN, KeySplit, merge, rows_size
 from flux_runtime.protocol.dataflow import Dataflow
 from flux_runtime.protocol.vocabulary import Shape
 from flux_runtime.site.config import Balance
-from flux_runtime.site.local import LocalSites
 from flux_runtime.zookeeper.embedded import EmbeddedZooKeeper
 
 HERE = Path(__file__).resolve().parent

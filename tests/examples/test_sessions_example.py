@@ -16,9 +16,9 @@ from typing import Any
 
 import pytest
 
+from flux_lab.reference import reference
 from flux_runtime.observe.reader import Tail
 from flux_runtime.operators.rows import number
-from flux_runtime.simulation.reference import reference
 
 ROOT = Path(__file__).parents[2]
 SESSIONS = ROOT / "examples" / "sessions"

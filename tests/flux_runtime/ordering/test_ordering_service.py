@@ -14,6 +14,7 @@ import pytest
 from zookeeper_wire import CREATE, Wire
 from zookeeper_world import Events, until
 
+from flux_lab.ensemble import LoopbackEnsemble
 from flux_runtime.ordering.follower import Follower, Recorder
 from flux_runtime.ordering.order_log import OrderLog
 from flux_runtime.ordering.places import CLAIMS_MAX, Batch, Order, Verdict, decode
@@ -30,7 +31,6 @@ from flux_runtime.ordering.scope import (
 from flux_runtime.sealing.storage import LocalStorage
 from flux_runtime.zookeeper.client import Client, SessionState, connect
 from flux_runtime.zookeeper.embedded import EmbeddedZooKeeper
-from flux_runtime.zookeeper.ensemble import LoopbackEnsemble
 from flux_runtime.zookeeper.process import free_port
 from flux_runtime.zookeeper.tail import Trimmed
 

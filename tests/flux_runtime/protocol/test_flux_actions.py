@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks import flux_actions
 from benchmarks.flux_mutations import FOUND, MUTATIONS
-from flux_runtime.protocol.actions import ACTIONS, GROUPS
+from flux_lab.actions import ACTIONS, GROUPS
 
 ROOT = Path(flux_actions.ROOT)
 CHECKED_ALWAYS = ("BI-7", "BI-8", "BI-9")

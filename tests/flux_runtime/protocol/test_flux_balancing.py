@@ -6,6 +6,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from flux_lab.share import ShareModel, balance, even
 from flux_runtime.protocol.balancing import (
     CLUSTER,
     SIMULATED,
@@ -18,7 +19,6 @@ from flux_runtime.protocol.balancing import (
     plan_memory_round,
     plan_round,
 )
-from flux_runtime.simulation.share import ShareModel, balance, even
 
 
 def site(number: int, utilisation: float, **parts: float) -> SiteStatistics:

@@ -6,13 +6,13 @@ import random
 
 import pytest
 
+from flux_lab.checks import Checks
+from flux_lab.sweep import victims
+from flux_lab.workload import digest_dataflow, digest_input
+from flux_lab.world import Step, World
 from flux_runtime.protocol.ends import Egress, Ingress
 from flux_runtime.protocol.messages import AckSource, Data, Emit, Progress
 from flux_runtime.protocol.vocabulary import END, Node, ProtocolError, Shape
-from flux_runtime.simulation.checks import Checks
-from flux_runtime.simulation.sweep import victims
-from flux_runtime.simulation.workload import digest_dataflow, digest_input
-from flux_runtime.simulation.world import Step, World
 
 AP, AS = Node(0, 0, 0, 0), Node(0, 0, 1, 0)
 ROWS = (((0, 0), 1, 5),)

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from flux_lab.bulk import Bulk, bulk_dataflow
+from flux_lab.costs import Costs
+from flux_lab.timed import Timed
+from flux_lab.world import Step, World
 from flux_runtime.protocol.partition_size import (
     Exposure,
     Prices,
@@ -14,10 +18,6 @@ from flux_runtime.protocol.partition_size import (
     sizing,
 )
 from flux_runtime.protocol.vocabulary import Node, Pair, Shape
-from flux_runtime.simulation.bulk import Bulk, bulk_dataflow
-from flux_runtime.simulation.costs import Costs
-from flux_runtime.simulation.timed import Timed
-from flux_runtime.simulation.world import Step, World
 
 STATE = 1.6e6
 """Bytes of a stage, shared by its partitions."""

@@ -7,6 +7,9 @@ from dataclasses import replace
 
 import pytest
 
+from flux_lab.pooled import Pooled
+from flux_lab.workload import digest_dataflow, digest_input
+from flux_lab.world import Step
 from flux_runtime.protocol.balancer import (
     Balancer,
     Mode,
@@ -21,9 +24,6 @@ from flux_runtime.protocol.pooler import Pooler, price_of_an_idle_call
 from flux_runtime.protocol.segment import Segment
 from flux_runtime.protocol.storage import MemoryStorage
 from flux_runtime.protocol.vocabulary import THE_INGRESS, Node, Pair, ProtocolError, Shape, Status
-from flux_runtime.simulation.pooled import Pooled
-from flux_runtime.simulation.workload import digest_dataflow, digest_input
-from flux_runtime.simulation.world import Step
 
 SHAPE = Shape(widths=(3,), ordered_egress=False, pool=64)
 DATAFLOW = digest_dataflow(SHAPE)

@@ -7,6 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
+from flux_lab.workload import digest_dataflow, digest_input
+from flux_lab.world import Step, World
 from flux_runtime.protocol.controller import Controller, Destroy, Instantiate, chained
 from flux_runtime.protocol.messages import (
     Avail,
@@ -31,8 +33,6 @@ from flux_runtime.protocol.vocabulary import (
     Shape,
     Status,
 )
-from flux_runtime.simulation.workload import digest_dataflow, digest_input
-from flux_runtime.simulation.world import Step, World
 
 SHAPE = Shape(widths=(2, 2), cluster_pairs=True)
 AP = Node(0, 0, 0, 0)

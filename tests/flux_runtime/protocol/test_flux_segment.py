@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from flux_lab.workload import digest_dataflow
 from flux_runtime.protocol.ends import Ingress
 from flux_runtime.protocol.messages import (
     Ack,
@@ -38,7 +39,6 @@ from flux_runtime.protocol.vocabulary import (
     Shape,
     Status,
 )
-from flux_runtime.simulation.workload import digest_dataflow
 
 ME, MATE, NEW = Node(1, 0, 0, 0), Node(1, 0, 1, 0), Node(1, 0, 1, 3)
 P0, P1, S0, S1 = Node(0, 0, 0, 0), Node(0, 1, 0, 0), Node(0, 0, 1, 0), Node(0, 1, 1, 0)

@@ -8,12 +8,12 @@ from dataclasses import replace
 
 import pytest
 
+from flux_lab.checks import Checks, Machine, ViolationError
+from flux_lab.workload import PyRows, digest_dataflow, digest_input
+from flux_lab.world import World
 from flux_runtime.protocol.dataflow import Dataflow
 from flux_runtime.protocol.messages import Data, Emit, Rows
 from flux_runtime.protocol.vocabulary import Node, Pair, Shape
-from flux_runtime.simulation.checks import Checks, Machine, ViolationError
-from flux_runtime.simulation.workload import PyRows, digest_dataflow, digest_input
-from flux_runtime.simulation.world import World
 
 BATCHES, ROWS = 20, 4
 LAST = (BATCHES - 1) * 100 + ROWS - 1

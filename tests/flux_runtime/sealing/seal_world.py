@@ -13,6 +13,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from flux_lab.seal_invariants import validate
 from flux_runtime.sealing.events import (
     Chunk,
     Compacted,
@@ -31,7 +32,6 @@ from flux_runtime.sealing.events import (
     Requested,
     Unneeded,
 )
-from flux_runtime.sealing.invariants import validate
 from flux_runtime.sealing.ledger import Ledger
 from flux_runtime.sealing.tracker import All, Rules, Tracker, Verdict
 

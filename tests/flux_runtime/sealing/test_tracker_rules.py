@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from seal_world import covered, state_of
 
+from flux_lab.seal_invariants import validate
 from flux_runtime.sealing.events import (
     Chunk,
     Compacted,
@@ -29,7 +30,6 @@ from flux_runtime.sealing.events import (
     Sealed,
     Unneeded,
 )
-from flux_runtime.sealing.invariants import validate
 from flux_runtime.sealing.ledger import Ledger
 from flux_runtime.sealing.manifest import DamagedError
 from flux_runtime.sealing.report import metrics, overdue, votes_missing

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from flux_lab.example import running_example
 from flux_runtime.protocol.dataflow import Dataflow
 from flux_runtime.protocol.vocabulary import Shape
-from flux_runtime.simulation.example import running_example
 
 
 def pairs() -> Dataflow:

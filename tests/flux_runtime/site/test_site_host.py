@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
+from flux_lab.example import events, running_example
+from flux_lab.reference import reference
 from flux_runtime.operators.kept_state import Restored, file_of, size_of
 from flux_runtime.protocol.channels import Envelope, Frame
 from flux_runtime.protocol.ends import Egress, Ingress
 from flux_runtime.protocol.messages import Ack, Avail, CatchUpStart, Csync, Data, Fail
 from flux_runtime.protocol.vocabulary import THE_INGRESS, Node, Pair, Shape
-from flux_runtime.simulation.example import events, running_example
-from flux_runtime.simulation.reference import reference
 from flux_runtime.site.codec import notice_to_json
 from flux_runtime.site.collector import Collector, collected, next_offset
 from flux_runtime.site.host import LEADER, Host

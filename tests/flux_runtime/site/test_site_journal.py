@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from flux_lab.example import events
 from flux_runtime.operators.rows import SN
-from flux_runtime.simulation.example import events
 from flux_runtime.site import journal as module
 from flux_runtime.site.journal import Journal, Record
 

@@ -15,12 +15,12 @@ from typing import Any
 import pytest
 import site_flows
 
+from flux_lab.example import events
+from flux_lab.local_sites import LocalSites
+from flux_lab.reference import reference
 from flux_runtime.operators.rows import SN
-from flux_runtime.simulation.example import events
-from flux_runtime.simulation.reference import reference
 from flux_runtime.site.client import Client
 from flux_runtime.site.config import Balance, SpillTo
-from flux_runtime.site.local import LocalSites
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1200)]
 

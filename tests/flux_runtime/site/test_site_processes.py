@@ -13,15 +13,15 @@ from typing import Any
 import pytest
 import site_flows
 
+from flux_lab.example import events
+from flux_lab.local_sites import LocalSites
+from flux_lab.reference import reference
 from flux_runtime.operators.kept_state import size_of
 from flux_runtime.operators.rows import SN
 from flux_runtime.protocol.vocabulary import Pair
-from flux_runtime.simulation.example import events
-from flux_runtime.simulation.reference import reference
 from flux_runtime.site.client import Client, DataLost
 from flux_runtime.site.connection import HANDSHAKE_TIMEOUT_S
 from flux_runtime.site.journal import END_KEY, Journal
-from flux_runtime.site.local import LocalSites
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1800)]
 

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from flux_lab.example import events, running_example
+from flux_lab.reference import reference
 from flux_runtime.protocol.back import Back
 from flux_runtime.protocol.ends import Egress, Ingress
 from flux_runtime.protocol.segment import Segment
 from flux_runtime.protocol.vocabulary import THE_INGRESS, Node, Shape
-from flux_runtime.simulation.example import events, running_example
-from flux_runtime.simulation.reference import reference
 from flux_runtime.site.collector import Collector, collected, next_offset
 from flux_runtime.site.config import SpillTo
 from flux_runtime.site.host import LEADER, Host

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from flux_lab.example import events
+from flux_lab.local_sites import LocalSites
 from flux_runtime.operators.rows import SN
-from flux_runtime.simulation.example import events
 from flux_runtime.site.client import Client
-from flux_runtime.site.local import LocalSites
 
 pytestmark = [pytest.mark.cluster, pytest.mark.zookeeper, pytest.mark.timeout(900)]
 

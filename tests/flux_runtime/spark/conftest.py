@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from flux_lab.seal_invariants import validate
 from flux_runtime.observe.run_folder import RunFolder
-from flux_runtime.sealing.invariants import validate
 from flux_runtime.sealing.ledger import Ledger
 from flux_runtime.sealing.storage import LocalStorage
 from flux_runtime.spark.context import LookUp

@@ -16,11 +16,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from flux_lab.ensemble import LoopbackEnsemble
 from flux_runtime.sealing.storage import LocalStorage
 from flux_runtime.spark import ingress_staging
 from flux_runtime.spark.ingress_staging import OtherQuery
 from flux_runtime.spark.ordered_channel import Channel, ContentMissing
-from flux_runtime.zookeeper.ensemble import LoopbackEnsemble
 from flux_runtime.zookeeper.tail import Trimmed
 
 ONCE = [

@@ -1,0 +1,21 @@
+"""The laboratory: Flux in a deterministic world. Same seed, same trace, byte for byte.
+
+Jobs never import it, and it is installed by itself (`pip install ./flux_lab`). `testing` is for
+those who write an operator; the rest proves the protocol.
+
+- `testing`: tries an operator of one's own.
+- `workload`: small dataflows whose operators notice every loss, repetition and reorder.
+- `reference`: what a failure-free sequential run delivers to every partition and emits.
+- `world`: nodes, links, controller and faults; `choices`: its possible steps, and one performed;
+  `reaction`: what one node does by itself. Links lie in a `network`, over multiplexed `connections`
+  if wanted; disks may be full.
+- `checks`: one checker per concern, always on; `seal_invariants`: those of the seal tracker.
+- `sweep`: random schedules (`plans`) and `faults` from a seed; what failed is `kept`.
+- `explore`: all schedules of a small one of the `configurations`, over `product` states, which are
+  made of `components` and `reactions`; `reduction` and `persistent` say what need not be tried.
+- `timed`: the same machines under a virtual clock, with the cost of work, links and moves.
+- `scenario`, `report`: one run under the clock from a seed or file, on one screen and in pictures.
+- `pooled`: copies that work when their site's pooler calls them.
+- `actions`: the list of the protocol's actions, held to code, tests and mutations.
+- `local_sites`, `ensemble`: sites and ZooKeeper servers as processes of this machine.
+"""

@@ -1,0 +1,156 @@
+"""What nodes and controller do with an event, worked out once on the real machines.
+
+What a machine does depends on its own state and one event alone. So each such reaction is computed
+the first time, with all checkers, and looked up from then on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from flux_lab.checks import Checks
+from flux_lab.components import Components, Moving
+from flux_lab.reaction import Machine, handle, settle
+from flux_runtime.protocol.controller import Controller, Order
+from flux_runtime.protocol.dataflow import Dataflow
+from flux_runtime.protocol.messages import (
+    AckSource,
+    Data,
+    Emit,
+    Instruction,
+    Move,
+    Rows,
+    Send,
+    Tell,
+)
+from flux_runtime.protocol.segment import Segment
+from flux_runtime.protocol.storage import MemoryStorage
+from flux_runtime.protocol.vocabulary import Node
+
+
+@dataclass(frozen=True, slots=True)
+class Reaction:
+    """What a node does with an event in a local state: its next state and its effects.
+
+    Attributes:
+        state: number of its next local state.
+        bursts: (queue, number of what is appended to it).
+        sets: (component, value) that are overwritten.
+        emits: what leaves.
+    """
+
+    state: int
+    bursts: tuple[tuple[int, int], ...]
+    sets: tuple[tuple[int, int], ...]
+    emits: tuple[Emit, ...]
+
+
+class Reactions:
+    """The machines in every state met so far, and what they did.
+
+    Raises:
+        ProtocolError: from all that works something out, when a machine or a checker finds a
+            violation.
+    """
+
+    def __init__(self, components: Components, dataflow: Dataflow, batches: Sequence[Rows]) -> None:
+        self.components = components
+        self.dataflow = dataflow
+        self.checks = Checks(dataflow, batches, states=True)
+        self.machines: dict[tuple[int, int], Machine] = {}
+        self.controllers: dict[int, Controller] = {}
+        self.head = components.named("controller", 0)
+        self.known: dict[tuple[int, int, str, int, int], Reaction] = {}
+        self.decisions: dict[tuple[int, str, Any], tuple[int, tuple[Order, ...]]] = {}
+
+    def remember(self, component: int, machine: Machine) -> int:
+        """The number of the machine's state; a new one is examined."""
+        number = self.components[component].number(machine.freeze())
+        if (component, number) not in self.machines:
+            self.checks.sound(machine)
+            self.machines[component, number] = machine
+        return number
+
+    def remember_controller(self, controller: Controller) -> int:
+        """The number of the controller's state."""
+        number = self.components[self.head].number(controller.freeze())
+        self.controllers.setdefault(number, controller)
+        return number
+
+    def new(self, node: Node, *, standby: bool) -> int:
+        """The number of a copy's initial state."""
+        segment = Segment(self.dataflow, node, standby=standby, storage=MemoryStorage())
+        return self.remember(self.components.named("node", node), segment)
+
+    def of(
+        self, node: int, before: int, kind: str, origin: int, argument: int, what: Any
+    ) -> Reaction:
+        """What a node does with an event.
+
+        Args:
+            node: its component.
+            before: the number of its state.
+            kind: of the event, as `local.handle` names it.
+            origin: the component that the event comes from.
+            argument: with `origin`, tells events apart.
+            what: the event's content.
+        """
+        key = (node, before, kind, origin, argument)
+        found = self.known.get(key)
+        if found is None:
+            found = self.known[key] = self._work_out(node, before, kind, origin, what)
+        return found
+
+    def _work_out(self, node: int, before: int, kind: str, origin: int, what: Any) -> Reaction:
+        machine = self.machines[node, before].clone()
+        done: list[Instruction] = []
+        peer = self.components[origin].peer
+        if kind == "deliver" and isinstance(what, Data):
+            assert peer is not None
+            if self.checks.listens(machine, peer):
+                self.checks.received(machine, peer, what)
+        done += handle(machine, kind, peer, what)
+        settle(machine, done.append, lambda to: True)
+        return self._effects(node, machine, done)
+
+    def _effects(self, node: int, machine: Machine, done: Sequence[Instruction]) -> Reaction:
+        components, at = self.components, machine.boundary.node
+        bursts: dict[int, list[Any]] = {}
+        sets: list[tuple[int, int]] = []
+        emits: list[Emit] = []
+        for instruction in done:
+            match instruction:
+                case Send(to, message):
+                    bursts.setdefault(components.link(at, to), []).append(message)
+                case Tell(notice):
+                    bursts.setdefault(components.named("notices", at), []).append(notice)
+                case Move(to, state, _):
+                    arriving, leaving = (
+                        components.named("install", to),
+                        components.named("moved", at),
+                    )
+                    moving = Moving(at, state.freeze(), state)
+                    sets.append((arriving, components[arriving].number(moving)))
+                    sets.append((leaving, components[leaving].number(state.version)))
+                case Emit():
+                    emits.append(instruction)
+                case AckSource(batch):
+                    self.checks.acknowledged(batch, batch)
+        return Reaction(
+            self.remember(node, machine),
+            tuple((n, components[n].number(tuple(queue))) for n, queue in bursts.items()),
+            tuple(sets),
+            tuple(emits),
+        )
+
+    def decision(self, before: int, kind: str, what: Any) -> tuple[int, tuple[Order, ...]]:
+        """The controller's next state and its orders after an event."""
+        key = (before, kind, what)
+        found = self.decisions.get(key)
+        if found is None:
+            controller = self.controllers[before].clone()
+            orders = tuple(getattr(controller, kind)(what))
+            found = self.decisions[key] = (self.remember_controller(controller), orders)
+        return found
