@@ -2,8 +2,8 @@
 
     python benchmarks/flux_actions.py > docs/reference/flux-actions.md
 
-Made of the list in `flux_lab.actions`, the ids in code and in the names of tests, and
-what `flux_mutations.py --keep` found.
+Made of the list in `flux_lab.actions`, the ids in code and in the names of tests, and what
+`flux_mutations.py --keep` found.
 """
 
 from __future__ import annotations
@@ -23,8 +23,16 @@ if __name__ == "__main__":
 from benchmarks.flux_mutations import FOUND, MUTATIONS  # noqa: E402
 from flux_lab.actions import ACTIONS, GROUPS  # noqa: E402
 
-CODE: Final = ("protocol/*.py", "operators/*.py", "simulation/checks.py")
-TESTS: Final = ("protocol/test_*.py", "operators/test_*.py", "simulation/test_flux_checks.py")
+CODE: Final = (
+    "flux_runtime/protocol/*.py",
+    "flux_runtime/operators/*.py",
+    "flux_lab/checks.py",
+)
+TESTS: Final = (
+    "tests/flux_runtime/protocol/test_*.py",
+    "tests/flux_runtime/operators/test_*.py",
+    "tests/flux_lab/test_flux_checks.py",
+)
 HEAD: Final = """\
 # Actions of the Flux protocol
 
@@ -46,9 +54,9 @@ def named(action: str, text: str) -> bool:
 @cache
 def _code() -> dict[str, str]:
     """Text per module of the protocol."""
-    found = [p for pattern in CODE for p in sorted((ROOT / "flux_runtime").glob(pattern))]
+    found = [p for pattern in CODE for p in sorted(ROOT.glob(pattern))]
     named_in = {p.stem: p.read_text(encoding="utf-8") for p in found}
-    return {m: text for m, text in named_in.items() if m not in ("actions", "__init__")}
+    return {m: text for m, text in named_in.items() if m != "__init__"}
 
 
 def modules(action: str) -> list[str]:
@@ -59,7 +67,7 @@ def modules(action: str) -> list[str]:
 @cache
 def _tests() -> tuple[str, ...]:
     """Names of all tests."""
-    found = [p for pattern in TESTS for p in sorted((ROOT / "tests/flux_runtime").glob(pattern))]
+    found = [p for pattern in TESTS for p in sorted(ROOT.glob(pattern))]
     parts = [part for p in found for part in ast.parse(p.read_text(encoding="utf-8")).body]
     return tuple(
         part.name
