@@ -37,9 +37,9 @@ NEAR: Final = {
 }
 """Which tests of the machines are tried first, where they are not called like the module."""
 TESTS: Final = (
-    "tests/protocol",
-    "tests/simulation/test_flux_scenarios.py",
-    "tests/simulation/test_flux_sweep.py::test_runs_that_once_found_a_mistake",
+    "tests/flux_runtime/protocol",
+    "tests/flux_lab/test_flux_scenarios.py",
+    "tests/flux_lab/test_flux_sweep.py::test_runs_that_once_found_a_mistake",
 )
 
 
@@ -243,7 +243,7 @@ MUTATIONS = (
     Mutation("SP-6", "spill", "gap = self.gap if self.gap is not None else self.activation_took", "gap = self.gap or 0.0"),
 )  # fmt: skip
 
-ABOUT_ALL: Final = "tests/protocol/test_flux_actions.py"
+ABOUT_ALL: Final = "tests/flux_runtime/protocol/test_flux_actions.py"
 """Tests of the list of mutations and of its page, which are not in the copy."""
 SEEDS: Final = """\
 import sys
@@ -261,17 +261,17 @@ print("survived")
 def _paths(mutation: Mutation, folder: Path) -> list[tuple[str, ...]]:
     """Tests to run, those of the module itself first."""
     if mutation.file.startswith("operators"):
-        return [("tests/operators/test_flux_operators.py",)]
+        return [("tests/flux_runtime/operators/test_flux_operators.py",)]
     parts = NEAR.get(mutation.file, (mutation.file,))
-    near = tuple(f"tests/protocol/test_flux_{part}.py" for part in parts)
+    near = tuple(f"tests/flux_runtime/protocol/test_flux_{part}.py" for part in parts)
     return [near, TESTS] if (folder / near[0]).exists() else [TESTS]
 
 
 def try_out(mutation: Mutation, seeds: int) -> str:
     """Run tests, then seeds, against the mutated package; what noticed."""
     with tempfile.TemporaryDirectory() as folder:
-        places = {"flux_runtime": "flux_runtime", "tests/flux_runtime": "tests"}
-        mutating.copied(Path(folder), {**places, "benchmarks": "benchmarks"})
+        copied = ("flux_runtime", "flux_lab", "benchmarks", "tests/flux_runtime", "tests/flux_lab")
+        mutating.copied(Path(folder), {place: place for place in copied})
         target = Path(folder) / mutation.path
         text = target.read_text(encoding="utf-8")
         if text.count(mutation.old) != 1:
