@@ -47,7 +47,7 @@ from spark_processes import (
 
 from flux_lab.ensemble import LoopbackEnsemble
 from flux_runtime.site.client import DataLost
-from flux_runtime.spark.sites import RESTARTS_MAX, WITHIN_S
+from flux_runtime.spark.flux.sites import RESTARTS_MAX, WITHIN_S
 
 ROOT = Path(__file__).resolve().parents[1]
 SERVERS, EXECUTORS = 3, 3

@@ -22,7 +22,7 @@ from flux_runtime.site.client import Client
 from flux_runtime.site.config import Config
 from flux_runtime.site.key import JobKey
 from flux_runtime.spark.context import file_name
-from flux_runtime.spark.hosting import membership
+from flux_runtime.spark.flux.stage import membership
 
 SESSIONS = Path(__file__).resolve().parents[1] / "examples" / "sessions"
 sys.path.insert(0, str(SESSIONS))

@@ -12,8 +12,8 @@ TAKES_SQL = {"expr", "sql", "selectExpr"}
 MAY_TAKE_SQL = {"where", "filter"}
 """With a text they take SQL too."""
 PROGRAMS = {
-    "flux_runtime/spark/source.py": "the dataflow's own expressions for punctuations",
-    "flux_runtime/spark/recounting.py": "the same, to see which columns they read",
+    "flux_runtime/spark/ends/source.py": "the dataflow's own expressions for punctuations",
+    "flux_runtime/spark/sealed/recounting.py": "the same, to see which columns they read",
     "flux_runtime/spark/frames.py": "the components' own SQL",
 }
 """Where SQL that is part of the dataflow, and never of a record, is handed on."""
@@ -44,7 +44,7 @@ def sql_texts(tree: ast.AST) -> list[tuple[int, str]]:
 
 
 @pytest.mark.parametrize(
-    "file", sorted((ROOT / "flux_runtime" / "spark").glob("*.py")), ids=lambda file: file.stem
+    "file", sorted((ROOT / "flux_runtime" / "spark").rglob("*.py")), ids=lambda file: file.stem
 )
 def test_no_sql_is_put_together(file: Path) -> None:
     name = file.relative_to(ROOT).as_posix()

@@ -22,7 +22,8 @@ from typing import Any
 from pyspark.sql import DataFrame
 
 from benchmarks.seal_attack.plants import plant
-from flux_runtime.spark import Job, Producers, Punctuation, faults, gate, sql
+from flux_runtime.spark import Job, Producers, Punctuation, faults, sql
+from flux_runtime.spark.sealed import gate
 
 ITEMS = "rid BIGINT, k STRING, v BIGINT, p STRING, sealed BOOLEAN, n BIGINT"
 WORKS = "g STRING, d DATE, v BIGINT, p STRING, sealed BOOLEAN, n BIGINT"

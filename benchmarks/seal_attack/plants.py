@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from flux_runtime.sealing import manifest
 from flux_runtime.sealing.tracker import Tracker, Verdict
-from flux_runtime.spark.commit import Folders
-from flux_runtime.spark.dead_letters import LATE, DeadLetters
+from flux_runtime.spark.ends.commit import Folders
+from flux_runtime.spark.ends.dead_letters import LATE, DeadLetters
 
 VARIABLE: Final = "SEAL_FAULTS_PLANT"
 """Environment variable: the name of the mistake."""

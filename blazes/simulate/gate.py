@@ -1,7 +1,7 @@
 """A gate of a simulated run: the tracker and the census of a running job, without Spark.
 
-It does what `flux_runtime.spark.gate` does with micro-batches, releases and crashes. Chunks are
-lists, the ledger is the list of events, and who is registered is what has been delivered.
+It does what `flux_runtime.spark.sealed.gate` does with micro-batches, releases and crashes. Chunks
+are lists, the ledger is the list of events, and who is registered is what has been delivered.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from flux_runtime.sealing.events import (
 )
 from flux_runtime.sealing.keys import key_text
 from flux_runtime.sealing.tracker import Registered, Rules, Tracker
-from flux_runtime.spark import chunks
-from flux_runtime.spark.counting import RECORDS, SIZE
 from flux_runtime.spark.feed import COUNT, DATA, PRODUCER
+from flux_runtime.spark.sealed import chunks
+from flux_runtime.spark.sealed.counting import RECORDS, SIZE
 
 Handed: TypeAlias = Mapping[str, list[Row]]
 """Input of a gate -> records."""

@@ -374,7 +374,7 @@ class Ownership:
     def _check_identity(self) -> None:
         if not self._is_new:
             return
-        if any(self.state.exists(name) for name in ("footing.json", "units", INVENTORY)):
+        if any(self.state.exists(name) for name in ("fingerprint.json", "units", INVENTORY)):
             raise DamagedError(
                 self.state.uri(),
                 f"this state has no {IDENTITY}: an older version of Blazes wrote it, or the file "

@@ -75,7 +75,9 @@ def outputs_of(state: Path) -> list[Path]:
 
 def is_state(folder: Path) -> bool:
     """Whether a folder is a job's state, or was one."""
-    return any((folder / name).exists() for name in (IDENTITY, EPOCH, INVENTORY, "footing.json"))
+    return any(
+        (folder / name).exists() for name in (IDENTITY, EPOCH, INVENTORY, "fingerprint.json")
+    )
 
 
 # ---- checks

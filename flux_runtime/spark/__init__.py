@@ -1,16 +1,23 @@
 """What a compiled job is made of: a graph of sources, units and sinks, and `main` that runs it.
 
-from flux_runtime.spark import Job, Producers, Punctuation, main, sql
+    from flux_runtime.spark import Job, Producers, Punctuation, main, sql
 
-def build(job: Job) -> None: ...
+    def build(job: Job) -> None: ...
 
-main(build, name="wordcount", folder=Path(__file__).parent)
+    main(build, name="wordcount", folder=Path(__file__).parent)
+
+- `job`: the graph as its author declares it, of `units` and the `feed`s between them.
+- `main`: arguments, folders, ZooKeeper, the `session`; `fingerprint`: whether the state that is
+  there is of this job; `runner`: runs the units; `context`: what each of them is handed.
+- `query`: one streaming query; `native`: a unit that is nothing but such a query.
+- Rooms: `ends` for sources and sinks; `sealed`, `stateful` and `flux` for the other kinds of units,
+  which know nothing of each other.
 """
 
 from flux_runtime.spark.feed import Feed, Producers, Punctuation
+from flux_runtime.spark.flux.components import Step
 from flux_runtime.spark.frames import deduplicated, sql
 from flux_runtime.spark.job import Job
 from flux_runtime.spark.main import main
-from flux_runtime.spark.step import Step
 
 __all__ = ["Feed", "Job", "Producers", "Punctuation", "Step", "deduplicated", "main", "sql"]

@@ -11,15 +11,15 @@ from pyspark.sql import SparkSession
 from flux_runtime.commits.fence import Fence
 from flux_runtime.observe.run_folder import RunFolder
 from flux_runtime.sealing.storage import Storage, file_name
-from flux_runtime.spark.dead_letters import DeadLetters
-from flux_runtime.spark.outputs import Output
+from flux_runtime.spark.ends.dead_letters import DeadLetters
+from flux_runtime.spark.ends.outputs import Output
 from flux_runtime.spark.units import Unit
 from flux_runtime.zookeeper.znode_names import PartitionKey
 
 __all__ = ["Context", "LookUp", "Running", "file_name"]
 
 if TYPE_CHECKING:
-    from flux_runtime.spark.retention import Retention
+    from flux_runtime.spark.ends.retention import Retention
     from flux_runtime.zookeeper.registration_sweep import RegistrationSweep
 
 LookUp: TypeAlias = Callable[

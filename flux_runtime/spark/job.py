@@ -15,15 +15,15 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.types import DataType, StringType, StructType
 
-from flux_runtime.spark.commit import Folders
 from flux_runtime.spark.context import file_name
+from flux_runtime.spark.ends.commit import Folders
+from flux_runtime.spark.ends.outputs import Sink
+from flux_runtime.spark.ends.source import FILE_FORMATS, Source
+from flux_runtime.spark.ends.tables import Table
 from flux_runtime.spark.feed import COUNT, DATA, PRODUCER, Feed, Producers, Punctuation
+from flux_runtime.spark.flux.components import Step
+from flux_runtime.spark.flux.order_checkpoint import KEEP_EVERY
 from flux_runtime.spark.frames import ARRIVED, Operator, column, parse_schema, union
-from flux_runtime.spark.kept import KEEP_EVERY
-from flux_runtime.spark.outputs import Sink
-from flux_runtime.spark.source import FILE_FORMATS, Source
-from flux_runtime.spark.step import Step
-from flux_runtime.spark.tables import Table
 from flux_runtime.spark.units import (
     FluxUnit,
     Inputs,

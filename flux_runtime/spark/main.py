@@ -24,8 +24,8 @@ from flux_runtime.observe.run_folder import RunFolder
 from flux_runtime.sealing.manifest import DamagedError
 from flux_runtime.sealing.storage import LocalStorage, Storage, make_folder
 from flux_runtime.sealing.tracker import Registered
-from flux_runtime.spark.footing import differences, footing
-from flux_runtime.spark.hosting import forget_memberships
+from flux_runtime.spark.fingerprint import differences, fingerprint
+from flux_runtime.spark.flux.stage import forget_memberships
 from flux_runtime.spark.job import Job
 from flux_runtime.spark.runner import assign_channels, locations, run_job, site_count
 from flux_runtime.spark.session import start_session
@@ -38,8 +38,8 @@ from flux_runtime.zookeeper.registration_sweep import RegistrationSweep
 from flux_runtime.zookeeper.registrations_file import load_registrations
 from flux_runtime.zookeeper.registry import ProducerRegistry
 
-FOOTING: Final = "footing.json"
-"""In the state folder: what the state stands on."""
+FINGERPRINT: Final = "fingerprint.json"
+"""In the state folder: what the state depends on."""
 
 Build = Callable[[Job], None]
 
@@ -175,7 +175,7 @@ def _run(job: Job, settings: Settings, folder: RunFolder) -> Mapping[str, Any]:
         ownership = _checked(job, settings, state)
         client = stack.enter_context(_ensemble(job, settings, folder))
         stack.enter_context(_one_driver(settings, ownership, client))
-        state.write(FOOTING, _footing_of(job))
+        state.write(FINGERPRINT, _fingerprint_of(job))
         registry = _registry(job, settings, client)
         sweep = None
         if registry is not None:
@@ -218,7 +218,7 @@ def _checked(job: Job, settings: Settings, state: Storage) -> Ownership:
     assign_channels(job, state)
     ownership = Ownership(settings.name, state, locations(job), fresh=settings.fresh)
     ownership.check()
-    known = state.read(FOOTING)
+    known = state.read(FINGERPRINT)
     if settings.fresh:
         ownership.claim()  # whoever is at work on what is deleted now has to stop first
         for sink in job.sinks.values():
@@ -227,12 +227,14 @@ def _checked(job: Job, settings: Settings, state: Storage) -> Ownership:
                     sink.folders.delete(feed.origin.name)
         ownership.clear()
     elif known is not None:
-        _check_footing(settings, _read_footing(state, known), json.loads(_footing_of(job)))
+        _check_fingerprint(
+            settings, _read_fingerprint(state, known), json.loads(_fingerprint_of(job))
+        )
     return ownership
 
 
-def _footing_of(job: Job) -> bytes:
-    return json.dumps(footing(job), indent=1).encode()
+def _fingerprint_of(job: Job) -> bytes:
+    return json.dumps(fingerprint(job), indent=1).encode()
 
 
 @contextlib.contextmanager
@@ -257,14 +259,14 @@ def _one_driver(settings: Settings, ownership: Ownership, client: Client | None)
         watcher.close()
 
 
-def _read_footing(state: Storage, known: bytes) -> Any:
+def _read_fingerprint(state: Storage, known: bytes) -> Any:
     try:
         found = json.loads(known)
         if not isinstance(found, dict):
             raise ValueError("not an object")
     except ValueError as error:
         raise DamagedError(
-            state.uri(FOOTING),
+            state.uri(FINGERPRINT),
             f"which plan the state belongs to is unreadable ({error})",
             "nothing was changed. Restore this file from a copy; if the plan is surely the same, "
             "delete it; or start afresh with --fresh, which deletes state and results",
@@ -272,7 +274,7 @@ def _read_footing(state: Storage, known: bytes) -> Any:
     return found
 
 
-def _check_footing(settings: Settings, known: Any, now: Any) -> None:
+def _check_fingerprint(settings: Settings, known: Any, now: Any) -> None:
     changed = list(differences(known, now))
     if changed:
         raise JobError(

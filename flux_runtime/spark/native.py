@@ -8,13 +8,13 @@ from pyspark.sql import DataFrame, SparkSession
 
 from flux_runtime.spark import faults
 from flux_runtime.spark.context import Context, file_name
-from flux_runtime.spark.dead_letters import BEHIND_WATERMARK
+from flux_runtime.spark.ends.dead_letters import BEHIND_WATERMARK
+from flux_runtime.spark.ends.unreadable import Watch
+from flux_runtime.spark.ends.watermark import dropped, marked
 from flux_runtime.spark.feed import Feed
 from flux_runtime.spark.frames import ARRIVED
 from flux_runtime.spark.query import Query
 from flux_runtime.spark.units import NativeUnit
-from flux_runtime.spark.unreadable import Watch
-from flux_runtime.spark.watermark import dropped, marked
 
 
 class Native:

@@ -18,15 +18,15 @@ from flux_runtime.commits.owner import Location, Ownership
 from flux_runtime.observe.ending import Units, what_is_left
 from flux_runtime.observe.run_folder import RunFolder
 from flux_runtime.sealing.storage import Storage, local_path
-from flux_runtime.spark.commit import Folders
 from flux_runtime.spark.context import Context, LookUp, Running, file_name
-from flux_runtime.spark.gate import Gate
-from flux_runtime.spark.hosting import Hosting
+from flux_runtime.spark.ends.commit import Folders
+from flux_runtime.spark.ends.outputs import Output, Sink
+from flux_runtime.spark.ends.retention import Retention, units_behind
+from flux_runtime.spark.flux.stage import Hosting
 from flux_runtime.spark.job import Job
 from flux_runtime.spark.native import Native
-from flux_runtime.spark.outputs import Output, Sink
-from flux_runtime.spark.retention import Retention, units_behind
-from flux_runtime.spark.stateful import Stateful
+from flux_runtime.spark.sealed.gate import Gate
+from flux_runtime.spark.stateful.unit import Stateful
 from flux_runtime.spark.units import FluxUnit, NativeUnit, SealUnit, StatefulUnit, Unit
 from flux_runtime.zookeeper.registration_sweep import RegistrationSweep
 

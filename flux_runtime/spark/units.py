@@ -15,11 +15,11 @@ from pyspark.sql.types import DataType, StringType, StructType
 
 from flux_runtime.operators.components import Components
 from flux_runtime.ordering.recorded import canonical
-from flux_runtime.spark.commit import Folders
+from flux_runtime.spark.ends.commit import Folders
 from flux_runtime.spark.feed import COUNT, DATA, PRODUCER, Feed, Origin, Producers
+from flux_runtime.spark.flux.components import Step
+from flux_runtime.spark.flux.order_checkpoint import KEEP_EVERY
 from flux_runtime.spark.frames import ARRIVED, Operator, column, empty, extended, nullable, union
-from flux_runtime.spark.kept import KEEP_EVERY
-from flux_runtime.spark.step import Step
 
 Inputs = Mapping[str, Sequence[Feed]]
 """Input interface -> the feeds that enter it."""

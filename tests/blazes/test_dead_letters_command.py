@@ -17,7 +17,7 @@ CLICK = {"campaign": 7, "id": "ad\x1b[31m", "producer": "ads-9"}
 def project(tmp_path: Path) -> Path:
     """A compiled project whose job has left dead letters."""
     from flux_runtime.sealing.storage import LocalStorage
-    from flux_runtime.spark.dead_letters import DeadLetters
+    from flux_runtime.spark.ends.dead_letters import DeadLetters
 
     folder = tmp_path / "target" / "ad-network"
     (folder / "state").mkdir(parents=True)
@@ -34,7 +34,7 @@ def project(tmp_path: Path) -> Path:
 
 
 def test_the_reasons_are_those_that_the_runtime_gives() -> None:
-    from flux_runtime.spark.dead_letters import RULES
+    from flux_runtime.spark.ends.dead_letters import RULES
 
     assert set(REASONS) == set(RULES)
     for reason, rule in RULES.items():

@@ -23,7 +23,7 @@ from codegen.seals import Route
 from flux_runtime.sealing.events import Coverage, Finding, Found, Ingested
 from flux_runtime.sealing.partition import Share
 from flux_runtime.sealing.tracker import Tracker, Verdict
-from flux_runtime.spark import chunks
+from flux_runtime.spark.sealed import chunks
 from tests.executable import SCHEMA, Numbers, Runnable, Verb, counted
 
 Plant = Callable[[pytest.MonkeyPatch], None]

@@ -15,7 +15,7 @@ UNIT = "Count.counts"
 
 @dataclass
 class Folders:
-    """A job's folders, and what a driver does with them; see `flux_runtime.spark.commit`."""
+    """A job's folders, and what a driver does with them; see `flux_runtime.spark.ends.commit`."""
 
     path: Path
     job: str = "clicks"

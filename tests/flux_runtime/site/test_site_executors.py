@@ -9,7 +9,7 @@ from site_ledgers import joined, recovered
 from flux_runtime.protocol.controller import Controller
 from flux_runtime.site.collector import collected
 from flux_runtime.site.ledger import Event, Ledger
-from flux_runtime.spark.spreading import superfluous
+from flux_runtime.spark.flux.rebalance import site_to_move
 
 
 def happen(ledger: Ledger, *events: Event) -> None:
@@ -100,7 +100,7 @@ def status(*executors: str, whole: bool = True) -> dict[str, object]:
 
 
 def test_the_site_with_the_fewest_copies_leaves_an_executor_that_holds_too_many() -> None:
-    assert superfluous(status(*"bcaaa"), sites=5, room=2) == "2.0"
-    assert superfluous(status(*"bcaa"), sites=4, room=2) is None
-    assert superfluous(status(*"aaaa"), sites=5, room=2) is None, "one is missing"
-    assert superfluous(status(*"aaaa", whole=False), sites=4, room=2) is None, "it recovers"
+    assert site_to_move(status(*"bcaaa"), sites=5, room=2) == "2.0"
+    assert site_to_move(status(*"bcaa"), sites=4, room=2) is None
+    assert site_to_move(status(*"aaaa"), sites=5, room=2) is None, "one is missing"
+    assert site_to_move(status(*"aaaa", whole=False), sites=4, room=2) is None, "it recovers"

@@ -18,9 +18,9 @@ from flux_runtime.sealing import manifest
 from flux_runtime.sealing.events import Group
 from flux_runtime.sealing.keys import KEY_BYTES_MAX, key_text
 from flux_runtime.sealing.storage import LocalStorage
-from flux_runtime.spark.chunks import PARTIALS, ROWS, Census, census_of
-from flux_runtime.spark.counting import count_here
 from flux_runtime.spark.feed import COUNT, DATA, DIGEST, MALFORMED, PRODUCER, UNREADABLE
+from flux_runtime.spark.sealed.chunks import PARTIALS, ROWS, Census, census_of
+from flux_runtime.spark.sealed.counting import count_here
 
 NOT_UTF8: Final = b"\xff\xfe"
 LONG: Final = "x" * (KEY_BYTES_MAX + 1)

@@ -13,7 +13,7 @@ from flux_runtime.commits.owner import Location, Ownership
 from flux_runtime.commits.record import check_commit, commit_name
 from flux_runtime.sealing.manifest import DamagedError
 from flux_runtime.sealing.storage import LocalStorage
-from flux_runtime.spark.commit import Folders
+from flux_runtime.spark.ends.commit import Folders
 
 sys.path.append(str(Path(__file__).parent.parent / "commits"))
 from power_cut import Disk

@@ -18,9 +18,9 @@ import pytest
 
 from flux_lab.ensemble import LoopbackEnsemble
 from flux_runtime.sealing.storage import LocalStorage
-from flux_runtime.spark import ingress_staging
-from flux_runtime.spark.ingress_staging import OtherQuery
-from flux_runtime.spark.ordered_channel import Channel, ContentMissing
+from flux_runtime.spark.flux import ingress_staging
+from flux_runtime.spark.flux.ingress_staging import OtherQuery
+from flux_runtime.spark.flux.ordered_channel import Channel, ContentMissing
 from flux_runtime.zookeeper.tail import Trimmed
 
 ONCE = [
@@ -44,16 +44,16 @@ import os, sys
 from pathlib import Path
 os.environ["BLAZES_CRASH_DRIVER"] = f"{os.getpid()}:{sys.argv[4]}"
 from pyspark.sql import functions as sf
-from flux_runtime.spark.egress import EgressSource, egress_options
-from flux_runtime.spark.far_side import far_side_options
-from flux_runtime.spark.ingress import IngressSink, ingress_options
+from flux_runtime.spark.flux.egress import EgressSource, egress_options
+from flux_runtime.spark.flux.far_side import far_side_options
+from flux_runtime.spark.flux.ingress import IngressSink, ingress_options
 from flux_runtime.spark.session import start_session
 
 folder, hosts, app = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
 session = start_session("exchange", master="local[2]", conf={}, log=folder / "log.txt")
 for source in (IngressSink, EgressSource):
     session.dataSource.register(source)
-far = far_side_options("flux_runtime.spark.ordered_channel:open_channel", {
+far = far_side_options("flux_runtime.spark.flux.ordered_channel:open_channel", {
     "zookeeper": hosts, "app": app, "folder": (folder / "contents").as_uri()})
 items = (session.readStream.schema("id BIGINT, name STRING, at TIMESTAMP")
     .option("maxFilesPerTrigger", 1).json(str(folder / "in")))

@@ -9,11 +9,11 @@ import pyarrow as pa
 import pytest
 
 from flux_runtime.spark import Job, Step
-from flux_runtime.spark.footing import differences, footing
-from flux_runtime.spark.ordered_input import together
-from flux_runtime.spark.site_task import own_address, seated
-from flux_runtime.spark.sites import brief
-from flux_runtime.spark.step import common_gate
+from flux_runtime.spark.fingerprint import differences, fingerprint
+from flux_runtime.spark.flux.components import common_gate
+from flux_runtime.spark.flux.ordered_input import together
+from flux_runtime.spark.flux.site_task import own_address, seated
+from flux_runtime.spark.flux.sites import brief
 
 
 def component(click: Any) -> Any:
@@ -39,13 +39,13 @@ def test_the_gate_is_what_all_inputs_have_in_types_that_hash_alike() -> None:
 
 
 def test_the_state_stands_on_steps_replicas_and_partitions_but_not_on_sites() -> None:
-    then = footing(declared())
-    assert list(differences(then, footing(declared(sites=5)))) == []
-    assert list(differences(then, footing(declared(partitions=7)))) == [
+    then = fingerprint(declared())
+    assert list(differences(then, fingerprint(declared(sites=5)))) == []
+    assert list(differences(then, fingerprint(declared(partitions=7)))) == [
         "unit C: another partitions"
     ]
     other = [Step("C", component, query="SELECT id FROM click", gives="records")]
-    assert list(differences(then, footing(declared(steps=other)))) == ["unit C: another steps"]
+    assert list(differences(then, fingerprint(declared(steps=other)))) == ["unit C: another steps"]
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from flux_runtime.operators.components import Component, Components
-from flux_runtime.spark.site_task import SiteTask, examine
+from flux_runtime.spark.flux.site_task import SiteTask, examine
 
 JOB = """
 from pathlib import Path

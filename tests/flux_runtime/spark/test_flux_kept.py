@@ -10,8 +10,14 @@ import pytest
 from flux_runtime.operators.kept_state import write_state
 from flux_runtime.protocol.vocabulary import Pair
 from flux_runtime.sealing.storage import LocalStorage
-from flux_runtime.spark import kept
-from flux_runtime.spark.kept import KEEP_BYTES, LESS_OFTEN_MAX, Kept, KeptStates, NotKept
+from flux_runtime.spark.flux import order_checkpoint as kept
+from flux_runtime.spark.flux.order_checkpoint import (
+    KEEP_BYTES,
+    LESS_OFTEN_MAX,
+    Kept,
+    KeptStates,
+    NotKept,
+)
 
 PAIRS = [Pair(0, 0), Pair(0, 1), Pair(1, 0)]
 

@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import DataFrame
 
 from flux_runtime.spark import Feed, Job, Producers, Punctuation, sql
-from flux_runtime.spark.intake import LateDataError
+from flux_runtime.spark.sealed.intake import LateDataError
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800)]
 

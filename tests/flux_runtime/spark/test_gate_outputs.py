@@ -127,7 +127,7 @@ def second(item: DataFrame) -> DataFrame:
 
 def test_partial_aggregates_give_the_same_results(bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """With late records and outsiders, and chunks of both forms mixed after few repetitions."""
-    from flux_runtime.spark import intake
+    from flux_runtime.spark.sealed import intake
 
     monkeypatch.setattr(intake, "_JUDGED_FROM_ROWS", 10)
 

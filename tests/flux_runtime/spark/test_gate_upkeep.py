@@ -13,7 +13,7 @@ from flux_runtime.observe import decisions
 from flux_runtime.observe.decisions import Resolve
 from flux_runtime.sealing.events import Resolution
 from flux_runtime.spark import Job, Producers, Punctuation, faults, sql
-from flux_runtime.spark.gate import SPARSE_CHUNKS
+from flux_runtime.spark.sealed.gate import SPARSE_CHUNKS
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800)]
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from flux_runtime.spark import Job, Producers, Punctuation
-from flux_runtime.spark.source import Source
+from flux_runtime.spark.ends.source import Source
 from flux_runtime.spark.units import SealUnit
 
 

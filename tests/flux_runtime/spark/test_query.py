@@ -11,8 +11,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from flux_runtime.sealing.events import Coverage
-from flux_runtime.spark.coverage import coverage
 from flux_runtime.spark.query import Query, RepeatedFileError
+from flux_runtime.spark.sealed.coverage import coverage
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from flux_runtime.spark.relevance import (
+from flux_runtime.spark.stateful.relevance import (
     Constant,
     Groups,
     Input,
@@ -237,7 +237,7 @@ def test_what_is_derived_from_plans_holds_for_random_rows(spark, tmp_path: Path)
     from pyspark.sql import DataFrame
 
     from flux_runtime.spark import sql
-    from flux_runtime.spark.logical_plan import UnknownPlanError, read_plan
+    from flux_runtime.spark.stateful.logical_plan import UnknownPlanError, read_plan
 
     places = {name: (tmp_path / name).as_uri() for name in SCHEMAS}
     for name in SCHEMAS:

@@ -14,11 +14,11 @@ from flux_runtime.commits.owner import Location, Ownership
 from flux_runtime.commits.record import commit_name
 from flux_runtime.sealing.manifest import DamagedError
 from flux_runtime.sealing.storage import LocalStorage
-from flux_runtime.spark.commit import Folders
+from flux_runtime.spark.ends.commit import Folders
+from flux_runtime.spark.ends.outputs import Output
+from flux_runtime.spark.ends.retention import TOGETHER, Retention
 from flux_runtime.spark.feed import Feed
-from flux_runtime.spark.outputs import Output
 from flux_runtime.spark.query import Query
-from flux_runtime.spark.retention import TOGETHER, Retention
 from flux_runtime.spark.units import NativeUnit, data_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]

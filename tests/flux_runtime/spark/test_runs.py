@@ -13,8 +13,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flux_runtime.spark import runs
-from flux_runtime.spark.runs import HASH, Run, distinct, merged, select, sorted_by_hash, write
+from flux_runtime.spark.stateful import runs
+from flux_runtime.spark.stateful.runs import (
+    HASH,
+    Run,
+    distinct,
+    merged,
+    select,
+    sorted_by_hash,
+    write,
+)
 
 EXTREMES = [-(2**63), -(2**63) + 1, -1, 0, 1, 2**63 - 2, 2**63 - 1]
 hashes = st.sampled_from(EXTREMES) | st.integers(-5, 5)

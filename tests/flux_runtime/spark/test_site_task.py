@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[3]
 
 DAEMON = """
 import os, signal, sys, time
-from flux_runtime.spark.site_task import executor_identity
+from flux_runtime.spark.flux.site_task import executor_identity
 
 os.setpgid(0, 0)  # as pyspark.daemon does
 daemon = os.getpid()

@@ -15,8 +15,9 @@ from pyspark.sql import DataFrame, SparkSession
 from codegen.summaries import summarise
 from flux_runtime.ordering.recorded import recorded
 from flux_runtime.sealing.manifest import DamagedError
-from flux_runtime.spark import Job, catalogue, faults, sql
-from flux_runtime.spark.stateful import Stateful
+from flux_runtime.spark import Job, faults, sql
+from flux_runtime.spark.stateful import catalogue
+from flux_runtime.spark.stateful.unit import Stateful
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800)]
 

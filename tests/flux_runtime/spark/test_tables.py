@@ -22,7 +22,7 @@ from flux_runtime.commits.owner import NotOwnerError, Ownership
 from flux_runtime.sealing.manifest import DamagedError
 from flux_runtime.sealing.storage import LocalStorage
 from flux_runtime.spark import Job, faults
-from flux_runtime.spark.tables import Table, TableError, connected
+from flux_runtime.spark.ends.tables import Table, TableError, connected
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 

@@ -1,0 +1,137 @@
+"""One input of a Flux stage: a streaming query whose micro-batches get a place in the order.
+
+Tasks stage the records as Arrow (`ingress_staging`); the driver logs which attempts count and
+offers them to the ordered channel, where each offer is a batch of its own (OR-1). A micro-batch
+that Spark does again is recognised by its number, and what was logged is offered again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as sf
+from pyspark.sql.types import StructType
+
+from flux_runtime.operators.query import tagged_as
+from flux_runtime.sealing.storage import Storage, storage_at
+from flux_runtime.spark import faults
+from flux_runtime.spark.ends.unreadable import Watch
+from flux_runtime.spark.feed import Feed
+from flux_runtime.spark.flux import ingress_staging
+from flux_runtime.spark.flux.far_side import IngressEnd
+from flux_runtime.spark.flux.ingress_staging import BYTES_MAX, ROWS_MAX, Committed, Staged
+from flux_runtime.spark.flux.ordered_channel import Channel
+from flux_runtime.spark.frames import column
+from flux_runtime.spark.query import Query
+
+STAGED: Final = "file STRING, rows BIGINT, partition INT"
+
+
+class OrderedInput:
+    """The records of one feed of one interface.
+
+    Args:
+        name: of the query, and of the stream in the order; it survives restarts.
+        feed: where the records come from.
+        schema: the columns of the interface.
+        watch: keeps unreadable records as dead letters.
+        folder: for the checkpoint and what is staged.
+        channel: the order.
+        interface: the interface's number, which the batches say in front of their columns.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        feed: Feed,
+        *,
+        schema: StructType,
+        watch: Watch,
+        folder: Storage,
+        channel: Channel,
+        interface: int,
+    ) -> None:
+        self.name = name
+        self.dead_letters = 0
+        self._interface = interface
+        self._watch = watch
+        self._staging = folder.at("staging")
+        self._channel = channel
+        self._end: IngressEnd | None = None
+        frame = feed.apply(watch.stream(feed)).select(
+            *(sf.col(column(f.name)).cast(f.dataType).alias(f.name) for f in schema.fields)
+        )
+        self.query = Query(name, frame, folder.uri("checkpoint"), self._on_batch)
+
+    def close(self) -> None:
+        """Stop after the running micro-batch."""
+        self.query.stop()
+        if self._end is not None:
+            self._end.close()
+            self._end = None
+
+    def _on_batch(self, rows: DataFrame, batch: int) -> int:
+        query = str(self.query.running.id)
+        stage = partial(_stage, self._staging.uri(), query, batch)
+        made = rows.mapInArrow(stage, STAGED).collect()
+        staged = [Staged(query, batch, r["partition"], r["file"], r["rows"]) for r in made]
+        self.dead_letters += self._watch.keep(self.query, batch)
+        faults.point("input-staged")
+        given = staged or [Staged(query, batch, 0, None, 0)]
+        committed = ingress_staging.commit(self._staging, batch, given)
+        if committed is None or committed.acknowledged:
+            ingress_staging.discard(self._staging, staged)
+            return 0
+        faults.point("input-logged")
+        self._offer(committed)
+        faults.point("input-offered")
+        ingress_staging.acknowledged(self._staging, committed)
+        return sum(rows for _, rows in committed.files)
+
+    def _offer(self, committed: Committed) -> None:
+        if self._end is None:
+            self._end = self._channel.ingress(self.name)
+        for offset, rows in together(ingress_staging.rows_of(self._staging, committed)):
+            self._end.offer(committed.batch, offset, tagged_as(rows, self._interface))
+        self._end.flush()
+
+
+def _stage(folder: str, query: str, batch: int, parts: Iterator[Any]) -> Iterator[Any]:
+    """In a task: write its rows, and say where."""
+    task = TaskContext.get()
+    assert task is not None
+    partition = task.partitionId()
+    staged = ingress_staging.stage(
+        storage_at(folder), parts, query=query, batch=batch, partition=partition
+    )
+    if staged.file is not None:
+        yield pa.RecordBatch.from_pydict(
+            {"file": [staged.file], "rows": [staged.rows], "partition": [partition]},
+            schema=pa.schema(
+                [("file", pa.string()), ("rows", pa.int64()), ("partition", pa.int32())]
+            ),
+        )
+
+
+def together(pieces: Iterator[tuple[int, Any]]) -> Iterator[tuple[int, Any]]:
+    """Neighbouring pieces as one, as far as a batch may be large: few batches cost less.
+
+    What comes out depends on the pieces alone, so a repetition offers the same batches.
+    """
+    held: list[Any] = []
+    first = rows = size = 0
+    for offset, piece in pieces:
+        if held and (rows + piece.num_rows > ROWS_MAX or size + piece.nbytes > BYTES_MAX):
+            yield first, pa.concat_batches(held)
+            held, rows, size = [], 0, 0
+        if not held:
+            first = offset
+        held.append(piece)
+        rows, size = rows + piece.num_rows, size + piece.nbytes
+    if held:
+        yield first, pa.concat_batches(held)

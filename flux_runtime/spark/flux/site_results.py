@@ -1,0 +1,138 @@
+"""Commits what the sites of a Flux stage put out, in the order of its batches, exactly once.
+
+A commit is logged with the batches it covers before it is written, and written again from the log
+after a crash: what lies between two batches never changes.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+
+from flux_runtime.site.reader import Reader
+from flux_runtime.spark import faults
+from flux_runtime.spark.context import Context
+from flux_runtime.spark.flux.components import to_arrow
+from flux_runtime.spark.units import FluxUnit
+
+COMMIT_BYTES: Final = 32 << 20
+"""About what one commit holds at most."""
+ONE_FILE_BYTES: Final = 8 << 20
+"""Smaller commits are one file."""
+GATHER_S: Final = 0.2
+"""A commit waits so long for more results, once there are some ..."""
+GATHER_MAX_S: Final = 1.0
+"""... and no longer than this in all."""
+LOOK_S: Final = 0.2
+_DONE: Final = "done.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """A commit of results: of the batches from `first` to below `end`."""
+
+    number: int = -1
+    first: int = 0
+    end: int = 0
+    done: bool = True
+
+
+class Results:
+    """The results of a stage.
+
+    Args:
+        unit: the stage.
+        context: of the job.
+        on_commit: called after every commit.
+
+    Attributes:
+        rows_out: rows that have been committed since the start.
+    """
+
+    def __init__(self, unit: FluxUnit, context: Context, *, on_commit: Callable[[], None]) -> None:
+        self.rows_out = 0
+        self._unit = unit
+        self._context = context
+        self._state = context.unit_state(unit)
+        self._on_commit = on_commit
+        self._stopping = threading.Event()
+        read = self._state.read(_DONE)
+        self._commit = Commit() if read is None else Commit(**json.loads(read))
+
+    @property
+    def done(self) -> int:
+        """Batches of the order whose results have been committed."""
+        return self._commit.end if self._commit.done else self._commit.first
+
+    def commit_from(self, reader: Reader, *, stopping: threading.Event) -> None:
+        """Commit what comes until the stage ends.
+
+        Raises:
+            DataLost: a partition has lost both copies.
+        """
+        self._stopping = stopping
+        if not self._commit.done:  # the process ended in the midst of it
+            self._write(reader, self._commit)
+        while not stopping.is_set():
+            end, found = self._gathered(reader, self.done)
+            if end > self.done:
+                commit = Commit(self._commit.number + 1, self.done, end, done=False)
+                self._note(commit)
+                faults.point("results-logged")
+                self._write(reader, commit, found)
+            else:
+                reader.commit(self.done)  # what the sites do again is not kept there
+
+    def _gathered(
+        self, reader: Reader, first: int, end: int | None = None
+    ) -> tuple[int, list[Any]]:
+        """The results from a batch on: up to an end, or what there is; (the next batch, rows)."""
+        found: list[Any] = []
+        at, size = first, 0
+        latest = time.monotonic() + GATHER_MAX_S
+        while not self._stopping.is_set() and (end is None or at < end):
+            before = at
+            wait = LOOK_S if end is not None or at == first else GATHER_S
+            at, parts, _ = reader.read(at, timeout_s=wait)
+            found += [rows for batch, rows in parts if end is None or batch < end]
+            size += sum(rows.nbytes for _, rows in parts)
+            if end is None and (at == before or size >= COMMIT_BYTES or time.monotonic() > latest):
+                break
+            if end is not None and at == before:
+                reader.commit(first)
+        return at, found
+
+    def _write(self, reader: Reader, commit: Commit, found: list[Any] | None = None) -> None:
+        """Write the results of a commit; without `found` they are read again."""
+        if found is None:
+            at, found = self._gathered(reader, commit.first, commit.end)
+            if at < commit.end:
+                return  # stopped
+        if found:
+            output = self._context.outputs[self._unit.name]
+            self.rows_out += output.commit(commit.number, self._frame(found), keep_empty=False)
+        faults.point("results-committed")
+        self._note(replace(commit, done=True))
+        faults.point("results-noted")
+        reader.commit(commit.end)
+        self._on_commit()
+
+    def _note(self, commit: Commit) -> None:
+        self._state.write(_DONE, json.dumps(asdict(commit)).encode())
+        self._commit = commit
+
+    def _frame(self, found: list[Any]) -> DataFrame:
+        """Results as Spark sees them."""
+        session = self._context.session
+        schema = self._unit.schema(session)
+        names = schema.fieldNames()
+        table = pa.concat_tables([pa.Table.from_batches([rows.select(names)]) for rows in found])
+        frame = session.createDataFrame(table.cast(to_arrow(schema)), schema)
+        return frame.coalesce(1) if table.nbytes < ONE_FILE_BYTES else frame

@@ -1,0 +1,235 @@
+"""Micro-batches on their way into a gate: chunk, census, look-ups, dead letters, ledger.
+
+Everything before the entry in the ledger is named after the micro-batch and done anew on a replay;
+everything after it is recognised and skipped (SE-10).
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as sf
+
+from flux_runtime.sealing.events import Group, Ingested, KeyText, Requested
+from flux_runtime.sealing.tracker import Verdict
+from flux_runtime.spark import faults
+from flux_runtime.spark.context import file_name
+from flux_runtime.spark.ends.dead_letters import LATE, REASON, UNKNOWN, dead_letter_rows, reason_of
+from flux_runtime.spark.ends.unreadable import Watch
+from flux_runtime.spark.feed import COUNT, DATA, Origin
+from flux_runtime.spark.frames import column
+from flux_runtime.spark.query import Query
+from flux_runtime.spark.sealed.chunks import Buffer, Census
+from flux_runtime.spark.sealed.coverage import coverage
+from flux_runtime.spark.sealed.planning import KEEP_ALL
+
+if TYPE_CHECKING:
+    from flux_runtime.spark.sealed.gate import Gate
+
+REDUCTION_MIN: Final = 4.0
+"""Partial aggregates are buffered while there are at least so many records for each of them."""
+ADAPTIVE: Final = "spark.sql.adaptive.enabled"
+"""A chunk takes one shuffle of a known width; to replan it costs a second job and gains nothing."""
+_COUNT_OF: Final = "__count_of"
+_REASON_OF: Final = "__reason_of"
+_JUDGED_FROM_ROWS: Final = 1000
+"""A smaller chunk says nothing about the reduction."""
+
+
+class LateDataError(Exception):
+    """Records came after the release of their partition, and the stream says `late: fail`."""
+
+
+class LostRecordError(Exception):
+    """Records that belong into the dead letters cannot be read again whole."""
+
+
+class WaitIntake:
+    """Takes the micro-batches of one waiting input."""
+
+    query: Query
+    """The query that calls it."""
+
+    def __init__(self, gate: Gate, origin: Origin) -> None:
+        self._gate = gate
+        self._origin = origin
+        self._name = origin.name
+        self._buffer: Buffer = gate.buffers[origin.name]
+        self._partial = self._buffer.partial is not None
+
+    def __call__(self, rows: DataFrame, batch: int) -> int:
+        """Take a micro-batch; how many rows it had."""
+        gate, name = self._gate, self._name
+        covered = coverage(self.query, batch)
+        if gate.ledger.tracker.replayed(name, batch, covered):  # SE-10
+            return 0
+        self._buffer.delete(batch)
+        rows.sparkSession.conf.set(ADAPTIVE, "false")  # of this query alone
+        form = self._buffer.write(rows, batch, partial=self._partial)
+        faults.point("chunk-written")
+        census = self._buffer.census(rows.sparkSession, batch, form)
+        faults.point("chunk-counted")
+        self._adapt(census)
+        event = Ingested(
+            name, batch, time.time(), census.groups, census.rejected, covered, census.chunk
+        )
+        self._look_up(event)
+        faults.point("looked-up")
+        with gate.ledger.lock:  # nothing is released between the verdicts and the ledger
+            self._sort_out(rows, event)
+            faults.point("sorted-out")
+            findings = gate.ledger.record(event)
+        faults.point("ingested")
+        gate.follow(findings)
+        gate.ingested()
+        return census.rows
+
+    def _adapt(self, census: Census) -> None:
+        """Buffer records from now on where partial aggregates do not pay."""
+        if self._partial and census.rows >= _JUDGED_FROM_ROWS:
+            self._partial = census.rows >= REDUCTION_MIN * census.chunk.rows
+
+    def _look_up(self, event: Ingested) -> None:
+        gate = self._gate
+        with gate.ledger.lock:
+            keys = gate.ledger.tracker.sets_to_look_up(event)
+        gate.look_up(self._name, keys)
+
+    def _sort_out(self, rows: DataFrame, event: Ingested) -> None:
+        """Dead letters for what cannot be taken."""
+        verdicts = self._gate.ledger.tracker.assess(event)
+        late = [group for group, verdict in verdicts if verdict is Verdict.LATE]
+        unknown = [group for group, verdict in verdicts if verdict is Verdict.UNKNOWN]
+        open_ = {(g.key, g.producer) for g, v in verdicts if v is Verdict.UNDECIDED}
+        if not (late or unknown or event.rejected or open_):
+            return
+        if late and self._gate.unit.late_fails:  # SE-5
+            raise LateDataError(self._refusal(late, event.batch))
+        whole = self._whole(rows)
+        if open_:
+            self._gate.undecided[self._name].write(whole, event.batch, sorted(open_))
+        self._keep_letters(whole, event, late, unknown)
+
+    def _whole(self, rows: DataFrame) -> DataFrame:
+        """The micro-batch with all columns, read again where only some of them were read."""
+        if len(self._buffer.columns) == len(self._buffer.schema.fields):
+            return rows
+        whole = self._origin.whole(rows.sparkSession, self.query.files())
+        return rows if whole is None else whole
+
+    def _reasons(self, rows: DataFrame, late: list[Group], unknown: list[Group]) -> DataFrame:
+        """The rows with the reason why they cannot be processed, in `__reason`."""
+        found: dict[tuple[KeyText, str, int], str] = {}
+        for groups, reason in ((late, LATE), (unknown, UNKNOWN)):
+            for group in groups:
+                count = DATA if group.promised is None else group.promised
+                found[group.key, group.producer, count] = reason
+        otherwise = None
+        if found:
+            beside = {
+                _COUNT_OF: pa.array([count for _, _, count in found], pa.int64()),
+                _REASON_OF: pa.array(list(found.values()), pa.string()),
+            }
+            pairs = [(key, producer) for key, producer, _ in found]
+            listed = self._buffer.pairs(rows.sparkSession, pairs, beside=beside)
+            same = self._buffer.same_pair() & (sf.col(COUNT) == sf.col(_COUNT_OF))
+            rows = rows.join(listed, same, "left")
+            otherwise = sf.col(_REASON_OF)
+        return rows.withColumn(REASON, reason_of(self._buffer.key, otherwise=otherwise))
+
+    def _keep_letters(
+        self, rows: DataFrame, event: Ingested, late: list[Group], unknown: list[Group]
+    ) -> None:
+        gate, name = self._gate, self._name
+        own = rows.columns
+        marked = self._reasons(rows, late, unknown).select(*map(column, own), REASON)
+        kept = gate.context.dead_letters(gate.unit).keep(
+            f"{file_name(name)}-{event.batch:09d}",
+            name,
+            event.batch,
+            dead_letter_rows(marked, sf.col(REASON)),
+        )
+        expected = sum(g.rows for g in (*late, *unknown)) + event.rejected
+        if kept < expected:
+            raise LostRecordError(
+                f"{name}: found {kept} of {expected} records that cannot be processed in "
+                f"micro-batch {event.batch}; nothing of it was taken. {KEEP_ALL}=1 with --fresh "
+                "buffers whole records"
+            )
+        if late:
+            gate.context.run.event(
+                "late_data",
+                gate.unit.name,
+                stream=name,
+                batch=event.batch,
+                records=sum(g.rows for g in late),
+                partitions=_some(late),
+                rule="SE-5",
+            )
+        if unknown:
+            gate.context.run.event(
+                "unknown_producer",
+                gate.unit.name,
+                stream=name,
+                batch=event.batch,
+                records=sum(g.rows for g in unknown),
+                partitions=_some(unknown),
+                producers=sorted({g.producer for g in unknown})[:5],
+                rule="SE-7",
+            )
+        if kept:
+            gate.context.run.event(
+                "dead_letters", gate.unit.name, stream=name, batch=event.batch, records=kept
+            )
+
+    def _refusal(self, late: list[Group], batch: int) -> str:
+        records = sum(group.rows for group in late)
+        partitions = ", ".join(_some(late))
+        return (
+            f"{records} records or punctuations of {self._name} came after their partition was "
+            f"complete: {partitions} (SE-5, late: fail). They are still in the source: nothing of "
+            f"micro-batch {batch} was taken. To go on without them, set late: dead-letter"
+        )
+
+
+class RequestIntake:
+    """Takes the micro-batches of one requesting input."""
+
+    query: Query
+
+    def __init__(self, gate: Gate, name: str, watch: Watch) -> None:
+        self._gate = gate
+        self._name = name
+        self._watch = watch
+
+    def __call__(self, rows: DataFrame, batch: int) -> int:
+        """Take a micro-batch; how many rows it had."""
+        gate, name = self._gate, self._name
+        covered = coverage(self.query, batch)
+        if gate.ledger.tracker.replayed(name, batch, covered):  # SE-10
+            return 0
+        requests = gate.requests[name]
+        requests.write(rows, batch)
+        unreadable = self._watch.keep(self.query, batch)
+        faults.point("requests-written")
+        keys, rejected, chunk = requests.census(rows.sparkSession, batch)
+        if rejected:
+            marked = rows.withColumn(COUNT, sf.lit(DATA).cast("bigint"))
+            gate.context.dead_letters(gate.unit).keep(
+                f"{file_name(name)}-{batch:09d}",
+                name,
+                batch,
+                dead_letter_rows(marked, reason_of(requests.key, producer=False)),
+            )
+        event = Requested(name, batch, time.time(), keys, rejected + unreadable, covered, chunk)
+        gate.follow(gate.ledger.record(event))
+        faults.point("requested")
+        gate.ingested()
+        return sum(keys.values()) + rejected
+
+
+def _some(groups: list[Group]) -> list[KeyText]:
+    return sorted({group.key for group in groups})[:5]
