@@ -3,22 +3,25 @@
     python benchmarks/ordering.py [--runs 3] [--work window|sum] [--batch 8192 65536 262144]
 
 Producers in processes of their own send Arrow batches to two replicas, also in processes of their
-own, over sockets on loopback. With `window` a replica does what a site does with records: of each
-of 1,000 groups it aggregates the last 16, every 16 (order-sensitive); with `sum` it adds them up,
-which costs next to nothing. Without coordination a replica takes what comes as it comes; else it
-follows the order in ZooKeeper (one embedded server). Message by message has one znode per record
-(OR-9) and gets its contents without cost. What ordering costs depends on the size of a batch, so it
-is measured for several. Prints records per second, medians, and in how many runs both replicas came
-to the same results; it fails if ordered ones did not.
+own. In the product's way the batches go through the ordered channel of a Flux stage: contents in
+files, one order in ZooKeeper (an embedded server), read by every replica. Without coordination they
+go over sockets on loopback, and a replica takes what comes as it comes. Message by message has one
+znode per record (OR-9), and its contents without cost. With `window` a replica does what a site
+does with records: of each of 1,000 groups it aggregates the last 16, every 16 (order-sensitive);
+with `sum` it adds them up, which costs next to nothing. What ordering costs depends on the size of
+a batch, so it is measured for several. Prints records per second, medians, and in how many runs
+both replicas came to the same results; it fails if ordered ones did not.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import hashlib
 import itertools
 import multiprocessing as mp
 import os
+import queue
 import statistics
 import sys
 import tempfile
@@ -26,7 +29,8 @@ import threading
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from multiprocessing.connection import Client as Dial
 from multiprocessing.connection import Listener
 from pathlib import Path
@@ -35,18 +39,41 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from flux_runtime.operators.rows import number
+from flux_runtime.operators.rows import SN, number
 from flux_runtime.operators.window import CountWindow
-from flux_runtime.ordering.follower import Follower
-from flux_runtime.ordering.places import Batch
+from flux_runtime.ordering.places import Order, counting, decode
 from flux_runtime.ordering.proposer import Proposer
+from flux_runtime.ordering.scope import Scope
+from flux_runtime.sealing.storage import LocalStorage
+from flux_runtime.spark.flux.ordered_channel import Channel
 from flux_runtime.zookeeper.client import connect
 from flux_runtime.zookeeper.embedded import EmbeddedZooKeeper
+from flux_runtime.zookeeper.tail import Reader
 
 GROUPS = 1000
 WINDOW = 16
 REPLICAS = 2
 AIM_MESSAGE, AIM_FREE = 10.0, 0.7
+
+
+@dataclass(frozen=True)
+class Way:
+    """One run: how records get to the replicas, and where."""
+
+    mode: str
+    hosts: str
+    app: str
+    folder: str
+    producers: int
+
+    @property
+    def sockets(self) -> list[str]:
+        """One of each replica."""
+        return [f"{self.folder}/{number}" for number in range(REPLICAS)]
+
+    def channel(self) -> Channel:
+        """The order, with the contents in files."""
+        return Channel(self.hosts, self.app, LocalStorage(Path(self.folder, "contents")))
 
 
 Work = Callable[[Any], bytes]
@@ -82,147 +109,135 @@ WORKS = {"window": (windows, 6_000_000), "sum": (adding, 24_000_000)}
 """With how many records of each producer: a run that is shorter than seconds measures its start."""
 
 
-def encoded(rows: int, seed: int) -> bytes:
-    """A batch as Arrow IPC."""
-    draw = np.random.default_rng(seed)
-    batch = pa.RecordBatch.from_pydict(
+def batch_of(rows: int, name: str) -> Any:
+    """The batch that a producer sends again and again."""
+    draw = np.random.default_rng(int(name[1:]))
+    return pa.RecordBatch.from_pydict(
         {"key": draw.integers(0, GROUPS, rows), "value": draw.integers(0, 100, rows)}
     )
+
+
+def encoded(batch: Any) -> bytes:
+    """A batch as Arrow IPC."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, batch.schema) as writer:
         writer.write_batch(batch)
     return sink.getvalue().to_pybytes()
 
 
-def producer(mode: str, hosts: str, app: str, name: str, paths: list[str], work: Any) -> None:
-    """Send all batches to every replica, and propose them."""
-    rows, size, ready, go = work
-    to = [Dial(path, family="AF_UNIX") for path in paths]
-    data = encoded(size, int(name[1:]))
-    client = connect(hosts) if mode != "uncoordinated" else None
-    proposer = None
-    if client is not None:
-        ways = {"batch": {}, "message": {"in_flight_max": 64, "group_max": 1}}
-        proposer = Proposer(client, app, name, timeout_s=300.0, **ways[mode])
+def produce(way: Way, name: str, rows: int, size: int, ready: Any, go: Any) -> None:
+    """Send all batches of a producer; `ready` is told when it could begin, `go` waited for."""
+    batch = batch_of(size, name)
+    if way.mode == "batch":
+        end = way.channel().ingress(name)
+        ready.release()
+        go.wait()
+        for first in range(0, rows, size):
+            end.offer(first, batch)
+        end.flush()
+        end.close()
+    elif way.mode == "message":
+        with connect(way.hosts) as client:
+            each = {"in_flight_max": 64, "group_max": 1, "timeout_s": 300.0}
+            proposer = Proposer(client, way.app, name, **each)
+            ready.release()
+            go.wait()
+            for first in range(rows):
+                proposer.propose(first, first)
+            proposer.wait()
+            proposer.close()
+    else:
+        to = [Dial(path, family="AF_UNIX") for path in way.sockets]
+        data = encoded(batch)
+        ready.release()
+        go.wait()
+        for _ in range(0, rows, size):
+            for replica in to:
+                replica.send_bytes(data)
+
+
+def consume(way: Way, name: str, kind: str, total: int, size: int, ready: Any, done: Any) -> None:
+    """Process all records as one replica; put the time, how many, and a digest of the results."""
+    work, digest, processed = WORKS[kind][0](), hashlib.sha256(), 0
+    for rows in {"batch": ordered, "message": messages, "uncoordinated": received}[way.mode](
+        way, name, size, ready
+    ):
+        digest.update(work(rows))
+        processed += rows.num_rows
+        if processed >= total:
+            break
+    done.put((time.monotonic(), processed, digest.hexdigest()))
+
+
+def ordered(way: Way, name: str, _size: int, ready: Any) -> Iterator[Any]:
+    """Batches as the ordered channel gives them."""
+    reader, at = way.channel().egress(name), 0
     ready.release()
-    go.wait()
-    for first in range(0, rows, size):
-        for replica in to:
-            replica.send((name, first))
-            replica.send_bytes(data)
-        if proposer is not None:
-            (proposer.propose if mode == "batch" else proposer.propose_each)(
-                first, first + size - 1
-            )
-    if proposer is not None and client is not None:
-        proposer.wait()
-        proposer.close()
-        client.close()
+    while True:
+        at, found = reader.read(at, timeout_s=1.0)
+        yield from (rows.drop_columns(list(SN)) for _, rows in found)
 
 
-def replica(mode: str, hosts: str, app: str, path: str, work: Any) -> None:
-    """Process until all records of all producers are there; put time and digest."""
-    kind, producers, total, ready, done, name = work
-    listener = Listener(path, family="AF_UNIX")
+def messages(way: Way, _name: str, size: int, ready: Any) -> Iterator[Any]:
+    """Records one by one, in the order of their places; what is in them is known beforehand."""
+    known = {f"p{n}": batch_of(size, f"p{n}") for n in range(way.producers)}
+    with connect(way.hosts) as client:
+        scope, order = Scope(client, way.app), Order()
+        reader = Reader(client, scope.places)
+        ready.release()
+        while True:
+            for place, data in reader.read():
+                claims = decode(data)
+                for _, batch in counting(claims, order.handle(place, claims)):
+                    yield known[batch.producer].slice(batch.first % size, 1)
+
+
+def received(way: Way, name: str, _size: int, ready: Any) -> Iterator[Any]:
+    """Batches as they come over sockets."""
+    listener = Listener(way.sockets[int(name[-1])], family="AF_UNIX")
     ready.release()
-    do = WORKS[kind][0]()
-    digest = hashlib.sha256()
-    contents: dict[tuple[str, int], Any] = {}
-    processed = 0
-    lock, finished = threading.Lock(), threading.Event()
-
-    def process(source: str, first: int, rows: Any) -> None:
-        nonlocal processed
-        with lock:
-            digest.update(do(rows))
-            if follower is not None:
-                digest.update(f"{source} {first} {rows.num_rows};".encode())
-            processed += rows.num_rows
-            if processed >= total:
-                finished.set()
-
-    def fetch(batch: Batch) -> Any:
-        if mode == "batch":
-            return contents.pop((batch.producer, batch.first), None)
-        for (source, first), rows in list(contents.items()):
-            if source == batch.producer and first <= batch.first < first + rows.num_rows:
-                return rows.slice(batch.first - first, 1)
-        return None
-
-    client = connect(hosts) if mode != "uncoordinated" else None
-    follower = None
-    if client is not None:
-        follower = Follower(
-            client,
-            app,
-            name,
-            fetch=fetch,
-            on_batch=lambda _, batch, rows: process(batch.producer, batch.first, rows),
-        )
+    came: queue.Queue[Any] = queue.Queue(64)
 
     def receive(connection: Any) -> None:
-        while True:
-            try:
-                source, first = connection.recv()
-                data = connection.recv_bytes()
-            except EOFError:
-                return
-            (rows,) = pa.ipc.open_stream(data)
-            if follower is None:
-                process(source, first, rows)
-            else:
-                contents[source, first] = rows
-                follower.arrived()
+        with contextlib.suppress(EOFError):
+            while True:
+                (rows,) = pa.ipc.open_stream(connection.recv_bytes())
+                came.put(rows)
 
-    for _ in range(producers):
+    for _ in range(way.producers):
         threading.Thread(target=receive, args=(listener.accept(),), daemon=True).start()
-    finished.wait(280)
-    done.put((time.monotonic(), processed, digest.hexdigest()))
-    if follower is not None:
-        follower.close()
+    while True:
+        yield came.get()
 
 
 def run(
     mode: str, hosts: str, work: str, producers: int, rows: int, size: int
 ) -> tuple[float, bool]:
     """Records per second of one run, with all processes new, and whether the replicas agree."""
-    app = f"ordering-{uuid.uuid4()}"
     ready, go, done = mp.Semaphore(0), mp.Event(), mp.Queue()
     with tempfile.TemporaryDirectory() as folder:
-        paths = [f"{folder}/{number}" for number in range(REPLICAS)]
+        way = Way(mode, hosts, f"ordering-{uuid.uuid4()}", folder, producers)
         total = producers * (-(-rows // size) * size)
-        processes = [
-            mp.Process(
-                target=replica,
-                args=(
-                    mode,
-                    hosts,
-                    app,
-                    path,
-                    (work, producers, total, ready, done, f"replica-{n}"),
-                ),
-            )
-            for n, path in enumerate(paths)
+        replicas = [
+            mp.Process(target=consume, args=(way, f"replica-{n}", work, total, size, ready, done))
+            for n in range(REPLICAS)
         ]
-        for process in processes:
-            process.start()
-        for _ in paths:
-            ready.acquire()
-        processes += [
-            mp.Process(
-                target=producer,
-                args=(mode, hosts, app, f"p{n}", paths, (rows, size, ready, go)),
-            )
+        sources = [
+            mp.Process(target=produce, args=(way, f"p{n}", rows, size, ready, go))
             for n in range(producers)
         ]
-        for process in processes[REPLICAS:]:
-            process.start()
-        for _ in range(producers):
-            ready.acquire()
+        for some in (replicas, sources):
+            for process in some:
+                process.start()
+            for _ in some:
+                ready.acquire()
         began = time.monotonic()
         go.set()
-        ends = [done.get(timeout=290) for _ in paths]
-        for process in processes:
+        ends = [done.get(timeout=290) for _ in replicas]
+        for process in sources:
+            process.join()
+        for process in replicas:
+            process.kill()  # their sessions and connections end with them
             process.join()
     if any(count != total for _, count, _ in ends):
         raise SystemExit(f"{mode}: not all records were processed: {ends}")

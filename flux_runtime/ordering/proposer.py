@@ -53,11 +53,11 @@ class Proposer:
         client: a session.
         app: name of the application.
         producer: name that survives restarts.
-        scope: `all`, or a bucket of the gate.
+        scope: name of the order.
         in_flight_max: how many creates are under way at once; batches that come meanwhile share
             the place of the next one.
-        group_max: how many batches share a place at most; 1, and many creates under way, is for
-            `propose_each`.
+        group_max: how many batches share a place at most; 1, with batches of one record, is the
+            order of messages of the paper (OR-9).
         waiting_max: how many batches `propose` takes ahead of their places.
         on_placed: called with every batch and its place, in order, in a thread of the proposer's.
         timeout_s: how long `Proposer` and `wait` wait.
@@ -121,18 +121,6 @@ class Proposer:
             self.next = last + 1
             self._taken += 1
             self._step(lambda: self._machine.add(first, last))
-
-    def propose_each(self, first: int, last: int) -> None:
-        """Propose the next records one by one, each in a place of its own: the order of messages of
-        the paper (OR-9).
-
-        Raises:
-            ValueError: records would share a place, `group_max` is not 1.
-        """
-        if self._group_max != 1:
-            raise ValueError(f"{self._group_max} batches share a place; OR-9 needs group_max=1")
-        for offset in range(first, last + 1):
-            self.propose(offset, offset)
 
     def wait(self) -> None:
         """Return when everything that was proposed has its place.

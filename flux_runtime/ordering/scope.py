@@ -1,24 +1,21 @@
-"""Where an order lives in ZooKeeper, and how far it may be forgotten (OR-2, OR-5, OR-6).
+"""Where an order lives in ZooKeeper, and how far it may be forgotten (OR-2, OR-5).
 
-    /blazes/APP/order/buckets               how many gate buckets there are, for the life of the job
     /blazes/APP/order/SCOPE/places/n-...    the places (OR-2)
     /blazes/APP/order/SCOPE/base            the order up to the first place that is kept
     /blazes/APP/order/SCOPE/consumers/NAME  the first place that this consumer has not passed
 
-SCOPE is `all`, or one of the gate's buckets. Whoever wants to know the state of the order without
-its history starts from `base`; whoever wants the history reads the run's order log.
+SCOPE is the name of the order, of which an application may have several. Whoever wants to know the
+state of the order without its history starts from `base`.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from typing import Final
 
 from kazoo.exceptions import BadVersionError, NodeExistsError
 
-from flux_runtime.operators.rows import Batch as Rows
-from flux_runtime.operators.rows import KeySplit
 from flux_runtime.ordering.places import Claims, Order, Verdicts, decode
 from flux_runtime.zookeeper import tail
 from flux_runtime.zookeeper.client import Client
@@ -26,58 +23,18 @@ from flux_runtime.zookeeper.nodes import app_path, ask, children, delete, ensure
 from flux_runtime.zookeeper.znode_names import znode_name
 
 ALL: Final = "all"
-"""The scope of one order for everything."""
+"""The scope of one order for everything in an application."""
 
 Seen = Callable[[int, Claims, Verdicts], None]
 
 
-class BucketsDiffer(ValueError):  # noqa: N818 - what happened
-    """The job orders by another number of buckets than before; they are fixed for its life."""
-
-
-def bucket_scope(bucket: int) -> str:
-    """The scope of a gate bucket.
-
-    >>> bucket_scope(7)
-    'gate-007'
-    """
-    return f"gate-{bucket:03d}"
-
-
-def fix_buckets(client: Client, app: str, buckets: int) -> None:
-    """Fix the number of gate buckets, once for the life of the job (OR-6).
-
-    Raises:
-        BucketsDiffer: another number has been fixed.
-    """
-    if buckets < 1:
-        raise ValueError(f"at least one bucket, not {buckets}")
-    path = app_path(app, "order", "buckets")
-    ensure(client, path.rpartition("/")[0])
-    try:
-        ask(client, lambda: client.kazoo.create_async(path, b"%d" % buckets))
-    except NodeExistsError:
-        found = read(client, path)
-        fixed = int(found[0]) if found else buckets
-        if fixed != buckets:
-            raise BucketsDiffer(
-                f"the order of {app} has {fixed} gate buckets, not {buckets}; start afresh to "
-                "change that"
-            ) from None
-
-
-def split_by_bucket(rows: Rows, gate: Sequence[str], buckets: int) -> Mapping[int, Rows]:
-    """The rows of each bucket, in their order; the same everywhere and always (OR-6)."""
-    return KeySplit({0: gate})(0, rows, buckets)
-
-
 class Scope:
-    """One order; made by whoever proposes, follows, records or trims.
+    """One order; made by whoever proposes, reads or trims.
 
     Args:
         client: a session.
         app: name of the application.
-        scope: `all`, or one of `bucket_scope`.
+        scope: its name.
     """
 
     def __init__(self, client: Client, app: str, scope: str = ALL) -> None:

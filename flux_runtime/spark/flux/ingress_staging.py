@@ -1,4 +1,4 @@
-"""What a streaming sink has staged and committed, on a file system that all of the job can reach.
+"""What the input of a Flux stage has staged and committed, on a file system that all can reach.
 
     staged/BATCH/PARTITION-UNIQUE.arrow   rows of one attempt of one task
     committed/BATCH.json                  which attempts count, and their places in the stream
@@ -48,7 +48,7 @@ class Committed:
     first: int
     files: tuple[tuple[str, int], ...]
     acknowledged: bool = False
-    """The far side has all of it, and the files are not needed any more."""
+    """The channel has all of it, and the files are not needed any more."""
 
     @property
     def end(self) -> int:
@@ -135,7 +135,7 @@ def rows_of(storage: Storage, committed: Committed) -> Iterator[tuple[int, Any]]
 
 
 def acknowledged(storage: Storage, committed: Committed) -> None:
-    """Note that the far side has a micro-batch, and forget its rows, and those of older ones."""
+    """Note that the channel has a micro-batch, and forget its rows, and those of older ones."""
     done = Committed(
         committed.query, committed.batch, committed.first, committed.files, acknowledged=True
     )

@@ -1,8 +1,8 @@
 """An ordered, durable channel: contents in files, their order in ZooKeeper.
 
-    far = open_channel({"zookeeper": "127.0.0.1:2181", "app": "ads", "folder": "file:///..."})
-    end = far.ingress("clicks-1"); end.offer(0, 0, rows); end.flush()
-    offset, results, _ = far.egress("report").read(0, timeout_s=1.0)
+    channel = Channel("127.0.0.1:2181", "ads", storage_at("file:///..."))
+    end = channel.ingress("clicks-1"); end.offer(0, rows); end.flush()
+    offset, batches = channel.egress("report").read(0, timeout_s=1.0)
 
 Each stream is a producer (OR-1), each offer a batch. A content is written before it is proposed,
 and deleted when every reader has passed it (OR-5). All readers get the same batches in the same
@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Mapping
 from typing import Any, Final
 
 import pyarrow as pa
@@ -31,7 +30,7 @@ from flux_runtime.ordering.places import (
 )
 from flux_runtime.ordering.proposer import Proposer
 from flux_runtime.ordering.scope import ALL, Scope, catch_up
-from flux_runtime.sealing.storage import Storage, storage_at
+from flux_runtime.sealing.storage import Storage
 from flux_runtime.spark import faults
 from flux_runtime.zookeeper.client import Client, connect
 from flux_runtime.zookeeper.tail import Reader, Trimmed
@@ -45,23 +44,15 @@ class ContentMissing(RuntimeError):  # noqa: N818 - what happened
     """A batch has its place, but its content cannot be read (OR-4)."""
 
 
-def open_channel(argument: Mapping[str, Any]) -> Channel:
-    """A channel, as `far_side_options` names it.
+class Channel:
+    """A channel; opens its ends.
 
     Args:
-        argument: `zookeeper` (host:port,...), `app`, `folder` for the contents (a folder that both
-            sides reach), and optionally `scope`.
+        zookeeper: host:port,...
+        app: name of the application.
+        storage: a folder for the contents, which both ends reach.
+        scope: name of the order.
     """
-    return Channel(
-        argument["zookeeper"],
-        argument["app"],
-        storage_at(argument["folder"]),
-        scope=argument.get("scope", ALL),
-    )
-
-
-class Channel:
-    """See `open_channel`."""
 
     def __init__(self, zookeeper: str, app: str, storage: Storage, *, scope: str = ALL) -> None:
         self._zookeeper = zookeeper
@@ -89,7 +80,7 @@ class Channel:
 
 
 class ChannelIngress:
-    """See `IngressEnd`."""
+    """Takes the batches of one stream; one process at a time. `Channel.ingress` makes it."""
 
     def __init__(self, client: Client, app: str, stream: str, storage: Storage, scope: str) -> None:
         self._client = client
@@ -97,8 +88,12 @@ class ChannelIngress:
         self._storage = storage
         self._proposer = Proposer(client, app, stream, scope=scope)
 
-    def offer(self, batch_id: int, offset: int, rows: Any) -> None:
-        """See `IngressEnd`; `offset` alone tells what was offered before.
+    def offer(self, offset: int, rows: Any) -> None:
+        """Hand over records. What was offered before, by this process or another, is dropped.
+
+        Args:
+            offset: of the first of them; it counts all records of the stream from 0 on.
+            rows: a pyarrow.RecordBatch.
 
         Raises:
             ValueError: records between the last ones and these are missing.
@@ -114,17 +109,17 @@ class ChannelIngress:
         self._proposer.propose(after, after + rows.num_rows - 1)
 
     def flush(self) -> None:
-        """See `IngressEnd`."""
+        """Return when everything that was offered has its place: it will not be lost."""
         self._proposer.wait()
 
     def close(self) -> None:
-        """See `IngressEnd`."""
+        """End the session."""
         self._proposer.close()
         self._client.close()
 
 
 class ChannelEgress:
-    """See `EgressEnd`."""
+    """Gives a reader the batches in their order. `Channel.egress` makes it."""
 
     def __init__(self, client: Client, app: str, reader: str, storage: Storage, scope: str) -> None:
         self._client = client
@@ -143,8 +138,17 @@ class ChannelEgress:
 
     def read(
         self, offset: int, *, timeout_s: float | None = None, max_bytes: int = READ_BYTES
-    ) -> tuple[int, list[tuple[int, Any]], bool]:
-        """See `EgressEnd`; it never ends.
+    ) -> tuple[int, list[tuple[int, Any]]]:
+        """Batches from an offset on.
+
+        Args:
+            offset: where to begin.
+            timeout_s: how long to wait for more than nothing; None: for ever.
+            max_bytes: about how much to give at once.
+
+        Returns:
+            The next offset; (number, rows) in order, numbers from `offset` up to below the next
+            one. What lies between two offsets never changes.
 
         Raises:
             Trimmed: the offset was committed.
@@ -167,7 +171,7 @@ class ChannelEgress:
             if not self._pending:
                 self._at = max(self._at, _number(self._order.at))
             if self._at > offset or (deadline is not None and time.monotonic() >= deadline):
-                return self._at, found, False
+                return self._at, found
             time.sleep(_POLL_S)
 
     def batches(self, since: int = 0) -> int:
@@ -189,7 +193,7 @@ class ChannelEgress:
         return self._batches
 
     def commit(self, offset: int) -> None:
-        """See `EgressEnd`; deletes the batches of places that every reader has passed."""
+        """What is below the offset will not be read again; what every reader has passed goes."""
         self._scope.passed(self._name, offset // CLAIMS_MAX)
         below = min(self._scope.consumers().values())
         old: list[Batch] = []
@@ -204,7 +208,7 @@ class ChannelEgress:
         self._scope.trim()
 
     def close(self) -> None:
-        """See `EgressEnd`."""
+        """End the session."""
         self._client.close()
 
     def _go_to(self, offset: int) -> None:

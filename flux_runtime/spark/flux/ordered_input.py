@@ -23,9 +23,8 @@ from flux_runtime.spark import faults
 from flux_runtime.spark.ends.unreadable import Watch
 from flux_runtime.spark.feed import Feed
 from flux_runtime.spark.flux import ingress_staging
-from flux_runtime.spark.flux.far_side import IngressEnd
 from flux_runtime.spark.flux.ingress_staging import BYTES_MAX, ROWS_MAX, Committed, Staged
-from flux_runtime.spark.flux.ordered_channel import Channel
+from flux_runtime.spark.flux.ordered_channel import Channel, ChannelIngress
 from flux_runtime.spark.frames import column
 from flux_runtime.spark.query import Query
 
@@ -62,7 +61,7 @@ class OrderedInput:
         self._watch = watch
         self._staging = folder.at("staging")
         self._channel = channel
-        self._end: IngressEnd | None = None
+        self._end: ChannelIngress | None = None
         frame = feed.apply(watch.stream(feed)).select(
             *(sf.col(column(f.name)).cast(f.dataType).alias(f.name) for f in schema.fields)
         )
@@ -97,7 +96,7 @@ class OrderedInput:
         if self._end is None:
             self._end = self._channel.ingress(self.name)
         for offset, rows in together(ingress_staging.rows_of(self._staging, committed)):
-            self._end.offer(committed.batch, offset, tagged_as(rows, self._interface))
+            self._end.offer(offset, tagged_as(rows, self._interface))
         self._end.flush()
 
 

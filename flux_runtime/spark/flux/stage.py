@@ -300,7 +300,7 @@ class Hosting:
         while not over.is_set():
             if losses:
                 raise losses[0]
-            at, found, _ = self._order.read(at, timeout_s=LOOK_S)
+            at, found = self._order.read(at, timeout_s=LOOK_S)
             self._places += len(found)
             for place, rows in found:
                 if over.is_set():

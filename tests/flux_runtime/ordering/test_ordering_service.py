@@ -1,4 +1,4 @@
-"""The order in a real ZooKeeper: proposed once, followed without gaps, recorded, trimmed."""
+"""The order in a real ZooKeeper: proposed once, read without gaps, trimmed."""
 
 from __future__ import annotations
 
@@ -9,50 +9,51 @@ import threading
 from collections import Counter
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 from zookeeper_wire import CREATE, Wire
-from zookeeper_world import Events, until
+from zookeeper_world import until
 
 from flux_lab.ensemble import LoopbackEnsemble
-from flux_runtime.ordering.follower import Follower, Recorder
-from flux_runtime.ordering.order_log import OrderLog
-from flux_runtime.ordering.places import CLAIMS_MAX, Batch, Order, Verdict, decode
+from flux_runtime.ordering.places import CLAIMS_MAX, Batch, Order, Verdict, counting, decode
 from flux_runtime.ordering.proposals import Superseded
 from flux_runtime.ordering.proposer import Proposer
 from flux_runtime.ordering.scope import (
-    BucketsDiffer,
     Scope,
-    bucket_scope,
     catch_up,
-    fix_buckets,
-    split_by_bucket,
 )
-from flux_runtime.sealing.storage import LocalStorage
 from flux_runtime.zookeeper.client import Client, SessionState, connect
 from flux_runtime.zookeeper.embedded import EmbeddedZooKeeper
 from flux_runtime.zookeeper.process import free_port
-from flux_runtime.zookeeper.tail import Trimmed
+from flux_runtime.zookeeper.tail import Reader, Trimmed
 
 pytestmark = pytest.mark.zookeeper
 
 
 class Consumer:
-    """A follower that keeps what it is given; every batch is there unless it is withheld."""
+    """Reads the order from where it is kept, whenever it is asked what it has."""
 
-    def __init__(self, client: Client, app: str, name: str, **options: object) -> None:
+    def __init__(self, client: Client, app: str, name: str) -> None:
         self.got: list[tuple[int, str, int, int]] = []
-        self.withheld: set[int] = set()
-        self.missing = Events()
-        self.follower = Follower(
-            client,
-            app,
-            name,
-            fetch=lambda batch: None if batch.first in self.withheld else "content",
-            on_batch=lambda place, b, _: self.got.append((place, b.producer, b.first, b.last)),
-            on_missing=lambda *what: self.missing(what),
-            **options,  # type: ignore[arg-type]
-        )
+        self.name = name
+        self.scope = Scope(client, app)
+        self.order = self.scope.base()
+        self.scope.register(name, self.order.at)
+        self.reader = Reader(client, self.scope.places, self.order.at)
+
+    def look(self) -> None:
+        while entries := self.reader.read():
+            for place, data in entries:
+                claims = decode(data)
+                for _, batch in counting(claims, self.order.handle(place, claims)):
+                    self.got.append((place, batch.producer, batch.first, batch.last))
+
+    def close(self) -> None:
+        """Note how far it has come, as one does before a restart."""
+        self.scope.passed(self.name, self.order.at)
+
+    def taken(self) -> int:
+        self.look()
+        return len(self.got)
 
     def records(self) -> dict[str, list[int]]:
         found: dict[str, list[int]] = {}
@@ -61,6 +62,7 @@ class Consumer:
         return found
 
     def has(self, **records: int) -> bool:
+        self.look()
         return {name: len(offsets) for name, offsets in self.records().items()} == records
 
 
@@ -81,13 +83,11 @@ def claims(client: Client, app: str) -> list[tuple[Verdict, object]]:
 
 
 def test_or2_or4_all_consumers_follow_one_order(
-    client: Client, zookeeper_hosts: str, app: str, tmp_path: Path
+    client: Client, zookeeper_hosts: str, app: str
 ) -> None:
-    log = OrderLog(LocalStorage(tmp_path))
-    recorder = Recorder(client, app, log, trim_every=50)
     one = Consumer(client, app, "one")
     with connect(zookeeper_hosts) as other:
-        two = Consumer(other, app, "two", log=log)
+        two = Consumer(other, app, "two")
         placed: list[tuple[Batch, int]] = []
         p = Proposer(client, app, "p", on_placed=lambda *what: placed.append(what))
         q = Proposer(other, app, "q")
@@ -111,22 +111,18 @@ def test_or2_or4_all_consumers_follow_one_order(
         assert [(b.first, place) for b, place in placed] == [
             (first, place) for place, name, first, _ in one.got if name == "p"
         ]
-        one.follower.close()
-        two.follower.close()
+        one.close()
+        two.close()
         scope = Scope(client, app)
         end = scope.end()
         assert end <= 302
-        until(lambda: recorder.end == end)
-        until(lambda: scope.consumers() == {"one": end, "two": end, "log": end})
+        assert scope.consumers() == {"one": end, "two": end}
         scope.trim()
         assert scope.base().at == end  # OR-5: forgotten when everybody had passed
-        third = Consumer(client, app, "three", log=log)
-        until(lambda: third.has(p=1500, q=150))
-        assert third.got == one.got  # and a replay reads the log
+        third = Consumer(client, app, "three")
         p.propose(1500, 1500)
-        until(lambda: third.has(p=1501, q=150))
-        third.follower.close()
-        recorder.close()
+        until(lambda: third.has(p=1))
+        third.close()
         p.close()
         again = Proposer(client, app, "p")
         assert again.next == 1501  # a producer goes on where the order says
@@ -135,49 +131,28 @@ def test_or2_or4_all_consumers_follow_one_order(
 
 
 def test_or5_nothing_is_forgotten_that_a_registered_consumer_needs(
-    client: Client, app: str, tmp_path: Path
+    client: Client, app: str
 ) -> None:
-    slow = Consumer(client, app, "slow")
-    slow.withheld = {7}
-    recorder = Recorder(client, app, OrderLog(LocalStorage(tmp_path)), trim_every=5)
+    slow, fast = Consumer(client, app, "slow"), Consumer(client, app, "fast")
     placed: dict[int, int] = {}
     proposer = Proposer(client, app, "p", on_placed=lambda b, at: placed.update({b.first: at}))
     for n in range(40):
         proposer.propose(n, n)
+        if n == 6:
+            proposer.wait()
+            assert slow.has(p=7)
+            slow.close()
     proposer.wait()
+    assert fast.has(p=40)
+    fast.close()
     scope = Scope(client, app)
-    until(lambda: recorder.end == scope.end())
-    until(lambda: slow.got and slow.got[-1][2] == 6)
     scope.trim()
-    assert scope.base().at <= scope.consumers()["slow"] <= placed[7]
-    slow.withheld = set()
-    slow.follower.arrived()
-    until(lambda: slow.has(p=40))
-    slow.follower.close()
-    recorder.close()
-    Scope(client, app).trim()
-    late: list[BaseException] = []
-    Consumer(client, app, "without-a-log", failed=late.append)
-    until(lambda: late)
-    assert isinstance(late[0], Trimmed)
-    proposer.close()
-
-
-def test_or4_a_batch_that_cannot_be_read_is_waited_for_and_named(client: Client, app: str) -> None:
-    consumer = Consumer(client, app, "one", missing_after_s=0.2)
-    consumer.withheld = {3}
-    proposer = Proposer(client, app, "p")
-    for n in range(6):
-        proposer.propose(n, n)
-    place, batch, seconds = consumer.missing.wait(lambda _: True)
-    assert (batch.producer, batch.first) == ("p", 3)
-    assert 2 <= place <= 4
-    assert seconds >= 0.2
-    assert consumer.records() == {"p": [0, 1, 2]}
-    consumer.withheld = set()
-    consumer.follower.arrived()
-    until(lambda: consumer.has(p=6))
-    consumer.follower.close()
+    assert scope.base().at == scope.consumers()["slow"] <= placed[7]
+    assert slow.has(p=40)
+    slow.close()
+    scope.trim()
+    with pytest.raises(Trimmed):
+        Reader(client, scope.places).read()
     proposer.close()
 
 
@@ -202,25 +177,6 @@ def test_or2_batches_that_wait_share_a_place(client: Client, app: str) -> None:
     proposer.close()
 
 
-def test_or4_or5_a_place_is_passed_after_the_last_of_its_batches(client: Client, app: str) -> None:
-    consumer = Consumer(client, app, "one")
-    consumer.withheld = {6}
-    proposer = Proposer(client, app, "p")
-    at_once(proposer, range(10))
-    proposer.wait()
-    until(lambda: consumer.got and consumer.got[-1] == (2, "p", 5, 5))
-    consumer.follower.close()
-    scope = Scope(client, app)
-    assert (scope.trim(), scope.base().at) == (2, 2)
-    assert consumer.follower.order.at == 2
-    again = Consumer(client, app, "one", order=consumer.follower.order)
-    until(lambda: again.has(p=9))
-    assert again.got == [(2, "p", n, n) for n in range(1, 10)]  # the whole place
-    again.follower.close()
-    assert Scope(client, app).consumers() == {"one": 3}
-    proposer.close()
-
-
 @pytest.mark.parametrize("before_server", [False, True])
 def test_or3_a_group_without_an_answer_is_not_repeated(
     wire: Wire, remote: Client, client: Client, app: str, before_server: bool
@@ -240,7 +196,7 @@ def test_or3_a_group_without_an_answer_is_not_repeated(
     assert verdicts.count(Verdict.COUNTS) == 120
     assert Verdict.REPEATED not in verdicts
     assert max(Counter(place for _, place in placed).values()) >= 29
-    consumer.follower.close()
+    consumer.close()
     proposer.close()
 
 
@@ -265,7 +221,7 @@ def test_or3_creates_without_an_answer_are_not_repeated(
     verdicts = [verdict for verdict, _ in claims(client, app)]
     assert verdicts.count(Verdict.COUNTS) == 300
     assert Verdict.REPEATED not in verdicts
-    consumer.follower.close()
+    consumer.close()
     proposer.close()
 
 
@@ -273,7 +229,7 @@ def test_or7_nothing_is_decided_without_a_session(
     wire: Wire, remote: Client, client: Client, app: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     proposer = Proposer(client, app, "p")
-    consumer = Consumer(remote, app, "one")
+    consumer = Consumer(client, app, "one")
     theirs = Proposer(remote, app, "q")
     proposer.propose(0, 0)
     until(lambda: consumer.has(p=1))
@@ -286,11 +242,11 @@ def test_or7_nothing_is_decided_without_a_session(
         impatient.setattr(theirs, "_timeout_s", 1.0)
         with pytest.raises(Exception, match="no ZooKeeper server answered"):
             theirs.wait()
-    assert consumer.has(p=1)
+    assert consumer.has(p=2)
     wire.resume()
     until(lambda: consumer.has(p=2, q=1))
     theirs.wait()
-    consumer.follower.close()
+    consumer.close()
     proposer.close()
     theirs.close()
 
@@ -299,7 +255,7 @@ def test_a_session_that_is_lost_is_opened_again_and_nothing_is_missing(
     wire: Wire, remote: Client, client: Client, app: str
 ) -> None:
     proposer = Proposer(remote, app, "p")
-    consumer = Consumer(remote, app, "one")
+    consumer = Consumer(client, app, "one")
     of_the_session = remote.kazoo.create(f"/{app}", ephemeral=True)
     for n in range(50):
         proposer.propose(n, n)
@@ -312,7 +268,7 @@ def test_a_session_that_is_lost_is_opened_again_and_nothing_is_missing(
     until(lambda: consumer.has(p=100))
     assert remote.session_losses > 0
     assert consumer.records() == {"p": list(range(100))}
-    consumer.follower.close()
+    consumer.close()
     proposer.close()
 
 
@@ -332,9 +288,15 @@ def test_or3_who_is_replaced_cannot_propose(client: Client, app: str) -> None:
     assert [c[2:] for c in consumer.got] == [(0, 0), (1, 1)]
     verdicts = [verdict for verdict, _ in claims(client, app)]
     assert Verdict.OUTDATED in verdicts
-    consumer.follower.close()
+    consumer.close()
     new.close()
     old.close()
+
+
+def reached(consumer: Consumer) -> int:
+    """The last record that it has."""
+    consumer.look()
+    return consumer.got[-1][3] if consumer.got else -1
 
 
 PRODUCER = """
@@ -361,15 +323,15 @@ def test_or3_a_producer_that_is_killed_goes_on_without_gap_or_double(
             assert process.stdout is not None
             begins.append(int(process.stdout.readline()))
             enough = begins[-1] + 100 * size  # the consumer may still be behind the one before
-            until(lambda enough=enough: consumer.got and consumer.got[-1][3] > enough)
+            until(lambda enough=enough: reached(consumer) > enough)
             process.kill()
     assert begins[0] == 0 < begins[1] < begins[2]
     last = Proposer(client, app, "p")
     last.propose(last.next, last.next)
     last.wait()
-    until(lambda: consumer.got[-1][3] + 1 == last.next)
+    until(lambda: reached(consumer) + 1 == last.next)
     assert consumer.records() == {"p": list(range(last.next))}
-    consumer.follower.close()
+    consumer.close()
     last.close()
 
 
@@ -399,42 +361,16 @@ def _propose_fails(proposer: Proposer) -> bool:
 def test_or9_message_by_message(client: Client, app: str) -> None:
     consumer = Consumer(client, app, "one")
     proposer = Proposer(client, app, "p", in_flight_max=16, group_max=1)
-    proposer.propose_each(0, 19)
+    for n in range(20):
+        proposer.propose(n, n)
     proposer.wait()
     assert Scope(client, app).end() == 21
     until(lambda: consumer.has(p=20))
     assert [(place, first, last) for place, _, first, last in consumer.got] == [
         (n + 1, n, n) for n in range(20)
     ]
-    with pytest.raises(ValueError, match="share a place"):
-        Proposer(client, app, "q").propose_each(0, 1)
-    consumer.follower.close()
+    consumer.close()
     proposer.close()
-
-
-def test_or6_one_order_for_each_gate_bucket(client: Client, app: str) -> None:
-    fix_buckets(client, app, 4)
-    fix_buckets(client, app, 4)
-    with pytest.raises(BucketsDiffer, match="4 gate buckets, not 5"):
-        fix_buckets(client, app, 5)
-    rows = pa.RecordBatch.from_pydict(
-        {"campaign": [f"c{n % 50}" for n in range(500)], "n": list(range(500))}
-    )
-    parts = split_by_bucket(rows, ["campaign"], 4)
-    assert sorted(parts) == [0, 1, 2, 3]
-    where = {c: b for b, part in parts.items() for c in part.column("campaign").to_pylist()}
-    assert len(where) == 50
-    for bucket, part in parts.items():
-        assert part.column("n").to_pylist() == [
-            n for n in range(500) if where[f"c{n % 50}"] == bucket
-        ]
-        proposer = Proposer(client, app, "p", scope=bucket_scope(bucket))
-        proposer.propose(0, part.num_rows - 1)
-        proposer.wait()
-        consumer = Consumer(client, app, "one", scope=bucket_scope(bucket))
-        until(lambda c=consumer, n=part.num_rows: c.has(p=n))
-        consumer.follower.close()
-        proposer.close()
 
 
 def test_the_embedded_server_is_killed_and_restarted_on_its_data(tmp_path: Path, app: str) -> None:
@@ -447,7 +383,7 @@ def test_the_embedded_server_is_killed_and_restarted_on_its_data(tmp_path: Path,
             target=lambda: [proposer.propose(n, n) for n in range(3000)], daemon=True
         )
         proposing.start()
-        until(lambda: len(consumer.got) > 200)
+        until(lambda: consumer.taken() > 200)
         assert server.pid is not None
         subprocess.run(["kill", "-9", str(server.pid)], check=True)
         until(lambda: not server.running)
@@ -457,7 +393,7 @@ def test_the_embedded_server_is_killed_and_restarted_on_its_data(tmp_path: Path,
         proposer.wait()
         until(lambda: consumer.has(p=3000))
         assert consumer.records() == {"p": list(range(3000))}
-        consumer.follower.close()
+        consumer.close()
         proposer.close()
     server.stop()
 
@@ -478,10 +414,10 @@ def test_a_server_of_three_is_killed_while_proposing_and_following(
         ]
         for thread in threads:
             thread.start()
-        until(lambda: len(consumers[0].got) > 300)
+        until(lambda: consumers[0].taken() > 300)
         killed = ensemble.leader()
         ensemble.kill(killed)
-        until(lambda: len(consumers[0].got) > 2000)
+        until(lambda: consumers[0].taken() > 2000)
         ensemble.restart(killed)
         for thread in threads:
             thread.join(120)
@@ -492,19 +428,5 @@ def test_a_server_of_three_is_killed_while_proposing_and_following(
         assert consumers[0].records() == {name: list(range(2500)) for name in "pq"}
         verdicts = [verdict for verdict, _ in claims(one, app)]
         assert Verdict.REPEATED not in verdicts  # OR-3
-        for closing in (*proposers.values(), *(c.follower for c in consumers)):
+        for closing in (*proposers.values(), *consumers):
             closing.close()
-
-
-def test_the_order_log_merges_small_files_and_refuses_gaps(tmp_path: Path) -> None:
-    log = OrderLog(LocalStorage(tmp_path))
-    for n in range(200):
-        log.append([(n, b"%d" % n)])
-    assert len(list(tmp_path.iterdir())) < 70
-    assert list(log.read(150)) == [(n, b"%d" % n) for n in range(150, 200)]
-    with pytest.raises(ValueError, match="do not follow"):
-        log.append([(201, b"")])
-    log.append([(198, b"198"), (199, b"199"), (200, b"200")])  # a second recorder
-    assert list(log.read(197)) == [(n, b"%d" % n) for n in range(197, 201)]
-    assert log.end() == 201
-    assert decode(b'["p","t",1,2]') == (Batch("p", "t", 1, 2),)

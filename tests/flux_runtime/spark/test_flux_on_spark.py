@@ -244,7 +244,14 @@ def test_a_site_dies_the_driver_dies_and_the_output_is_exact(counts: FluxJob) ->
 
 
 def test_the_driver_dies_between_any_two_steps(counts: FluxJob) -> None:
-    for point in ("input-logged", "results-logged", "results-committed"):
+    for point in (
+        "input-staged",
+        "content-written",
+        "input-logged",
+        "input-offered",
+        "results-logged",
+        "results-committed",
+    ):
         counts.more()
         assert counts.run(BLAZES_CRASH_AT=point) == -signal.SIGKILL, counts.said()
     assert counts.run() == 0, counts.said()
@@ -291,6 +298,8 @@ def test_or_5_the_order_is_trimmed_and_a_job_begins_with_the_kept_states(counts:
         counts.more()
     assert counts.run(BLAZES_CRASH_AT="state-kept") == -signal.SIGKILL, counts.said()
     assert len(counts.contents()) >= every, "kept, and not yet trimmed"
+    counts.more()
+    assert counts.run(BLAZES_CRASH_AT="contents-deleted") == -signal.SIGKILL, counts.said()
     counts.start()
     for _ in range(3 * every):
         counts.more()
