@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import chain
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
@@ -15,18 +15,14 @@ from annotations.notation import LabelValue, key_of
 from annotations.positions import Scalar
 from annotations.records import Fields
 from annotations.shapes import BAD
-from annotations.unannotated import COMPUTES, Ends, possible_paths, says_only_code
+from annotations.unannotated import (
+    COMPUTES,
+    Declared,
+    Ends,
+    possible_paths,
+    says_only_code,
+)
 from annotations.vocabulary import STAR, UNKNOWN, Annotation, Gate, Repeats, Rows, Within
-
-
-@dataclass(slots=True)
-class Declared:
-    """A component as the file has it: its own keys, and variants from wherever they stand."""
-
-    key: Scalar
-    fields: Fields
-    variants: dict[str, tuple[Scalar, Any]] = field(default_factory=dict)
-    """Name -> (the name's node, a path or a list of paths or a variant or `BAD`)."""
 
 
 @dataclass(frozen=True, slots=True)

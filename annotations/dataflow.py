@@ -11,7 +11,7 @@ from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path as FilePath
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Protocol
 
 from annotations.vocabulary import (
     Annotation,
@@ -22,9 +22,6 @@ from annotations.vocabulary import (
     Rows,
     Within,
 )
-
-if TYPE_CHECKING:
-    from annotations.splits import Splits
 
 EMPTY: Final[Mapping[str, Any]] = MappingProxyType({})
 
@@ -59,6 +56,28 @@ class Reason:
     text: str
     """A sentence without a full stop."""
     position: Position | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a query does not split by a key, and where."""
+
+    reason: str
+    position: Position | None = None
+
+    def __str__(self) -> str:
+        where = f" ({self.position})" if self.position else ""
+        return f"{self.reason}{where}"
+
+
+class Splits(Protocol):
+    """Whether the code of an output splits by a key (`annotations.splits`)."""
+
+    def refusal(self, key: Key) -> Refusal | None:
+        """Why a seal on this key is not enough; None: it is."""
+
+    def under(self, fds: tuple[FunctionalDependency, ...]) -> Splits:
+        """The same question under other dependencies."""
 
 
 @dataclass(frozen=True, slots=True)

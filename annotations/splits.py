@@ -12,17 +12,16 @@ from functools import cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from annotations.dataflow import Component, Dataflow, Path
+from annotations.dataflow import Component, Dataflow, Path, Refusal
 from annotations.vocabulary import FunctionalDependency, Key
 
 if TYPE_CHECKING:
     from annotations.whitebox.code import Code
     from annotations.whitebox.sandbox import Limits
-    from annotations.whitebox.splitting import Refusal
 
 
-class Splits:
-    """The question about one output; equal only to itself.
+class OutputSplits:
+    """Whether the code of one output splits by a key; equal only to itself.
 
     Args:
         code: of the dataflow.
@@ -50,9 +49,9 @@ class Splits:
             self._answers[key] = self._ask(key)
         return self._answers[key]
 
-    def under(self, fds: tuple[FunctionalDependency, ...]) -> Splits:
+    def under(self, fds: tuple[FunctionalDependency, ...]) -> OutputSplits:
         """The same question under other dependencies."""
-        return Splits(self._code, self._component, self._output, fds)
+        return OutputSplits(self._code, self._component, self._output, fds)
 
     def _ask(self, key: Key) -> Refusal | None:
         from annotations.whitebox.derive import COMING
@@ -110,7 +109,7 @@ def _asking(
     component: Component, code: Callable[[], Code], fds: tuple[FunctionalDependency, ...]
 ) -> Component:
     outputs = {
-        name: Splits(code, component, name, fds)
+        name: OutputSplits(code, component, name, fds)
         for name, by in component.implementations.items()
         if by.sql is not None or (by.python is not None and _read(component, name))
     }

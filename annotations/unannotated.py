@@ -7,23 +7,31 @@ are derived (`annotations.whitebox.deriving`), every path between them is taken 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from itertools import product
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from annotations.dataflow import Path
 from annotations.diagnostics import Findings
 from annotations.keys import has_implementation
-from annotations.positions import Map
+from annotations.positions import Map, Scalar
 from annotations.records import Fields
 from annotations.shapes import BAD, Pairs
 from annotations.traps import ENDPOINT
 from annotations.vocabulary import UNKNOWN
 
-if TYPE_CHECKING:
-    from annotations.components import Declared
-
 COMPUTES: Final = dict.fromkeys(("sql", "python", "operator", "bloom")).keys()
 """Keys that say how a component's outputs are computed."""
+
+
+@dataclass(slots=True)
+class Declared:
+    """A component as the file has it: its own keys, and variants from wherever they stand."""
+
+    key: Scalar
+    fields: Fields
+    variants: dict[str, tuple[Scalar, Any]] = field(default_factory=dict)
+    """Name -> (the name's node, a path or a list of paths or a variant or `BAD`)."""
 
 
 class Ends(NamedTuple):

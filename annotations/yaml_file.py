@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from annotations import checks
 from annotations.collector import collector_off
-from annotations.components import Built, Declared, build_component
+from annotations.components import Built, build_component
 from annotations.connect import connect
 from annotations.dataflow import EMPTY, Component, Dataflow, Deployment, Stream
 from annotations.diagnostics import BadInput, Diagnostic, Findings
@@ -35,7 +35,7 @@ from annotations.repeats import with_repeats
 from annotations.shapes import BAD, Pairs
 from annotations.splits import with_splits
 from annotations.streams import Streams, texts
-from annotations.unannotated import Ends, ends_of
+from annotations.unannotated import Declared, Ends, ends_of
 from annotations.vocabulary import FunctionalDependency
 
 if TYPE_CHECKING:

@@ -32,7 +32,7 @@ from blazes.rules import BLAZES
 from blazes.seals import meets
 
 if TYPE_CHECKING:
-    from annotations.whitebox.splitting import Refusal
+    from annotations.dataflow import Refusal
 
 UPSTREAM_MAX: Final = 100
 """Streams that one key is traced back through."""

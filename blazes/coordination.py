@@ -29,7 +29,7 @@ from blazes.rules import BLAZES
 from blazes.seals import identified, meets, single_producers, waits
 
 if TYPE_CHECKING:
-    from annotations.whitebox.splitting import Refusal
+    from annotations.dataflow import Refusal
 
 
 class Strategy(enum.Enum):

@@ -17,7 +17,7 @@ from blazes.graph import Lineage, Shape
 from blazes.rule_kinds import Conclusion, Facts, Inference, Keeps, RuleSet, StateFault
 
 if TYPE_CHECKING:
-    from annotations.whitebox.splitting import Refusal
+    from annotations.dataflow import Refusal
 
 ASYNC: Final = int(Label.ASYNC)
 RUN: Final = int(Label.RUN)

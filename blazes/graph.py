@@ -13,8 +13,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from annotations.dataflow import Component, Dataflow, Path, Stream
-from annotations.splits import Splits
+from annotations.dataflow import Component, Dataflow, Path, Splits, Stream
 from annotations.vocabulary import Annotation, Repeats
 
 Lineage = tuple[tuple[str, str], ...]

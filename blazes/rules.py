@@ -344,3 +344,11 @@ def rule_set(name: str) -> RuleSet:
         return RULE_SETS[name]
     except KeyError:
         raise ValueError(f"no rule set {name!r}; there are {', '.join(RULE_SETS)}") from None
+
+
+def rule_text(rule: str, rule_set: str) -> str:
+    """The text of a rule, as the rule set has it."""
+    for each in RULE_SETS[rule_set].rules:
+        if each.id == rule:
+            return each.text
+    return RULES[rule].text

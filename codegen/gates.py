@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from annotations.dataflow import Endpoint, Stream
 from annotations.phrases import listed
-from annotations.splits import Splits
+from annotations.splits import OutputSplits
 from annotations.vocabulary import Key
 from blazes.coordination import Entry, Release, Strategy, Vote
 from codegen.drafts import Draft, Kind
@@ -143,5 +143,5 @@ def _refusal(draft: Draft, key: Key, net: Network, code: Callable[[], Code]) -> 
     if draft.implementation is None or draft.implementation.sql is None:
         return "only SQL is known to compute it partition by partition"
     fds = net.plan.analysis.dataflow.fds
-    found = Splits(code, draft.component, draft.output, fds).refusal(key)
+    found = OutputSplits(code, draft.component, draft.output, fds).refusal(key)
     return None if found is None else str(found)

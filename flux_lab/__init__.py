@@ -6,9 +6,9 @@ those who write an operator; the rest proves the protocol.
 - `testing`: tries an operator of one's own.
 - `workload`: small dataflows whose operators notice every loss, repetition and reorder.
 - `reference`: what a failure-free sequential run delivers to every partition and emits.
-- `world`: nodes, links, controller and faults; `choices`: its possible steps, and one performed;
-  `reaction`: what one node does by itself. Links lie in a `network`, over multiplexed `connections`
-  if wanted; disks may be full.
+- `world_state`: nodes, links, controller and faults; `world`: its possible steps, and one
+  performed; `reaction`: what one node does by itself. Links lie in a `network`, over multiplexed
+  `connections` if wanted; disks may be full.
 - `checks`: one checker per concern, always on; `seal_invariants`: those of the seal tracker.
 - `sweep`: random schedules (`plans`) and `faults` from a seed; what failed is `kept`.
 - `explore`: all schedules of a small one of the `configurations`, over `product` states, which are

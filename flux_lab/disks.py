@@ -9,16 +9,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
+from flux_lab.clock import Clock
 from flux_lab.costs import Disk
 from flux_lab.world import Step
 from flux_runtime.protocol.segment import Segment
 from flux_runtime.protocol.spill import PagePool, Spill, SpillAction, WriteOut
 from flux_runtime.protocol.vocabulary import Node
-
-if TYPE_CHECKING:
-    from flux_lab.timed import Timed
 
 LOOK_SECONDS = 0.05
 """How often a site compares its memory with what its partitions need."""
@@ -33,7 +30,7 @@ class Disks:
         disk: what an access takes.
     """
 
-    def __init__(self, clock: Timed, memory: Callable[[int, float], float], disk: Disk) -> None:
+    def __init__(self, clock: Clock, memory: Callable[[int, float], float], disk: Disk) -> None:
         self.clock = clock
         self.memory = memory
         self.disk = disk

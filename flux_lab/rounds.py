@@ -7,15 +7,13 @@ statistics of an overloaded site come late (the reason that the thesis gives for
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from flux_lab.clock import Clock
 from flux_runtime.protocol.balancer import Balancer, RequestStatistics, ResetStatistics
 from flux_runtime.protocol.balancing import SiteStatistics
 from flux_runtime.protocol.controller import DataLoss, Destroy, Instantiate
 from flux_runtime.protocol.vocabulary import Node
-
-if TYPE_CHECKING:
-    from flux_lab.timed import Timed
 
 
 class Rounds:
@@ -27,7 +25,7 @@ class Rounds:
         since: seconds from which on it works.
     """
 
-    def __init__(self, clock: Timed, balancer: Balancer, since: float) -> None:
+    def __init__(self, clock: Clock, balancer: Balancer, since: float) -> None:
         self.clock = clock
         self.balancer = balancer
         self.since = since

@@ -18,7 +18,7 @@ from itertools import combinations
 from types import MappingProxyType
 from typing import Final
 
-from annotations.dataflow import EMPTY, Position
+from annotations.dataflow import EMPTY, Position, Refusal
 from annotations.vocabulary import FunctionalDependency, Gate, Repeats, Rows, Within
 from annotations.whitebox import grouping, joining
 from annotations.whitebox.context import (
@@ -63,7 +63,7 @@ from annotations.whitebox.ir import (
     Window,
 )
 from annotations.whitebox.repeats import Copies, repeats_of
-from annotations.whitebox.splitting import Refusal, splits
+from annotations.whitebox.splitting import splits
 
 COMING: Final = (Role.STREAM, Role.REQUEST)
 """Sources of which more may come."""

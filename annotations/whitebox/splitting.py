@@ -25,7 +25,7 @@ from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import Final, TypeAlias
 
-from annotations.dataflow import Position
+from annotations.dataflow import Position, Refusal
 from annotations.vocabulary import FunctionalDependency
 from annotations.whitebox.datatypes import Family
 from annotations.whitebox.ir import (
@@ -99,18 +99,6 @@ class Mark:
 
 Marks: TypeAlias = frozenset[Mark]
 NO_MARKS: Final[Marks] = frozenset()
-
-
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """Why a query does not split, and where."""
-
-    reason: str
-    position: Position | None = None
-
-    def __str__(self) -> str:
-        where = f" ({self.position})" if self.position else ""
-        return f"{self.reason}{where}"
 
 
 @dataclass(slots=True)

@@ -17,7 +17,7 @@ from blazes.report.examples import IN_WORDS, diagnosed, examples
 from blazes.report.glyphs import UNICODE, Glyphs
 from blazes.report.notation import centred
 from blazes.report.plain import cells
-from blazes.rules import RULE_SETS, RULES, Condition, Inference, P, Reconciliation, Rule
+from blazes.rules import RULES, Condition, Inference, P, Reconciliation, Rule
 
 SIDE: Final = {
     Condition.ALWAYS: "",
@@ -62,14 +62,6 @@ def page(name: str, *, glyphs: Glyphs = UNICODE, codes: Mapping[str, Code] = COD
     if found is None:
         raise KeyError(f"no rule or code {name!r}{did_you_mean(name.upper(), ids(codes))}")
     return code_page(codes[found]) if found in codes else _rule_page(RULES[found], glyphs)
-
-
-def one_line(rule: str, rule_set: str) -> str:
-    """The text of a rule, as the rule set has it."""
-    for each in RULE_SETS[rule_set].rules:
-        if each.id == rule:
-            return each.text
-    return RULES[rule].text
 
 
 def _rule_page(rule: Rule, glyphs: Glyphs) -> Page:

@@ -13,6 +13,7 @@ from annotations.diagnostics import Diagnostic, Severity
 from blazes.coordination import Plan
 from blazes.report.findings import Finding, finding
 from blazes.report.index import Index
+from blazes.rules import rule_text
 
 SCHEMA: Final = "https://json.schemastore.org/sarif-2.1.0.json"
 LEVELS: Final = {Severity.NOTE: "note", Severity.WARNING: "warning", Severity.ERROR: "error"}
@@ -57,13 +58,11 @@ def _log(rules: dict[str, Any], results: list[dict[str, Any]]) -> dict[str, Any]
 
 
 def _rules_of(found: Finding, rule_set: str) -> Iterator[dict[str, Any]]:
-    from blazes.report.rules import one_line
-
     for cause in dict.fromkeys(entry.cause for entry in found.entries):
         if cause is None:
             yield dict(SEALED)
         else:
-            yield {"id": cause, "shortDescription": {"text": one_line(cause, rule_set)}}
+            yield {"id": cause, "shortDescription": {"text": rule_text(cause, rule_set)}}
 
 
 def _result(found: Finding) -> dict[str, Any]:

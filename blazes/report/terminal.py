@@ -400,11 +400,11 @@ def _proof(derivation: Derivation, layout: Layout, *, most: int | None) -> Rende
 
 def _rules_used(index: Index, derivation: Derivation) -> RenderableType:
     """One line for each rule of the derivation: its text, and where it applied."""
-    from blazes.report.rules import one_line
+    from blazes.rules import rule_text
 
     steps = [rule for step in derivation.steps for rule in rules_of(step)]
     used = dict.fromkeys([*steps, *derivation.reconciled])
-    rows: Rows = [(rule, paragraph([one_line(rule, index.plan.analysis.rules)])) for rule in used]
+    rows: Rows = [(rule, paragraph([rule_text(rule, index.plan.analysis.rules)])) for rule in used]
     return named(rows)
 
 

@@ -11,14 +11,28 @@ it is of the surviving set, everything is lost.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from typing import Protocol
 
-from flux_runtime.protocol.messages import Avail, CatchUpCommit, CatchUpStart
-from flux_runtime.protocol.orders import CatchUp, Copy, Destroy, Instantiate, Order, Phase
-from flux_runtime.protocol.vocabulary import Node, Pair, Status, other
+from flux_runtime.protocol.messages import Avail, CatchUpCommit, CatchUpStart, LogEntry
+from flux_runtime.protocol.orders import CatchUp, Copy, Destroy, Instantiate, Order, PairView, Phase
+from flux_runtime.protocol.vocabulary import Node, Pair, Shape, Status, other
 
-if TYPE_CHECKING:
-    from flux_runtime.protocol.controller import Controller
+
+class Controller(Protocol):
+    """What of the controller (`controller.Controller`) a replica set is decided on."""
+
+    shape: Shape
+    sites: frozenset[int]
+    log: tuple[LogEntry, ...]
+    failures: int
+    in_hand: tuple[CatchUp, ...]
+    pairs: dict[Pair, PairView]
+
+    def nodes(self) -> Iterator[tuple[Node, Copy]]: ...  # noqa: D102
+    def incomplete(self) -> list[tuple[Pair, int]]: ...  # noqa: D102
+    def fail(self, pair: Pair, c: int) -> list[Order]: ...  # noqa: D102
+    def set_copy(self, pair: Pair, c: int, copy: Copy) -> None: ...  # noqa: D102
 
 
 def end_set(controller: Controller, c: int) -> list[Order]:

@@ -13,18 +13,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from annotations.dataflow import Position
 from annotations.whitebox import ir, plan_json
 from annotations.whitebox.connect import texts
 from annotations.whitebox.connect.datatypes import ddl_type, from_proto
+from annotations.whitebox.connect.reading import Reading
 from annotations.whitebox.connect.statements import NotUnderstood, statements
 from annotations.whitebox.datatypes import DataType
 from annotations.whitebox.type_text import schema_text
-
-if TYPE_CHECKING:
-    from annotations.whitebox.connect.reader import Reading
 
 _KINDS: Final = {
     1: "materialized view",

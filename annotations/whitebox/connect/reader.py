@@ -7,32 +7,18 @@ the code prints is the business of whoever started the process (`annotations.whi
 
 from __future__ import annotations
 
-import contextlib
-import importlib
 import io
 import json
 import os
-import resource
-import runpy
 import sys
-import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from annotations.dataflow import Position
-from annotations.whitebox import ir, plan_json
-from annotations.whitebox.connect import channel
-
-channel.prepare()
-
-from annotations.whitebox.connect import texts  # noqa: E402
-from annotations.whitebox.connect.answers import Answers, Refused, Started  # noqa: E402
-from annotations.whitebox.connect.places import Places  # noqa: E402
-from annotations.whitebox.connect.relations import Relations  # noqa: E402
-from annotations.whitebox.connect.seen import Seen  # noqa: E402
-from annotations.whitebox.connect.sources import Sources  # noqa: E402
-from annotations.whitebox.connect.standin import stand_in  # noqa: E402
+from annotations.whitebox.connect.project import read_project
+from annotations.whitebox.connect.reading import Reading
+from annotations.whitebox.connect.seen import Seen
 
 
 def main() -> int:
@@ -41,7 +27,11 @@ def main() -> int:
     sys.stdin = io.StringIO()
     sys.dont_write_bytecode = True  # reading leaves nothing beside the user's modules
     home = Reading(request)
-    answered = {"functions": home.functions, "script": home.script, "pipeline": home.pipeline}
+    answered: Mapping[str, Callable[[Mapping[str, Any]], dict[str, Any]]] = {
+        "functions": home.functions,
+        "script": home.script,
+        "pipeline": partial(pipeline, home),
+    }
     seen = Seen()
     answer = answered[request["kind"]](request)
     answer["seen"] = seen.to_json()
@@ -55,156 +45,11 @@ def main() -> int:
     os._exit(0)
 
 
-class Reading:
-    """A session without Spark, and what the user's code did to it."""
-
-    def __init__(self, request: Mapping[str, Any]) -> None:
-        self.sources = Sources.of(request.get("schemas", {}))
-        self.places = Places()
-        self.places.watch()
-        self.answers = Answers(self._schema, self._streaming)
-        self.spark = channel.session(self.answers)
-        stand_in(self.spark, self.answers)
-
-    def relations(self, views: Mapping[str, Any]) -> Relations:
-        """A conversion of one DataFrame that was made when these views were there."""
-        return Relations(
-            source_of=self.sources.source,
-            query_of=texts.query,
-            sql=texts.select_list,
-            places=self.places.of,
-            views=views,
-            functions=self.answers.functions,
-        )
-
-    def plan(self, relation: Any, views: Mapping[str, Any] | None = None) -> ir.Relation:
-        """The plan of a relation."""
-        self.sources.look_at(relation)
-        return self.relations(self.answers.views if views is None else views).plan(relation)
-
-    def _schema(self, relation: Any, views: Mapping[str, Any]) -> list[Any]:
-        return [(c.name, c.type, c.nullable) for c in self.plan(relation, views).columns]
-
-    def _streaming(self, relation: Any, views: Mapping[str, Any]) -> bool:
-        return any(source.role is not ir.Role.TABLE for source in sources(self.plan(relation)))
-
-    # ---- what can be asked for
-
-    def functions(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Functions from DataFrames to a DataFrame: a plan for each, or what went wrong."""
-        sys.path.insert(0, request["folder"])
-        found = []
-        for asked in request["functions"]:
-            with self._failures() as failure:
-                self.sources.declare(asked["inputs"])
-                plan = self._called(asked)
-                failure |= {"plan": plan_json.to_json(plan)}
-            found.append(failure)
-        return {"functions": found}
-
-    def _called(self, asked: Mapping[str, Any]) -> ir.Relation:
-        module = importlib.import_module(asked["module"])
-        function = module
-        for name in asked["function"].split("."):
-            function = getattr(function, name)
-        frames = {
-            name: self.spark.table(f"`{name}`")
-            if given.get("role") == "table"
-            else self.spark.readStream.table(f"`{name}`")
-            for name, given in asked["inputs"].items()
-        }
-        result = function(**frames)  # type: ignore[operator]
-        if not hasattr(result, "_plan"):
-            raise Refused(f"the function returned {type(result).__name__}, not a DataFrame")
-        return self.plan(result._plan.to_proto(self.spark.client).root)
-
-    def script(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """A whole script: the streaming queries that it starts."""
-        sys.path.insert(0, str(Path(request["path"]).parent))
-        sys.argv = [request["path"], *request.get("arguments", ())]
-        with self._failures() as answer:
-            try:
-                runpy.run_path(request["path"], run_name="__main__")
-            except SystemExit as ended:
-                if ended.code not in (None, 0):
-                    raise Refused(f"the script exits with {ended.code}") from None
-        answer["queries"] = [self._query(started) for started in self.answers.started]
-        answer["sources"] = self.sources.read
-        return answer
-
-    def _query(self, started: Started) -> dict[str, Any]:
-        command = started.command
-        described: dict[str, Any] = {"position": _place(started.position)}
-        for name in ("output_mode", "format", "query_name", "path", "table_name", "source"):
-            if value := getattr(command, name, ""):
-                described[name] = value
-        if not hasattr(command, "output_mode"):
-            described["batch"] = True
-        for name in ("foreach_batch", "foreach_writer"):
-            if hasattr(command, name) and command.HasField(name):
-                described[name] = True
-        described["options"] = dict(getattr(command, "options", {}))
-        described["plan"] = plan_json.to_json(self.plan(command.input, started.views))
-        return described
-
-    def pipeline(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """A Declarative Pipelines project: its datasets and flows."""
-        from annotations.whitebox.connect.project import read_project
-
-        with self._failures() as answer:
-            answer |= read_project(self, Path(request["path"]))
-        return answer
-
-    @contextlib.contextmanager
-    def _failures(self) -> Iterator[dict[str, Any]]:
-        """What the user's code raised, as `error` with the innermost place in the user's files."""
-        answer: dict[str, Any] = {}
-        try:
-            yield answer
-        except Exception as failed:
-            answer["error"] = describe(failed)
-            answer["position"] = _place(place_of(failed))
-
-
-def sources(plan: ir.Relation) -> Iterator[ir.Source]:
-    """The leaves of a plan."""
-    todo: list[Any] = [plan]
-    while todo:
-        node = todo.pop()
-        if isinstance(node, ir.Source):
-            yield node
-        for name in ("input", "left", "right", "deleted"):
-            if hasattr(node, name):
-                todo.append(getattr(node, name))
-        todo.extend(getattr(node, "inputs", ()))
-
-
-def describe(failed: BaseException) -> str:
-    """One line about an exception."""
-    if isinstance(failed, MemoryError):
-        return f"out of memory: it may take {resource.getrlimit(resource.RLIMIT_AS)[0] >> 20} MiB"
-    text = str(failed).strip().partition("\n")[0]
-    if isinstance(failed, Refused):
-        return text
-    return f"{type(failed).__name__}: {text}" if text else type(failed).__name__
-
-
-def place_of(failed: BaseException) -> Position | None:
-    """The innermost line of the user's own files that an exception went through."""
-    import pyspark
-
-    hidden = (str(Path(pyspark.__file__).parent), str(Path(__file__).parents[1]), "<")
-    if isinstance(failed, SyntaxError) and failed.filename:
-        return Position(failed.filename, failed.lineno or 1, failed.offset or 1)
-    frames = traceback.extract_tb(failed.__traceback__)
-    own = [
-        f for f in frames if not f.filename.startswith(hidden) and "/lib/python3" not in f.filename
-    ]
-    return Position(own[-1].filename, own[-1].lineno or 1, 1) if own else None
-
-
-def _place(position: Position | None) -> list[Any] | None:
-    return None if position is None else [position.file, position.line, position.column]
+def pipeline(home: Reading, request: Mapping[str, Any]) -> dict[str, Any]:
+    """A Declarative Pipelines project: its datasets and flows."""
+    with home.failures() as answer:
+        answer |= read_project(home, Path(request["path"]))
+    return answer
 
 
 if __name__ == "__main__":

@@ -29,6 +29,8 @@ QueryOf: TypeAlias = Callable[
 class Relations:
     """Turns relations into plans. One conversion: views and names belong to one DataFrame."""
 
+    converters: Mapping[str, Converter]
+    """Kind of a relation -> what makes its plan."""
     source_of: SourceOf
     query_of: QueryOf
     sql: Sql
@@ -52,7 +54,7 @@ class Relations:
         kind = relation.WhichOneof("rel_type")
         plan_id = relation.common.plan_id if relation.common.HasField("plan_id") else None
         at = self.places(plan_id) if plan_id is not None else None
-        convert = _converters().get(kind)
+        convert = self.converters.get(kind)
         if convert is None:
             built = self.opaque(getattr(relation, kind), f"`{kind}` is not known here", at)
         else:
@@ -134,18 +136,6 @@ class Relations:
 
 Converter: TypeAlias = Callable[[Relations, Any, Position | None], Built]
 """Makes the plan of one kind of relation, whose message it is given."""
-
-_known: dict[str, Converter] = {}
-
-
-def _converters() -> dict[str, Converter]:
-    """Kind of a relation -> what makes its plan."""
-    if not _known:
-        from annotations.whitebox.connect import code, leaves, rows, state
-
-        for module in (leaves, rows, state, code):
-            _known.update(module.CONVERTERS)
-    return _known
 
 
 def _children(message: Any) -> Iterator[Any]:

@@ -7,16 +7,17 @@ everything after it is recognised and skipped (SE-10).
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
-from flux_runtime.sealing.events import Group, Ingested, KeyText, Requested
+from flux_runtime.sealing.events import Finding, Group, Ingested, KeyText, Requested
+from flux_runtime.sealing.ledger import Ledger
 from flux_runtime.sealing.tracker import Verdict
 from flux_runtime.spark import faults
-from flux_runtime.spark.context import file_name
+from flux_runtime.spark.context import Context, file_name
 from flux_runtime.spark.ends.dead_letters import LATE, REASON, UNKNOWN, dead_letter_rows, reason_of
 from flux_runtime.spark.ends.unreadable import Watch
 from flux_runtime.spark.feed import COUNT, DATA, Origin
@@ -25,9 +26,9 @@ from flux_runtime.spark.query import Query
 from flux_runtime.spark.sealed.chunks import Buffer, Census
 from flux_runtime.spark.sealed.coverage import coverage
 from flux_runtime.spark.sealed.planning import KEEP_ALL
-
-if TYPE_CHECKING:
-    from flux_runtime.spark.sealed.gate import Gate
+from flux_runtime.spark.sealed.requests import Requests
+from flux_runtime.spark.sealed.undecided import Undecided
+from flux_runtime.spark.units import SealUnit
 
 REDUCTION_MIN: Final = 4.0
 """Partial aggregates are buffered while there are at least so many records for each of them."""
@@ -45,6 +46,26 @@ class LateDataError(Exception):
 
 class LostRecordError(Exception):
     """Records that belong into the dead letters cannot be read again whole."""
+
+
+class Gate(Protocol):
+    """What an intake needs of its gate (`gate.Gate`)."""
+
+    unit: SealUnit
+    context: Context
+    ledger: Ledger
+    buffers: dict[str, Buffer]
+    requests: dict[str, Requests]
+    undecided: dict[str, Undecided]
+
+    def look_up(self, name: str, keys: list[KeyText]) -> None:
+        """Find the producer sets of partitions where they are registered."""
+
+    def follow(self, findings: list[Finding]) -> None:
+        """Do what follows from an event."""
+
+    def ingested(self) -> None:
+        """A micro-batch has been taken."""
 
 
 class WaitIntake:

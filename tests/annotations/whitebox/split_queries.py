@@ -19,10 +19,11 @@ from typing import Final
 
 import duckdb
 
+from annotations.dataflow import Refusal
 from annotations.vocabulary import FunctionalDependency
 from annotations.whitebox.inputs import Input
 from annotations.whitebox.ir import Role
-from annotations.whitebox.splitting import Refusal, splits
+from annotations.whitebox.splitting import splits
 from annotations.whitebox.sql import read
 
 COLUMNS: Final = {"r": ("id", "k", "n"), "s": ("id", "k", "m"), "t": ("x", "y")}

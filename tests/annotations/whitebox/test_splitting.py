@@ -8,11 +8,12 @@ from typing import Any, Final
 
 import pytest
 
+from annotations.dataflow import Refusal
 from annotations.vocabulary import FunctionalDependency
 from annotations.whitebox import splitting
 from annotations.whitebox.inputs import Input
 from annotations.whitebox.ir import Role
-from annotations.whitebox.splitting import Kind, Refusal, Rows, splits
+from annotations.whitebox.splitting import Kind, Rows, splits
 from annotations.whitebox.sql import read
 from tests.annotations.whitebox.split_queries import Queries, disproof, verdict
 
