@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from annotations.collector import collector_off
 from annotations.dataflow import Dataflow, Path
 from annotations.vocabulary import STAR, Delivery, Gate, Label, StreamLabel
+from blazes.cycles import SOLVERS
 from blazes.deliveries import Delivered, by_name, withheld
 from blazes.effects import Effect, Interpreter
 from blazes.graph import Graph
@@ -137,7 +138,8 @@ def explore(dataflow: Dataflow, *, rules: str = BLAZES) -> Propagation:
     """The labels by number, without derivations; errors as `analyze`."""
     tables = rule_set(rules)
     graph = Graph(dataflow, shared_state=tables.rendezvous is Rendezvous.STATE_GROUP)
-    return Propagation(graph, replication(graph), Interpreter(tables, dataflow.fds))
+    interpreter = Interpreter(tables, dataflow.fds)
+    return Propagation(graph, replication(graph), interpreter, SOLVERS[tables.cycles])
 
 
 def labels_of(found: Propagation) -> dict[str, StreamLabel]:

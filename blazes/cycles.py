@@ -6,16 +6,14 @@ No seal survives inside a cycle: what a partition waits for would wait for the p
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Container, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import Final
 
-from annotations.vocabulary import STAR, Annotation, AnnotationKind
+from annotations.vocabulary import Annotation
 from blazes.effects import ASYNC, RUN, Behaviour, Effect
-from blazes.graph import Cycle, Graph, Shape, shape_of
-
-if TYPE_CHECKING:
-    from blazes.propagation import Propagation
+from blazes.graph import Collapsed, Cycle, Graph, Shape, collapsed, most_severe, shape_of
+from blazes.propagation import Propagation, Solver
+from blazes.rule_kinds import Cycles
 
 
 def iterate(propagation: Propagation, cycle: Cycle) -> None:
@@ -173,42 +171,5 @@ def enter(propagation: Propagation, cycle: Cycle) -> None:
         propagation.input_label[source] = label
 
 
-@dataclass(frozen=True, slots=True)
-class Collapsed:
-    """A cycle that stands for one path."""
-
-    paths: tuple[int, ...]
-    """Its members, in the order of the file."""
-    entering: tuple[int, ...]
-    """Paths from outside that end in it."""
-    rep: bool
-    """Replicated if any member is."""
-
-
-def collapsed(graph: Graph, cycle: Cycle, rep: Sequence[bool]) -> Collapsed:
-    """The members of a cycle, and what enters it."""
-    ending = [p for output in cycle.outputs for p in graph.output_paths[output]]
-    members = [p for p in ending if graph.path_input[p] in cycle.inputs]
-    entering = [p for p in ending if graph.path_input[p] not in cycle.inputs]
-    replicated = any(rep[graph.component_of(p)] for p in members)
-    return Collapsed(tuple(sorted(members)), tuple(sorted(entering)), replicated)
-
-
-def most_severe(graph: Graph, paths: Sequence[int], ordered: Container[int]) -> Annotation:
-    """The annotation of the one path; the gate is `*` where several gates meet.
-
-    A path that is ordered counts as its confluent counterpart.
-    """
-    annotations = [
-        _confluent(graph.paths[p].annotation) if p in ordered else graph.paths[p].annotation
-        for p in paths
-    ]
-    kind = max(annotation.kind for annotation in annotations)
-    if kind.confluent:
-        return Annotation(kind)
-    gates = {annotation.gate for annotation in annotations if annotation.kind is kind}
-    return Annotation(kind, gates.pop() if len(gates) == 1 else STAR)
-
-
-def _confluent(annotation: Annotation) -> Annotation:
-    return Annotation(AnnotationKind.CW if annotation.kind.writes else AnnotationKind.CR)
+SOLVERS: Final[Mapping[Cycles, Solver]] = {Cycles.FIXPOINT: iterate, Cycles.COLLAPSE: collapse}
+"""How a rule set labels cycles."""

@@ -7,20 +7,17 @@ D14). An `id` travels with every stream, whether or not its records may come aga
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
+from annotations.dataflow import Path, Stream
 from annotations.delivery import appends_again, may_repeat, repeats_of
 from annotations.dependencies import closure
 from annotations.vocabulary import AnnotationKind, Delivery, Key, Label, Repeats, Rows
 from blazes.delivery_rules import Copies, Leaves, Passage, passage
-from blazes.effects import Effect, images
-
-if TYPE_CHECKING:
-    from annotations.dataflow import Path, Stream
-    from blazes.graph import Cycle, Graph, Lineage
-    from blazes.propagation import Propagation
+from blazes.effects import Behaviour, Effect, Interpreter, images
+from blazes.graph import Cycle, Graph, Lineage
 
 ONCE: Final = Delivery.ONCE
 REPEAT: Final = Delivery.REPEAT
@@ -97,11 +94,32 @@ def matters(graph: Graph) -> bool:
     )
 
 
+class Labels(Protocol):
+    """What of the order labels (`blazes.propagation.Propagation`) deliveries depend on."""
+
+    graph: Graph
+    interpreter: Interpreter
+    rep: Sequence[bool]
+    behaviours: list[Behaviour]
+    stream_label: list[int]
+    ordered: dict[int, Effect]
+    deliveries: Deliveries | None
+
+    def input(self, source: int) -> int:
+        """The label of an input."""
+
+    def state_sealed(self, path: int) -> bool:
+        """Whether all that is written to the state is sealed fit for the gate."""
+
+    def protected(self, path: int) -> bool:
+        """Whether there is a rendezvous, and all of it is sealed to fit."""
+
+
 @dataclass(slots=True)
 class Deliveries:
     """The delivery of every stream of a dataflow."""
 
-    found: Propagation
+    found: Labels
     repairs: Repairs = UNREPAIRED
     streams: list[Delivered] = field(default_factory=list)
     crossings: list[Crossing | None] = field(default_factory=list)
@@ -334,7 +352,7 @@ def _in_schema(known: Key | None, stream: Stream) -> Key | None:
     return known if known <= stream.schema.keys() else None
 
 
-def by_name(found: Propagation) -> dict[str, Delivered]:
+def by_name(found: Labels) -> dict[str, Delivered]:
     """Stream name -> its delivery, in the order of the file; empty where all come once."""
     if found.deliveries is None:
         return {}
@@ -342,7 +360,7 @@ def by_name(found: Propagation) -> dict[str, Delivered]:
     return dict(zip(names, found.deliveries.streams, strict=True))
 
 
-def withheld(found: Propagation) -> list[str]:
+def withheld(found: Labels) -> list[str]:
     """The paths whose partitions are put in quarantine where a record comes again (D7)."""
     if found.deliveries is None:
         return []

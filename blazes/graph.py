@@ -9,12 +9,12 @@ Everything here is linear in the size of the dataflow and without recursion.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from annotations.dataflow import Component, Dataflow, Path, Splits, Stream
-from annotations.vocabulary import Annotation, Repeats
+from annotations.vocabulary import STAR, Annotation, AnnotationKind, Repeats
 
 Lineage = tuple[tuple[str, str], ...]
 
@@ -225,6 +225,47 @@ class Graph:
         """The other write paths of the path's state group."""
         group = self.path_group[path]
         return [p for p in self.group_writers[group] if p != path] if group >= 0 else []
+
+
+@dataclass(frozen=True, slots=True)
+class Collapsed:
+    """A cycle that stands for one path."""
+
+    paths: tuple[int, ...]
+    """Its members, in the order of the file."""
+    entering: tuple[int, ...]
+    """Paths from outside that end in it."""
+    rep: bool
+    """Replicated if any member is."""
+
+
+def collapsed(graph: Graph, cycle: Cycle, rep: Sequence[bool]) -> Collapsed:
+    """The members of a cycle, and what enters it."""
+    ending = [p for output in cycle.outputs for p in graph.output_paths[output]]
+    members = [p for p in ending if graph.path_input[p] in cycle.inputs]
+    entering = [p for p in ending if graph.path_input[p] not in cycle.inputs]
+    replicated = any(rep[graph.component_of(p)] for p in members)
+    return Collapsed(tuple(sorted(members)), tuple(sorted(entering)), replicated)
+
+
+def most_severe(graph: Graph, paths: Sequence[int], ordered: Container[int]) -> Annotation:
+    """The annotation of the one path; the gate is `*` where several gates meet.
+
+    A path that is ordered counts as its confluent counterpart.
+    """
+    annotations = [
+        _confluent(graph.paths[p].annotation) if p in ordered else graph.paths[p].annotation
+        for p in paths
+    ]
+    kind = max(annotation.kind for annotation in annotations)
+    if kind.confluent:
+        return Annotation(kind)
+    gates = {annotation.gate for annotation in annotations if annotation.kind is kind}
+    return Annotation(kind, gates.pop() if len(gates) == 1 else STAR)
+
+
+def _confluent(annotation: Annotation) -> Annotation:
+    return Annotation(AnnotationKind.CW if annotation.kind.writes else AnnotationKind.CR)
 
 
 class _Shapes:

@@ -11,8 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from annotations.vocabulary import AnnotationKind, Label
-from blazes.cycles import collapsed, most_severe
-from blazes.graph import Graph
+from blazes.graph import Graph, collapsed, most_severe
 from blazes.rule_kinds import Conclusion, Condition, Cycles, RuleSet, StateFault
 
 

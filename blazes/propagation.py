@@ -8,15 +8,17 @@ already holds under the orders placed before it.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from annotations.vocabulary import Annotation
-from blazes import cycles
 from blazes.deliveries import UNREPAIRED, Deliveries, Repairs, matters
 from blazes.effects import ASYNC, WORST, Behaviour, Effect, Interpreter, Verdict
 from blazes.graph import Cycle, Graph
 from blazes.limits import Limits
-from blazes.rule_kinds import Conclusion, Cycles, Rendezvous
+from blazes.rule_kinds import Conclusion, Rendezvous
+
+Solver = Callable[["Propagation", Cycle], None]
+"""Labels a cycle, once everything that enters it has its label."""
 
 
 class Propagation:
@@ -26,6 +28,7 @@ class Propagation:
         graph: the dataflow.
         rep: for each component whether it is replicated (2.4).
         interpreter: the rules.
+        solver: how cycles are labelled (`blazes.cycles`).
         limits: what the sinks tolerate; paths that exceed it are ordered. None: none is.
         repairs: what is done about repeats.
     """
@@ -35,6 +38,7 @@ class Propagation:
         graph: Graph,
         rep: Sequence[bool],
         interpreter: Interpreter,
+        solver: Solver,
         *,
         limits: Limits | None = None,
         repairs: Repairs = UNREPAIRED,
@@ -42,6 +46,7 @@ class Propagation:
         self.graph = graph
         self.rep = rep
         self.interpreter = interpreter
+        self.solver = solver
         self.limits = limits
         self.behaviours = [Behaviour(shape, interpreter) for shape in graph.shapes]
         self.input_label = [0] * len(graph.input_streams)
@@ -72,12 +77,12 @@ class Propagation:
     ) -> Propagation:
         """The same dataflow, with every path ordered that exceeds the limits."""
         interpreter = Interpreter(self.interpreter.rules, self.graph.dataflow.fds, dynamic=dynamic)
-        return Propagation(self.graph, self.rep, interpreter, limits=limits, repairs=repairs)
+        return Propagation(
+            self.graph, self.rep, interpreter, self.solver, limits=limits, repairs=repairs
+        )
 
     def _run(self) -> None:
         graph = self.graph
-        collapses = self.interpreter.rules.cycles is Cycles.COLLAPSE
-        solve = cycles.collapse if collapses else cycles.iterate
         output_paths, component = graph.output_paths, graph.output_component
         path_group, path_input = graph.path_group, graph.path_input
         path_shape = graph.path_shape
@@ -87,7 +92,7 @@ class Propagation:
         for item in graph.order:
             if item.__class__ is not int:
                 assert isinstance(item, Cycle)
-                solve(self, item)
+                self.solver(self, item)
                 continue
             paths = output_paths[item]
             path = paths[0]
