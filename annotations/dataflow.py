@@ -71,7 +71,7 @@ class Refusal:
 
 
 class Splits(Protocol):
-    """Whether the code of an output splits by a key (`annotations.splits`)."""
+    """Whether the code of an output splits by a key (`annotations.file.splits`)."""
 
     def refusal(self, key: Key) -> Refusal | None:
         """Why a seal on this key is not enough; None: it is."""

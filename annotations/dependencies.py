@@ -48,7 +48,7 @@ def closure(attributes: Iterable[str], fds: Iterable[FunctionalDependency]) -> K
     In time linear in the dependencies: each counts the attributes of its determinant that are not
     known yet (Beeri and Bernstein 1979).
 
-    >>> from annotations.compact import parse_dependency
+    >>> from annotations.file.compact import parse_dependency
     >>> sorted(closure({"id"}, [parse_dependency("id -> ad"), parse_dependency("ad -> campaign")]))
     ['ad', 'campaign', 'id']
     """
@@ -77,7 +77,7 @@ def compatible(gate: Gate, key: Key, fds: Iterable[FunctionalDependency], *, rul
     suffices to test the largest part that the key determines. A gate `*` fits no key, and a key
     without attributes fits no gate. ValueError for another rule set.
 
-    >>> from annotations.compact import parse_dependency
+    >>> from annotations.file.compact import parse_dependency
     >>> def fits(gate, key, *fds, rules="blazes"):
     ...     gate, key = (frozenset(names.split()) for names in (gate, key))
     ...     return compatible(Gate(gate), key, map(parse_dependency, fds), rules=rules)
@@ -121,7 +121,7 @@ def minimal_keys(
     Under `icde14` several attributes can be needed that only together determine a part of the
     gate; at most `TESTS_MAX` such sets are looked at, and keys past that are not listed.
 
-    >>> from annotations.compact import parse_dependency
+    >>> from annotations.file.compact import parse_dependency
     >>> def keys(gate, candidates, *fds):
     ...     gate, fds = Gate(frozenset(gate.split())), map(parse_dependency, fds)
     ...     return list(map(sorted, minimal_keys(gate, candidates.split(), fds, rules="icde14")))

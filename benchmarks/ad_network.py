@@ -28,7 +28,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from annotations.yaml_file import load
+from annotations.file import load
 from blazes.choice import Coordination, coordinate
 from blazes.demo.ads import poor
 from blazes.demo.files import read_records, read_results

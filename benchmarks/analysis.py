@@ -30,7 +30,7 @@ from typing import Any, Final
 
 import yaml
 
-from annotations.yaml_file import loads
+from annotations.file import loads
 from blazes.analysis import analyze
 from blazes.coordination import Strategy, plan
 

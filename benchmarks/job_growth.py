@@ -22,8 +22,8 @@ import numpy as np
 import pyarrow as pa
 from workloads import write_step
 
+from annotations.file import load
 from annotations.vocabulary import Label
-from annotations.yaml_file import load
 from blazes.analysis import analyze
 from blazes.coordination import plan
 from codegen.project import Project, write

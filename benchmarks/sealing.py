@@ -39,8 +39,8 @@ from seal_latency import latencies, latency_table
 from workloads import PRODUCERS, Clicks, Size, Tweets, Visits, partitions, write_input
 
 from annotations.dataflow import Dataflow, Producers
+from annotations.file import load
 from annotations.vocabulary import Label
-from annotations.yaml_file import load
 from blazes.analysis import analyze
 from blazes.coordination import plan
 from codegen.project import Project, write

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from annotations.collector import collector_off
 from annotations.dataflow import Dataflow, Path, Stream
 from annotations.dependencies import closure, compatible, minimal_keys
+from annotations.file.splits import under
 from annotations.phrases import listed, tupled
-from annotations.splits import under
 from annotations.vocabulary import AnnotationKind, FunctionalDependency, Gate, Key, Label
 from blazes.analysis import Analysis, analyze
 from blazes.coordination import Entry, Mode, Plan, Strategy, Vote, plan

@@ -36,7 +36,6 @@ def with_kept_inputs(net: Network, code: Callable[[], Code]) -> Network:
 
 def _runs(code: Code, draft: Draft) -> bool:
     """True where nothing shows that Spark would not run it; a watermark closes groups."""
-    from annotations.whitebox.derive import nodes_of
     from annotations.whitebox.ir import (
         Aggregate,
         Deduplicate,
@@ -44,6 +43,7 @@ def _runs(code: Code, draft: Draft) -> bool:
         JoinKind,
         SetOperation,
         Watermark,
+        nodes_of,
     )
 
     plan = code.plan(draft.component, draft.output)

@@ -13,8 +13,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from annotations.dataflow import Endpoint, Stream
+from annotations.file.splits import OutputSplits
 from annotations.phrases import listed
-from annotations.splits import OutputSplits
 from annotations.vocabulary import Key
 from blazes.coordination import Entry, Release, Strategy, Vote
 from codegen.drafts import Draft, Kind

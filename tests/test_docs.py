@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from annotations.yaml_file import loads
+from annotations.file import loads
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted(

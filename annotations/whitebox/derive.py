@@ -61,6 +61,8 @@ from annotations.whitebox.ir import (
     Union,
     Watermark,
     Window,
+    inputs_of,
+    nodes_of,
 )
 from annotations.whitebox.repeats import Copies, repeats_of
 from annotations.whitebox.splitting import splits
@@ -117,29 +119,6 @@ def _also_kept(facts: Facts, names: Mapping[int, Source]) -> Iterator[Effect]:
         if any(names[occurrence].name in kept for occurrence in each.targets):
             text = each.text.replace(" is kept", " decides, and they come only once")
             yield replace(each, text=text)
-
-
-def inputs_of(node: Relation) -> tuple[Relation, ...]:
-    """The relations directly below a node."""
-    match node:
-        case Source():
-            return ()
-        case Join(left=left, right=right) | SetOperation(left=left, right=right):
-            return (left, right)
-        case Union(inputs=inputs) | Opaque(inputs=inputs):
-            return inputs
-        case Delete(input=table, deleted=deleted):
-            return (table, deleted)
-    return (node.input,)
-
-
-def nodes_of(plan: Relation) -> Iterator[Relation]:
-    """The nodes of a plan, each before those below it."""
-    todo = [plan]
-    while todo:
-        node = todo.pop()
-        yield node
-        todo.extend(reversed(inputs_of(node)))
 
 
 def _unreadable(names: Mapping[int, Source], reason: str) -> Facts:

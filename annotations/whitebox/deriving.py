@@ -1,6 +1,6 @@
 """Components without annotations get those that their code gives.
 
-`annotations.yaml_file` calls this for a file that has such components, and imports it only then.
+`annotations.file.reader` calls this for a file that has such components, and imports it only then.
 """
 
 from __future__ import annotations

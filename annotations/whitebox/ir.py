@@ -457,3 +457,26 @@ Relation: TypeAlias = (
     | Delete
     | Opaque
 )
+
+
+def inputs_of(node: Relation) -> tuple[Relation, ...]:
+    """The relations directly below a node."""
+    match node:
+        case Source():
+            return ()
+        case Join(left=left, right=right) | SetOperation(left=left, right=right):
+            return (left, right)
+        case Union(inputs=inputs) | Opaque(inputs=inputs):
+            return inputs
+        case Delete(input=table, deleted=deleted):
+            return (table, deleted)
+    return (node.input,)
+
+
+def nodes_of(plan: Relation) -> Iterator[Relation]:
+    """The nodes of a plan, each before those below it."""
+    todo = [plan]
+    while todo:
+        node = todo.pop()
+        yield node
+        todo.extend(reversed(inputs_of(node)))

@@ -31,6 +31,7 @@ from annotations.whitebox.ir import (
     Union,
     Unknown,
     Watermark,
+    inputs_of,
     walk,
 )
 
@@ -65,7 +66,7 @@ def repeats_of(plan: Relation, *, output_mode: str) -> Copies:
 
 
 def _of(node: Relation, *, put_out_once: bool) -> Copies:
-    inputs = [_of(each, put_out_once=put_out_once) for each in _inputs(node)]
+    inputs = [_of(each, put_out_once=put_out_once) for each in inputs_of(node)]
     match node:
         case Source(role=Role.STREAM | Role.REQUEST, name=name):
             return {name: (PASS, ONE)}
@@ -94,12 +95,6 @@ def _of(node: Relation, *, put_out_once: bool) -> Copies:
         case SetOperation(all=every):
             return _rows(_counted(_together(inputs), CORRUPT if every else ABSORB), MANY)
     return _rows(_counted(_together(inputs), CORRUPT), MANY)
-
-
-def _inputs(node: Relation) -> tuple[Relation, ...]:
-    from annotations.whitebox.derive import inputs_of
-
-    return inputs_of(node)
 
 
 def _join(node: Join, left: Copies, right: Copies) -> Copies:

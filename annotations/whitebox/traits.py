@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from annotations.whitebox.derive import inputs_of
-from annotations.whitebox.ir import Relation, Role, Source, Store
+from annotations.whitebox.ir import Relation, Role, Source, Store, inputs_of
 
 
 def asks(relation: Relation) -> frozenset[str]:

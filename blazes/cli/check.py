@@ -43,7 +43,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Check every FILE."""
-    from annotations.yaml_file import load
+    from annotations.file import load
     from blazes.report.problems import print_problems
 
     found: list[Diagnostic] = []

@@ -135,8 +135,8 @@ def _write(
     execute: Limits | None,
 ) -> int:
     """Write the derived annotations into the file."""
-    from annotations.insertions import CannotWrite
-    from annotations.whitebox.writing import with_annotations
+    from annotations.file.insertions import CannotWrite
+    from annotations.file.writing import with_annotations
 
     if options.is_code(arguments.file):
         raise CommandError("--write is for dataflow files", remedy="see `blazes import`")

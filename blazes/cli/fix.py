@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from annotations.diagnostics import did_you_mean
-from annotations.insertions import CannotWrite
+from annotations.file.insertions import CannotWrite
 from annotations.phrases import listed, tupled
 from annotations.vocabulary import FunctionalDependency, Key
 from blazes.advice import (
@@ -49,7 +49,7 @@ def run(arguments: argparse.Namespace) -> int:
         return _nothing(decided, advisor)
     dataflow = decided.analysis.dataflow
     execute = allowed(arguments, arguments.file)
-    from annotations.additions import with_additions
+    from annotations.file.additions import with_additions
 
     variants = options.variants_of(arguments)
     try:

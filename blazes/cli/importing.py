@@ -28,7 +28,7 @@ def run(arguments: argparse.Namespace) -> int:
             f"{arguments.path} is neither a pipeline project nor a Python script",
             remedy="give a spark-pipeline.yml, the folder that holds one, or a script (.py)",
         )
-    from annotations.whitebox import importing
+    from annotations.file import importing
 
     execute = allowed(arguments, arguments.path)
     options.write(arguments, importing.imported(Path(arguments.path), execute=execute))

@@ -146,10 +146,10 @@ def dataflow_of(
 
     `execute`: what Python code may take that is run to be read; None: nothing of the user's runs.
     """
-    from annotations.yaml_file import load
+    from annotations.file import load
 
     if is_code(arguments.file):
-        from annotations.whitebox import importing
+        from annotations.file import importing
 
         return importing.load(Path(arguments.file), execute=execute)
     try:

@@ -16,7 +16,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print a schema."""
-    from annotations.schema import json_schema
+    from annotations.file.schema import json_schema
     from blazes.report.result_schema import result_schema
 
     schema = result_schema() if arguments.result else json_schema()

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from annotations.dataflow import Dataflow
+from annotations.file import loads
 from annotations.vocabulary import Label
-from annotations.yaml_file import loads
 from blazes.analysis import analyze
 from blazes.coordination import plan
 

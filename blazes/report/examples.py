@@ -611,7 +611,7 @@ IN_WORDS: Final[Mapping[str, str]] = {
 
 def examples(rule: str, glyphs: Glyphs = UNICODE) -> Iterator[str]:
     """The example of a rule: its file, and the derivation that it gives."""
-    from annotations.yaml_file import loads
+    from annotations.file import loads
     from blazes.analysis import analyze
     from blazes.report.notation import derivation_block
 
@@ -627,7 +627,7 @@ def examples(rule: str, glyphs: Glyphs = UNICODE) -> Iterator[str]:
 
 def findings(example: Example) -> Sequence[Diagnostic]:
     """What is wrong with the file of an example, or is said about it."""
-    from annotations.yaml_file import loads
+    from annotations.file import loads
     from blazes.analysis import analyze
     from blazes.coordination import plan
     from blazes.delivery_checks import delivery_findings

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from annotations.compact import CompactError, parse_annotation, parse_dependency, parse_seal
+from annotations.file.compact import CompactError, parse_annotation, parse_dependency, parse_seal
 from annotations.vocabulary import STAR, Annotation, AnnotationKind, FunctionalDependency, Gate
 
 ATTRIBUTES = st.frozensets(

@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from annotations import connect
 from annotations.diagnostics import BadInput
-from annotations.yaml_file import loads
+from annotations.file import connect, loads
 
 
 def streams(*components: str) -> dict[str, str]:

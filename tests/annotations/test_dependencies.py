@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from annotations.compact import parse_dependency
 from annotations.dependencies import closure, compatible, minimal_keys
+from annotations.file.compact import parse_dependency
 from annotations.vocabulary import STAR, FunctionalDependency, Gate, Key
 
 SETS = st.frozensets(st.sampled_from("abcdef"), min_size=1, max_size=3)

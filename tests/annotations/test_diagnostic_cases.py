@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from annotations.diagnostics import CODES, BadInput, Diagnostic, Severity
-from annotations.yaml_file import loads
+from annotations.file import loads
 
 FILE = Path(__file__).parent.parent / "cases" / "diagnostics.md"
 CASE = re.compile(

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from annotations.dataflow import Dataflow
 from annotations.diagnostics import BadInput, Diagnostic, Severity
-from annotations.yaml_file import loads
+from annotations.file import loads
 from tests.annotations import fuzzing
 
 CHECKED = settings(

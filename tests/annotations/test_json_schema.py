@@ -12,11 +12,11 @@ from hypothesis import HealthCheck, given, settings
 from jsonschema import Draft7Validator
 
 from annotations.diagnostics import BadInput, Findings
-from annotations.keys import RECORDS
+from annotations.file import loads
+from annotations.file.keys import RECORDS
+from annotations.file.reference import page
+from annotations.file.schema import json_schema, text
 from annotations.positions import List, Map, Node, Scalar, read_tree
-from annotations.reference import page
-from annotations.schema import json_schema, text
-from annotations.yaml_file import loads
 from tests.annotations import fuzzing
 from tests.annotations.test_diagnostic_cases import CASES
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from annotations.dataflow import Dataflow
-from annotations.yaml_file import load
+from annotations.file import load
 
 LISTINGS = Path(__file__).parent / "listings"
 

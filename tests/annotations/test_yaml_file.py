@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from annotations import yaml_file
 from annotations.dataflow import (
     Dataflow,
     Deployment,
@@ -22,8 +21,9 @@ from annotations.dataflow import (
     Punctuation,
 )
 from annotations.diagnostics import BadInput, Findings, did_you_mean
+from annotations.file import load, loads
+from annotations.file import reader as yaml_file
 from annotations.vocabulary import Label, Within
-from annotations.yaml_file import load, loads
 
 FULL = """
 name: ad-network
@@ -382,7 +382,7 @@ def test_the_cycle_collector_is_on_again_afterwards(fails: bool) -> None:
 )
 def test_lark_is_imported_only_where_it_is_needed(text: str, imported: bool) -> None:
     code = (
-        "import sys\nfrom annotations.yaml_file import loads\n"
+        "import sys\nfrom annotations.file import loads\n"
         f"loads({text!r})\nsys.exit('lark' in sys.modules)"
     )
     root = Path(__file__).parents[2]

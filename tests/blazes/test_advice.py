@@ -15,15 +15,15 @@ import pytest
 from reference import Reference
 from strategies import many_dataflows
 
-from annotations.additions import with_additions
 from annotations.dataflow import Component, Dataflow, Stream
 from annotations.dataflow import Path as FlowPath
 from annotations.dependencies import closure
 from annotations.diagnostics import BadInput
-from annotations.insertions import CannotWrite
+from annotations.file import load, loads
+from annotations.file.additions import with_additions
+from annotations.file.insertions import CannotWrite
 from annotations.vocabulary import FunctionalDependency, Key, Label, Within
 from annotations.whitebox.path_text import path_text
-from annotations.yaml_file import load, loads
 from blazes.advice import Advisor, Alternative, Depending, Needs, Rewriting, Sealing
 from blazes.analysis import analyze
 from blazes.cli import main

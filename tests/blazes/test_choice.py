@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from annotations.dataflow import Dataflow
+from annotations.file import load
 from annotations.vocabulary import Label
-from annotations.yaml_file import load
 from blazes.choice import Coordination, coordinate
 from blazes.coordination import Strategy
 from codegen.explain import explain

@@ -156,7 +156,7 @@ def test_a_dedup_lies_as_far_down_as_it_can() -> None:
 
 
 def _chain() -> Dataflow:
-    from annotations.yaml_file import loads
+    from annotations.file import loads
 
     dataflow, _ = loads(
         """

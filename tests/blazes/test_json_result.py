@@ -10,8 +10,8 @@ from typing import Any
 import jsonschema
 import pytest
 
+from annotations.file import loads
 from annotations.vocabulary import Label
-from annotations.yaml_file import loads
 from blazes.analysis import analyze
 from blazes.cli import main
 from blazes.coordination import plan

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from annotations.compact import parse_seal
 from annotations.dataflow import Dataflow, Endpoint
+from annotations.file import load, loads
+from annotations.file.compact import parse_seal
 from annotations.vocabulary import Label
-from annotations.yaml_file import load, loads
 from blazes.analysis import Analysis, Derivation, analyze
 from blazes.coordination import Entry, Mode, Strategy, Vote, plan
 

@@ -6,14 +6,14 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
-from blazes.report.reference import FOLDER, PAGES, PICTURE, pictured
+from blazes.cli.reference import FOLDER, PAGES, PICTURE, pictured
 from blazes.report.terminal import analysis_report
 
 
 @pytest.mark.parametrize("name", PAGES)
 def test_the_committed_page_is_current(name: str) -> None:
     committed = (FOLDER / name).read_text(encoding="utf-8")
-    assert committed == PAGES[name](), "run: python -m blazes.report.reference"
+    assert committed == PAGES[name](), "run: python -m blazes.cli.reference"
 
 
 def test_the_committed_picture_shows_the_current_report() -> None:
@@ -22,7 +22,7 @@ def test_the_committed_picture_shows_the_current_report() -> None:
     _, *lines = texts  # the first is the title of the window
     shown = "".join("".join(lines).split())
     current = "".join(analysis_report(pictured()).split())
-    assert shown == current, "run: python -m blazes.report.reference"
+    assert shown == current, "run: python -m blazes.cli.reference"
 
 
 def test_the_picture_needs_nothing_from_outside() -> None:

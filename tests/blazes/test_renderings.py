@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from annotations.dataflow import Component, Dataflow, Endpoint, Stream
 from annotations.dataflow import Path as DataPath
+from annotations.file import load, loads
 from annotations.vocabulary import Annotation, AnnotationKind, Gate
-from annotations.yaml_file import load, loads
 from blazes.analysis import analyze
 from blazes.coordination import Plan, plan
 from blazes.report import dot, markdown, mermaid, sarif, terminal

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from reference_delivery import seen_between_paths
 
+from annotations.file import loads
 from annotations.vocabulary import Label, StreamLabel
-from annotations.yaml_file import loads
 from blazes.analysis import Analysis, Derivation
 from blazes.analysis import analyze as analyze_dataflow
 from blazes.coordination import Entry, Plan, Strategy, plan

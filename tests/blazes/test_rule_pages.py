@@ -6,7 +6,7 @@ import pytest
 from reference_delivery import seen_between_paths
 
 from annotations.diagnostics import CODES
-from annotations.yaml_file import loads
+from annotations.file import loads
 from blazes.analysis import analyze
 from blazes.cli import main
 from blazes.report import rules

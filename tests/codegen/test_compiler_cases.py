@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from annotations.diagnostics import BadInput, Diagnostic, Severity
-from annotations.yaml_file import load
+from annotations.file import load
 from blazes.analysis import analyze
 from blazes.coordination import plan
 from codegen.codes import CODES

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from annotations.diagnostics import BadInput
-from annotations.yaml_file import loads
+from annotations.file import loads
 from blazes.analysis import analyze
 from blazes.coordination import plan
 from codegen.emit import emit

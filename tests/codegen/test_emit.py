@@ -7,7 +7,7 @@ import subprocess
 import sys
 import textwrap
 
-from annotations.yaml_file import loads
+from annotations.file import loads
 from blazes.analysis import analyze
 from blazes.coordination import plan
 from codegen.emit import emit

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from annotations.yaml_file import load
+from annotations.file import load
 from blazes.analysis import analyze
 from blazes.coordination import plan
 from codegen.explain import explain

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from annotations.yaml_file import load
+from annotations.file import load
 from blazes.analysis import analyze
 from blazes.coordination import plan
 from blazes.report.json_result import to_json

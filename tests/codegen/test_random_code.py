@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from annotations.yaml_file import loads
+from annotations.file import loads
 from blazes.analysis import analyze
 from blazes.coordination import plan
 from codegen.emit import emit

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from annotations.file import loads
 from annotations.vocabulary import Label
-from annotations.yaml_file import loads
 from blazes.analysis import analyze
 from blazes.coordination import Vote, plan
 from codegen.model import Channel, Guarantee, Order, Seal, Sink, Source, Stages, Transform, Way

@@ -17,9 +17,9 @@ from typing import Any, Final
 
 from annotations.whitebox import ir
 from annotations.whitebox.datatypes import DataType, parse_type
-from annotations.whitebox.derive import inputs_of
 from annotations.whitebox.functions import AGGREGATES
 from annotations.whitebox.inputs import Input
+from annotations.whitebox.ir import inputs_of
 from annotations.whitebox.sql import read
 from annotations.whitebox.type_text import schema_text
 

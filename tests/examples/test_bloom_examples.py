@@ -9,10 +9,10 @@ import pytest
 import yaml
 
 from annotations.dataflow import Endpoint
+from annotations.file import load
 from annotations.vocabulary import Label
 from annotations.whitebox.bloom import read_file
 from annotations.whitebox.code import Code
-from annotations.yaml_file import load
 from blazes.analysis import analyze
 from blazes.cli import main
 from blazes.coordination import Plan, Strategy, plan

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from annotations.file import load
 from annotations.vocabulary import Label
-from annotations.yaml_file import load
 from blazes.analysis import analyze
 from blazes.coordination import Plan, Strategy, plan
 from blazes.demo import dataflow as demo

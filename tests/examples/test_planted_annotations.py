@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from annotations.dataflow import Dataflow
-from annotations.yaml_file import loads
+from annotations.file import loads
 from blazes.analysis import analyze
 from blazes.cli.verify import session
 from blazes.verify import duck

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from annotations.yaml_file import load
+from annotations.file import load
 from blazes.cli.verify import session
 from blazes.verify.findings import Status
 from blazes.verify.verify import Verifier

@@ -6,10 +6,14 @@ it can only become true.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from contextlib import AbstractContextManager
+from typing import Final, Protocol
 
 from annotations.dataflow import Position
-from annotations.whitebox.bloom.modules import Collection, ModuleRule
+from annotations.diagnostics import Findings
+from annotations.whitebox.bloom.cycles import Cycles
+from annotations.whitebox.bloom.modules import Collection, Module, ModuleRule
+from annotations.whitebox.bloom.relations import Translator
 from annotations.whitebox.bloom.rows import Rows, empty, named, opaque, unioned
 from annotations.whitebox.bloom.scope import Scope
 from annotations.whitebox.bloom.tree import Expr, Operation, Send
@@ -26,9 +30,6 @@ from annotations.whitebox.ir import (
     Relation,
     Store,
 )
-
-if TYPE_CHECKING:
-    from annotations.whitebox.bloom.plans import Plans
 
 GROWS: Final = {
     "lmax": "max",
@@ -48,6 +49,27 @@ GIVES: Final = dict.fromkeys([*TESTS, "contains?", "key?"], "lbool") | dict.from
     ["size", "sum", "multiplicity"], "lmax"
 )
 """The lattice that a method of a lattice gives; others give the same kind."""
+
+
+class Plans(Protocol):
+    """What of a module's plans (`plans.Plans`) its lattices are made of."""
+
+    module: Module
+    out: Findings
+    cycles: Cycles
+    translator: Translator
+
+    def read(self, name: str, position: Position) -> Rows:
+        """The facts of a collection where a rule reads it."""
+
+    def unread(self, each: Collection, reason: str, position: Position) -> Rows:
+        """A collection whose rules are not followed."""
+
+    def building(self, name: str) -> bool:
+        """Whether the plan of a collection is being made."""
+
+    def build(self, name: str) -> AbstractContextManager[None]:
+        """While the plan of a collection is being made."""
 
 
 class Lattices:

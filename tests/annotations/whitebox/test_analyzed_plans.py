@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
+from annotations.file import load
 from annotations.whitebox.code import Code
 from annotations.whitebox.datatypes import Family
-from annotations.yaml_file import load
 from tests.constructs.analyzed import ours, register, sparks
 from tests.constructs.catalogue import CONSTRUCTS, SCHEMAS
 from tests.constructs.observe import session

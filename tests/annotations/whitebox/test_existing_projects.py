@@ -7,12 +7,11 @@ from pathlib import Path
 import pytest
 
 from annotations.diagnostics import BadInput
+from annotations.file import importing, load
 from annotations.vocabulary import Label
-from annotations.whitebox import importing
 from annotations.whitebox.connect.statements import Statement, statements
 from annotations.whitebox.pyspark_code import Unreadable, read_script
 from annotations.whitebox.sandbox import Limits
-from annotations.yaml_file import load
 from blazes.analysis import analyze
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "pipelines"

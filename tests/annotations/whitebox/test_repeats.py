@@ -10,8 +10,8 @@ import duckdb
 import pytest
 import sqlglot
 
+from annotations.file import loads
 from annotations.vocabulary import Repeats, Rows
-from annotations.yaml_file import loads
 
 FILE = """
 components:

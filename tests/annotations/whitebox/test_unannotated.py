@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 
 from annotations.dataflow import Dataflow
 from annotations.diagnostics import BadInput
-from annotations.insertions import CannotWrite
+from annotations.file import load, loads
+from annotations.file.insertions import CannotWrite
+from annotations.file.writing import with_annotations
 from annotations.vocabulary import Within
 from annotations.whitebox.claims import unshown_claims
 from annotations.whitebox.sandbox import Limits
-from annotations.whitebox.writing import with_annotations
-from annotations.yaml_file import load, loads
 from tests.constructs.catalogue import SCHEMAS
 from tests.constructs.queries import QUERIES
 
@@ -213,7 +213,7 @@ def test_python_functions_are_read_in_a_process_of_their_own(tmp_path: Path) -> 
 def test_a_file_without_code_imports_nothing_to_read_code() -> None:
     script = (
         "import sys\n"
-        "from annotations.yaml_file import load\n"
+        "from annotations.file import load\n"
         f"load({str(LISTINGS / 'wordcount.yaml')!r})\n"
         "print([n for n in sys.modules if 'whitebox' in n or 'sqlglot' in n])"
     )

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from annotations.yaml_file import loads
+from annotations.file import loads
 from blazes.cli import main
 
 ROOT = Path(__file__).parents[3]

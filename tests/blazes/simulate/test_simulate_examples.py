@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from annotations.file import load
 from annotations.vocabulary import Label
-from annotations.yaml_file import load
 from blazes.simulate import kept
 from blazes.simulate.simulation import Simulation
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from annotations.file import load, loads
 from annotations.vocabulary import FunctionalDependency
-from annotations.yaml_file import load, loads
 from blazes.analysis import analyze
 from blazes.cli import main
 from blazes.cli.verify import session

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from annotations.yaml_file import loads
+from annotations.file import loads
 from blazes.analysis import analyze
 from blazes.verify import duck
 from blazes.verify.claims import Kind, claims_of

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from annotations.yaml_file import load
+from annotations.file import load
 from blazes.verify.claims import Claim, Kind
 from blazes.verify.constants import constants_of, in_python
 from blazes.verify.operators import Operator, operators_of

@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from annotations.dataflow import Dataflow, Position
 from annotations.diagnostics import CODES, BadInput, Diagnostic
+from annotations.file import loads
 from annotations.whitebox.components import lineage_to_write, reasons, written_path
 from annotations.whitebox.derivation import DerivedPath
 from annotations.whitebox.existing import (
@@ -31,7 +32,6 @@ from annotations.whitebox.path_text import path_text, scalar
 from annotations.whitebox.pyspark_code import Unreadable
 from annotations.whitebox.sandbox import Limits
 from annotations.whitebox.type_text import sql_text
-from annotations.yaml_file import loads
 
 OUT: Final = "out"
 """The output interface of every imported component."""

@@ -6,16 +6,16 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
-from annotations.components import Built
 from annotations.dataflow import Endpoint, External, Producers, Punctuation, Stream
 from annotations.delivery import counts, may_repeat
 from annotations.diagnostics import Findings
-from annotations.formats import OPTIONS, OTHERS, is_known, unknown_option
-from annotations.notation import key_of
+from annotations.file.components import Built
+from annotations.file.formats import OPTIONS, OTHERS, is_known, unknown_option
+from annotations.file.notation import key_of
+from annotations.file.records import Fields
+from annotations.file.shapes import Pairs
+from annotations.file.traps import ENDPOINT
 from annotations.positions import Scalar, shorten
-from annotations.records import Fields
-from annotations.shapes import Pairs
-from annotations.traps import ENDPOINT
 from annotations.vocabulary import Label
 
 _ONLY_WITHOUT: Final = {"source": "from", "label": "from", "sink": "to"}

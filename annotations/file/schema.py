@@ -1,7 +1,7 @@
 """JSON Schema (draft-07) of the dataflow file, for editors that complete and validate.
 
 Made out of the key tables that the decoder reads by. Write the committed copy with
-`python -m annotations.schema > docs/reference/blazes.schema.json`.
+`python -m annotations.file.schema > docs/reference/blazes.schema.json`.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from annotations.keys import COMPONENT, DATAFLOW, PATHS, RECORDS, SECTIONS
-from annotations.records import described
+from annotations.file.keys import COMPONENT, DATAFLOW, PATHS, RECORDS, SECTIONS
+from annotations.file.records import described
 
 
 def json_schema() -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """The keys of a dataflow file: the only place that says which there are and what they mean.
 
-The decoder reads by these tables, and `annotations.schema` writes the JSON Schema out of them.
+The decoder reads by these tables, and `annotations.file.schema` writes the JSON Schema out of them.
 """
 
 from __future__ import annotations
@@ -10,10 +10,9 @@ from types import MappingProxyType
 from typing import Final
 
 from annotations.dataflow import EMPTY
-from annotations.notation import ATTRIBUTES, Dependency, Label, Schema, Seals, Subscript
-from annotations.positions import List, Map, Node
-from annotations.records import Entry, ListOf, MapOf, OneOf, Record, is_list, is_map, is_scalar
-from annotations.shapes import (
+from annotations.file.notation import ATTRIBUTES, Dependency, Label, Schema, Seals, Subscript
+from annotations.file.records import Entry, ListOf, MapOf, OneOf, Record, is_list, is_map, is_scalar
+from annotations.file.shapes import (
     ATTRIBUTE_NAME,
     ENDPOINT_NAME,
     INTERVAL,
@@ -26,6 +25,7 @@ from annotations.shapes import (
     Option,
     Text,
 )
+from annotations.positions import List, Map, Node
 
 _INTERFACE: Final = Name("an interface")
 _OPTIONS: Final = MapOf(Name("an option", ATTRIBUTE_NAME.pattern), Option(), "a mapping", True)

@@ -14,13 +14,13 @@ from pathlib import Path as FilePath
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
-from annotations import checks
 from annotations.collector import collector_off
-from annotations.components import Built, build_component
-from annotations.connect import connect
 from annotations.dataflow import EMPTY, Component, Dataflow, Deployment, Stream
 from annotations.diagnostics import BadInput, Diagnostic, Findings
-from annotations.keys import (
+from annotations.file import checks
+from annotations.file.components import Built, build_component
+from annotations.file.connect import connect
+from annotations.file.keys import (
     COMPONENT_NAME,
     DATAFLOW,
     LISTING,
@@ -28,14 +28,14 @@ from annotations.keys import (
     is_component,
     looks_like_listing,
 )
-from annotations.notation import DependencyValue, key_of
+from annotations.file.notation import DependencyValue, key_of
+from annotations.file.records import Fields
+from annotations.file.repeats import with_repeats
+from annotations.file.shapes import BAD, Pairs
+from annotations.file.splits import with_splits
+from annotations.file.streams import Streams, texts
+from annotations.file.unannotated import Declared, Ends, ends_of
 from annotations.positions import Map, Node, Place, Scalar, describe, place_at, read_tree, shorten
-from annotations.records import Fields
-from annotations.repeats import with_repeats
-from annotations.shapes import BAD, Pairs
-from annotations.splits import with_splits
-from annotations.streams import Streams, texts
-from annotations.unannotated import Declared, Ends, ends_of
 from annotations.vocabulary import FunctionalDependency
 
 if TYPE_CHECKING:

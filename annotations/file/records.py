@@ -10,8 +10,8 @@ from typing import Any
 
 from annotations.dataflow import EMPTY
 from annotations.diagnostics import Findings
+from annotations.file.shapes import BAD, Bad, Json, Name, Pairs, Shape, refuse
 from annotations.positions import List, Map, Node, Scalar, shorten
-from annotations.shapes import BAD, Bad, Json, Name, Pairs, Shape, refuse
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from annotations.dataflow import EMPTY, Dataflow, Stream
-from annotations.insertions import (
+from annotations.file.insertions import (
     CannotWrite,
     Insertion,
     below,

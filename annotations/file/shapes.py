@@ -1,7 +1,7 @@
-"""Shapes of single values of a file; `annotations.records` has those of whole structures.
+"""Shapes of single values of a file; `annotations.file.records` has those of whole structures.
 
 A shape knows how to read a node, and the JSON Schema of what it accepts. The key tables
-(`annotations.keys`) are built out of shapes, so that what the decoder accepts and what editors are
+(`keys`) are built out of shapes, so that what the decoder accepts and what editors are
 told are one fact. Reading never raises: a mistake goes to the findings, and the value is `BAD`, so
 that one mistake is reported once.
 """
@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol, TypeAlias
 
 from annotations.diagnostics import Findings
+from annotations.file.traps import ATTRIBUTE, ENDPOINT, NAME, misread
 from annotations.positions import Node, Scalar, describe, shorten
-from annotations.traps import ATTRIBUTE, ENDPOINT, NAME, misread
 
 Json: TypeAlias = dict[str, Any]
 

@@ -1,6 +1,6 @@
 """Shapes of what is special to this file: labels, gates, seals and functional dependencies.
 
-Each can be written as YAML or in the compact language (`annotations.compact`, which imports lark
+Each can be written as YAML or in the compact language (`compact`, which imports lark
 and is therefore imported only where such a string is met). Either way the attributes come out as
 scalars that know where they stand.
 """
@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from annotations.diagnostics import Findings
+from annotations.file.shapes import ATTRIBUTE_NAME, BAD, Bad, Json, Text, is_word, refuse
+from annotations.file.type_names import TYPES, unknown_type
 from annotations.positions import List, Map, Node, Scalar, place_inside, shorten
-from annotations.shapes import ATTRIBUTE_NAME, BAD, Bad, Json, Text, is_word, refuse
-from annotations.type_names import TYPES, unknown_type
 from annotations.vocabulary import AnnotationKind, Key
 
 if TYPE_CHECKING:
-    from annotations.compact import Attribute, CompactError
+    from annotations.file.compact import Attribute, CompactError
 
 _PLAIN_LABELS: Final = dict(AnnotationKind.__members__)
 _COMPACT_LABEL: Final = r"^\s*(CR|CW|((OR|OW)\s*(\[[^\[\]]+\])?))\s*$"
@@ -70,7 +70,7 @@ class Label:
         if not is_word(self, node, out):
             return BAD
         assert type(node) is Scalar
-        from annotations.compact import CompactError, read_annotation
+        from annotations.file.compact import CompactError, read_annotation
 
         try:
             kind, gate, offset = read_annotation(node.text)
@@ -155,7 +155,7 @@ class Seals:
         return [key for key in keys if not isinstance(key, Bad)] or BAD
 
     def _compact(self, node: Scalar, out: Findings) -> list[tuple[Scalar, ...]] | Bad:
-        from annotations.compact import CompactError, read_seals
+        from annotations.file.compact import CompactError, read_seals
 
         try:
             return [_scalars(key, node, out) for key in read_seals(node.text)]
@@ -187,7 +187,7 @@ class Dependency:
         if not is_word(self, node, out):
             return BAD
         assert type(node) is Scalar
-        from annotations.compact import CompactError, read_dependency
+        from annotations.file.compact import CompactError, read_dependency
 
         try:
             left, right, injective = read_dependency(node.text)

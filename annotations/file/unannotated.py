@@ -13,11 +13,11 @@ from typing import Any, Final, NamedTuple
 
 from annotations.dataflow import Path
 from annotations.diagnostics import Findings
-from annotations.keys import has_implementation
+from annotations.file.keys import has_implementation
+from annotations.file.records import Fields
+from annotations.file.shapes import BAD, Pairs
+from annotations.file.traps import ENDPOINT
 from annotations.positions import Map, Scalar
-from annotations.records import Fields
-from annotations.shapes import BAD, Pairs
-from annotations.traps import ENDPOINT
 from annotations.vocabulary import UNKNOWN
 
 COMPUTES: Final = dict.fromkeys(("sql", "python", "operator", "bloom")).keys()

@@ -8,15 +8,15 @@ from collections.abc import Collection, Iterable, Mapping
 from itertools import product
 from typing import Final
 
-from annotations import formats
-from annotations.components import Built, gate_of
 from annotations.dataflow import Endpoint, Stream
 from annotations.diagnostics import Findings
-from annotations.notation import DependencyValue
+from annotations.file import formats
+from annotations.file.components import Built, gate_of
+from annotations.file.notation import DependencyValue
+from annotations.file.records import Fields
+from annotations.file.shapes import BAD, Pairs
+from annotations.file.streams import Streams
 from annotations.positions import Scalar, place_inside
-from annotations.records import Fields
-from annotations.shapes import BAD, Pairs
-from annotations.streams import Streams
 
 COMPARED_MAX: Final = 1_000
 """Pairs of names that `check_alike` compares; a file with more is left unchecked."""

@@ -20,9 +20,9 @@ from collections.abc import Collection, Iterator, Mapping
 from itertools import chain, count
 from typing import Final, NamedTuple
 
-from annotations.components import Built
 from annotations.dataflow import Endpoint, Stream
 from annotations.diagnostics import Findings
+from annotations.file.components import Built
 
 STREAMS_MAX: Final = 10_000
 """Streams that one name may yield; more is a name that was not meant to connect anything."""

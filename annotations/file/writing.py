@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from annotations.dataflow import EMPTY, Component, Dataflow, Path
 from annotations.delivery import repeats_of
-from annotations.insertions import (
+from annotations.file.insertions import (
     CannotWrite,
     Insertion,
     below,
@@ -23,8 +23,8 @@ from annotations.insertions import (
     read_again,
     tree_of,
 )
+from annotations.file.unannotated import COMPUTES
 from annotations.positions import Map, Node
-from annotations.unannotated import COMPUTES
 from annotations.vocabulary import Rows
 from annotations.whitebox.code import Code
 from annotations.whitebox.components import lineage_to_write

@@ -10,18 +10,18 @@ from typing import Any, Final, TypeAlias
 
 from annotations.dataflow import EMPTY, Component, Implementation, Path
 from annotations.diagnostics import Findings
-from annotations.keys import COMPONENT, has_implementation
-from annotations.notation import LabelValue, key_of
-from annotations.positions import Scalar
-from annotations.records import Fields
-from annotations.shapes import BAD
-from annotations.unannotated import (
+from annotations.file.keys import COMPONENT, has_implementation
+from annotations.file.notation import LabelValue, key_of
+from annotations.file.records import Fields
+from annotations.file.shapes import BAD
+from annotations.file.unannotated import (
     COMPUTES,
     Declared,
     Ends,
     possible_paths,
     says_only_code,
 )
+from annotations.positions import Scalar
 from annotations.vocabulary import STAR, UNKNOWN, Annotation, Gate, Repeats, Rows, Within
 
 

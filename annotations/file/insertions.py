@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from annotations.dataflow import Dataflow
 from annotations.diagnostics import BadInput, Findings, Mark
+from annotations.file import loads
 from annotations.positions import List, Map, Node, read_tree
-from annotations.yaml_file import loads
 
 if TYPE_CHECKING:
     from annotations.whitebox.sandbox import Limits
