@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import ast
 import re
+import shutil
 from pathlib import Path
 
 import pytest
 
 from annotations.file import loads
+from blazes.cli import main
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted(
@@ -49,6 +51,24 @@ def test_whole_dataflows_load_and_python_parses(page: Path) -> None:
                 loads(text, file=page.name)
         elif language == "python" and "..." not in text:
             ast.parse(text if not text.startswith(" ") else "if True:\n" + text)
+
+
+def test_the_tutorial_shows_what_the_commands_say(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Blocks of output, between their dots, are in what the commands print or write."""
+    shutil.copytree(ROOT / "docs" / "tutorial" / "energy", tmp_path, dirs_exist_ok=True)
+    monkeypatch.chdir(tmp_path)
+    page = (ROOT / "docs" / "tutorial" / "from-a-spark-job.md").read_text(encoding="utf-8")
+    main(["analyze", "1_described.yaml"])
+    analyzed = capsys.readouterr().out
+    main(["compile", "2_sealed.yaml"])
+    job = (tmp_path / "target" / "energy" / "job.py").read_text(encoding="utf-8")
+    (shown,) = re.findall(r"^```\n( {11}Async.*?)^```", page, re.MULTILINE | re.DOTALL)
+    (called,) = re.findall(r"^```python\n( {4}credits_2 = .*?)^```", page, re.MULTILINE | re.DOTALL)
+    for block, said in ((shown, analyzed), (called, job)):
+        for piece in re.split(r"^ *\.\.\.$", block, flags=re.MULTILINE):
+            assert " ".join(piece.split()) in " ".join(said.split())
 
 
 def test_the_table_of_faults_names_tests_that_exist() -> None:

@@ -46,8 +46,8 @@ def from_json(value: Mapping[str, Any]) -> ir.Relation:
         for node in value["nodes"]:
             made.append(_read(node, made))
         plan = made[-1]
-    except (KeyError, TypeError, IndexError, ValueError) as wrong:
-        raise ValueError(f"not a plan: {wrong!r}") from None
+    except (KeyError, TypeError, IndexError, ValueError) as error:
+        raise ValueError(f"not a plan: {error!r}") from None
     if not isinstance(plan, get_args(ir.Relation)):
         raise ValueError(f"not a plan: {type(plan).__name__}")
     return cast(ir.Relation, plan)

@@ -101,8 +101,8 @@ def _table(file: Path) -> tuple[str, Mapping[str, Any]]:
 
         try:
             found = tomllib.loads(content.decode("utf-8")).get("tool", {})
-        except ValueError as wrong:
-            raise CommandError(f"{place}: {wrong}") from None
+        except ValueError as error:
+            raise CommandError(f"{place}: {error}") from None
         if isinstance(found, dict) and "blazes" in found:
             table = found["blazes"]
             if not isinstance(table, dict):

@@ -91,8 +91,8 @@ def fail_on(text: str) -> tuple[str, ...]:
 
     try:
         return parse_fail_on(text)
-    except ValueError as wrong:
-        raise argparse.ArgumentTypeError(str(wrong)) from None
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 @dataclass(frozen=True, slots=True)

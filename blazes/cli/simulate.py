@@ -133,8 +133,8 @@ def _replay(arguments: argparse.Namespace, simulation: object) -> int:
     except OSError as unreadable:
         reason = unreadable.strerror or str(unreadable)
         raise CommandError(f"cannot read {arguments.replay}: {reason}") from None
-    except kept.NotAWitness as wrong:
-        raise CommandError(f"{arguments.replay}: {wrong}") from None
+    except kept.NotAWitness as error:
+        raise CommandError(f"{arguments.replay}: {error}") from None
     first, last = witness.runs[0].end, witness.runs[-1].end
     there = witness.anomaly in (*within(last), *(between(first, last)))
     if arguments.format == "json":

@@ -34,8 +34,8 @@ def main() -> int:
     data, count, seed, follow = (options.pop(n) for n in ("data", "steps", "seed", "follow"))
     try:
         size = Size(**options)
-    except ValueError as wrong:
-        parser.error(str(wrong))
+    except ValueError as error:
+        parser.error(str(error))
     by_campaign = traffic(size, seed=seed)
     by_window = traffic(size, seed=seed, seal="window")
     empty(data)

@@ -156,8 +156,8 @@ def load_operator(named: str) -> Operator:
     module, _, name = named.partition(":")
     try:
         function = getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError) as wrong:
-        raise ValueError(f"{named!r} names no function: {wrong}") from wrong
+    except (ImportError, AttributeError) as error:
+        raise ValueError(f"{named!r} names no function: {error}") from error
     operator: Operator = function()
     missing = [
         m

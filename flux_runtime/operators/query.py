@@ -170,8 +170,8 @@ def rehearse(plan: QueryPlan) -> None:
         tables[_PUT_OUT] = pa.schema(plan.output).empty_table()
     try:
         _run(_ordered(plan), tables).cast(pa.schema(plan.output))
-    except Exception as wrong:
-        raise ValueError(f"a site cannot evaluate {plan.sql!r}: {wrong}") from wrong
+    except Exception as error:
+        raise ValueError(f"a site cannot evaluate {plan.sql!r}: {error}") from error
 
 
 def _ordered(plan: QueryPlan) -> str:

@@ -114,8 +114,8 @@ class RowsDecoder:
             raise Malformed("too many schemas")
         try:
             self._schemas.append(pa.ipc.read_schema(pa.py_buffer(body)))
-        except Exception as wrong:  # whatever Arrow makes of such bytes
-            raise Malformed(f"not a schema: {type(wrong).__name__}") from None
+        except Exception as error:  # whatever Arrow makes of such bytes
+            raise Malformed(f"not a schema: {type(error).__name__}") from None
 
     def rows(self, body: memoryview, number: int) -> Any:
         """The rows of a payload, validated."""
@@ -128,8 +128,8 @@ class RowsDecoder:
             else:
                 rows = pa.ipc.read_record_batch(pa.py_buffer(body), self._schemas[number])
             rows.validate()
-        except Exception as wrong:  # whatever Arrow makes of such bytes
-            raise Malformed(f"not rows: {type(wrong).__name__}") from None
+        except Exception as error:  # whatever Arrow makes of such bytes
+            raise Malformed(f"not rows: {type(error).__name__}") from None
         return rows
 
 

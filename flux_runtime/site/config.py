@@ -194,8 +194,8 @@ def load(made: Made) -> Dataflow:
     module, _, name = made.partition(":")
     try:
         function = getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError, ValueError) as wrong:
-        raise ValueError(f"{made!r} names no function: {wrong}") from wrong
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ValueError(f"{made!r} names no function: {error}") from error
     dataflow = function()
     if not isinstance(dataflow, Dataflow):
         raise ValueError(f"{made!r} gives {type(dataflow).__name__}, not a Dataflow")

@@ -106,10 +106,10 @@ class Connection(asyncio.BufferedProtocol):
             return
         try:
             self._step()
-        except (Refused, Malformed) as wrong:
+        except (Refused, Malformed) as error:
             if self.peer is not None:
-                log.warning("connection with %s closed: %s", self.peer, wrong)
-            self.close(str(wrong))
+                log.warning("connection with %s closed: %s", self.peer, error)
+            self.close(str(error))
 
     def _step(self) -> None:
         """What was being read is complete."""

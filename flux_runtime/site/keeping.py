@@ -50,9 +50,9 @@ class Keeping:
                     if not file_of(self._folder, node.pair).exists():
                         state, _ = segment.back.snapshot()
                         write_state(self._folder, node.pair, state)
-                except OSError as wrong:
+                except OSError as error:
                     self._left.clear()
-                    return f"{type(wrong).__name__}: {wrong}"
+                    return f"{type(error).__name__}: {error}"
         return ""
 
     @property

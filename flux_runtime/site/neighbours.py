@@ -102,8 +102,8 @@ class Neighbours:
                     worker, worker.config.key, address, peer=number, timeout_s=DIAL_TIMEOUT_S
                 )
                 why = await self._opening(connection, began + DIAL_TIMEOUT_S)
-            except (TimeoutError, OSError) as wrong:
-                why = type(wrong).__name__
+            except (TimeoutError, OSError) as error:
+                why = type(error).__name__
             if not why:
                 return  # from now on its end tells (`lost`)
             if began > patient_until:

@@ -70,8 +70,8 @@ class ZooKeeperRecord:
         value = self.next.to_bytes(8, "big") + state
         try:
             self.kept.write(self.leadership, value, version=None if now is None else now[1])
-        except ValueError as wrong:
-            log.warning("the events are kept as they are: %s", wrong)
+        except ValueError as error:
+            log.warning("the events are kept as they are: %s", error)
             return
         self.log.trim(self.leadership, self.next - SLACK_ENTRIES)
 

@@ -149,9 +149,9 @@ class Shell:
         """Call; what is missing or of a wrong type in a message is the sender's mistake."""
         try:
             function(*args)
-        except (KeyError, TypeError, ValueError, IndexError) as wrong:
+        except (KeyError, TypeError, ValueError, IndexError) as error:
             log.debug("malformed", exc_info=True)
-            raise Malformed(f"a message that makes no sense ({type(wrong).__name__})") from None
+            raise Malformed(f"a message that makes no sense ({type(error).__name__})") from None
 
     def _site(self, link: Link) -> int:
         if link.site is None:

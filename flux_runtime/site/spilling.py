@@ -72,8 +72,8 @@ class SiteStorage:
         if self.room(len(data)):
             try:
                 self.files.write(node, run, data)
-            except OSError as wrong:
-                log.warning("a run stays in memory: %s", wrong)
+            except OSError as error:
+                log.warning("a run stays in memory: %s", error)
                 with suppress(OSError):
                     self.files.drop(node, run)
             else:

@@ -437,8 +437,8 @@ def _settings(argv: Sequence[str] | None, **given: Any) -> Settings:
 def _fail_on(text: str) -> tuple[str, ...]:
     try:
         return parse_fail_on(text)
-    except ValueError as wrong:
-        raise argparse.ArgumentTypeError(str(wrong)) from None
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def _root_of(folder: Path) -> Path:

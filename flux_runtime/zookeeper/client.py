@@ -180,9 +180,9 @@ def connect(
     timeout_s = CONNECT_S if timeout_s is None else timeout_s
     try:
         client = Client(hosts, session_timeout_s=session_timeout_s)
-    except ValueError as wrong:
+    except ValueError as error:
         raise EnsembleUnreachable(
-            f"{hosts!r} is no list of addresses: {wrong}", "Write host:port,host:port."
+            f"{hosts!r} is no list of addresses: {error}", "Write host:port,host:port."
         ) from None
     try:
         client.kazoo.start(timeout=timeout_s)

@@ -37,8 +37,8 @@ def load_registrations(file: Path) -> Mapping[PartitionKey, frozenset[str]]:
     for where, key, producers in _entries(file):
         try:
             parsed = _key(key)
-        except (TypeError, ValueError) as wrong:
-            mistakes.append(f"{where}: {wrong}")
+        except (TypeError, ValueError) as error:
+            mistakes.append(f"{where}: {error}")
             continue
         if not _is_producers(producers):
             mistakes.append(f"{where}: producers must be a list of names, not {producers!r:.60}")
@@ -59,8 +59,8 @@ def _entries(file: Path) -> list[tuple[str, Any, Any]]:
         content = json.loads(file.read_text(encoding="utf-8"), object_pairs_hook=list)
     except OSError as failure:
         _refuse(file, failure.strerror or str(failure))
-    except ValueError as wrong:
-        _refuse(file, f"not JSON: {wrong}")
+    except ValueError as error:
+        _refuse(file, f"not JSON: {error}")
     if not isinstance(content, list):
         _refuse(file, f"neither an object nor a list: {content!r:.60}")
     if all(isinstance(entry, tuple) for entry in content):

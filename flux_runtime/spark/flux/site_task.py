@@ -171,25 +171,25 @@ def examine(task: SiteTask, numbers: Iterator[int]) -> Iterator[str]:
     for module in NEEDED:
         try:
             importlib.import_module(module)
-        except ImportError as wrong:
-            yield f"on {where} {sys.executable} cannot import {module} ({wrong}){PACKAGES}"
+        except ImportError as error:
+            yield f"on {where} {sys.executable} cannot import {module} ({error}){PACKAGES}"
             return
     if not Path(task.key).is_file():
         yield f"{where} does not see {task.key}: the state folder has to be shared"
     else:
         try:
             tempfile.TemporaryFile(dir=Path(task.key).parent).close()
-        except OSError as wrong:
-            yield f"{where} cannot write to the state folder: {wrong}"
+        except OSError as error:
+            yield f"{where} cannot write to the state folder: {error}"
     for component in task.components.stages:
         try:
             component.rehearse()
-        except Exception as wrong:
-            yield f"{component.name}: {wrong}"
+        except Exception as error:
+            yield f"{component.name}: {error}"
     try:
         own_address(task.zookeeper)
-    except OSError as wrong:
+    except OSError as error:
         yield (
-            f"{where} does not reach ZooKeeper at {task.zookeeper} ({wrong}): name an ensemble "
+            f"{where} does not reach ZooKeeper at {task.zookeeper} ({error}): name an ensemble "
             "under `zookeeper` in the deployment section that driver and executors reach"
         )

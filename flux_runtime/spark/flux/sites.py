@@ -231,8 +231,8 @@ class Sites:
         numbers = self._spark.parallelize(range(self._count), self._count)
         try:
             problems = numbers.mapPartitions(partial(examine, self._task)).collect()
-        except Exception as wrong:  # before `examine` itself could run
-            problems = [f"a task on an executor failed: {brief(wrong)}{PACKAGES}"]
+        except Exception as error:  # before `examine` itself could run
+            problems = [f"a task on an executor failed: {brief(error)}{PACKAGES}"]
         if problems:
             raise SitesFailed(f"{self.name}: sites cannot run: {'; '.join(sorted(set(problems)))}")
 

@@ -339,8 +339,8 @@ class Hosting:
                 committed=lambda: self.done >= batches,
                 stopping=self._over,
             )
-        except NotKept as wrong:
-            why = str(wrong)
+        except NotKept as error:
+            why = str(error)
             if why != self._said:  # what stands in the way is said once, until it changes
                 self._said = why
                 took = round(time.monotonic() - began, 3)
