@@ -58,11 +58,14 @@ class Diagram:
     edges: tuple[Edge, ...]
 
 
-def diagram_of(plan: Plan) -> Diagram:
-    """The drawing of a plan."""
+def diagram_of(plan: Plan, *, names_only: bool = False) -> Diagram:
+    """The drawing of a plan; with `names_only` components are names, and streams lines."""
     index = Index.of(plan)
     ids = {name: f"c{number}" for number, name in enumerate(index.components, start=1)}
-    nodes = [Node(ids[name], "component", _component(index, name)) for name in index.components]
+    nodes = [
+        Node(ids[name], "component", (name,) if names_only else _component(index, name))
+        for name in index.components
+    ]
     edges: list[Edge] = []
     heads: dict[Endpoint, str] = {}
     for name in index.components:
@@ -83,7 +86,8 @@ def diagram_of(plan: Plan) -> Diagram:
         else:
             head = heads.get(stream.consumer, ids[stream.consumer.component])
         label = plan.analysis.labels[stream.name].label
-        edges.append(Edge(tail, head, _stream(plan, stream), label, plan.analysis.rep[stream.name]))
+        lines = () if names_only else _stream(plan, stream)
+        edges.append(Edge(tail, head, lines, label, plan.analysis.rep[stream.name]))
     return Diagram(plan.analysis.dataflow.name, tuple(nodes), tuple(edges))
 
 

@@ -2,30 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, Protocol
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Protocol
 
-from blazes.report.markup import escape
-from blazes.report.plain import printable
+from blazes.report.page import bullets, document, scrolling, shown, table
 from blazes.report.progress import amount
-from blazes.report.run_report import RunReport, counts, headline, table, what
-
-STYLE: Final = """
-:root { color-scheme: light dark; --ink: #1f2328; --soft: #57606a; --line: #d9dce0; --back: #fff }
-@media (prefers-color-scheme: dark) {
-  :root { --ink: #e6e9ed; --soft: #a3acb8; --line: #3a424d; --back: #12161c } }
-body { font: 15px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem;
-  color: var(--ink); background: var(--back) }
-h1 { margin-bottom: 0 } h2 { margin-top: 2.2rem; border-bottom: 1px solid var(--line) }
-.about { color: var(--soft); margin-top: .2rem }
-.scroll { overflow-x: auto } svg { max-width: 100%; height: auto }
-table { border-collapse: collapse; font-variant-numeric: tabular-nums }
-th { text-align: right; color: var(--soft); font-weight: 400 }
-td { text-align: right } th:first-child, td:first-child { text-align: left }
-th, td { padding: .15rem 1.4rem .15rem 0; border-bottom: 1px solid var(--line) }
-dt { font-weight: 600; margin-top: .7rem } dd { margin: 0 }
-pre { overflow-x: auto; font-size: 13px; line-height: 1.45 }
-"""
+from blazes.report.run_report import RunReport, counts, headline, what
+from blazes.report.run_report import table as unit_table
 
 
 class Picture(Protocol):
@@ -83,13 +66,8 @@ def page(
         stages: its Flux stages at the end, by name.
         dead_letters: unit -> reason -> how many.
     """
-    title = _shown(f"{report.name}: {report.folder.name}")
-    body = "\n".join(_body(report, pictures, stages or {}, dead_letters or {}))
-    return (
-        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        '<meta name="viewport" content="width=device-width">\n'
-        f"<title>{title}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n{body}\n</body>\n</html>\n"
-    )
+    title = f"{report.name}: {report.folder.name}"
+    return document(title, _body(report, pictures, stages or {}, dead_letters or {}))
 
 
 def _body(
@@ -98,22 +76,22 @@ def _body(
     stages: Mapping[str, Stage],
     dead_letters: Mapping[str, Mapping[str, int]],
 ) -> Iterator[str]:
-    yield f"<h1>{_shown(report.name)}</h1>"
-    yield f'<p class="about">{_shown(report.folder.name)}: {_shown(headline(report))}</p>'
+    yield f"<h1>{shown(report.name)}</h1>"
+    yield f'<p class="about">{shown(report.folder.name)}: {shown(headline(report))}</p>'
     if report.error:
-        yield f"<h2>Error</h2><pre>{_shown(report.error)}</pre>"
+        yield f"<h2>Error</h2><pre>{shown(report.error)}</pre>"
     for hint in report.hints:
-        yield f"<dl><dt>{_shown(what(hint))}<dd>{_shown(f'{hint.means} {hint.remedy}')}</dl>"
+        yield f"<dl><dt>{shown(what(hint))}<dd>{shown(f'{hint.means} {hint.remedy}')}</dl>"
     if stages:
         yield from _stages(stages)
     for picture in pictures:
-        yield f'<h2>{_shown(picture.title)}</h2>\n<div class="scroll">{picture.svg}</div>'
+        yield f"<h2>{shown(picture.title)}</h2>\n{scrolling(picture.svg, picture.title)}"
     if report.units:
         yield "<h2>Results of the units</h2>"
-        yield _table(table(report))
+        yield _table("Results of the units", unit_table(report))
     if report.coordination:
         yield "<h2>Coordination</h2>"
-        yield _list(report.coordination)
+        yield bullets(report.coordination)
     if dead_letters:
         yield "<h2>Dead letters</h2>"
         rows = [
@@ -121,11 +99,12 @@ def _body(
             for unit, reasons in dead_letters.items()
             for reason, number in reasons.items()
         ]
-        yield _table([["unit", "reason", "records"], *rows])
+        yield _table("Dead letters", [["unit", "reason", "records"], *rows])
     if report.events:
-        yield f"<h2>Events</h2>\n<p>{_shown(counts(report))}.</p>"
+        yield f"<h2>Events</h2>\n<p>{shown(counts(report))}.</p>"
         if report.telling:
-            yield f"<pre>{_shown_lines(report.telling)}</pre>"
+            lines = "\n".join(map(shown, report.telling))
+            yield f"<pre>{lines}</pre>"
 
 
 def _stages(stages: Mapping[str, Stage]) -> Iterator[str]:
@@ -144,24 +123,9 @@ def _stages(stages: Mapping[str, Stage]) -> Iterator[str]:
             stage.losses,
         ]
         rows.append([name, *map(str, numbers)])
-    yield _table([heading, *rows])
+    yield _table("Flux stages", [heading, *rows])
 
 
-def _table(rows: Sequence[Sequence[str]]) -> str:
-    first, *others = rows
-    head = "".join(f"<th>{_shown(cell)}" for cell in first)
-    lines = ["".join(f"<td>{_shown(cell)}" for cell in row) for row in others]
-    body = "".join(f"<tr>{line}</tr>\n" for line in lines)
-    return f'<div class="scroll"><table><tr>{head}</tr>\n{body}</table></div>'
-
-
-def _list(lines: Iterable[str]) -> str:
-    return f"<ul>{''.join(f'<li>{_shown(line)}' for line in lines)}</ul>"
-
-
-def _shown_lines(lines: Iterable[str]) -> str:
-    return "\n".join(map(_shown, lines))
-
-
-def _shown(text: str) -> str:
-    return escape(printable(text))
+def _table(name: str, rows: Sequence[Sequence[str]]) -> str:
+    head, *others = rows
+    return table(name, head, [list(map(shown, row)) for row in others], numbers=True)

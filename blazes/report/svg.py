@@ -11,8 +11,10 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Final
 
-from blazes.report.diagram import COLOURS, Diagram, Edge
+from annotations.vocabulary import Label
+from blazes.report.diagram import Diagram, Edge
 from blazes.report.markup import escape
+from blazes.report.page import label_class
 from blazes.report.plain import cells, printable
 
 CHARACTER: Final = 6.7
@@ -82,7 +84,7 @@ def svg(diagram: Diagram) -> str:
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}" '
         f'width="{width:.0f}" height="{height:.0f}" role="img" '
         f'aria-label="{escape(printable(diagram.name))}" font-family="monospace" font-size="11">',
-        *(_marker(label.name, colour) for label, colour in COLOURS.items()),
+        *map(_marker, Label),
         *(_edge(route) for route in routes),
         *(part for box in boxes.values() for part in (_box(box), *_loops(box))),
         "</svg>",
@@ -220,11 +222,11 @@ def _stack(layer: Sequence[Box], wanted: Sequence[float]) -> None:
         box.y += shift
 
 
-def _marker(name: str, colour: str) -> str:
+def _marker(label: Label) -> str:
     return (
-        f'<marker id="{name}" viewBox="0 0 8 8" refX="8" refY="4" markerWidth="8" '
+        f'<marker id="{label.name}" viewBox="0 0 8 8" refX="8" refY="4" markerWidth="8" '
         f'markerHeight="8" markerUnits="userSpaceOnUse" orient="auto">'
-        f'<path d="M0 0L8 4L0 8z" fill="{colour}"/></marker>'
+        f'<path d="M0 0L8 4L0 8z" class="{label_class(label)}"/></marker>'
     )
 
 
@@ -243,7 +245,7 @@ def _edge(route: Route) -> str:
         path += f"C{bend:.1f} {y:.1f} {bend:.1f} {to_y:.1f} {to_x:.1f} {to_y:.1f}"
     line = _line(path, route.edge)
     top = route.label.y - route.label.height / 2
-    return line + _text(route.label.lines, route.label.x, top, COLOURS[route.edge.label], halo=True)
+    return line + _text(route.label.lines, route.label.x, top, label_class(route.edge.label))
 
 
 def _loops(box: Box) -> list[str]:
@@ -259,14 +261,14 @@ def _loops(box: Box) -> list[str]:
         )
         parts.append(_line(path, edge))
         top -= 16 + len(lines) * LINE
-        parts.append(_text(lines, box.x, top, COLOURS[edge.label], halo=True))
+        parts.append(_text(lines, box.x, top, label_class(edge.label)))
     return parts
 
 
 def _line(path: str, edge: Edge) -> str:
     width = 2.4 if edge.replicated else 1.2
     return (
-        f'<path d="{path}" fill="none" stroke="{COLOURS[edge.label]}" stroke-width="{width}" '
+        f'<path d="{path}" class="{label_class(edge.label)}" stroke-width="{width}" '
         f'marker-end="url(#{edge.label.name})"/>'
     )
 
@@ -278,13 +280,14 @@ def _box(box: Box) -> str:
         f'<rect class="{box.kind}" x="{x:.1f}" y="{y:.1f}" width="{box.width:.1f}" '
         f'height="{box.height:.1f}" rx="{round_corners:.0f}"/>'
     )
-    return rectangle + _text(box.lines, box.x, y + 6, "currentColor")
+    return rectangle + _text(box.lines, box.x, y + 6)
 
 
-def _text(lines: Sequence[str], x: float, top: float, colour: str, *, halo: bool = False) -> str:
-    extra = ' class="halo"' if halo else ""
+def _text(lines: Sequence[str], x: float, top: float, colour: str | None = None) -> str:
+    """Lines in the middle; those in the colour of a label have a halo, as they lie on its line."""
+    extra = "" if colour is None else f' class="halo {colour}"'
     return "".join(
-        f'<text x="{x:.1f}" y="{top + LINE * (index + 0.75):.1f}" text-anchor="middle" '
-        f'fill="{colour}"{extra}>{escape(line)}</text>'
+        f'<text x="{x:.1f}" y="{top + LINE * (index + 0.75):.1f}" text-anchor="middle"{extra}>'
+        f"{escape(line)}</text>"
         for index, line in enumerate(lines)
     )
