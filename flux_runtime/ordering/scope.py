@@ -19,7 +19,7 @@ from kazoo.exceptions import BadVersionError, NodeExistsError
 from flux_runtime.ordering.places import Claims, Order, Verdicts, decode
 from flux_runtime.zookeeper import tail
 from flux_runtime.zookeeper.client import Client
-from flux_runtime.zookeeper.nodes import app_path, ask, children, delete, ensure, read, sync
+from flux_runtime.zookeeper.nodes import app_path, ask, children, ensure, read, sync
 from flux_runtime.zookeeper.znode_names import znode_name
 
 ALL: Final = "all"
@@ -73,10 +73,6 @@ class Scope:
             self.client,
             lambda: self.client.kazoo.set_async(self._consumer(consumer), b"%d" % place),
         )
-
-    def unregister(self, consumer: str) -> None:
-        """Nothing is kept for this consumer any more."""
-        delete(self.client, [self._consumer(consumer)])
 
     def consumers(self) -> dict[str, int]:
         """Registered consumer -> the first place it has not passed."""

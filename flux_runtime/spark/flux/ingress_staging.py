@@ -115,7 +115,6 @@ def commit(storage: Storage, batch: int, staged: Sequence[Staged | None]) -> Com
     ]
     made = Committed(query, batch, 0 if newest is None else newest.end, tuple(files))
     _write(storage, made)
-    faults.point("ingress-logged")
     return made
 
 
@@ -140,7 +139,7 @@ def acknowledged(storage: Storage, committed: Committed) -> None:
         committed.query, committed.batch, committed.first, committed.files, acknowledged=True
     )
     _write(storage, done)
-    faults.point("ingress-acknowledged")
+    faults.point("input-acknowledged")
     for name in storage.names("staged"):
         if int(name) <= committed.batch:
             storage.delete(f"staged/{name}")
