@@ -37,6 +37,8 @@ from flux_runtime.zookeeper.tail import Reader, Trimmed
 from flux_runtime.zookeeper.znode_names import znode_name
 
 READ_BYTES: Final = 8 << 20
+CONTENT_S: Final = 60.0
+"""So long a reader waits for a content whose place it knows, as shared folders may show it late."""
 _POLL_S: Final = 0.02
 
 
@@ -137,7 +139,12 @@ class ChannelEgress:
         self._reader = Reader(client, self._scope.places)
 
     def read(
-        self, offset: int, *, timeout_s: float | None = None, max_bytes: int = READ_BYTES
+        self,
+        offset: int,
+        *,
+        timeout_s: float | None = None,
+        max_bytes: int = READ_BYTES,
+        content_s: float = CONTENT_S,
     ) -> tuple[int, list[tuple[int, Any]]]:
         """Batches from an offset on.
 
@@ -145,6 +152,7 @@ class ChannelEgress:
             offset: where to begin.
             timeout_s: how long to wait for more than nothing; None: for ever.
             max_bytes: about how much to give at once.
+            content_s: how long to wait for the content of a batch whose place is known (OR-4).
 
         Returns:
             The next offset; (number, rows) in order, numbers from `offset` up to below the next
@@ -163,7 +171,7 @@ class ChannelEgress:
                 self._read_places()
             while self._pending and size < max_bytes:
                 number, batch = self._pending[0]
-                rows = number_rows(self._fetch(batch, number, deadline), number)
+                rows = number_rows(self._fetch(batch, number, content_s), number)
                 found.append((number, rows))
                 size += rows.nbytes
                 self._pending.popleft()
@@ -230,12 +238,13 @@ class ChannelEgress:
                 if _number(place, claim) >= self._at:
                     self._pending.append((_number(place, claim), batch))
 
-    def _fetch(self, batch: Batch, number: int, deadline: float | None) -> Any:
+    def _fetch(self, batch: Batch, number: int, content_s: float) -> Any:
+        deadline = time.monotonic() + content_s
         while True:
             data = self._storage.read(_content(batch.producer, batch.first))
             if data is not None:
                 return _decode(data)
-            if deadline is not None and time.monotonic() > deadline:
+            if time.monotonic() > deadline:
                 raise ContentMissing(
                     f"place {number // CLAIMS_MAX}: records {batch.first} to {batch.last} of "
                     f"{batch.producer} are not in {self._storage.uri()}"

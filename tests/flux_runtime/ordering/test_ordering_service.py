@@ -234,13 +234,13 @@ def test_or4_a_batch_that_cannot_be_read_is_waited_for_and_named(
         proposer.propose(n, n)
     proposer.wait()
     with pytest.raises(ContentMissing, match="records 3 to 3 of p are not in"):
-        consumer.end.read(0, timeout_s=0.2)
+        consumer.end.read(0, content_s=0.2)
     at = 0
     for n in range(3):
         at, found = consumer.end.read(at, timeout_s=10.0, max_bytes=1)
         assert [rows.column("n").to_pylist() for _, rows in found] == [[n]]
     misses = contents.misses
-    patient = reading.submit(consumer.end.read, at, timeout_s=60.0, max_bytes=1)
+    patient = reading.submit(consumer.end.read, at, timeout_s=0.2, max_bytes=1)
     until(lambda: contents.misses > misses + 3)
     contents.withheld = set()
     _, found = patient.result(60)

@@ -49,7 +49,7 @@ def test_the_channel_drops_replays_and_forgets_what_all_have_read(
     for file in tmp_path.rglob("*.arrow"):
         file.unlink()
     with pytest.raises(ContentMissing, match="records 40 to 49 of s"):
-        one.read(after, timeout_s=0.2)
+        one.read(after, content_s=0.2)
     for closing in (one, two, end):
         closing.close()
 
