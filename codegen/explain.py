@@ -7,11 +7,13 @@ the stages that the emitter writes, so that the two cannot differ.
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Final
 
 from annotations.phrases import listed
-from blazes.coordination import Alternative, Entry, Strategy
+from blazes.advice import Advisor
+from blazes.coordination import Entry, Strategy
+from blazes.report import advice as advice_text
 from codegen import wording
 from codegen.model import Flux, Kept, Order, Seal, Source, Stage, Stages, Transform, Unit
 
@@ -28,8 +30,9 @@ def explain(stages: Stages, *, width: int = WIDTH) -> str:
     )
     head = f"{stages.name}: {number} stage{'s' if number != 1 else ''}, "
     lines = [*textwrap.wrap(head + (told or "no coordination"), width), ""]
+    advisor = Advisor(stages.plan)
     for stage in once(stages):
-        lines += paragraphs(stage, stages, width)
+        lines += paragraphs(stage, stages, advisor, width)
     lines += assumptions(stages, width)
     return "\n".join(lines).rstrip() + "\n"
 
@@ -64,7 +67,7 @@ def base_name(stage: Unit) -> str:
     return f"{stage.component}.{stage.output}"
 
 
-def paragraphs(stage: Stage, stages: Stages, width: int) -> list[str]:
+def paragraphs(stage: Stage, stages: Stages, advisor: Advisor, width: int) -> list[str]:
     """A stage as a title and the facts about it."""
     lines = [f"{stage.kind:<9} {title(stage, stages)}"]
     inputs = dict.fromkeys(input_name(id, stages) for id in stage.inputs)
@@ -73,6 +76,9 @@ def paragraphs(stage: Stage, stages: Stages, width: int) -> list[str]:
     lines += fact("does", stage.description, width)
     for name, text in facts(stage):
         lines += fact(name, text, width)
+    if isinstance(stage, Order | Flux):
+        for name, text in cheaper(stage, advisor):
+            lines += fact(name, text, width)
     return [*lines, ""]
 
 
@@ -114,7 +120,6 @@ def facts(stage: Stage) -> Iterator[tuple[str, str]]:
             if stage.order_by:
                 yield "within", f"a micro-batch, by {wording.attributes(stage.order_by)}"
             yield from kept(stage.kept)
-            yield from cheaper(stage.alternatives)
         case Flux():
             yield "why", stage.why
             yield "order", wording.flux_order()
@@ -123,7 +128,6 @@ def facts(stage: Stage) -> Iterator[tuple[str, str]]:
             yield "sites", wording.sites(stage)
             if stage.order_by:
                 yield "within", f"a producer's batch, by {wording.attributes(stage.order_by)}"
-            yield from cheaper(stage.alternatives)
         case _:
             pass
 
@@ -135,11 +139,11 @@ def kept(it: Kept | None) -> Iterator[tuple[str, str]]:
         yield "keeps", f"of {inputs} what the query needs (aggregates, distinct values), no records"
 
 
-def cheaper(alternatives: Iterable[Alternative]) -> Iterator[tuple[str, str]]:
-    """The seals that would make an order unnecessary."""
-    for each in alternatives:
-        seal = wording.attributes(sorted(each.seal))
-        yield "cheaper", f"seal {listed(each.streams)} on {seal}"
+def cheaper(stage: Unit, advisor: Advisor) -> Iterator[tuple[str, str]]:
+    """What would make an order unnecessary, cheapest first."""
+    advice = advisor.of(stage.component)
+    for each in () if advice is None else advice.alternatives:
+        yield "cheaper", advice_text.headline(each)
 
 
 def assumptions(stages: Stages, width: int) -> list[str]:

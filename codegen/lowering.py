@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Final
 
 from annotations.dataflow import Endpoint, Stream
-from blazes.coordination import Alternative, Entry, Mode, Release, Scope, Strategy, Vote
+from blazes.coordination import Entry, Mode, Release, Scope, Strategy, Vote
 from codegen import wording
 from codegen.drafts import Draft, Kind, path_words
 from codegen.ends import sink
@@ -350,7 +350,6 @@ class Lowering:
             order_by=() if native else draft.component.order_by,
             changed_by=changed_by,
             kept=None if native else self._kept(draft, function, draft.writes, changed_by or ()),
-            alternatives=alternatives(entries),
             why=wording.order_why(entries),
         )
 
@@ -419,7 +418,6 @@ class Lowering:
             keep_every=deployment.keep_every,
             ordered=any(each.strategy is Strategy.ORDER for each in entries),
             order_by=first.component.order_by,
-            alternatives=alternatives(entries),
             why=wording.flux_why(draft, entries),
         )
 
@@ -476,11 +474,6 @@ def common_gate(entries: Iterable[Entry]) -> tuple[str, ...]:
     gates = [each.path.annotation.gate for each in entries]
     known = [gate.attributes for gate in gates if gate and gate.attributes is not None]
     return tuple(sorted(frozenset.intersection(*known)))
-
-
-def alternatives(entries: Iterable[Entry]) -> tuple[Alternative, ...]:
-    """The seals that would make the order unnecessary."""
-    return tuple(dict.fromkeys(each for entry in entries for each in entry.alternatives))
 
 
 def gates(entries: Iterable[Entry]) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, TypeAlias
 
 from annotations.dataflow import EMPTY, External, Producers, Punctuation
-from blazes.coordination import Alternative, Mode, Plan, Release, Scope, Vote
+from blazes.coordination import Mode, Plan, Release, Scope, Vote
 
 Inputs: TypeAlias = Mapping[str, tuple[str, ...]]
 """Input interface -> ids of the stages it is fed from, in the order of the file."""
@@ -211,7 +211,6 @@ class Order(Stage):
     """Recompute the partitions that changed, by these attributes; None: answer the reads."""
     kept: Kept | None = None
     """Partial aggregates, in place of records."""
-    alternatives: tuple[Alternative, ...] = ()
     why: str
     replica: None = None
 
@@ -263,7 +262,6 @@ class Flux(Stage):
     ordered: bool
     """The plan asks for an order; else only availability or the engine was asked for."""
     order_by: tuple[str, ...] = ()
-    alternatives: tuple[Alternative, ...] = ()
     why: str
     engine: str = "flux"
     replica: None = None
@@ -356,8 +354,6 @@ def plain(value: Any) -> Any:
             return value.name
         case External(format=format, path=path, options=options):
             return {"format": format, "path": path, "options": dict(options)}
-        case Alternative(seal=seal, streams=streams):
-            return {"seal": sorted(seal), "streams": list(streams)}
         case Producers() | Punctuation() | Partial() | Kept() | Step():
             return {each.name: plain(getattr(value, each.name)) for each in fields(value)}
         case Mapping():

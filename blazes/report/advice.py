@@ -39,10 +39,15 @@ def lines(advice: Advice, dataflow: Dataflow) -> Iterator[str]:
 
 def line(each: Alternative, dataflow: Dataflow) -> str:
     """One alternative: the change, the labels that result, from whom, and at what cost."""
-    parts = [f"{_changes(each.changes)}: {_effect(each)}", _who(each, dataflow)]
+    parts = [headline(each), _who(each, dataflow)]
     if each.must_hold:
         parts.append(f"it must be true that {'; that '.join(each.must_hold)}")
     return "; ".join([*parts, *_costs(each)])
+
+
+def headline(each: Alternative) -> str:
+    """The change, and the labels that result."""
+    return f"{_changes(each.changes)}: {_effect(each)}"
 
 
 def _changes(changes: Sequence[Change]) -> str:

@@ -111,7 +111,6 @@ def test_ordered_answers_are_answered_once() -> None:
     assert isinstance(found, Order)
     assert not found.native
     assert found.changed_by is None
-    assert [sorted(each.seal) for each in found.alternatives] == [["id"]]
 
 
 COUNT = "annotation: {from: a, to: out, label: 'OW[id]'%s}\nsql: SELECT id FROM a\n"
