@@ -17,10 +17,10 @@ from itertools import product
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from annotations.collector import collector_off
 from annotations.dataflow import Dataflow, Path, Stream
 from annotations.dependencies import closure, compatible, minimal_keys
 from annotations.file.splits import under
+from annotations.gc_pause import gc_paused
 from annotations.phrases import listed, tupled
 from annotations.vocabulary import AnnotationKind, FunctionalDependency, Gate, Key, Label
 from blazes.analysis import Analysis, analyze
@@ -193,7 +193,7 @@ class Advisor:
         if component not in self._ordered:
             return None
         if component not in self._of:
-            with collector_off():
+            with gc_paused():
                 self._of[component] = self._advise(component)
         return self._of[component]
 

@@ -6,8 +6,8 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from annotations.collector import collector_off
 from annotations.dataflow import Dataflow, Path
+from annotations.gc_pause import gc_paused
 from annotations.vocabulary import STAR, Delivery, Gate, Label, StreamLabel
 from blazes.cycles import SOLVERS
 from blazes.deliveries import Delivered, by_name, withheld
@@ -104,7 +104,7 @@ def analyze(dataflow: Dataflow, *, rules: str = BLAZES) -> Analysis:
     Raises:
         ValueError: no such rule set, or a stream ends where no path begins.
     """
-    with collector_off():
+    with gc_paused():
         return _analysis(explore(dataflow, rules=rules))
 
 

@@ -14,9 +14,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from annotations.collector import collector_off
 from annotations.dataflow import Path
 from annotations.dependencies import minimal_keys
+from annotations.gc_pause import gc_paused
 from annotations.vocabulary import AnnotationKind, Gate, Key, Label, StreamLabel, Within
 from blazes.analysis import Analysis, explore, labels_of, verdict_of
 from blazes.deliveries import Delivered, Repairs, by_name
@@ -165,7 +165,7 @@ def plan(analysis: Analysis, *, target: Label = Label.ASYNC) -> Plan:
     """
     if target is Label.SEAL:
         raise ValueError("the target is one of Async, Run, Inst, Diverge")
-    with collector_off():
+    with gc_paused():
         return _plan(analysis, target)
 
 

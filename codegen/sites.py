@@ -12,7 +12,7 @@ from annotations.dataflow import Endpoint
 from annotations.diagnostics import Diagnostic
 from annotations.vocabulary import AnnotationKind
 from blazes.coordination import Strategy
-from blazes.verify.duck import parsed, refusals
+from blazes.verify.duckdb_engine import parsed, refusals
 from codegen.codes import CODES
 from codegen.drafts import Draft, Kind
 from codegen.network import Network

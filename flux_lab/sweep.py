@@ -25,8 +25,8 @@ from typing import Final
 
 from flux_lab.faults import PHASES, ROLES, Deaths, Troubles, phase, role
 from flux_lab.faults import victims as victims
-from flux_lab.kept import keep, replay
 from flux_lab.plans import Plan, plan_of
+from flux_lab.repro import keep, replay
 from flux_lab.world import Step, World
 from flux_runtime.protocol.vocabulary import Node, ProtocolError
 

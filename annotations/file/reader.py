@@ -14,7 +14,6 @@ from pathlib import Path as FilePath
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
-from annotations.collector import collector_off
 from annotations.dataflow import EMPTY, Component, Dataflow, Deployment, Stream
 from annotations.diagnostics import BadInput, Diagnostic, Findings
 from annotations.file import checks
@@ -35,6 +34,7 @@ from annotations.file.shapes import BAD, Pairs
 from annotations.file.splits import with_splits
 from annotations.file.streams import Streams, texts
 from annotations.file.unannotated import Declared, Ends, ends_of
+from annotations.gc_pause import gc_paused
 from annotations.positions import Map, Node, Place, Scalar, describe, place_at, read_tree, shorten
 from annotations.vocabulary import FunctionalDependency
 
@@ -123,7 +123,7 @@ class _Reading:
         self, name: str, file: FilePath | None, data: bytes
     ) -> tuple[Dataflow, tuple[Diagnostic, ...]]:
         """The dataflow, or `BadInput`."""
-        with collector_off():
+        with gc_paused():
             dataflow = self._run(name, file, data)
             self.declared, self.sections = {}, {}  # the collector need not see the tree
         if dataflow is None or self.out.errors:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from annotations.dataflow import EMPTY, Position
-from annotations.whitebox import ir, kept_answers, plan_json, sandbox
+from annotations.whitebox import answer_cache, ir, plan_json, sandbox
 from annotations.whitebox.sandbox import Limits
 
 _NEEDED: Final = ("pyspark", "pandas", "pyarrow", "grpc", "grpc_status", "zstandard")
@@ -235,7 +235,7 @@ def _ask(request: Mapping[str, Any], folder: Path, limits: Limits) -> dict[str, 
             f"reading Python code needs Spark's Connect client; missing: {', '.join(missing)}",
             remedy="Install it: pip install 'blazes[pyspark]'.",
         )
-    known = kept_answers.given(request)
+    known = answer_cache.given(request)
     if known is not None:
         return known
     began = time.time()
@@ -253,7 +253,7 @@ def _ask(request: Mapping[str, Any], folder: Path, limits: Limits) -> dict[str, 
             remedy="Let it describe queries, without waiting for anything or starting anything.",
         )
     found: dict[str, Any] = json.loads(outcome.answer)
-    kept_answers.keep(request, found, found.pop("seen"), since=began)
+    answer_cache.keep(request, found, found.pop("seen"), since=began)
     return found
 
 

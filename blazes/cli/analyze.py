@@ -11,8 +11,8 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from annotations.collector import collector_off
 from annotations.diagnostics import Diagnostic
+from annotations.gc_pause import gc_paused
 from blazes.cli import options
 from blazes.coordination import Plan
 
@@ -48,7 +48,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Analyze FILE and print the result."""
-    with collector_off():
+    with gc_paused():
         if not arguments.fix:
             return _run(arguments)
         from blazes.cli import fix

@@ -10,8 +10,8 @@ from __future__ import annotations
 import argparse
 import sys
 
-from annotations.collector import collector_off
 from annotations.diagnostics import errors_among
+from annotations.gc_pause import gc_paused
 from blazes.cli import options
 
 FORMATS = ("text", "json")
@@ -30,7 +30,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Plan FILE and print the plan."""
-    with collector_off():
+    with gc_paused():
         return _run(arguments)
 
 

@@ -66,7 +66,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Simulate FILE and print what was seen."""
     arguments.format = options.format_of(arguments)
     dataflow, _ = options.dataflow_of(arguments, limits_for(arguments.file))
-    from blazes.simulate import kept, show
+    from blazes.simulate import repro, show
     from blazes.simulate.network import Refused
     from blazes.simulate.simulation import Simulation
     from blazes.verify.show import progress
@@ -113,7 +113,7 @@ def run(arguments: argparse.Namespace) -> int:
     if found.unexpected and not target:
         target = f"blazes-simulate-{dataflow.name}-{arguments.seed}.json"
     if target and witnesses:
-        kept.save(witnesses[0], Path(target))
+        repro.save(witnesses[0], Path(target))
         if arguments.format == "text":
             print(f"\nwritten to {target}; blazes simulate FILE --replay {target} shows it again")
     return int(bool(found.unexpected))
@@ -122,25 +122,25 @@ def run(arguments: argparse.Namespace) -> int:
 def _replay(arguments: argparse.Namespace, simulation: object) -> int:
     """Run a witness again; 0 where it still shows what it showed, 1 where it no longer does."""
     from blazes.report.layout import printed
-    from blazes.simulate import kept, show
+    from blazes.simulate import repro, show
     from blazes.simulate.anomalies import between, within
     from blazes.simulate.simulation import Simulation
 
     assert isinstance(simulation, Simulation)
     networks = {planned: simulation.network(coordinated=planned) for planned in (False, True)}
     try:
-        witness = kept.load(Path(arguments.replay), networks)
+        witness = repro.load(Path(arguments.replay), networks)
     except OSError as unreadable:
         reason = unreadable.strerror or str(unreadable)
         raise CommandError(f"cannot read {arguments.replay}: {reason}") from None
-    except kept.NotAWitness as error:
+    except repro.NotAWitness as error:
         raise CommandError(f"{arguments.replay}: {error}") from None
     first, last = witness.runs[0].end, witness.runs[-1].end
     there = witness.anomaly in (*within(last), *(between(first, last)))
     if arguments.format == "json":
         from blazes.report.json_result import dumps
 
-        text = dumps({**kept.to_json(witness), "shown": there})
+        text = dumps({**repro.to_json(witness), "shown": there})
     else:
         parts = show.story(witness, networks[witness.coordinated], options.layout(arguments))
         text = printed(parts, options.layout(arguments))

@@ -23,7 +23,7 @@ from blazes.report.layout import (
     printed,
 )
 from blazes.report.plain import printable
-from blazes.simulate import kept
+from blazes.simulate import repro
 from blazes.simulate.anomalies import Contents
 from blazes.simulate.drive import Run
 from blazes.simulate.hunt import Hunted, Witness
@@ -313,8 +313,8 @@ def to_json(found: Simulated) -> dict[str, Any]:
             }
             for row in found.rows
         },
-        "witnesses": [kept.to_json(witness) for witness in found.free.witnesses.values()],
-        "unexpected": [kept.to_json(witness) for witness in found.unexpected],
+        "witnesses": [repro.to_json(witness) for witness in found.free.witnesses.values()],
+        "unexpected": [repro.to_json(witness) for witness in found.unexpected],
     }
 
 

@@ -15,7 +15,7 @@ from blazes.choice import without_seals
 from blazes.coordination import Plan, plan
 from blazes.simulate.hunt import Hunt, Hunted, Source, Witness, exceeds
 from blazes.simulate.network import REPLICAS, Network, Refused, network_of
-from blazes.verify import duck
+from blazes.verify import duckdb_engine
 from blazes.verify.constants import Constants, constants_of
 from blazes.verify.experiment import Engine
 from blazes.verify.operators import Operator, Schema, operators_of, unset_columns
@@ -109,7 +109,7 @@ class Simulation:
         self.free = analyze(without_seals(dataflow))
         self._spark = spark
         self._slow: Engine | None = None
-        self._fast = duck.Duck()
+        self._fast = duckdb_engine.DuckDBEngine()
         self.operators, reasons, self.schemas = operators_of(dataflow, self._schema)
         for at, reason in reasons.items():
             raise Refused(f"{at} cannot be run: {reason}")
@@ -126,7 +126,7 @@ class Simulation:
         return self._engine(operator).schema(operator)
 
     def _engine(self, operator: Operator) -> Engine:
-        refused = duck.refusal(operator)
+        refused = duckdb_engine.refusal(operator)
         if refused is None:
             return self._fast
         if self._slow is None:

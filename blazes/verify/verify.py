@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from annotations.dataflow import Dataflow
 from blazes.analysis import Analysis, analyze
-from blazes.verify import duck, recorded
+from blazes.verify import duckdb_engine, recorded
 from blazes.verify.claims import Claim, Kind, claims_of
 from blazes.verify.constants import constants_of
 from blazes.verify.experiment import Case, Engine, Way
@@ -73,7 +73,7 @@ class Verifier:
         self._began = time.monotonic()
         self._spark = Spark(session, until=self._began + time_s)
         self._patient = Spark(session)
-        self._duck = duck.Duck()
+        self._duck = duckdb_engine.DuckDBEngine()
         self._frames: dict[str, DataFrame] = {}
         """Source stream -> its data."""
         self._seen: dict[str, list[Row]] = {}
@@ -159,7 +159,7 @@ class Verifier:
             output = _Output(self, operator, tries)
             claims = list(claims_of(operator, self.analysis))
             first = min(map(weight, claims[1:]), default=Weight.PLAN)
-            slow = duck.refusal(operator) is not None
+            slow = duckdb_engine.refusal(operator) is not None
             for claim in claims:
                 heavy = first if claim.kind is Kind.FUNCTION else weight(claim)
                 yield _Tested(output, claim, (heavy, slow))
@@ -182,7 +182,7 @@ class Verifier:
 
     def _engine(self, operator: Operator, generator: Generator) -> Engine:
         """DuckDB where it may stand in and agrees with Spark on a sample; else Spark."""
-        refused = duck.refusal(operator)
+        refused = duckdb_engine.refusal(operator)
         if refused is None:
             disagreement = self._disagreement(operator, generator)
             if disagreement is None:

@@ -16,9 +16,9 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from flux_runtime.operators.kept_state import Restored, file_of
 from flux_runtime.operators.query import INTERFACE, REPLICA, Query, QueryPlan, rehearse, tagged_as
 from flux_runtime.operators.rows import SN, Batch, KeySplit, ints, merge, rows_size
+from flux_runtime.operators.state_file import Restored, file_of
 from flux_runtime.protocol.dataflow import Dataflow, Operator
 from flux_runtime.protocol.vocabulary import Pair, Shape
 

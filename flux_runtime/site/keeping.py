@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from flux_runtime.operators.kept_state import file_of, write_state
+from flux_runtime.operators.state_file import file_of, write_state
 from flux_runtime.protocol.vocabulary import Pair, Status
 from flux_runtime.site.host import Host
 

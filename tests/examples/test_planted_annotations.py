@@ -15,7 +15,7 @@ from annotations.dataflow import Dataflow
 from annotations.file import loads
 from blazes.analysis import analyze
 from blazes.cli.verify import session
-from blazes.verify import duck
+from blazes.verify import duckdb_engine
 from blazes.verify.claims import Kind, claims_of
 from blazes.verify.constants import constants_of
 from blazes.verify.findings import Refutation
@@ -66,10 +66,10 @@ def planted(name: str, right: str, wrong: str) -> Dataflow:
 
 def first_refutation(dataflow: Dataflow, component: str) -> Refutation | None:
     """What DuckDB, its own judge, finds first against a component."""
-    engine = duck.Duck()
+    engine = duckdb_engine.DuckDBEngine()
 
     def schema(operator: Operator) -> Schema:
-        if refused := duck.refusal(operator):
+        if refused := duckdb_engine.refusal(operator):
             raise Unknown(refused)
         return engine.schema(operator)
 

@@ -11,8 +11,8 @@ import pytest
 
 from flux_lab import sweep
 from flux_lab.faults import PHASES, ROLES, Troubles
-from flux_lab.kept import replay
 from flux_lab.plans import Plan
+from flux_lab.repro import replay
 from flux_lab.sweep import RunError
 from flux_runtime.protocol.inlet import Inlet
 from flux_runtime.protocol.messages import Instruction

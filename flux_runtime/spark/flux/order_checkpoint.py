@@ -24,7 +24,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
-from flux_runtime.operators.kept_state import size_of
+from flux_runtime.operators.state_file import size_of
 from flux_runtime.protocol.vocabulary import Pair
 from flux_runtime.sealing.storage import Storage, local_path
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from annotations.whitebox import kept_answers, plan_json
+from annotations.whitebox import answer_cache, plan_json
 from annotations.whitebox.pyspark_code import Function, Input, read_functions
 from annotations.whitebox.sandbox import Limits
 
@@ -76,7 +76,7 @@ def started(folder: Path, name: str = "totals") -> tuple[dict[str, Any], int]:
 
 
 def entries() -> list[Path]:
-    base = kept_answers.folder()
+    base = answer_cache.folder()
     assert base is not None
     return sorted(base.iterdir()) if base.exists() else []
 

@@ -14,7 +14,7 @@ from annotations.dataflow import Component, Dataflow, Endpoint, Producers, Strea
 from annotations.vocabulary import Label
 from blazes.analysis import analyze
 from blazes.coordination import plan
-from blazes.simulate import kept
+from blazes.simulate import repro
 from blazes.simulate.anomalies import Anomaly, between
 from blazes.simulate.hunt import Hunt, Hunted
 from blazes.simulate.messages import Kind, Message
@@ -226,10 +226,10 @@ def test_what_came_to_a_gate_is_kept_with_the_witness(
     with monkeypatch.context() as planted:
         replays_count_twice(planted)
         witness = hunted(of).witnesses[Anomaly(Label.RUN, "counts")]
-        kept.save(witness, tmp_path / "w.json")
-        again = kept.load(tmp_path / "w.json", networks)
+        repro.save(witness, tmp_path / "w.json")
+        again = repro.load(tmp_path / "w.json", networks)
     assert [run.end for run in again.runs] == [run.end for run in witness.runs]
-    right, mended = kept.load(tmp_path / "w.json", networks).runs
+    right, mended = repro.load(tmp_path / "w.json", networks).runs
     assert not list(between(right.end, mended.end))
 
 

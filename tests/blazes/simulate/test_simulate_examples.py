@@ -6,7 +6,7 @@ from pathlib import Path
 
 from annotations.file import load
 from annotations.vocabulary import Label
-from blazes.simulate import kept
+from blazes.simulate import repro
 from blazes.simulate.simulation import Simulation
 
 ROOT = Path(__file__).parents[3]
@@ -24,7 +24,7 @@ def test_poor_diverges_uncoordinated_and_not_under_the_plan(tmp_path: Path) -> N
     assert not found.planned.witnesses
     witness = next(w for a, w in found.free.witnesses.items() if a.kind is Label.DIVERGE)
     assert sum(map(len, witness.given.values())) == 2  # a click, and a request that misses it
-    kept.save(witness, tmp_path / "w.json")
+    repro.save(witness, tmp_path / "w.json")
     networks = {planned: simulation.network(coordinated=planned) for planned in (False, True)}
-    again = kept.load(tmp_path / "w.json", networks)
+    again = repro.load(tmp_path / "w.json", networks)
     assert again.runs[-1].end == witness.runs[-1].end

@@ -18,7 +18,7 @@ from blazes.analysis import analyze
 from blazes.cli import main
 from blazes.cli.verify import session
 from blazes.report.layout import Layout
-from blazes.verify import duck
+from blazes.verify import duckdb_engine
 from blazes.verify.claims import Claim, Kind, claims_of
 from blazes.verify.constants import constants_of
 from blazes.verify.findings import Finding, Report, Result, Status, to_json
@@ -52,7 +52,7 @@ WRONG = TEXT.replace("OW[invoice]", "OW[invoice, shop]").replace('fds: ["invoice
 def report() -> Report:
     """The verdicts on WRONG with DuckDB as its own judge; that it is a function is not tried."""
     dataflow, _ = loads(WRONG, file="totals.yaml")
-    engine = duck.Duck()
+    engine = duckdb_engine.DuckDBEngine()
     operators, _, _ = operators_of(dataflow, engine.schema)
     findings = []
     for operator in operators.values():
@@ -188,7 +188,7 @@ def test_the_exit_status_says_what_became_of_the_claims(
 TOO_LATE = "the time was over before an input was found that it puts anything out for"
 
 
-class Limited(duck.Duck):
+class Limited(duckdb_engine.DuckDBEngine):
     """DuckDB, whose time is over after so many jobs."""
 
     def __init__(self, jobs: int) -> None:
@@ -225,7 +225,7 @@ def test_a_gate_too_fine_for_the_first_five_of_a_group_is_refuted() -> None:
         .replace("OW[invoice]", "OW[invoice, shop]")
         .replace('fds: ["invoice -> shop"]\n', "")
     )
-    found = finding_of(text, Kind.GATE, duck.Duck())
+    found = finding_of(text, Kind.GATE, duckdb_engine.DuckDBEngine())
     assert found.refutation is not None
     assert found.refutation.case.records == 6
 
@@ -241,13 +241,13 @@ def test_the_column_below_an_expression_is_a_gate_only_where_it_keeps_values_apa
     query = f"SELECT {key} AS invoice, sum(cents) AS cents FROM charges GROUP BY {key}"
     text = TEXT.replace("SELECT invoice, sum(cents) AS cents FROM charges GROUP BY invoice", query)
     assert query in text
-    assert finding_of(text, Kind.GATE, duck.Duck()).status is status
+    assert finding_of(text, Kind.GATE, duckdb_engine.DuckDBEngine()).status is status
 
 
-def finding_of(text: str, kind: Kind, engine: duck.Duck) -> Finding:
+def finding_of(text: str, kind: Kind, engine: duckdb_engine.DuckDBEngine) -> Finding:
     """The verdict on the claim of this kind, with DuckDB as its own judge."""
     dataflow, _ = loads(text, file="totals.yaml")
-    operators, _, _ = operators_of(dataflow, duck.Duck().schema)
+    operators, _, _ = operators_of(dataflow, duckdb_engine.DuckDBEngine().schema)
     claims = [c for o in operators.values() for c in claims_of(o, analyze(dataflow))]
     (claim,) = (each for each in claims if each.kind is kind)
     assert claim.operator is not None
@@ -349,7 +349,7 @@ def by_component(text: str) -> dict[tuple[str, Kind], Weight]:
     """(component, kind) of each claim -> what rests on it."""
     dataflow, _ = loads(text)
     weight = weights_of(dataflow)
-    operators, _, _ = operators_of(dataflow, duck.Duck().schema)
+    operators, _, _ = operators_of(dataflow, duckdb_engine.DuckDBEngine().schema)
     claims = [c for o in operators.values() for c in claims_of(o, analyze(dataflow))]
     claims += [Claim(Kind.FD, None, fd=fd) for fd in dataflow.fds]
     return {(c.operator.component if c.operator else "", c.kind): weight(c) for c in claims}

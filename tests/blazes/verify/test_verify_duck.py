@@ -8,7 +8,7 @@ import pytest
 
 from annotations.file import loads
 from blazes.analysis import analyze
-from blazes.verify import duck
+from blazes.verify import duckdb_engine
 from blazes.verify.claims import Kind, claims_of
 from blazes.verify.constants import constants_of
 from blazes.verify.findings import Status
@@ -33,11 +33,11 @@ streams:
 def refuted(label: str, sql: str) -> set[Kind]:
     """The kinds of claims that are refuted, each by at most a dozen records."""
     dataflow, _ = loads(TEXT.format(label=label, sql=sql))
-    engine = duck.Duck()
+    engine = duckdb_engine.DuckDBEngine()
     operators, reasons, _ = operators_of(dataflow, engine.schema)
     assert not reasons
     (operator,) = operators.values()
-    assert duck.refusal(operator) is None
+    assert duckdb_engine.refusal(operator) is None
     found = set()
     for claim in claims_of(operator, analyze(dataflow)):
         if claim.kind is Kind.FUNCTION:
@@ -75,4 +75,4 @@ def test_wrong_labels_are_refuted_and_right_ones_are_not(
 
 def test_what_is_not_known_to_mean_the_same_is_refused() -> None:
     for sql in ("SELECT uuid() AS k FROM rows", "SELECT k / v AS q FROM rows"):
-        assert next(duck.refusals(duck.parsed(sql)), None)
+        assert next(duckdb_engine.refusals(duckdb_engine.parsed(sql)), None)

@@ -12,7 +12,7 @@ import pytest
 
 from flux_lab.example import events, running_example
 from flux_lab.reference import reference
-from flux_runtime.operators.kept_state import Restored, file_of, size_of
+from flux_runtime.operators.state_file import Restored, file_of, size_of
 from flux_runtime.protocol.channels import Envelope, Frame
 from flux_runtime.protocol.ends import Egress, Ingress
 from flux_runtime.protocol.messages import Ack, Avail, CatchUpStart, Csync, Data, Fail

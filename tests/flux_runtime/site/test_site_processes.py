@@ -16,8 +16,8 @@ import site_flows
 from flux_lab.example import events
 from flux_lab.local_sites import LocalSites
 from flux_lab.reference import reference
-from flux_runtime.operators.kept_state import size_of
 from flux_runtime.operators.rows import SN
+from flux_runtime.operators.state_file import size_of
 from flux_runtime.protocol.vocabulary import Pair
 from flux_runtime.site.client import Client, DataLost
 from flux_runtime.site.connection import HANDSHAKE_TIMEOUT_S

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from flux_runtime.operators.kept_state import write_state
+from flux_runtime.operators.state_file import write_state
 from flux_runtime.protocol.vocabulary import Pair
 from flux_runtime.sealing.storage import LocalStorage
 from flux_runtime.spark.flux import order_checkpoint as kept

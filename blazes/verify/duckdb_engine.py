@@ -125,7 +125,7 @@ def refusals(tree: exp.Expr) -> Iterator[str]:
         yield "an output column has no name"
 
 
-class Duck:
+class DuckDBEngine:
     """Evaluates SQL components in memory, one thread, nothing outside."""
 
     name: Final = "DuckDB"

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def collector_off() -> Iterator[None]:
+def gc_paused() -> Iterator[None]:
     """No cycle collection inside; on again afterwards if it was on before."""
     if not gc.isenabled():
         yield
