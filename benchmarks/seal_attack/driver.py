@@ -59,7 +59,8 @@ class Driver:
         self._process: subprocess.Popen[bytes] | None = None
         self._rest = b""
         self._started: list[int] = []
-        """Processes below drivers that were killed; some of them end by themselves, later."""
+        """Processes below drivers that were killed, as descriptors, since numbers are used again;
+        some of them end by themselves, later."""
 
     @property
     def pid(self) -> int:
@@ -117,8 +118,8 @@ class Driver:
                 return when nothing of it is left.
         """
         if self._process is not None:
-            below = [pid for pid, _ in descendants(self._process.pid)]
-            self._started += below
+            below = [*_opened(pid for pid, _ in descendants(self._process.pid))]
+            self._started = [*_running(self._started), *below]
             _kill(below if all or self._prefix else ())
             if not self._prefix:
                 self._process.kill()
@@ -131,9 +132,9 @@ class Driver:
             self._rest = b""
         if all:
             _kill(self._started)
-            while any(map(_runs, self._started)):
+            while self._started:
                 time.sleep(0.05)
-            self._started.clear()
+                self._started = _running(self._started)
 
     def kill_java(self, *, zookeeper: bool) -> bool:
         """SIGKILL for the JVM of Spark, or of ZooKeeper; whether there was one."""
@@ -184,17 +185,28 @@ class Driver:
         return line
 
 
-def _kill(pids: Iterable[int]) -> None:
+def _opened(pids: Iterable[int]) -> Iterator[int]:
+    """Descriptors of processes that are still there."""
     for pid in pids:
         with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
+            yield os.pidfd_open(pid)
 
 
-def _runs(pid: int) -> bool:
-    """Whether there is a process, and it has not ended."""
-    with contextlib.suppress(OSError):
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] != "Z"
-    return False
+def _kill(processes: Iterable[int]) -> None:
+    for process in processes:
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(process, signal.SIGKILL)
+
+
+def _running(processes: Iterable[int]) -> list[int]:
+    """Those that have not ended; the descriptors of others are closed."""
+    left = []
+    for process in processes:
+        if select.select([process], [], [], 0)[0]:
+            os.close(process)
+        else:
+            left.append(process)
+    return left
 
 
 def descendants(pid: int) -> Iterator[tuple[int, str]]:
