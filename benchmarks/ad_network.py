@@ -32,6 +32,7 @@ from annotations.file import load
 from blazes.choice import Coordination, coordinate
 from blazes.demo.ads import poor
 from blazes.demo.files import read_records, read_results
+from blazes.report.json_result import to_json
 from codegen.project import Project, write
 from codegen.stages import stages
 
@@ -137,7 +138,8 @@ def traffic(root: Path, servers: int, clicks: int, *, independent: bool) -> None
 def compiled(way: Way, folder: Path) -> Project:
     """What `blazes compile --coordination` makes."""
     dataflow, _ = load(EXAMPLE / "ad_network.yaml", variants={"Report": QUERY})
-    return write(stages(coordinate(dataflow, way.coordination)), folder)
+    decided = coordinate(dataflow, way.coordination)
+    return write(stages(decided), folder, analysis=to_json(decided))
 
 
 def disagreements(channels: Path) -> int:

@@ -26,6 +26,7 @@ from annotations.file import load
 from annotations.vocabulary import Label
 from blazes.analysis import analyze
 from blazes.coordination import plan
+from blazes.report.json_result import to_json
 from codegen.project import Project, write
 from codegen.stages import stages
 from flux_runtime.observe.reader import Run, read_run
@@ -77,7 +78,8 @@ def samples(folder: Path, *, batches: int, partitions: int, master: str) -> list
     write_data(folder / "data", batches, partitions)
     file = Path(__file__).with_name("growth.yaml")
     dataflow, _ = load(file)
-    project = write(stages(plan(analyze(dataflow), target=Label.ASYNC)), folder / "job")
+    decided = plan(analyze(dataflow), target=Label.ASYNC)
+    project = write(stages(decided), folder / "job", analysis=to_json(decided))
     with EmbeddedZooKeeper(folder / "zookeeper") as server, connect(server.hosts) as client:
         registry = ProducerRegistry(client, APP)
         command = [sys.executable, project.job, "--fresh", "--root", folder, "--master", master]

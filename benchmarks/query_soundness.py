@@ -44,7 +44,7 @@ from benchmarks.random_queries import Query, Schemas, contents, random_query, re
 from blazes.verify import claims as verified
 from blazes.verify.claims import Kind
 from blazes.verify.constants import Constants
-from blazes.verify.duckdb_engine import BIGINT_MAX, TYPES, parsed
+from blazes.verify.duckdb_engine import BIGINT_MAX, TYPES
 from blazes.verify.experiment import Case, Engine, Way, steps
 from blazes.verify.operators import Operator, Schema
 from blazes.verify.records import Evaluated, Failure, Inputs, Item, Output, Row, canonical, shown
@@ -52,6 +52,7 @@ from blazes.verify.shrink import shrunk
 from blazes.verify.values import Generator
 from blazes.verify.ways import silent, split
 from blazes.verify.ways import ways as ways_of
+from codegen.duckdb_sql import parsed
 
 CASES: Final = 6
 """Contents on which a query is tried."""

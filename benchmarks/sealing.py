@@ -43,6 +43,7 @@ from annotations.file import load
 from annotations.vocabulary import Label
 from blazes.analysis import analyze
 from blazes.coordination import plan
+from blazes.report.json_result import to_json
 from codegen.project import Project, write
 from codegen.stages import stages
 
@@ -283,7 +284,8 @@ def listed(dataflow: Dataflow) -> Dataflow:
 
 def compiled(dataflow: Dataflow, target: Label, folder: Path) -> Project:
     """The project that `blazes compile --target` makes."""
-    return write(stages(plan(analyze(dataflow), target=target)), folder)
+    decided = plan(analyze(dataflow), target=target)
+    return write(stages(decided), folder, analysis=to_json(decided))
 
 
 def wrong_rows(

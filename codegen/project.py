@@ -15,14 +15,13 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from annotations.dataflow import Deployment
 from annotations.diagnostics import Diagnostic
-from blazes.report.json_result import to_json
 from codegen.codes import CODES
 from codegen.drafts import folder_of
 from codegen.emit import emit
@@ -51,15 +50,17 @@ class Project:
         return self.folder / JOB
 
 
-def write(stages: Stages, folder: Path | str, *, warnings: Iterable[Diagnostic] = ()) -> Project:
-    """Write the project of some stages; `warnings` about the file go into its plan.json.
+def write(stages: Stages, folder: Path | str, *, analysis: Mapping[str, Any]) -> Project:
+    """Write the project of some stages.
+
+    `analysis` is the result of the analysis as JSON data: what plan.json begins with.
 
     Raises:
         OSError: the folder cannot be written.
     """
     folder = Path(folder)
     texts = contents(stages)
-    plan = plan_text(stages, folder, texts, warnings)
+    plan = plan_text(stages, folder, texts, analysis)
     before = hashes_before(folder)
     notes: list[Diagnostic] = []
     for name in sorted({*before, *texts}):
@@ -83,7 +84,7 @@ def contents(stages: Stages) -> dict[str, bytes]:
 
 
 def plan_text(
-    stages: Stages, folder: Path, texts: Mapping[str, bytes], warnings: Iterable[Diagnostic]
+    stages: Stages, folder: Path, texts: Mapping[str, bytes], analysis: Mapping[str, Any]
 ) -> bytes:
     """plan.json: the result of the analysis, and what the compiler adds to it.
 
@@ -92,7 +93,7 @@ def plan_text(
     dataflow = stages.plan.analysis.dataflow
     root = Path(os.path.relpath(folder_of(dataflow).resolve(), folder.resolve()))
     result: dict[str, Any] = {
-        **to_json(stages.plan, warnings=warnings),
+        **analysis,
         "file": dataflow.file.name if dataflow.file else None,
         "sha256": dataflow.sha256,
         "root": root.as_posix(),

@@ -12,9 +12,9 @@ from annotations.dataflow import Endpoint
 from annotations.diagnostics import Diagnostic
 from annotations.vocabulary import AnnotationKind
 from blazes.coordination import Strategy
-from blazes.verify.duckdb_engine import parsed, refusals
 from codegen.codes import CODES
 from codegen.drafts import Draft, Kind
+from codegen.duckdb_sql import parsed, refusals
 from codegen.network import Network
 
 

@@ -24,17 +24,11 @@ LAW: dict[str, tuple[str, ...]] = {
     "annotations.file": ("annotations", "annotations.whitebox"),
     # analysing it
     "blazes": ("annotations", "annotations.file"),
-    "blazes.report": ("blazes", "annotations", "annotations.file"),
-    "blazes.verify": ("blazes.report", "blazes", "annotations"),
     # compiling it
-    "codegen": (
-        "blazes.verify",
-        "blazes.report",
-        "blazes",
-        "annotations",
-        "annotations.file",
-        "annotations.whitebox",
-    ),
+    "codegen": ("blazes", "annotations", "annotations.file", "annotations.whitebox"),
+    # showing it, and trying it out
+    "blazes.report": ("blazes", "annotations", "annotations.file"),
+    "blazes.verify": ("codegen", "blazes.report", "blazes", "annotations"),
     # running it
     "flux_runtime.sealing": (),
     "flux_runtime.protocol": (),
@@ -115,6 +109,8 @@ CIRCLES = (
     {"balance", "desk", "leader", "stage_log", "told"},
 )
 """Those that `flux_runtime.site` still has."""
+AGAINST = {("codegen.explain", "blazes.report.advice")}
+"""(module, imported module) of the imports that are still against the law."""
 
 
 def modules() -> dict[str, Path]:
@@ -201,12 +197,12 @@ def test_the_law_has_a_direction() -> None:
 
 
 def test_rooms_import_only_what_the_law_allows() -> None:
-    wrong = [
-        f"{MODULES[module].relative_to(ROOT)}:{line}: {why}"
+    wrong = {
+        (module, imported): f"{MODULES[module].relative_to(ROOT)}:{line}: {why}"
         for module, imported, line in all_imports()
         if (why := against(module, imported))
-    ]
-    assert not wrong, "\n".join(wrong)
+    }
+    assert wrong.keys() == AGAINST, "\n".join(wrong.values())
 
 
 def test_the_law_allows_nothing_that_nobody_needs() -> None:
@@ -228,6 +224,11 @@ def test_no_modules_import_in_a_circle() -> None:
         ("annotations.dataflow", "def f():\n from annotations.file import load", "annotations may"),
         ("flux_runtime.sealing.tracker", "import flux_lab.world", "may not import flux_lab"),
         ("flux_runtime.spark.sealed.gate", "import flux_runtime.spark.flux.stage", "sealed may"),
+        (
+            "codegen.sites",
+            "import blazes.verify.duckdb_engine",
+            "codegen may not import blazes.verify",
+        ),
         ("blazes.cli.analyze", "import codegen.stages", None),
     ],
 )

@@ -56,6 +56,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Compile FILE, or explain what it would be compiled to."""
+    from blazes.report.json_result import to_json
     from blazes.report.plain import safe_write, width_of
     from codegen.explain import explain
     from codegen.judge import judged
@@ -76,7 +77,7 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     folder = Path(arguments.output or Path(arguments.target_dir) / result.name)
     try:
-        project = write(result, folder, warnings=warnings)
+        project = write(result, folder, analysis=to_json(result.plan, warnings=warnings))
     except OSError as failed:
         reason = failed.strerror or str(failed)
         raise CommandError(f"cannot write {failed.filename or folder}: {reason}") from None

@@ -21,6 +21,7 @@ from blazes.report.markdown import code, fenced, prose, table, text
 from blazes.report.result_schema import result_schema
 from blazes.report.terminal import picture
 from blazes.rules import RULE_SETS, RULES
+from codegen import codes as compiler
 
 ROOT: Final = Path(__file__).parent.parent.parent
 FOLDER: Final = ROOT / "docs" / "reference"
@@ -131,6 +132,23 @@ def diagnostics_page() -> str:
     return "\n\n".join(parts) + "\n"
 
 
+def compiler_page() -> str:
+    """Everything that the compiler refuses."""
+    head = f"""\
+# What the compiler refuses
+
+{GENERATED}
+
+`blazes compile` and `blazes run` refuse a file for each of these. `blazes analyze`, `plan` and
+`check` report them too ("compile refuses this: ..."), and go on; with --strict they exit with 1. A
+file without sources, or without code, is a model of a dataflow, and what it lacks of them is said
+by `compile` alone. All is reported in one run, each with its place, and `blazes rule CODE` prints
+one of these sections.
+"""
+    sections = (rules.as_markdown(rules.code_page(code)) for code in compiler.CODES.values())
+    return "\n".join([head, *sections])
+
+
 def schema_page() -> str:
     """The schema of the JSON result."""
     return json.dumps(result_schema(), indent=2, ensure_ascii=False) + "\n"
@@ -140,6 +158,7 @@ PAGES: Final[Mapping[str, Callable[[], str]]] = {
     "cli.md": cli_page,
     "rules.md": rules_page,
     "diagnostics.md": diagnostics_page,
+    "compiler.md": compiler_page,
     "result.schema.json": schema_page,
 }
 """File under `docs/reference/` -> what it must contain."""

@@ -133,6 +133,7 @@ def run(arguments: argparse.Namespace) -> int:
 def compiled(arguments: argparse.Namespace) -> tuple[Dataflow, Path]:
     """The dataflow of FILE, and the project that it was compiled to."""
     from blazes.cli.options import job_plan_of
+    from blazes.report.json_result import to_json
     from blazes.report.problems import print_problems
     from codegen.project import write
     from codegen.stages import stages
@@ -141,7 +142,7 @@ def compiled(arguments: argparse.Namespace) -> tuple[Dataflow, Path]:
     result = stages(decided)
     folder = Path(arguments.target_dir) / result.name
     try:
-        project = write(result, folder, warnings=warnings)
+        project = write(result, folder, analysis=to_json(result.plan, warnings=warnings))
     except OSError as failed:
         reason = failed.strerror or str(failed)
         raise CommandError(f"cannot write {failed.filename or folder}: {reason}") from None

@@ -1,23 +1,21 @@
 """SQL components evaluated by DuckDB, in a millisecond instead of a Spark job.
 
-Only what is known to mean the same in both is accepted: sqlglot parses the Spark SQL, every node
-of the tree has to be in `SAME` and every column type in `TYPES`; anything else is refused with the
-reason. Beyond that nobody has to trust it: `blazes verify` compares it with Spark on a sample of
-every component's inputs before it is used, and asks Spark to confirm every refutation.
+Only what is known to mean the same in both is accepted: queries that `codegen.duckdb_sql` does not
+refuse, with columns whose types are in `TYPES`; anything else is refused with the reason. Beyond
+that nobody has to trust it: `blazes verify` compares it with Spark on a sample of every component's
+inputs before it is used, and asks Spark to confirm every refutation.
 """
 
 from __future__ import annotations
 
 import functools
 import importlib.util
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 from blazes.verify.operators import Operator, Schema, Unknown
 from blazes.verify.records import Evaluated, Failure, Inputs, Output, canonical
-
-if TYPE_CHECKING:
-    from sqlglot import exp
+from codegen.duckdb_sql import parsed, refusals
 
 TYPES: Final[Mapping[str, str]] = {
     "BOOLEAN": "BOOLEAN",
@@ -46,16 +44,6 @@ SPARK_TYPES: Final[Mapping[str, str]] = {
     "DATE": "DATE",
 }
 """DuckDB type of a result -> Spark's. A sum of integers is HUGEINT there, BIGINT in Spark."""
-_SAME: Final = """
-Select From Table TableAlias Identifier Column Alias Star Paren Tuple Literal Boolean Null
-Where Group Having Distinct Order Ordered Join Subquery CTE With Union Intersect Except Exists
-In Between Is Not And Or EQ NEQ LT LTE GT GTE NullSafeEQ Add Sub Mul Neg Mod IntDiv
-Case If Coalesce Nullif Greatest Least Abs Cast DataType
-Count CountIf Sum Min Max Avg ArrayAgg First LogicalAnd LogicalOr Window RowNumber Rank DenseRank
-Explode RegexpExtractAll RegexpSplit Lower Upper Length Trim Substring Concat DPipe
-"""
-SAME: Final = frozenset(_SAME.split())
-"""Names of sqlglot's nodes that mean the same in both, within the limits that `refusals` sets."""
 BIGINT_MAX: Final = 2**63 - 1
 CACHED: Final = 50_000
 
@@ -80,49 +68,6 @@ def refusal(operator: Operator) -> str | None:
     except ValueError as unreadable:
         return str(unreadable)
     return next(refusals(tree), None)
-
-
-def parsed(sql: str) -> exp.Expr:
-    """The tree of a Spark SQL query; ValueError where sqlglot cannot read it."""
-    import sqlglot
-    from sqlglot.errors import SqlglotError
-
-    try:
-        trees = sqlglot.parse(sql, read="spark")
-    except SqlglotError as error:
-        raise ValueError(f"sqlglot cannot read it: {str(error).splitlines()[0]}") from None
-    if len(trees) != 1 or trees[0] is None:
-        raise ValueError("it is not one query")
-    return trees[0]
-
-
-def refusals(tree: exp.Expr) -> Iterator[str]:
-    """Everything in a query that is not known to mean the same in DuckDB."""
-    from sqlglot import exp
-
-    for node in tree.walk():
-        name = type(node).__name__
-        if name not in SAME:
-            yield f"{node.sql(dialect='spark')[:40]} ({name}) is not known to mean the same"
-        match node:
-            case exp.Literal() if not node.is_string and not node.is_int:
-                yield f"{node.this} is a decimal"
-            case exp.Mod() | exp.IntDiv():
-                divisor = node.expression
-                if not (isinstance(divisor, exp.Literal) and divisor.is_int and int(divisor.this)):
-                    yield "division by what may be zero is an error in Spark"
-            case exp.Cast() if not isinstance(node.this, exp.Literal):
-                yield "casts of columns differ"
-            case exp.Substring():
-                start = node.args.get("start")
-                if not (isinstance(start, exp.Literal) and int(start.this) > 0):
-                    yield "substring from a place that is not a positive number"
-            case exp.RegexpExtractAll() | exp.RegexpSplit():
-                pattern = node.expression
-                if not (isinstance(pattern, exp.Literal) and "\\" not in pattern.this):
-                    yield "a regular expression that is not plain"
-    if isinstance(tree, exp.Query) and not all(tree.named_selects):
-        yield "an output column has no name"
 
 
 class DuckDBEngine:

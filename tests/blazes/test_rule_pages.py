@@ -62,3 +62,10 @@ def test_names_are_found_in_any_case(capsys: pytest.CaptureFixture[str]) -> None
 def test_a_page_fits_80_columns(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["rule", "--all"]) == 0
     assert max(map(len, capsys.readouterr().out.splitlines())) <= 125
+
+
+def test_the_rule_command_knows_the_codes_of_the_compiler(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["rule", "blz511"]) == 0
+    assert "What to do" in capsys.readouterr().out

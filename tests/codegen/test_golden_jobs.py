@@ -18,6 +18,7 @@ import pytest
 from annotations.file import load
 from blazes.analysis import analyze
 from blazes.coordination import plan
+from blazes.report.json_result import to_json
 from codegen.explain import explain
 from codegen.model import Stages
 from codegen.project import write
@@ -56,10 +57,14 @@ JOBS = [
 every_job = pytest.mark.parametrize("golden", JOBS, ids=lambda golden: golden.name)
 
 
+def write_project(compiled: Stages, folder: Path) -> None:
+    write(compiled, folder, analysis=to_json(compiled.plan))
+
+
 @every_job
 def test_the_project_is_the_golden(golden: Golden, tmp_path: Path, update_goldens: bool) -> None:
     compiled = golden.stages()
-    write(compiled, tmp_path)
+    write_project(compiled, tmp_path)
     texts = {name: (tmp_path / name).read_text() for name in ("job.py", "README.md")}
     texts["explain.txt"] = explain(compiled)
     texts["stages.json"] = json.dumps(compiled.to_json(), indent=2, ensure_ascii=False) + "\n"
@@ -74,7 +79,7 @@ def test_the_project_is_the_golden(golden: Golden, tmp_path: Path, update_golden
 @every_job
 @pytest.mark.parametrize("width", ["88", "100", "120"])
 def test_the_job_is_formatted(golden: Golden, width: str, tmp_path: Path) -> None:
-    write(golden.stages(), tmp_path)
+    write_project(golden.stages(), tmp_path)
     command = [*RUFF, "format", "--isolated", "--line-length", width, "--diff", "job.py"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -82,7 +87,7 @@ def test_the_job_is_formatted(golden: Golden, width: str, tmp_path: Path) -> Non
 
 @every_job
 def test_the_job_passes_the_linter(golden: Golden, tmp_path: Path) -> None:
-    write(golden.stages(), tmp_path)
+    write_project(golden.stages(), tmp_path)
     config = (ROOT / "pyproject.toml").read_text()
     chosen = re.search(r"^select = \[(.*)\]$", config, re.M)
     ignored = re.search(r"^ignore = \[(.*)\]$", config, re.M)
@@ -98,7 +103,7 @@ def test_the_job_passes_the_linter(golden: Golden, tmp_path: Path) -> None:
 def test_the_jobs_pass_the_type_checker(tmp_path: Path) -> None:
     names = []
     for golden in JOBS:
-        write(golden.stages(), tmp_path / "project")
+        write_project(golden.stages(), tmp_path / "project")
         names.append(golden.name.replace("/", "_") + ".py")
         (tmp_path / "project" / "job.py").rename(tmp_path / "project" / names[-1])
     command = [sys.executable, "-m", "mypy", "--strict", "--follow-imports", "silent"]
@@ -143,7 +148,7 @@ def test_compiling_again_writes_the_same_bytes(tmp_path: Path) -> None:
 
 @every_job
 def test_the_job_names_no_place_of_this_machine(golden: Golden, tmp_path: Path) -> None:
-    write(golden.stages(), tmp_path)
+    write_project(golden.stages(), tmp_path)
     for name in ("job.py", "README.md"):
         text = (tmp_path / name).read_text()
         assert str(ROOT) not in text

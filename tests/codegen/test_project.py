@@ -40,7 +40,8 @@ def file(tmp_path: Path) -> Path:
 
 def compiled(file: Path, target: Path) -> list[str]:
     """Compile and write; the messages about edited files."""
-    project = write(stages(plan(analyze(load(file)[0]))), target)
+    decided = plan(analyze(load(file)[0]))
+    project = write(stages(decided), target, analysis=to_json(decided))
     assert project.job == target / "job.py"
     assert project.files[-1] == "plan.json"
     return [note.message for note in project.notes]

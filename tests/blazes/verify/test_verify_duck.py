@@ -15,6 +15,7 @@ from blazes.verify.findings import Status
 from blazes.verify.operators import operators_of
 from blazes.verify.search import Search
 from blazes.verify.values import Generator
+from codegen.duckdb_sql import parsed, refusals
 from tests.blazes.verify.searching import searched
 
 COUNT = "SELECT k, g, count(*) AS n FROM rows GROUP BY k, g"
@@ -75,4 +76,4 @@ def test_wrong_labels_are_refuted_and_right_ones_are_not(
 
 def test_what_is_not_known_to_mean_the_same_is_refused() -> None:
     for sql in ("SELECT uuid() AS k FROM rows", "SELECT k / v AS q FROM rows"):
-        assert next(duckdb_engine.refusals(duckdb_engine.parsed(sql)), None)
+        assert next(refusals(parsed(sql)), None)
