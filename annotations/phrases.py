@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
+
+NAMES_MAX: Final = 5
+"""So many things are named in a sentence."""
 
 
 def listed(words: Iterable[str]) -> str:
@@ -23,3 +27,12 @@ def tupled(attributes: Iterable[str]) -> str:
     """
     names = sorted(attributes)
     return names[0] if len(names) == 1 else f"({', '.join(names)})"
+
+
+def number(count: int, noun: str) -> str:
+    """A count with its noun.
+
+    >>> number(1, "stream"), number(100000, "stream")
+    ('1 stream', '100,000 streams')
+    """
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"

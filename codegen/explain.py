@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from typing import Final
 
 from annotations.phrases import listed
+from blazes import advice_text
 from blazes.advice import Advisor
 from blazes.coordination import Entry, Strategy
-from blazes.report import advice as advice_text
 from codegen import wording
 from codegen.model import Flux, Kept, Order, Seal, Source, Stage, Stages, Transform, Unit
 

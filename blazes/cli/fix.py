@@ -28,11 +28,11 @@ from blazes.advice import (
     Sealing,
     changed,
 )
+from blazes.advice_text import change_text
 from blazes.analysis import analyze
 from blazes.cli import CommandError, options
 from blazes.cli.execution import allowed
 from blazes.coordination import Plan, plan
-from blazes.report.advice import change_text
 
 if TYPE_CHECKING:
     from annotations.dataflow import Dataflow

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from annotations.dataflow import Path, Position, Reason
 from annotations.vocabulary import Label
 from blazes.advice import Advice
+from blazes.advice_text import lines, order_costs
 from blazes.analysis import Derivation
 from blazes.coordination import Entry, Strategy
 from blazes.report import words
-from blazes.report.advice import lines, order_costs
 from blazes.report.index import Index
 
 

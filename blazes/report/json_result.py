@@ -69,7 +69,7 @@ def to_json(
 
 def _advice(advisor: Advisor) -> list[dict[str, Any]]:
     """What would repair each ordered component in place of its order."""
-    from blazes.report.advice import advice_object
+    from blazes.advice_text import advice_object
 
     found = (advisor.of(component) for component in advisor.components)
     return [advice_object(each) for each in found if each is not None]

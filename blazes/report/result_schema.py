@@ -87,7 +87,7 @@ def result_schema() -> dict[str, Any]:
 
 
 def _advice() -> dict[str, Any]:
-    """`blazes.report.advice.advice_object`."""
+    """`blazes.advice_text.advice_object`."""
     change = {
         "description": "What is written into the file, or has to be changed in the code.",
         "oneOf": [

@@ -10,7 +10,8 @@ from typing import Final
 
 from annotations.dataflow import Path, Stream
 from annotations.diagnostics import Diagnostic, errors_among
-from annotations.phrases import listed, tupled
+from annotations.phrases import NAMES_MAX, listed, tupled
+from annotations.phrases import number as number
 from annotations.vocabulary import Delivery, Gate, Key, Label, StreamLabel
 from blazes.analysis import Derivation, Step
 from blazes.coordination import (
@@ -25,8 +26,6 @@ from blazes.coordination import (
 from blazes.repairs import Means
 from blazes.report.index import Index, other_writers
 
-NAMES_MAX: Final = 5
-"""So many things are named in a sentence."""
 CAN_GO_WRONG: Final = {
     Label.RUN: "give different answers when it is run again or replayed after a failure",
     Label.INST: "give different answers on replay and on different replicas",
@@ -419,12 +418,3 @@ def sealed_on(entry: Entry) -> str:
 def for_one(gate: Gate) -> str:
     """Which records belong together: `for one id`; all of them where the gate is unknown."""
     return f"for one {tupled(gate.attributes)}" if gate.attributes else "at any time"
-
-
-def number(count: int, noun: str) -> str:
-    """A count with its noun.
-
-    >>> number(1, "stream"), number(100000, "stream")
-    ('1 stream', '100,000 streams')
-    """
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"

@@ -25,10 +25,10 @@ from annotations.file.insertions import CannotWrite
 from annotations.vocabulary import FunctionalDependency, Key, Label, Within
 from annotations.whitebox.path_text import path_text
 from blazes.advice import Advisor, Alternative, Depending, Needs, Rewriting, Sealing
+from blazes.advice_text import lines
 from blazes.analysis import analyze
 from blazes.cli import main
 from blazes.coordination import Plan, Strategy, plan
-from blazes.report.advice import lines
 from blazes.report.result_schema import result_schema
 
 RULES = ("blazes", "icde14")

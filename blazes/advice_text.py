@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from annotations.dataflow import Dataflow
-from annotations.phrases import listed, tupled
+from annotations.phrases import NAMES_MAX, listed, number, tupled
 from blazes.advice import (
     Advice,
     Alternative,
@@ -19,7 +19,6 @@ from blazes.advice import (
     Rewriting,
     Sealing,
 )
-from blazes.report.words import NAMES_MAX, number
 
 COLUMNS_MAX: Final = 8
 """So many columns are named; of more their number."""
