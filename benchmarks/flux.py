@@ -21,7 +21,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from flux_runtime.observe.charts import draw
+from blazes.document.charts import draw
 
 
 def table(experiment: Experiment, result: Result, *, quick: bool) -> Table:

@@ -19,7 +19,7 @@ sys.path.insert(0, str(ROOT))
 
 from benchmarks.flux_experiments import CATALOGUE  # noqa: E402
 from benchmarks.flux_experiments.experiment import shown  # noqa: E402
-from flux_runtime.observe.charts import Chart, Event, Mark, Series, draw  # noqa: E402
+from blazes.document.charts import Chart, Event, Mark, Series, draw  # noqa: E402
 
 RESULTS: Final = ROOT / "benchmarks" / "flux_results"
 PAGE: Final = ROOT / "docs" / "reference" / "experiments.md"

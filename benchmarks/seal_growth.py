@@ -23,8 +23,8 @@ from typing import Final
 from job_growth import Sample, samples
 from tracker_growth import Mark, marks
 
-from flux_runtime.observe.charts import Chart, Series, draw
-from flux_runtime.observe.charts import Mark as Line
+from blazes.document.charts import Chart, Series, draw
+from blazes.document.charts import Mark as Line
 
 WORK: Final = Path(__file__).parents[1] / "target" / "benchmarks" / "seal_growth"
 BATCH_MS_MAX: Final = 10.0

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from blazes.document.charts import Chart, Event, Series
+from blazes.document.placement import Lane, Placement, Stay
 from flux_lab.costs import History, Passed, Trace
 from flux_lab.scenario import Outcome
 from flux_lab.spacetime import Arrow, Line, Phase, SpaceTime
 from flux_lab.timed import Timed
-from flux_runtime.observe.charts import Chart, Event, Series
-from flux_runtime.observe.placement import Lane, Placement, Stay
 from flux_runtime.protocol.messages import (
     Ack,
     Avail,

@@ -25,6 +25,7 @@ from rich.console import Console, Group
 from rich.markup import escape
 from rich.table import Table
 
+from blazes.document import charts, placement
 from flux_lab import spacetime
 from flux_lab.pictures import failure, over_time, placed, quantile
 from flux_lab.scenario import (
@@ -35,7 +36,6 @@ from flux_lab.scenario import (
     drawn,
     perform,
 )
-from flux_runtime.observe import charts, placement
 from flux_runtime.protocol.vocabulary import Status
 
 

@@ -13,7 +13,7 @@ from itertools import pairwise
 from math import hypot, log2
 from typing import Final
 
-from flux_runtime.observe.svg import box, document, extent, line, text
+from blazes.document.svg import box, extent, line, picture, text
 
 LEFT: Final = 196.0
 """Room for phases and times."""
@@ -127,7 +127,7 @@ def draw(diagram: SpaceTime) -> str:
     for arrow in _first_of_each(loud, x):
         body.append(_name(arrow, x, scale, taken))
     legend, bottom = _legend(diagram, bottom + 28, width)
-    return document(width, bottom + 14, title=diagram.title, body=[*body, *legend])
+    return picture(width, bottom + 14, title=diagram.title, body=[*body, *legend])
 
 
 class _Scale:

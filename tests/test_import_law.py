@@ -27,8 +27,9 @@ LAW: dict[str, tuple[str, ...]] = {
     # compiling it
     "codegen": ("blazes", "annotations", "annotations.file", "annotations.whitebox"),
     # showing it, and trying it out
-    "blazes.report": ("blazes", "annotations", "annotations.file"),
-    "blazes.verify": ("codegen", "blazes.report", "blazes", "annotations"),
+    "blazes.document": (),
+    "blazes.report": ("blazes.document", "blazes", "annotations", "annotations.file"),
+    "blazes.verify": ("codegen", "blazes.document", "blazes", "annotations"),
     # running it
     "flux_runtime.sealing": (),
     "flux_runtime.protocol": (),
@@ -56,6 +57,7 @@ LAW: dict[str, tuple[str, ...]] = {
     ),
     # what proves it
     "flux_lab": (
+        "blazes.document",
         "flux_runtime.site",
         "flux_runtime.operators",
         "flux_runtime.protocol",
@@ -68,6 +70,7 @@ LAW: dict[str, tuple[str, ...]] = {
         "codegen",
         "blazes.verify",
         "blazes.report",
+        "blazes.document",
         "blazes",
         "annotations",
         "flux_runtime.sealing",
@@ -75,6 +78,7 @@ LAW: dict[str, tuple[str, ...]] = {
     ),
     "blazes.demo": (
         "blazes.report",
+        "blazes.document",
         "blazes",
         "annotations",
         "annotations.file",
@@ -87,6 +91,7 @@ LAW: dict[str, tuple[str, ...]] = {
         "blazes.demo",
         "blazes.verify",
         "blazes.report",
+        "blazes.document",
         "blazes",
         "codegen",
         "annotations",

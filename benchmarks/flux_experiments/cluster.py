@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from flux_runtime.observe.charts import Chart, Event
+from blazes.document.charts import Chart, Event
 
 from .experiment import Experiment, Result, Row, published, ratio
 from .four_machines import BYTES, START, TUPLE, TURN, Found, Setup, run

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from math import isfinite
 from typing import Any
 
-from flux_runtime.observe.charts import Chart, Mark, Series
+from blazes.document.charts import Chart, Mark, Series
 
 Bounds = tuple[float, float]
 

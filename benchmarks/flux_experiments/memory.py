@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from blazes.document.charts import Chart, Series
 from flux_lab.stage import Observed, Platform, Policy, Stage, fixed
-from flux_runtime.observe.charts import Chart, Series
 from flux_runtime.protocol.balancing import (
     SIMULATED,
     PlannedMove,

@@ -10,7 +10,7 @@ import heapq
 import random
 from collections.abc import Callable
 
-from flux_runtime.observe.charts import Chart, Series
+from blazes.document.charts import Chart, Series
 
 from .experiment import Experiment, Result, Row
 

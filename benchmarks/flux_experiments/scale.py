@@ -14,9 +14,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from statistics import median
 
+from blazes.document.charts import Chart, Series
 from flux_lab.share import ShareModel
 from flux_lab.stage import fixed
-from flux_runtime.observe.charts import Chart, Series
 from flux_runtime.protocol.balancer import Balancer, RequestStatistics, ResetStatistics
 from flux_runtime.protocol.balancing import SIMULATED, SiteStatistics, Thresholds
 from flux_runtime.protocol.channels import Multiplexer

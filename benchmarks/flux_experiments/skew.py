@@ -7,11 +7,11 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from blazes.document.charts import Chart
 from flux_lab.bulk import Bulk, bulk_dataflow
 from flux_lab.costs import Costs
 from flux_lab.timed import Timed
 from flux_lab.world import World
-from flux_runtime.observe.charts import Chart
 from flux_runtime.protocol.vocabulary import Shape
 
 from .experiment import Experiment, Result, Row, curve, published

@@ -73,32 +73,31 @@ def render(plan: Plan, warnings: Sequence[Diagnostic], arguments: argparse.Names
             return json_result.dumps(
                 json_result.to_json(plan, warnings=warnings, advisor=Advisor(plan))
             )
-        case "markdown":
-            from blazes.report.markdown import analysis_report as markdown
-
-            return markdown(plan, warnings=warnings, everything=arguments.all)
         case "mermaid":
-            from blazes.report.mermaid import diagram
+            from blazes.document.mermaid import flowchart
+            from blazes.report.diagram import diagram_of
 
-            return diagram(plan)
+            return flowchart(diagram_of(plan))
         case "dot":
-            from blazes.report.dot import digraph
+            from blazes.document.dot import digraph
+            from blazes.report.diagram import diagram_of
 
-            return digraph(plan)
-        case "html":
-            from blazes.report.html import page
-
-            return page(plan, warnings=warnings, everything=arguments.all)
+            return digraph(diagram_of(plan))
         case "sarif":
             from blazes.report import sarif
 
             return sarif.dumps(sarif.log(plan, warnings=warnings))
-        case _:
-            from blazes.report.terminal import analysis_report
+        case format:
+            from blazes.report.document import EXTENTS, analysis_document
 
-            layout = options.layout(arguments, everything=arguments.all)
-            _warn(warnings)
-            return analysis_report(plan, layout=layout, warnings=warnings)
+            text = format == "text"
+            if text:
+                _warn(warnings)
+            extent = EXTENTS[format].whole if arguments.all else EXTENTS[format]
+            found = analysis_document(
+                plan, warnings=warnings, list_warnings=not text, extent=extent
+            )
+            return options.rendered(found, arguments)
 
 
 def _warn(warnings: Sequence[Diagnostic]) -> None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def run(arguments: argparse.Namespace) -> int:
     """Check the state folder; 1 where something is wrong."""
-    from blazes.report.plain import colour_of, printable, safe_write, unicode_of
+    from blazes.document.plain import colour_of, printable, safe_write, unicode_of
     from flux_runtime.observe.audit import audit, outputs_of
 
     state = state_of(Path(arguments.state))

@@ -56,8 +56,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Compile FILE, or explain what it would be compiled to."""
+    from blazes.document.plain import safe_write, width_of
     from blazes.report.json_result import to_json
-    from blazes.report.plain import safe_write, width_of
     from codegen.explain import explain
     from codegen.judge import judged
     from codegen.project import write

@@ -22,7 +22,7 @@ from urllib.parse import quote
 
 from blazes.cli import CommandError, one_of
 from blazes.cli.projects import add_project, project_of
-from blazes.report.plain import printable
+from blazes.document.plain import printable
 
 if TYPE_CHECKING:
     from flux_runtime.observe.dead_letters import DeadLetter

@@ -42,16 +42,19 @@ def run(arguments: argparse.Namespace) -> int:
 
     for warning in check_before_run(Path(tempfile.gettempdir())):
         print(as_text(warning, colour=False, unicode=False), file=sys.stderr)
-    with show.progress() as told:
+    from blazes.verify.show import progress
+
+    with progress() as told:
         outcome = demonstrate(
             runs=arguments.orders,
             seed=arguments.seed,
             master=arguments.master,
-            progress=told,
+            progress=lambda done, of: told("running replicas on Spark", done, of),
         )
-    if options.format_of(arguments) == "json":
+    arguments.format = options.format_of(arguments)
+    if arguments.format == "json":
         text = json.dumps(show.to_json(outcome), indent=2) + "\n"
     else:
-        text = show.as_text(outcome, options.layout(arguments))
+        text = options.rendered(show.document(outcome), arguments)
     options.write(arguments, text)
     return 0

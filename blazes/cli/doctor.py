@@ -67,7 +67,7 @@ def run(arguments: argparse.Namespace) -> int:
         results = run_checks(checks, folder)
         print(json.dumps(as_object(results), indent=2, ensure_ascii=False))
         return exit_status(results)
-    from blazes.report.plain import colour_of, unicode_of
+    from blazes.document.plain import colour_of, unicode_of
 
     results = ()
     for check in checks:

@@ -49,8 +49,8 @@ def run(arguments: argparse.Namespace) -> int:
             }
         )
     else:
-        from blazes.report.terminal import component_report
+        from blazes.report.document import component_document
 
-        text = component_report(plan, component, layout=options.layout(arguments))
+        text = options.rendered(component_document(plan, component), arguments)
     options.write(arguments, text)
     return 0

@@ -25,7 +25,7 @@ from blazes.rules import BLAZES
 
 if TYPE_CHECKING:
     from annotations.whitebox.sandbox import Limits
-    from blazes.report.layout import Layout
+    from blazes.document.blocks import Document
 
 RULE_SETS: Final = ("blazes", "icde14")
 TARGETS: Final = ("async", "run", "inst", "diverge")
@@ -213,9 +213,9 @@ def status(result: Plan, warnings: Iterable[Diagnostic] = (), *, strict: bool) -
 
 def write(arguments: argparse.Namespace, text: str) -> None:
     """Put a finished report where -o says, whole or not at all, else on stdout."""
-    from blazes.report.plain import safe_write
+    from blazes.document.plain import safe_write
 
-    if not arguments.output or arguments.output == "-":
+    if getattr(arguments, "output", None) in (None, "", "-"):
         safe_write(sys.stdout, text)
         return
     target = Path(arguments.output)
@@ -228,16 +228,21 @@ def write(arguments: argparse.Namespace, text: str) -> None:
         raise CommandError(f"cannot write {target}: {reason}") from None
 
 
-def layout(arguments: argparse.Namespace, *, everything: bool = False) -> Layout:
-    """How a report for people is laid out where it goes."""
-    from blazes.report.layout import Layout
-    from blazes.report.plain import colour_of, unicode_of, width_of
+def rendered(document: Document, arguments: argparse.Namespace) -> str:
+    """The document in the format asked for, laid out for where it goes."""
+    if arguments.format == "markdown":
+        from blazes.document import markdown
 
-    if arguments.output and arguments.output != "-":
-        return Layout(everything=everything)
-    return Layout(
-        width=width_of(sys.stdout),
-        colour=colour_of(sys.stdout),
-        unicode=unicode_of(sys.stdout),
-        everything=everything,
-    )
+        return markdown.page(document)
+    if arguments.format == "html":
+        from blazes.document import html
+
+        return html.page(document)
+    from blazes.document import terminal
+    from blazes.document.plain import colour_of, unicode_of, width_of
+
+    if getattr(arguments, "output", None) not in (None, "", "-"):
+        return terminal.text(document)
+    out = sys.stdout
+    layout = terminal.Layout(width_of(out), colour_of(out), unicode_of(out))
+    return terminal.text(document, layout)

@@ -46,7 +46,7 @@ def _run(arguments: argparse.Namespace) -> int:
             del result[field]
         text = json_result.dumps(result)
     else:
-        from blazes.report.terminal import plan_report
+        from blazes.report.document import EXTENTS, plan_document
 
         refused = errors_among(warnings)
         if refused:
@@ -54,7 +54,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
             print_problems(refused, stream=sys.stderr)
             print(file=sys.stderr)
-        layout = options.layout(arguments, everything=arguments.all)
-        text = plan_report(plan, layout=layout, warnings=warnings)
+        extent = EXTENTS["text"].whole if arguments.all else EXTENTS["text"]
+        text = options.rendered(plan_document(plan, warnings=warnings, extent=extent), arguments)
     options.write(arguments, text)
     return options.status(plan, warnings, strict=arguments.strict)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from blazes.report.plain import cells, printable
+from blazes.document.plain import cells, printable
 from blazes.report.progress import amount, cut
 
 ROWS: Final = 5

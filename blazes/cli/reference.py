@@ -16,10 +16,11 @@ from annotations.file import loads
 from blazes.analysis import analyze
 from blazes.cli import COMMANDS, command
 from blazes.coordination import Plan, plan
+from blazes.document.markdown import code, fenced, prose, table, text
+from blazes.document.terminal import picture
 from blazes.report import rules
-from blazes.report.markdown import code, fenced, prose, table, text
+from blazes.report.document import analysis_document
 from blazes.report.result_schema import result_schema
-from blazes.report.terminal import picture
 from blazes.rules import RULE_SETS, RULES
 from codegen import codes as compiler
 
@@ -178,7 +179,7 @@ def main() -> None:
         (FOLDER / name).write_text(page(), encoding="utf-8")
     PICTURE.parent.mkdir(parents=True, exist_ok=True)
     title = f"blazes analyze {EXAMPLE} --variant Report={VARIANT}"
-    PICTURE.write_text(picture(pictured(), title=title), encoding="utf-8")
+    PICTURE.write_text(picture(analysis_document(pictured()), title=title), encoding="utf-8")
 
 
 if __name__ == "__main__":

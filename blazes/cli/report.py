@@ -11,15 +11,15 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from blazes.cli import CommandError
-from blazes.cli.options import add_output, format_of, write
+from blazes.cli.options import add_output, format_of, rendered, write
 from blazes.cli.projects import PLAN, add_project, project_of
 
 if TYPE_CHECKING:
+    from blazes.document.blocks import Document
     from blazes.report.run_report import RunReport
     from flux_runtime.observe.reader import Run
 
@@ -34,7 +34,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Print the report."""
     from blazes.report import run_report
-    from blazes.report.plain import unicode_of, width_of
     from flux_runtime.observe.exposition import exposition
     from flux_runtime.observe.metrics import METRICS
     from flux_runtime.observe.reader import read_history, read_run
@@ -46,36 +45,38 @@ def run(arguments: argparse.Namespace) -> int:
     read = read_run(folder)
     name = folder.resolve().parent.parent.name
     report = run_report.run_report(read, read_history(folder), METRICS, name=name)
-    match format_of(arguments):
+    arguments.format = format_of(arguments)
+    match arguments.format:
         case "json":
             text = json.dumps(run_report.to_json(report), indent=2, ensure_ascii=False) + "\n"
-        case "markdown":
-            text = run_report.to_markdown(report)
         case "prometheus":
             text = exposition(read, read_stages(folder, read))
-        case "html":
-            text = as_html(folder, read, report)
         case _:
-            width, unicode = width_of(sys.stdout), unicode_of(sys.stdout)
-            text = run_report.to_text(report, width=width, unicode=unicode)
+            text = rendered(document_of(folder, read, report), arguments)
     write(arguments, text)
     return 0
 
 
-def as_html(folder: Path, read: Run, report: RunReport) -> str:
-    """The report as a page with charts."""
-    from blazes.report.run_html import page
+def document_of(folder: Path, read: Run, report: RunReport) -> Document:
+    """The report with all that the run left behind beside its metrics."""
+    from blazes.report.run_charts import run_charts
+    from blazes.report.run_report import document
     from flux_runtime.observe.dead_letters import FOLDER, count, read_dead_letters
-    from flux_runtime.observe.run_charts import pictures
-    from flux_runtime.observe.stages import read_stages
+    from flux_runtime.observe.reader import read_history
+    from flux_runtime.observe.stages import read_stages, site_history, stage_history
 
     letters: dict[str, dict[str, int]] = {}
     if (kept := folder / FOLDER).exists():
         for each in count(read_dead_letters(kept.resolve().parent)):
             reasons = letters.setdefault(each.unit, {})
             reasons[each.reason] = reasons.get(each.reason, 0) + each.number
-    stages = read_stages(folder, read)
-    return page(report, pictures=pictures(folder), stages=stages, dead_letters=letters)
+    histories = read_history(folder), stage_history(folder), site_history(folder)
+    return document(
+        report,
+        charts=run_charts(read.events, *histories),
+        stages=read_stages(folder, read),
+        dead_letters=letters,
+    )
 
 
 def run_folder(arguments: argparse.Namespace) -> Path:

@@ -24,18 +24,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Print the pages of the rules that were named."""
     from annotations.diagnostics import CODES
+    from blazes.document.plain import ASCII, colour_of, safe_write, unicode_of, width_of
     from blazes.report import rules
-    from blazes.report.glyphs import ASCII, UNICODE
-    from blazes.report.plain import colour_of, safe_write, unicode_of, width_of
     from codegen.codes import CODES as OF_THE_COMPILER
 
     codes = {**CODES, **OF_THE_COMPILER}
     names = rules.ids(codes) if arguments.all else arguments.ids
     if not names:
         raise CommandError("which rule?", remedy=f"one of {', '.join(rules.ids(codes))}, or --all")
-    glyphs = UNICODE if unicode_of(sys.stdout) else ASCII
     try:
-        pages = [rules.page(name, glyphs=glyphs, codes=codes) for name in names]
+        pages = [rules.page(name, codes=codes) for name in names]
     except KeyError as unknown:
         raise CommandError(str(unknown.args[0]), remedy="blazes rule --all lists them") from None
     if arguments.format == "markdown":
@@ -43,5 +41,5 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         width, colour = width_of(sys.stdout, most=100), colour_of(sys.stdout)
         text = "\n".join(rules.as_text(page, width=width, colour=colour) for page in pages)
-    safe_write(sys.stdout, text)
+    safe_write(sys.stdout, text if unicode_of(sys.stdout) else text.translate(ASCII))
     return 0

@@ -32,7 +32,7 @@ from blazes.cli.execution import limits_for
 from blazes.cli.job_process import JobProcess, remedy_for
 from blazes.cli.options import add_coordination, add_file
 from blazes.cli.projects import TARGET_DIR, add_target_dir
-from blazes.report.plain import printable
+from blazes.document.plain import printable
 from blazes.report.progress import Progress
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ class Ended:
 def run(arguments: argparse.Namespace) -> int:
     """Compile FILE and run the job to its end."""
     from blazes.cli.doctor import as_text, check_before_run
-    from blazes.report.plain import safe_write
+    from blazes.document.plain import safe_write
     from flux_runtime.observe.run_folder import RunFolder
 
     for warning in check_before_run(Path(arguments.target_dir)):
@@ -201,8 +201,8 @@ class Interrupts:
 
 def watch(job: JobProcess, folder: Path, *, name: str, progress: bool) -> Ended:
     """Run the job to its end and show how it goes."""
+    from blazes.document.plain import colour_of, width_of
     from blazes.report.live import view_for
-    from blazes.report.plain import colour_of, width_of
     from flux_runtime.observe.reader import Follower
 
     follower = Follower(folder)

@@ -22,16 +22,17 @@ import contextlib
 import getpass
 import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from annotations.diagnostics import did_you_mean
 from blazes.cli import CommandError, one_of
 from blazes.cli.projects import PLAN, add_project, project_of
-from blazes.report.plain import printable
+from blazes.document.plain import printable
 
 if TYPE_CHECKING:
+    from blazes.document.blocks import Words
     from flux_runtime.observe.gates import GateView, OpenPartition
     from flux_runtime.zookeeper.registry import ProducerRegistry
 
@@ -100,38 +101,48 @@ def _list(arguments: argparse.Namespace, state: Path) -> int:
     if arguments.format == "json":
         print(json.dumps({"schema_version": 1, "units": list(map(_gate_json, gates))}, indent=2))
         return 0
-    if not gates:
-        print("No sealed unit has run.")
-    for gate in gates:
-        number = len(gate.partitions)
-        print(
-            f"{printable(gate.unit)}, sealed on {', '.join(gate.key)}: "
-            f"{number} open, {gate.released} released"
-        )
-        for name, who in gate.inputs.items():
-            print(f"  waits for {printable(name)}: {printable(who)}")
-        for partition in gate.partitions[: arguments.limit]:
-            print("\n".join(_partition_lines(partition, gate.seal_timeout_s)))
-        if number > arguments.limit:
-            print(f"  and {number - arguments.limit} more (--limit)")
+    shown = [line for gate in gates for line in _gate_lines(gate, arguments.limit)]
+    return _show(arguments, shown or ["No sealed unit has run."])
+
+
+def _show(arguments: argparse.Namespace, lines: Iterable[Words]) -> int:
+    from blazes.cli.options import rendered, write
+    from blazes.document.blocks import Document, paragraph
+
+    write(arguments, rendered(Document("", (paragraph(*lines, form="verbatim"),)), arguments))
     return 0
 
 
-def _partition_lines(partition: OpenPartition, timeout_s: float) -> Iterator[str]:
+def _gate_lines(gate: GateView, limit: int) -> Iterator[Words]:
+    from blazes.document.blocks import Span
+
+    number = len(gate.partitions)
+    sealed = f", sealed on {', '.join(gate.key)}: {number} open, {gate.released} released"
+    yield (Span(gate.unit, "strong"), sealed)
+    for name, who in gate.inputs.items():
+        yield f"  waits for {name}: {who}"
+    for partition in gate.partitions[:limit]:
+        yield from _partition_lines(partition, gate.seal_timeout_s)
+    if number > limit:
+        yield f"  and {number - limit} more (--limit)"
+
+
+def _partition_lines(partition: OpenPartition, timeout_s: float) -> Iterator[Words]:
+    from blazes.document.blocks import Span
     from blazes.report.progress import duration
 
     age = max(0.0, time.time() - partition.opened)
-    overdue = ", longer than seal_timeout" if age > timeout_s else ""
-    yield (
-        f"  {printable(_key(partition.key))}  {partition.status} for {duration(age)}{overdue}, "
-        f"{partition.records} records"
-    )
+    late = age > timeout_s
+    overdue = ", longer than seal_timeout" if late else ""
+    bad = late or partition.status == "quarantined"
+    status = Span(f"{partition.status} for {duration(age)}{overdue}", "warn" if bad else "")
+    yield (f"  {_key(partition.key)}  ", status, f", {partition.records} records")
     for reason in partition.waits_for:
-        yield f"      {printable(reason)}"
+        yield f"      {reason}"
     for name, producers in partition.excused.items():
-        yield f"      {printable(name)}: excused: {printable(', '.join(producers))}"
+        yield f"      {name}: excused: {', '.join(producers)}"
     if partition.contradiction:
-        yield f"      {printable(partition.contradiction)} (SE-6)"
+        yield Span(f"      {partition.contradiction} (SE-6)", "bad")
 
 
 def _gate_json(gate: GateView) -> dict[str, object]:
@@ -271,16 +282,15 @@ def _registered(arguments: argparse.Namespace, project: Path) -> int:
         }
         print(json.dumps({"schema_version": 1, "streams": objects}, indent=2))
         return 0
+    lines: list[str] = []
     for stream, registrations in found.items():
-        print(f"{printable(stream)}: {len(registrations)} partitions")
+        lines.append(f"{stream}: {len(registrations)} partitions")
         for each in registrations[: arguments.limit]:
-            who = printable(", ".join(sorted(each.producers)))
-            print(f"  {printable(_key(each.key))}  {who}" + ("  (frozen)" if each.frozen else ""))
+            who = ", ".join(sorted(each.producers))
+            lines.append(f"  {_key(each.key)}  {who}" + ("  (frozen)" if each.frozen else ""))
         if len(registrations) > arguments.limit:
-            print(f"  and {len(registrations) - arguments.limit} more (--limit)")
-    if not found:
-        print("Nothing is registered.")
-    return 0
+            lines.append(f"  and {len(registrations) - arguments.limit} more (--limit)")
+    return _show(arguments, lines or ["Nothing is registered."])
 
 
 def _register(arguments: argparse.Namespace, project: Path) -> int:

@@ -106,7 +106,7 @@ def run(arguments: argparse.Namespace) -> int:
             networks = {False: simulation.network(coordinated=False)}
             if found.planned is not None:
                 networks[True] = simulation.network(coordinated=True)
-            text = show.as_text(found, networks, options.layout(arguments))
+            text = options.rendered(show.document(found, networks), arguments)
     options.write(arguments, text)
     witnesses = [*found.unexpected, *reversed(show.stories(found))]
     target = arguments.save
@@ -121,7 +121,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _replay(arguments: argparse.Namespace, simulation: object) -> int:
     """Run a witness again; 0 where it still shows what it showed, 1 where it no longer does."""
-    from blazes.report.layout import printed
+    from blazes.document.blocks import Document
     from blazes.simulate import repro, show
     from blazes.simulate.anomalies import between, within
     from blazes.simulate.simulation import Simulation
@@ -142,8 +142,8 @@ def _replay(arguments: argparse.Namespace, simulation: object) -> int:
 
         text = dumps({**repro.to_json(witness), "shown": there})
     else:
-        parts = show.story(witness, networks[witness.coordinated], options.layout(arguments))
-        text = printed(parts, options.layout(arguments))
+        story = show.story(witness, networks[witness.coordinated])
+        text = options.rendered(Document("", tuple(story)), arguments)
         if not there:
             text += (
                 "\nThis run no longer shows the anomaly: the dataflow or its code has changed.\n"

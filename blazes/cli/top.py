@@ -143,25 +143,31 @@ def newest(target: Path) -> Path:
 
 def show(watched: Watched, *, once: bool) -> None:
     """Draw the screen, again and again until the job ends."""
-    from rich.console import Console
+    from rich.console import Console, Group
     from rich.live import Live
 
-    from blazes.report.plain import colour_of, unicode_of, width_of
-    from blazes.report.top import render
+    from blazes.document.plain import colour_of, unicode_of, width_of
+    from blazes.document.terminal import Layout, parts
+    from blazes.report.top import document
 
     unicode = unicode_of(sys.stdout)
     width = None if sys.stdout.isatty() else width_of(sys.stdout)
     console = Console(
         no_color=not colour_of(sys.stdout), highlight=False, markup=False, width=width
     )
+
+    def screen(top: Top) -> Group:
+        layout = Layout(console.width, unicode=unicode)
+        return Group(*parts(document(top, console.width), layout))
+
     if once:
-        console.print(render(watched.look(), console.width, unicode=unicode))
+        console.print(screen(watched.look()))
         return
     with Live(console=console, auto_refresh=False, screen=True) as live:
         while True:
             top = watched.look()
-            live.update(render(top, console.width, unicode=unicode), refresh=True)
+            live.update(screen(top), refresh=True)
             if top.state not in ("running", "starting"):
                 break
             time.sleep(EVERY_S)
-    console.print(render(top, console.width, unicode=unicode))
+    console.print(screen(top))

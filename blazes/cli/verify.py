@@ -76,7 +76,7 @@ def run(arguments: argparse.Namespace) -> int:
                 f"{did_you_mean(name, dataflow.components)}",
                 remedy="blazes analyze FILE lists the components",
             )
-    from blazes.verify.show import as_text, progress
+    from blazes.verify.show import document, progress
     from blazes.verify.verify import Verifier
 
     with progress() as told, session() as spark:
@@ -93,7 +93,7 @@ def run(arguments: argparse.Namespace) -> int:
 
         text = dumps(to_json(report))
     else:
-        text = as_text(report, options.layout(arguments))
+        text = options.rendered(document(report), arguments)
     options.write(arguments, text)
     return EXIT[report.result.value]
 

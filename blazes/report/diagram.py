@@ -1,71 +1,31 @@
-"""The dataflow as a drawing: nodes and edges, with the coordination points between them.
+"""The diagram of a plan: its components and streams, with the coordination points between them.
 
 A coordination point is a node of its own in front of the component that waits: the streams that
-are sealed or ordered lead through it. Mermaid, DOT and HTML draw this value.
+are sealed or ordered lead through it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from annotations.dataflow import Component, Endpoint, Stream
 from annotations.phrases import tupled
 from annotations.vocabulary import Label
 from blazes.coordination import Entry, Mode, Plan, Scope, Strategy, Vote
+from blazes.document.diagram import Diagram, Edge, Node
 from blazes.report.index import Index
+from blazes.report.notation import role_of
 
-COLOURS: Final = {
-    Label.SEAL: "#0b7285",
-    Label.ASYNC: "#2b8a3e",
-    Label.RUN: "#b35900",
-    Label.INST: "#862e9c",
-    Label.DIVERGE: "#c92a2a",
-}
-"""Severity -> colour of its streams; dark enough for text on white."""
 PATHS_MAX: Final = 8
 """A component with more paths is drawn without them."""
 
 
-@dataclass(frozen=True, slots=True)
-class Node:
-    """A component, an external source or sink, or a coordination point."""
-
-    id: str
-    kind: str
-    """`component`, `source`, `sink`, `order` or `seal`."""
-    lines: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Edge:
-    """A stream, or the last piece of it behind a coordination point (then without lines)."""
-
-    tail: str
-    head: str
-    lines: tuple[str, ...]
-    label: Label
-    replicated: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Diagram:
-    """What is drawn, in a stable order."""
-
-    name: str
-    nodes: tuple[Node, ...]
-    edges: tuple[Edge, ...]
-
-
-def diagram_of(plan: Plan, *, names_only: bool = False) -> Diagram:
-    """The drawing of a plan; with `names_only` components are names, and streams lines."""
+def diagram_of(plan: Plan) -> Diagram:
+    """The drawing of a plan."""
     index = Index.of(plan)
     ids = {name: f"c{number}" for number, name in enumerate(index.components, start=1)}
-    nodes = [
-        Node(ids[name], "component", (name,) if names_only else _component(index, name))
-        for name in index.components
-    ]
+    nodes = [Node(ids[name], "component", _component(index, name)) for name in index.components]
     edges: list[Edge] = []
     heads: dict[Endpoint, str] = {}
     for name in index.components:
@@ -73,7 +33,8 @@ def diagram_of(plan: Plan, *, names_only: bool = False) -> Diagram:
             point = f"w{len(heads) + 1}"
             ordered = any(each.strategy is Strategy.ORDER for each in entries)
             nodes.append(Node(point, "order" if ordered else "seal", tuple(map(_point, entries))))
-            edges.append(Edge(point, ids[name], (), _under_plan(index, name, interfaces), False))
+            label = _under_plan(index, name, interfaces)
+            edges.append(Edge(point, ids[name], (), role_of(label), False))
             heads |= {Endpoint(name, interface): point for interface in interfaces}
     for number, stream in enumerate(plan.analysis.dataflow.streams.values(), start=1):
         tail, head = f"s{number}", f"t{number}"
@@ -86,8 +47,8 @@ def diagram_of(plan: Plan, *, names_only: bool = False) -> Diagram:
         else:
             head = heads.get(stream.consumer, ids[stream.consumer.component])
         label = plan.analysis.labels[stream.name].label
-        lines = () if names_only else _stream(plan, stream)
-        edges.append(Edge(tail, head, lines, label, plan.analysis.rep[stream.name]))
+        replicated = plan.analysis.rep[stream.name]
+        edges.append(Edge(tail, head, _stream(plan, stream), role_of(label), replicated))
     return Diagram(plan.analysis.dataflow.name, tuple(nodes), tuple(edges))
 
 

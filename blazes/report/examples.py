@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from annotations.diagnostics import BadInput, Diagnostic
-from blazes.report.glyphs import UNICODE, Glyphs
 
 FILE: Final = "dataflow.yaml"
 
@@ -609,10 +608,11 @@ IN_WORDS: Final[Mapping[str, str]] = {
 """What a text of a few lines cannot show."""
 
 
-def examples(rule: str, glyphs: Glyphs = UNICODE) -> Iterator[str]:
+def examples(rule: str) -> Iterator[str]:
     """The example of a rule: its file, and the derivation that it gives."""
     from annotations.file import loads
     from blazes.analysis import analyze
+    from blazes.document import derivation
     from blazes.report.notation import derivation_block
 
     example = RULE_EXAMPLES.get(rule)
@@ -620,9 +620,9 @@ def examples(rule: str, glyphs: Glyphs = UNICODE) -> Iterator[str]:
         return
     yield example.text.rstrip()
     dataflow, _ = loads(example.text, file=FILE, variants=example.variants)
-    for derivation in analyze(dataflow).derivations:
-        if derivation.component == example.component:
-            yield "\n".join(derivation_block(derivation, width=72, glyphs=glyphs))
+    for found in analyze(dataflow).derivations:
+        if found.component == example.component:
+            yield derivation.text(derivation_block(found), width=72)
 
 
 def findings(example: Example) -> Sequence[Diagnostic]:

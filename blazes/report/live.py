@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import Final, Protocol, Self, TextIO
 
-from blazes.report.plain import safe_write, unicode_of
+from blazes.document.plain import safe_write, unicode_of
 from blazes.report.progress import (
     BAD_EVENTS,
     Event,

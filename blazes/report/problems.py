@@ -20,7 +20,7 @@ from typing import Any, Final, TextIO
 
 from annotations.dataflow import Position
 from annotations.diagnostics import Diagnostic, Severity
-from blazes.report.plain import cells, colour_of, printable, safe_write
+from blazes.document.plain import cells, colour_of, printable, safe_write
 
 COLOURS: Final = {Severity.NOTE: "36", Severity.WARNING: "33", Severity.ERROR: "31"}
 LINE_WIDTH: Final = 100

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
-from blazes.report.plain import cells, printable
+from blazes.document.plain import cells, printable
 
 EVENTS_SHOWN: Final = 4
 UNITS_SHOWN_MAX: Final = 24
@@ -37,7 +37,11 @@ Value = float | Mapping[str, float]
 
 
 class Sample(Protocol):
-    """The newest metrics of a unit."""
+    """The metrics of a unit at one moment."""
+
+    @property
+    def t(self) -> float:
+        """Seconds since the epoch."""
 
     @property
     def unit(self) -> str:

@@ -13,10 +13,10 @@ from typing import Final
 
 from annotations.diagnostics import CODES, Code, did_you_mean
 from annotations.vocabulary import Label
+from blazes.document.blocks import Span, plain
+from blazes.document.derivation import centred
+from blazes.document.plain import cells
 from blazes.report.examples import IN_WORDS, diagnosed, examples
-from blazes.report.glyphs import UNICODE, Glyphs
-from blazes.report.notation import centred
-from blazes.report.plain import cells
 from blazes.rules import RULES, Condition, Inference, P, Reconciliation, Rule
 
 SIDE: Final = {
@@ -55,23 +55,23 @@ def ids(codes: Mapping[str, Code] = CODES) -> list[str]:
     return [*RULES, *codes]
 
 
-def page(name: str, *, glyphs: Glyphs = UNICODE, codes: Mapping[str, Code] = CODES) -> Page:
+def page(name: str, *, codes: Mapping[str, Code] = CODES) -> Page:
     """The page of a rule or code, in any case; KeyError with a suggestion for another name."""
     known = {each.lower(): each for each in ids(codes)}
     found = known.get(name.lower())
     if found is None:
         raise KeyError(f"no rule or code {name!r}{did_you_mean(name.upper(), ids(codes))}")
-    return code_page(codes[found]) if found in codes else _rule_page(RULES[found], glyphs)
+    return code_page(codes[found]) if found in codes else _rule_page(RULES[found])
 
 
-def _rule_page(rule: Rule, glyphs: Glyphs) -> Page:
+def _rule_page(rule: Rule) -> Page:
     return Page(
         rule.id,
         f"{rule.when}: {rule.adds}",
         (
-            Section("What it does", rule.text, ("\n".join(statement(rule, glyphs)),)),
+            Section("What it does", rule.text, ("\n".join(statement(rule)),)),
             Section("Why it matters", rule.why),
-            Section("Example", rule.example, tuple(examples(rule.id, glyphs))),
+            Section("Example", rule.example, tuple(examples(rule.id))),
             Section("Source", f"{rule.source} (rule sets: {', '.join(rule.sets)})"),
         ),
     )
@@ -92,7 +92,7 @@ def code_page(code: Code) -> Page:
     )
 
 
-def statement(rule: Rule, glyphs: Glyphs) -> list[str]:
+def statement(rule: Rule) -> list[str]:
     """A rule as the paper prints it: premises over the line, conclusion under it."""
     premise, conclusion = rule.when, rule.adds
     if isinstance(rule, Inference) and rule is not P:
@@ -102,9 +102,9 @@ def statement(rule: Rule, glyphs: Glyphs) -> list[str]:
     over, under = textwrap.wrap(premise, STATEMENT), textwrap.wrap(conclusion, STATEMENT)
     width = max(map(cells, [*over, *under]))
     return [
-        *(centred(line, width) for line in over),
-        f"{glyphs.line * width} ({rule.id})",
-        *(centred(line, width) for line in under),
+        *(plain(centred((Span(line),), width)) for line in over),
+        f"{'─' * width} ({rule.id})",
+        *(plain(centred((Span(line),), width)) for line in under),
     ]
 
 
@@ -143,7 +143,7 @@ def _text(page: Page, width: int, bold: Callable[[str], str]) -> Iterator[str]:
 
 def as_markdown(page: Page, *, level: int = 2) -> str:
     """A page as a section of a Markdown document."""
-    from blazes.report.markdown import fenced, prose
+    from blazes.document.markdown import fenced, prose
 
     parts = [f"{'#' * level} {page.id}: {prose(page.title)}"]
     for section in page.sections:

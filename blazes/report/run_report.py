@@ -1,4 +1,4 @@
-"""What a run did, as one value with three renderings: text, Markdown, JSON.
+"""What a run did, as one value, as JSON and as a document.
 
 Built from a run folder that has been read back, and from the table of metrics, which says what to
 do about a value that is not as it should be.
@@ -6,15 +6,13 @@ do about a value that is not as it should be.
 
 from __future__ import annotations
 
-import itertools
-import textwrap
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from blazes.report.plain import cells, printable
+from blazes.document import blocks as b
 from blazes.report.progress import BAD_EVENTS, Event, Sample, amount, duration, event_text
 
 TROUBLE: Final = (
@@ -27,18 +25,17 @@ TROUBLE: Final = (
 )
 """Metrics that should be zero when a run ends, the worst first."""
 EVENTS_LISTED: Final = 20
-COLUMNS: Final = (
-    "batches",
-    "rows_in",
-    "rows_out",
-    "released_partitions",
-    "open_partitions",
-    "quarantined_partitions",
-    "late_records",
-    "dead_letters",
-)
-BARS: Final = "▁▂▃▄▅▆▇█"
-BARS_SHOWN: Final = 40
+COLUMNS: Final = {
+    "batches": 2,
+    "rows_in": 0,
+    "rows_out": 1,
+    "released_partitions": 1,
+    "open_partitions": 0,
+    "quarantined_partitions": 0,
+    "late_records": 0,
+    "dead_letters": 0,
+}
+"""Metric -> what is left out first where there is no room."""
 
 
 class Metric(Protocol):
@@ -83,6 +80,34 @@ class Run(Protocol):
     @property
     def started(self) -> float | None:
         """Seconds since the epoch."""
+
+
+class Stage(Protocol):
+    """A Flux stage; see `flux_runtime.observe.stages.Stage`."""
+
+    @property
+    def values(self) -> Mapping[str, float]:
+        """Numbers of the controller's last line."""
+
+    @property
+    def failures(self) -> int:
+        """Sites that failed."""
+
+    @property
+    def recoveries(self) -> int:
+        """How often all pairs were made whole again."""
+
+    @property
+    def recoveries_s(self) -> Sequence[float]:
+        """How long each took."""
+
+    @property
+    def moves(self) -> int:
+        """Ordered."""
+
+    @property
+    def losses(self) -> int:
+        """Partitions without any copy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,73 +200,51 @@ def to_json(report: RunReport) -> dict[str, Any]:
     }
 
 
-def to_markdown(report: RunReport) -> str:
-    """The report as Markdown."""
-    parts = [f"# {_md(report.name)}: {report.folder.name}", "", f"{headline(report)}", ""]
-    if report.error:
-        parts += ["## Error", "", f"    {printable(report.error)}", ""]
-    if cells_ := table(report):
-        heading, *rows = cells_
-        parts += ["## Units", "", "| " + " | ".join(heading) + " |"]
-        parts += ["|---" + "|--:" * (len(heading) - 1) + "|"]
-        parts += ["| " + " | ".join(map(_md, row)) + " |" for row in rows] + [""]
-    if report.coordination:
-        parts += ["## Coordination", ""]
-        parts += [*(f"- {_md(line)}" for line in report.coordination), ""]
-    if report.hints:
-        parts += ["## To look at", ""]
-        for hint in report.hints:
-            parts += [f"- **{_md(what(hint))}**: {_md(hint.means)} {_md(hint.remedy)}"]
-        parts += [""]
-    if report.events:
-        parts += ["## Events", "", _md(counts(report)) + ".", ""]
-        parts += [f"- {_md(line)}" for line in report.telling]
-    return "\n".join(parts).rstrip() + "\n"
+def document(
+    report: RunReport,
+    *,
+    charts: Sequence[b.Charts] = (),
+    stages: Mapping[str, Stage] | None = None,
+    dead_letters: Mapping[str, Mapping[str, int]] | None = None,
+) -> b.Document:
+    """What `blazes report` shows.
 
-
-def to_text(report: RunReport, *, width: int = 80, unicode: bool = True) -> str:
-    """The report for a terminal."""
-    parts = [printable(f"{report.name}: {headline(report)}")]
-    if report.error:
-        parts += ["", *_wrapped(printable(report.error), width, "  ")]
-    if rows := table(report):
-        widths = [max(cells(row[at]) for row in rows) for at in range(len(rows[0]))]
-        parts += [""]
-        for row in rows:
-            padded = [row[0] + " " * (widths[0] - cells(row[0]))]
-            padded += [text.rjust(wide) for text, wide in zip(row[1:], widths[1:], strict=True)]
-            parts += ["  ".join(padded).rstrip()]
-    shapes = {unit: bars(rates) for unit, rates in report.rates.items() if len(rates) > 2}
-    if shapes and unicode:
-        parts += ["", "rows per second:"]
-        parts += [f"  {printable(unit)}  {shape}" for unit, shape in shapes.items()]
-    if report.coordination:
-        parts += [""]
-    for line in report.coordination:
-        parts += _wrapped(line, width, "  ", first="")
-    for hint in report.hints:
-        parts += ["", printable(what(hint))]
-        parts += _wrapped(f"{hint.means} {hint.remedy}", width, "  ")
-    if report.events:
-        parts += ["", *_wrapped(f"Events: {counts(report)}.", width, "")]
-        parts += [f"  {line}" for line in report.telling]
-    return "\n".join(parts) + "\n"
-
-
-def bars(values: Sequence[float], number: int = BARS_SHOWN) -> str:
-    """A series as small bars; of a long one, the mean of each part.
-
-    >>> bars([0, 1, 2, 7])
-    '▁▂▃█'
+    Args:
+        report: of the run.
+        charts: of the run.
+        stages: its Flux stages at the end, by name.
+        dead_letters: unit -> reason -> how many.
     """
-    if len(values) > number:
-        edges = [len(values) * at // number for at in range(number + 1)]
-        parts = [values[a:b] for a, b in itertools.pairwise(edges)]
-        values = [sum(part) / len(part) for part in parts]
-    most = max(values, default=0)
-    if most <= 0:
-        return BARS[0] * len(values)
-    return "".join(BARS[round(value / most * (len(BARS) - 1))] for value in values)
+    blocks: list[b.Block] = []
+    if report.error:
+        blocks += b.section("Error", [b.paragraph(report.error, role="bad")])
+    if report.hints:
+        hints = (
+            b.Entry(what(hint), (b.paragraph(b.Span(f"{hint.means} {hint.remedy}", "prose")),))
+            for hint in report.hints
+        )
+        blocks += b.section("To look at", [b.Entries(tuple(hints), "below")])
+    if report.units:
+        blocks += b.section("Units", [_units(report)])
+    shapes = tuple((unit, rates) for unit, rates in report.rates.items() if len(rates) > 2)
+    blocks += [b.Charts("Rows per second", bars=shapes), *charts]
+    if stages:
+        blocks += b.section("Flux stages", [_stages(stages)])
+    if report.coordination:
+        blocks += b.section("Coordination", [b.Paragraph(report.coordination, "list")])
+    if dead_letters:
+        rows = tuple(
+            (unit, reason, amount(number))
+            for unit, reasons in dead_letters.items()
+            for reason, number in reasons.items()
+        )
+        heads = b.columns("unit", "reason", "records", right=["records"])
+        blocks += b.section("Dead letters", [b.Table(heads, rows)])
+    if report.events:
+        said = [b.Paragraph(report.telling, "verbatim")] if report.telling else []
+        blocks += b.section("Events", [b.paragraph(f"{counts(report)}."), *said])
+    title = f"{report.name}: {report.folder.name}"
+    return b.Document(title, tuple(blocks), lead=headline(report))
 
 
 def _hints(units: Mapping[str, Sample], metrics: Mapping[str, Metric]) -> Iterable[Hint]:
@@ -270,42 +273,46 @@ def _local(report: RunReport) -> time.struct_time:
     return time.localtime(report.started)
 
 
-def table(report: RunReport) -> list[list[str]]:
-    """A heading and a row for each unit."""
-    columns = [
-        name for name in COLUMNS if any(values.get(name) for values in report.units.values())
+def _units(report: RunReport) -> b.Table:
+    """A row for each unit."""
+    names = [name for name in COLUMNS if any(values.get(name) for values in report.units.values())]
+    heads = [
+        b.Column(name.removesuffix("_partitions").replace("_", " "), True, COLUMNS[name])
+        for name in names
     ]
-    if not report.units:
-        return []
-    heading = ["unit", *(name.removesuffix("_partitions").replace("_", " ") for name in columns)]
-    rows = [
-        [printable(unit), *(amount(values[n]) if n in values else "" for n in columns)]
+    rows = tuple(
+        (unit, *(amount(values[name]) if name in values else "" for name in names))
         for unit, values in report.units.items()
-    ]
-    return [heading, *rows]
+    )
+    return b.Table((b.Column("unit"), *heads), rows)
+
+
+def _stages(stages: Mapping[str, Stage]) -> b.Table:
+    heads = ("rows", "batches", "failures", "recoveries", "longest", "moves", "lost")
+    rows = tuple(
+        (
+            name,
+            f"{stage.values.get('rows', 0):,.0f}",
+            f"{stage.values.get('batches', 0):,.0f}",
+            str(stage.failures),
+            str(stage.recoveries),
+            f"{max(stage.recoveries_s) * 1000:,.0f} ms" if stage.recoveries_s else "",
+            str(stage.moves),
+            str(stage.losses),
+        )
+        for name, stage in stages.items()
+    )
+    return b.Table(b.columns("stage", *heads, right=heads), rows)
 
 
 def counts(report: RunReport) -> str:
     """How many events of which kind."""
     counts = (f"{kind.replace('_', ' ')} ({n})" for kind, n in report.events.items())
-    return printable(", ".join(counts))
+    return ", ".join(counts)
 
 
 def _coordination(plan: Mapping[str, Any]) -> Iterable[str]:
     stages = plan.get("stages")
     for stage in stages if isinstance(stages, list) else []:
         if stage["kind"] in ("seal", "order") or "assumes" in stage:
-            yield printable(f"{stage['name']}: {stage.get('assumes', stage['description'])}")
-
-
-def _wrapped(text: str, width: int, indent: str, *, first: str | None = None) -> list[str]:
-    return textwrap.wrap(
-        text,
-        max(width, 30),
-        initial_indent=indent if first is None else first,
-        subsequent_indent=indent,
-    )
-
-
-def _md(text: str) -> str:
-    return printable(text).replace("\\", "\\\\").replace("|", "\\|").replace("*", "\\*")
+            yield f"{stage['name']}: {stage.get('assumes', stage['description'])}"

@@ -8,24 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Any, Final, Protocol
 
-from blazes.report.plain import printable
+from blazes.document import blocks as b
+from blazes.document.plain import bars, cells
+from blazes.report import run_report
 from blazes.report.progress import (
     BAD_EVENTS,
     Event,
     Sample,
     amount,
+    cut,
     duration,
     event_text,
     recent,
     table,
 )
-from blazes.report.run_report import bars
-
-if TYPE_CHECKING:
-    from rich.console import RenderableType
-    from rich.table import Table
 
 EVENTS_SHOWN: Final = 6
 PARTITIONS_SHOWN: Final = 8
@@ -92,16 +90,12 @@ class Copy(Protocol):
         """How it is."""
 
 
-class Stage(Protocol):
+class Stage(run_report.Stage, Protocol):
     """See `flux_runtime.observe.stages.Stage`."""
 
     @property
     def name(self) -> str:
         """Of the stage."""
-
-    @property
-    def values(self) -> Mapping[str, float]:
-        """Numbers of the controller's last line."""
 
     @property
     def latency_ms(self) -> Mapping[str, float]:
@@ -118,26 +112,6 @@ class Stage(Protocol):
     @property
     def copies(self) -> Sequence[Copy]:
         """Of all partitions."""
-
-    @property
-    def failures(self) -> int:
-        """Sites that failed."""
-
-    @property
-    def moves(self) -> int:
-        """Ordered."""
-
-    @property
-    def recoveries(self) -> int:
-        """How often all pairs were made whole again."""
-
-    @property
-    def recoveries_s(self) -> Sequence[float]:
-        """How long each took."""
-
-    @property
-    def losses(self) -> int:
-        """Partitions without any copy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,61 +245,48 @@ def _stage_json(stage: Stage) -> dict[str, Any]:
     }
 
 
-def render(top: Top, width: int, *, unicode: bool = True) -> RenderableType:
-    """The screen, for rich."""
-    from rich.console import Group
-    from rich.text import Text
-
-    look = "bold green" if top.state == "running" else "bold"
-    head = Text.assemble(
-        (printable(top.name), "bold"),
-        "  ",
-        (top.state, look),
-        f"  {duration(top.elapsed_s)}",
-        (f"  {top.run}", "dim"),
-    )
-    parts: list[RenderableType] = [head]
+def document(top: Top, width: int) -> b.Document:
+    """The screen; what has no room in so many columns is left out."""
+    blocks: list[b.Block] = []
     if top.units:
-        first, *rest = table(top.units, width)
-        parts += ["", Text(first, "dim"), *(Text(line) for line in rest)]
+        head, *lines = table(top.units, width)
+        blocks.append(b.paragraph(b.Span(head, "soft"), *lines, form="verbatim"))
     for stage in top.stages:
-        parts += ["", *_stage(top, stage, width, unicode=unicode)]
-    shown = _telling(top.events, EVENTS_SHOWN)
-    if shown:
-        parts.append("")
-    for event in shown:
-        style = "yellow" if event.kind in ALARMING else "dim"
-        parts.append(Text(event_text(event), style, no_wrap=True, overflow="ellipsis"))
-    return Group(*parts)
+        blocks += _stage(top, stage, width)
+    if shown := _telling(top.events, EVENTS_SHOWN):
+        lines_of_events = (
+            b.Span(cut(event_text(event), width), "warn" if event.kind in ALARMING else "soft")
+            for event in shown
+        )
+        blocks.append(b.paragraph(*lines_of_events, form="verbatim"))
+    state = b.Span(top.state, "good" if top.state == "running" else "strong")
+    about = (state, f"  {duration(top.elapsed_s)}  {top.run}")
+    return b.Document(top.name, tuple(blocks), about=about)
 
 
-def _stage(top: Top, stage: Stage, width: int, *, unicode: bool) -> Iterator[RenderableType]:
-    from rich.text import Text
-
+def _stage(top: Top, stage: Stage, width: int) -> Iterator[b.Block]:
     state = headline(stage)
     values = stage.values
-    yield Text.assemble(
-        ("Flux stage ", "dim"),
-        (printable(stage.name), "bold"),
-        "  ",
-        (state, "green" if state == "whole" else "bold yellow"),
-    )
     rates = top.rates.get(stage.name, ())
-    shape = f"  {bars(list(rates), 30)}" if unicode and len(rates) > 2 else ""
+    shape = f"  {bars(list(rates), 30)}" if len(rates) > 2 else ""
     rate = f"  {amount(values.get('rows_per_s', 0))} rows/s"
-    yield Text.assemble(rate, (shape, "cyan"), "   ", *_latency(stage), no_wrap=True)
     batches = [f"{int(values.get(name, 0)):,} {word}" for name, word in _BATCHES]
-    yield Text("  batches: " + ", ".join(batches))
     last = f", the last in {_seconds(stage.recoveries_s[-1])}" if stage.recoveries_s else ""
-    yield Text.assemble(
-        "  ",
-        (f"failures: {stage.failures}", "yellow" if stage.failures else ""),
-        f", recoveries: {stage.recoveries}{last}, moves: {stage.moves}",
+    failures = b.Span(f"failures: {stage.failures}", "warn" if stage.failures else "")
+    yield b.paragraph(
+        (
+            b.Span("Flux stage ", "soft"),
+            b.Span(stage.name, "strong"),
+            "  ",
+            b.Span(state, "good" if state == "whole" else "warn"),
+        ),
+        (rate, b.Span(shape, "seal"), "   ", *_latency(stage)),
+        f"  batches: {', '.join(batches)}",
+        ("  ", failures, f", recoveries: {stage.recoveries}{last}, moves: {stage.moves}"),
+        form="verbatim",
     )
-    yield ""
-    yield _sites(top, stage, width, unicode=unicode)
+    yield _sites(top, stage, narrow=width < WIDE)
     if len(partitions(stage)) > len(stage.sites) or width >= 90:
-        yield ""
         yield _partitions(stage)
 
 
@@ -337,96 +298,77 @@ _BATCHES: Final = (
 )
 
 
-def _latency(stage: Stage) -> Iterator[Any]:
-    yield ("latency ", "dim")
+def _latency(stage: Stage) -> Iterator[b.Span]:
+    yield b.Span("latency ", "soft")
     if not stage.latency_ms:
-        yield "-"
+        yield b.Span("-")
     for name in ("p50", "p95", "max"):
         if name in stage.latency_ms:
-            yield (f"{name} ", "dim")
-            yield f"{_ms(stage.latency_ms[name])} "
+            yield b.Span(f"{name} ", "soft")
+            yield b.Span(f"{_ms(stage.latency_ms[name])} ")
 
 
-def _sites(top: Top, stage: Stage, width: int, *, unicode: bool) -> Table:
-    from rich.text import Text
-
-    columns = ["site", "host", "executor", "pid", "rows/s", "busy", "cpu", "state", "held"]
-    narrow = width < WIDE
-    rows = []
+def _sites(top: Top, stage: Stage, *, narrow: bool) -> b.Table:
+    names = ["site", "host", "executor", "pid", "rows/s", "busy", "cpu", "state", "held"]
+    if narrow:
+        names = [name for name in names if name not in ("executor", "pid")]
+    found: list[tuple[b.Words, ...]] = []
     for site in sorted(stage.sites, key=lambda s: s.number)[:SITES_SHOWN]:
         silent = site.t is None or top.now - site.t > SILENT_S
         busy = site.value("utilisation") if "utilisation" in site.report else site.value("busy")
-        cells = {
+        texts = {
             "site": str(site.number),
-            "host": printable(site.host),
-            "executor": printable(site.executor),
+            "host": site.host,
+            "executor": site.executor,
             "pid": f"{site.value('pid'):.0f}",
             "rows/s": amount(site.value("rows_per_s")),
-            "busy": f"{busy:.0%}" if narrow else _meter(busy, unicode=unicode),
+            "busy": f"{busy:.0%}" if narrow else _meter(busy),
             "cpu": f"{site.value('cpu'):.0%}",
             "state": _bytes(site.value("state_bytes")),
             "held": amount(site.value("buffered_units")),
         }
-        rows.append((site, "dim" if silent and top.state == "running" else "", cells))
-    if narrow:
-        columns = [name for name in columns if name not in ("executor", "pid")]
-    least = {
-        name: max([len(name), *(len(cells[name]) for _, _, cells in rows)]) for name in columns
-    }
-    table = _grid([*columns, "copies"], left=("host", "executor", "busy", "copies"), least=least)
-    for site, style, cells in rows:
-        names = [
-            (copy_name(copy) + " ", "" if copy.status == "ACTIVE" else "yellow")
+        look = "soft" if silent and top.state == "running" else ""
+        copies = tuple(
+            b.Span(copy_name(copy) + " ", "" if copy.status == "ACTIVE" else "warn")
             for copy in _hosted(stage, site)
-        ]
-        table.add_row(*(Text(cells[name], style) for name in columns), Text.assemble(*names))
-    return table
+        )
+        found.append((*(b.Span(texts[name], look) for name in names), copies))
+    columns = [
+        b.Column(
+            name,
+            right=name not in ("host", "executor", "busy"),
+            wide=max([len(name), *(cells(b.plain(row[at])) for row in found)]),
+        )
+        for at, name in enumerate(names)
+    ]
+    return b.Table((*columns, b.Column("copies")), tuple(found), wrap=False)
 
 
-def _partitions(stage: Stage) -> Table:
-    from rich.text import Text
-
+def _partitions(stage: Stage) -> b.Table:
     found = partitions(stage)
-    columns = ["partition", "at sites", "rows/s", "cpu", "state", "queued", "held", ""]
-    table = _grid(columns, left=("partition", "at sites", ""))
+    rows = []
     for partition in found[:PARTITIONS_SHOWN]:
         values = partition.values
-        where = [
-            (f"{copy.site}{'' if copy.status == 'ACTIVE' else ' ' + copy.status.lower()} ", "")
+        where = "".join(
+            f"{copy.site}{'' if copy.status == 'ACTIVE' else ' ' + copy.status.lower()} "
             for copy in partition.copies
-        ]
+        )
         whole = len(partition.copies) > 1 and all(c.status == "ACTIVE" for c in partition.copies)
-        table.add_row(
-            partition.name,
-            Text.assemble(*where, style="" if whole else "yellow"),
-            amount(values.get("rows_per_s", 0)),
-            f"{values.get('cpu', 0):.1%}",
-            _bytes(values.get("state_bytes", 0)),
-            amount(values.get("queued_units", 0)),
-            amount(values.get("buffered_units", 0)),
-            "on disk" if values.get("on_disk") else "",
+        rows.append(
+            (
+                partition.name,
+                b.Span(where, "" if whole else "warn"),
+                amount(values.get("rows_per_s", 0)),
+                f"{values.get('cpu', 0):.1%}",
+                _bytes(values.get("state_bytes", 0)),
+                amount(values.get("queued_units", 0)),
+                amount(values.get("buffered_units", 0)),
+                "on disk" if values.get("on_disk") else "",
+            )
         )
-    if len(found) > PARTITIONS_SHOWN:
-        table.caption = f"{len(found) - PARTITIONS_SHOWN} more"
-        table.caption_justify = "left"
-    return table
-
-
-def _grid(
-    columns: Sequence[str], *, left: Sequence[str], least: Mapping[str, int] | None = None
-) -> Table:
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    for name in columns:
-        table.add_column(
-            name,
-            justify="left" if name in left else "right",
-            no_wrap=True,
-            overflow="ellipsis",
-            min_width=(least or {}).get(name),
-        )
-    return table
+    numbers = ("rows/s", "cpu", "state", "queued", "held")
+    heads = b.columns("partition", "at sites", *numbers, "", right=numbers)
+    return b.Table(heads, tuple(rows), wrap=False, more=max(0, len(found) - PARTITIONS_SHOWN))
 
 
 def _hosted(stage: Stage, site: Site) -> list[Copy]:
@@ -437,10 +379,9 @@ def _telling(events: Sequence[Event], number: int) -> list[Event]:
     return recent([event for event in events if event.kind not in QUIET], number)
 
 
-def _meter(part: float, *, unicode: bool) -> str:
+def _meter(part: float) -> str:
     full = round(min(max(part, 0.0), 1.0) * METER)
-    on, off = ("█", "░") if unicode else ("#", ".")
-    return on * full + off * (METER - full) + f" {part:4.0%}"
+    return "█" * full + "░" * (METER - full) + f" {part:4.0%}"
 
 
 def _bytes(number: float) -> str:

@@ -2,27 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from rich.console import RenderableType
-from rich.padding import Padding
-from rich.table import Table
-from rich.text import Text
-
 from annotations.vocabulary import Label
-from blazes.report.layout import (
-    INDENT,
-    STYLES,
-    Layout,
-    heading,
-    label_text,
-    named,
-    paragraph,
-    printed,
-)
-from blazes.report.plain import printable
+from blazes.document import blocks as b
+from blazes.report.notation import label_span, role_of
 from blazes.simulate import repro
 from blazes.simulate.anomalies import Contents
 from blazes.simulate.drive import Run
@@ -52,17 +38,14 @@ class Told:
     consequences: tuple[Event, ...]
 
 
-def as_text(found: Simulated, networks: dict[bool, Network], layout: Layout) -> str:
-    """What `blazes simulate` prints."""
+def document(found: Simulated, networks: dict[bool, Network]) -> b.Document:
+    """What `blazes simulate` shows."""
     dataflow = found.analysis.dataflow
-    title = Text(printable(dataflow.name), style="bold")
-    title.append(printable(f"  {dataflow.file or ''}"), style="dim not bold")
-    parts: list[RenderableType] = [title, _verdict(found, layout), ""]
-    parts += [heading("Streams", None, layout), _streams(found, layout)]
+    blocks = [_verdict(found), *b.section("Streams", [_streams(found)])]
     for witness in stories(found):
-        parts += ["", *story(witness, networks[witness.coordinated], layout)]
-    parts += ["", heading("How", None, layout), Padding(paragraph(_how(found)), (0, 0, 0, INDENT))]
-    return printed(parts, layout)
+        blocks += story(witness, networks[witness.coordinated])
+    blocks += b.section("How", [b.paragraph(*_how(found))])
+    return b.Document(dataflow.name, tuple(blocks), about=str(dataflow.file or ""))
 
 
 def stories(found: Simulated) -> list[Witness]:
@@ -80,15 +63,14 @@ def stories(found: Simulated) -> list[Witness]:
     return [first[kind] for kind in sorted(first)]
 
 
-def _verdict(found: Simulated, layout: Layout) -> RenderableType:
+def _verdict(found: Simulated) -> b.Verdict:
     bad = found.unexpected
-    mark = layout.glyphs.bad if bad else layout.glyphs.good
     if bad:
-        sign, said = f"{mark} {len(bad)} unexpected", "Something worse than its label was seen."
+        word, said = f"{len(bad)} unexpected", "Something worse than its label was seen."
     elif found.planned is None:
-        sign, said = f"{mark} as labelled", f"The plan was not simulated: {found.refused}."
+        word, said = "as labelled", f"The plan was not simulated: {found.refused}."
     else:
-        sign = f"{mark} as planned"
+        word = "as planned"
         said = (
             f"Under the plan no anomaly was seen in {found.planned.schedules:,} schedules of "
             f"{found.planned.inputs:,} inputs."
@@ -96,42 +78,32 @@ def _verdict(found: Simulated, layout: Layout) -> RenderableType:
     free = found.free
     seen = sum(1 for row in found.rows if row.seen)
     predicted = sum(1 for row in found.rows if row.label.label >= Label.RUN)
-    lines = [
-        said,
+    free_said = (
         f"Uncoordinated, {seen} of the {predicted} streams that are called nondeterministic were "
-        f"seen to be, in {free.schedules:,} schedules of {free.inputs:,} inputs.",
-    ]
-    grid = Table.grid(padding=(0, 2, 0, 0))
-    grid.add_column(no_wrap=True)
-    grid.add_column(overflow="fold")
-    grid.add_row(Text(sign, style="bold red" if bad else "green"), paragraph(lines))
-    return Padding(grid, (1, 0, 0, 0))
+        f"seen to be, in {free.schedules:,} schedules of {free.inputs:,} inputs."
+    )
+    return b.Verdict("✗" if bad else "✓", word, "bad" if bad else "good", (said, free_said))
 
 
-def _streams(found: Simulated, layout: Layout) -> RenderableType:
-    grid = Table.grid(padding=(0, 3, 0, 0))
-    for _ in range(4):
-        grid.add_column(overflow="fold")
-    head = ("stream", "uncoordinated", "seen, of " + str(found.free.inputs), "under the plan")
-    grid.add_row(*(Text(each, style="dim") for each in head))
-    for row in found.rows:
-        grid.add_row(
-            Text(printable(row.stream)),
-            label_text(row.label),
+def _streams(found: Simulated) -> b.Table:
+    heads = b.columns("stream", "uncoordinated", f"seen, of {found.free.inputs}", "under the plan")
+    rows = tuple(
+        (
+            b.code(row.stream),
+            label_span(row.label),
             _seen(row.seen, row.label.label),
-            label_text(row.planned),
+            label_span(row.planned),
         )
-    return Padding(grid, (0, 0, 0, INDENT))
+        for row in found.rows
+    )
+    return b.Table(heads, rows)
 
 
-def _seen(seen: Any, label: Label) -> Text:
+def _seen(seen: Any, label: Label) -> b.Words:
     if not seen:
-        return Text("nothing" if label < Label.RUN else "not yet", style="dim")
-    text = Text()
-    for number, kind in enumerate(sorted(seen)):
-        text.append(", " if number else "")
-        text.append(f"{kind} in {seen[kind]}", style=STYLES[kind])
-    return text
+        return b.Span("nothing" if label < Label.RUN else "not yet", "soft")
+    parts = [b.Span(f"{kind} in {seen[kind]}", role_of(kind)) for kind in sorted(seen)]
+    return tuple(piece for part in parts for piece in (", ", part))[1:]
 
 
 def _how(found: Simulated) -> list[str]:
@@ -149,27 +121,25 @@ def _how(found: Simulated) -> list[str]:
     return lines
 
 
-def story(witness: Witness, network: Network, layout: Layout) -> list[RenderableType]:
+def story(witness: Witness, network: Network) -> list[b.Block]:
     """A witness as it happened, delivery by delivery."""
     kind, stream = witness.anomaly.kind, witness.anomaly.stream
     gated = bool(network.gated)
     planned = " under the plan" if witness.coordinated else ""
-    parts: list[RenderableType] = [heading(f"{kind} at {stream}{planned}", None, layout)]
-    rows: list[tuple[str, RenderableType]] = [
-        ("Seen", paragraph([OTHERWISE if gated and kind is Label.RUN else MEANS[kind]]))
+    means = OTHERWISE if gated and kind is Label.RUN else MEANS[kind]
+    aspects: list[tuple[str, Sequence[b.Block]]] = [
+        ("Seen", [b.paragraph(means)]),
+        ("Input", [b.paragraph(*_inputs(witness.given, network))]),
     ]
-    rows.append(("Input", _inputs(witness.given, network)))
     for number, run in enumerate(witness.runs):
-        if number:
-            rows.append(("", Text()))
         name = "Run" if len(witness.runs) == 1 else f"Run {number + 1}"
         if gated and len(witness.runs) > 1:
             name = "Run" if number else "Right"
         order = witness.order if number == len(witness.runs) - 1 else None
-        rows.append((name, _schedule(told(network, witness, run, order), network, layout)))
-        rows.append(("", _outcome(witness, run, network)))
-    parts.append(named(rows))
-    return parts
+        steps = (_step(step, network) for step in told(network, witness, run, order))
+        outcome = b.paragraph(*_outcome(witness, run, network), role="bad")
+        aspects.append((name, [b.paragraph(*steps, form="numbered"), outcome]))
+    return [b.Heading(f"{kind} at {stream}{planned}"), b.aspects(*aspects)]
 
 
 def told(network: Network, witness: Witness, run: Run, order: Any) -> list[Told]:
@@ -187,41 +157,31 @@ def told(network: Network, witness: Witness, run: Run, order: Any) -> list[Told]
     return found
 
 
-def _inputs(given: Any, network: Network) -> Text:
-    lines = []
+def _inputs(given: Any, network: Network) -> Iterator[str]:
     for stream, bag in given.items():
         columns = network.wires[stream].columns
-        lines += [f"{stream}: {_record(row, columns, times)}" for row, times in bag.items()]
-    return Text(printable("\n".join(lines), keep="\n"), style="not bold")
+        for row, times in bag.items():
+            yield f"{stream}: {_record(row, columns, times)}"
 
 
-def _schedule(steps: Sequence[Told], network: Network, layout: Layout) -> RenderableType:
-    """A numbered list: who receives what, and what comes of it."""
-    grid = Table.grid(padding=(0, 1, 0, 0))
-    grid.add_column(justify="right", style="dim")
-    grid.add_column(overflow="fold")
-    for number, step in enumerate(steps, 1):
-        at = step.arrival
-        line = Text(printable(_who(at, network)), style="bold")
-        columns = _interface(network, at.component, at.name)
-        line.append(" receives ", style="not bold")
-        line.append(printable(f"{at.name} {_bag(at.rows, columns)}"), style="not bold")
-        for event in step.consequences:
-            if event.kind == "emits":
-                columns = _emits(network, event)
-                line.append(f"\n  {layout.glyphs.path} ", style="dim not bold")
-                line.append(
-                    printable(f"{event.name} {_bag(event.rows, columns)}"), style="cyan not bold"
-                )
-            elif event.kind == "releases":
-                for value in event.rows:
-                    said = ", ".join(map(shown, value)) if isinstance(value, tuple) else value
-                    line.append(f"\n  partition {said} is complete", style="dim not bold")
-        grid.add_row(f"{number}.", line)
-    return grid
+def _step(step: Told, network: Network) -> b.Words:
+    """Who receives what, and what comes of it."""
+    at = step.arrival
+    columns = _interface(network, at.component, at.name)
+    received = f" receives {at.name} {_bag(at.rows, columns)}"
+    line: list[str | b.Span] = [b.Span(_who(at, network), "strong"), received]
+    for event in step.consequences:
+        if event.kind == "emits":
+            said = f"{event.name} {_bag(event.rows, _emits(network, event))}"
+            line += [b.BREAK, b.Span("  → ", "soft"), b.Span(said, "seal")]
+        elif event.kind == "releases":
+            for value in event.rows:
+                said = ", ".join(map(shown, value)) if isinstance(value, tuple) else str(value)
+                line += [b.BREAK, b.Span(f"  partition {said} is complete", "soft")]
+    return tuple(line)
 
 
-def _outcome(witness: Witness, run: Run, network: Network) -> Text:
+def _outcome(witness: Witness, run: Run, network: Network) -> Iterator[str]:
     """What each replica came to, at the stream of the anomaly."""
     stream = witness.anomaly.stream
     diverged = witness.anomaly.kind is Label.DIVERGE
@@ -229,7 +189,6 @@ def _outcome(witness: Witness, run: Run, network: Network) -> Text:
     columns = () if diverged else network.wires[stream].columns
     producer = network.wires[stream].producer
     assert producer is not None
-    text = Text()
     for number, rows in enumerate(contents):
         who = producer.component + (f"[{number + 1}]" if len(contents) > 1 else "")
         verb = "holds" if diverged else "has sent"
@@ -240,9 +199,7 @@ def _outcome(witness: Witness, run: Run, network: Network) -> Text:
         ]
         more = len(told_rows) - ROWS_MAX
         said = "; ".join(told_rows[:ROWS_MAX]) + (f"; {more} more" if more > 0 else "")
-        text.append("\n" if number else "")
-        text.append(printable(f"{who} {verb}: {said or 'nothing'}"), style="red not bold")
-    return text
+        yield f"{who} {verb}: {said or 'nothing'}"
 
 
 def _state(row: Row, network: Network, component: str) -> str:

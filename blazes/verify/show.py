@@ -5,28 +5,28 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from itertools import groupby
+from itertools import groupby, zip_longest
 from typing import Final
 
-from rich.console import Console, Group, RenderableType
-from rich.padding import Padding
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
-from rich.text import Text
-
-from blazes.report.layout import INDENT, Layout, heading, named, paragraph, printed
-from blazes.report.plain import printable
+from blazes.document import blocks as b
+from blazes.document.plain import printable
 from blazes.verify.claims import KINDS, Kind
 from blazes.verify.experiment import Way
 from blazes.verify.findings import Finding, Refutation, Report, Result, Status, tried_as
 from blazes.verify.records import Item, Row, shown
 from blazes.verify.weights import Weight
 
-STYLES: Final = {
-    Status.REFUTED: "bold red",
-    Status.STANDS: "green",
-    Status.UNTESTED: "yellow",
-    Status.UNTESTABLE: "dim",
+ROLES: Final = {
+    Status.REFUTED: "bad",
+    Status.STANDS: "good",
+    Status.UNTESTED: "warn",
+    Status.UNTESTABLE: "soft",
+}
+MARKS: Final = {
+    Status.REFUTED: "✗",
+    Status.STANDS: "✓",
+    Status.UNTESTED: "?",
+    Status.UNTESTABLE: "-",
 }
 WORDS: Final = {
     Result.REFUTED: "{} refuted",
@@ -37,36 +37,23 @@ ROWS_MAX: Final = 8
 """Rows of an outcome that are shown."""
 
 
-def as_text(report: Report, layout: Layout) -> str:
-    """What `blazes verify` prints."""
-    return printed(parts_of(report, layout), layout)
-
-
-def parts_of(report: Report, layout: Layout) -> list[RenderableType]:
-    """The parts of the report, in order."""
-    parts: list[RenderableType] = [_title(report), _verdict(report, layout), ""]
-    parts += [heading("Claims", None, layout), _claims(report.findings, layout)]
+def document(report: Report) -> b.Document:
+    """What `blazes verify` shows."""
+    blocks = [_verdict(report), *b.section("Claims", [_claims(report.findings)])]
     for finding in report.refuted:
-        parts += ["", *_refuted(finding, layout)]
+        blocks += _refuted(finding)
     if report.notes:
-        parts += ["", *(Text(printable(note), style="dim") for note in report.notes)]
-    parts += ["", Text(f"{report.seconds:.0f} s; --seed {report.seed} gives the same cases again.")]
-    return parts
+        blocks.append(b.Paragraph(report.notes, "aside", "soft"))
+    again = f"{report.seconds:.0f} s; --seed {report.seed} gives the same cases again."
+    blocks.append(b.paragraph(again, form="aside"))
+    return b.Document(report.dataflow.name, tuple(blocks), about=str(report.dataflow.file or ""))
 
 
-def _title(report: Report) -> Text:
-    text = Text(printable(report.dataflow.name), style="bold")
-    text.append(printable(f"  {report.dataflow.file or ''}"), style="dim not bold")
-    return text
-
-
-def _verdict(report: Report, layout: Layout) -> RenderableType:
+def _verdict(report: Report) -> b.Verdict:
     result = report.result
     status = {Result.REFUTED: Status.REFUTED, Result.STANDS: Status.STANDS}.get(
         result, Status.UNTESTED
     )
-    refuted = report.count(Status.REFUTED)
-    mark = Text(f"{_mark(status, layout)} {WORDS[result].format(refuted)}", style=STYLES[status])
     said = [f"{_number(len(report.findings), 'claim')}: {_counts(report)}."]
     untested = [each for each in report.findings if each.status is Status.UNTESTED]
     if untested:
@@ -77,11 +64,8 @@ def _verdict(report: Report, layout: Layout) -> RenderableType:
             f"rests on {heavy or 'none'} of them."
         )
     said.append("Not refuted is not proved: no counterexample was found among the cases that ran.")
-    grid = Table.grid(padding=(0, 2, 0, 0))
-    grid.add_column(no_wrap=True)
-    grid.add_column(overflow="fold")
-    grid.add_row(mark, paragraph(said))
-    return Padding(grid, (1, 0, 0, 0))
+    word = WORDS[result].format(report.count(Status.REFUTED))
+    return b.Verdict(MARKS[status], word, ROLES[status], tuple(said))
 
 
 def _counts(report: Report) -> str:
@@ -91,32 +75,18 @@ def _counts(report: Report) -> str:
     return ", ".join(f"{counts[status]} {status.value}" for status in shown)
 
 
-def _mark(status: Status, layout: Layout) -> str:
-    if status is Status.UNTESTED:
-        return "?"
-    if status is Status.UNTESTABLE:
-        return "-"
-    return layout.glyphs.bad if status is Status.REFUTED else layout.glyphs.good
-
-
-def _claims(findings: Sequence[Finding], layout: Layout) -> RenderableType:
+def _claims(findings: Sequence[Finding]) -> b.Table:
     """A line for each claim, under its component."""
-    grid = Table.grid(padding=(0, 2, 0, 0))
-    grid.add_column(overflow="fold")
-    grid.add_column(overflow="fold")
-    grid.add_column(overflow="fold")
-    if any(finding.status is Status.STANDS for finding in findings):
-        grid.add_row("", "", Text("not refuted in", style="dim"))
+    rows: list[tuple[b.Words, ...]] = []
     for component, its in groupby(findings, _component):
-        grid.add_row(Text(printable(component), style="bold"))
+        rows.append((component,))
         own = list(its)
         reasons = {finding.reason for finding in own}
         if len(reasons) == 1 and own[0].status in (Status.UNTESTED, Status.UNTESTABLE):
-            grid.add_row(*_line(own[0], layout, about=""))
+            rows.append(_line(own[0], about=""))
             continue
-        for finding in own:
-            grid.add_row(*_line(finding, layout, about=finding.claim.text))
-    return Padding(grid, (0, 0, 0, INDENT))
+        rows += [_line(finding, about=finding.claim.text) for finding in own]
+    return b.Table(b.columns("output", "claim", "not refuted in"), tuple(rows))
 
 
 def _component(finding: Finding) -> str:
@@ -124,10 +94,10 @@ def _component(finding: Finding) -> str:
     return operator.component if operator else "Functional dependencies"
 
 
-def _line(finding: Finding, layout: Layout, *, about: str) -> tuple[Text, Text, Text]:
+def _line(finding: Finding, *, about: str) -> tuple[b.Words, b.Words, b.Words]:
     claim, status = finding.claim, finding.status
     if claim.path is not None and about:
-        where = f"{claim.path.source} {layout.glyphs.path} {claim.path.target}"
+        where = f"{claim.path.source} → {claim.path.target}"
     else:
         where = claim.operator.output if claim.operator else claim.where
     told = ""
@@ -141,93 +111,80 @@ def _line(finding: Finding, layout: Layout, *, about: str) -> tuple[Text, Text, 
             told = _number(finding.tries, "stream")
         case _:
             told = f"{_number(finding.tries, 'try')}, {tried_as(finding)} ({finding.engine})"
-    style = STYLES[status]
-    mark = Text(f"{_mark(status, layout)} {printable(where)}", style=style)
-    other = "" if status is Status.STANDS else style
-    return mark, Text(printable(about), style=other), Text(told, style=other)
+    role = ROLES[status]
+    other = "" if status is Status.STANDS else role
+    return b.Span(f"{MARKS[status]} {where}", role), b.Span(about, other), b.Span(told, other)
 
 
-def _refuted(finding: Finding, layout: Layout) -> Iterator[RenderableType]:
+def _refuted(finding: Finding) -> Iterator[b.Block]:
     claim, refutation = finding.claim, finding.refutation
     assert refutation is not None
     about = KINDS[claim.kind]
-    where = claim.where.replace("->", layout.glyphs.path)
-    yield heading(where, claim.position, layout)
+    yield b.Heading(claim.where.replace("->", "→"), str(claim.position or ""))
     source = "found in the data" if refutation.recorded else f"found by {refutation.found_by}"
     confirmed = "" if refutation.recorded else ", confirmed by Spark"
-    rows: list[tuple[str, RenderableType]] = [("Claim", Text(printable(claim.text)))]
-    rows.append(("Refuted", paragraph([about.broken])))
-    count = refutation.case.records
-    rows.append(("Input", _records(refutation)))
-    rows.append(("", Text(f"{_number(count, 'record')}, {source}{confirmed}.", style="dim")))
+    count = f"{_number(refutation.case.records, 'record')}, {source}{confirmed}."
+    aspects: list[tuple[str, Sequence[b.Block]]] = [
+        ("Claim", [b.paragraph(claim.text)]),
+        ("Refuted", [b.paragraph(about.broken)]),
+        ("Input", [*_records(refutation), b.paragraph(count, role="soft")]),
+    ]
     if claim.kind is Kind.KEY:
-        rows.append(("Output", _rows(refutation, refutation.difference.only_second)))
+        names, rows = refutation.difference.columns, refutation.difference.only_second
+        lines = _emitted(rows, names, _telling(names, rows), none="nothing")
+        aspects.append(("Output", [b.paragraph(*lines)]))
     elif claim.kind is not Kind.FD:
-        rows.append(("Output", _side_by_side(finding, refutation, layout)))
-    rows.append(("Instead", paragraph([about.remedy])))
-    yield named(rows)
+        aspects.append(("Output", list(_side_by_side(finding, refutation))))
+    aspects.append(("Instead", [b.paragraph(b.Span(about.remedy, "prose"))]))
+    yield b.aspects(*aspects)
 
 
-def _records(refutation: Refutation) -> RenderableType:
+def _records(refutation: Refutation) -> Iterator[b.Block]:
     """The records as a table of what differs, and what is the same in all of them."""
-    lines: list[RenderableType] = []
     items = list(enumerate(refutation.items, 1))
     for interface, its in groupby(items, lambda each: each[1].interface):
-        some = list(its)
-        names = refutation.columns[interface]
-        lines.append(_table(interface, names, some, repeated=any(i.times > 1 for _, i in some)))
-    return Group(*lines)
+        yield from _table(interface, refutation.columns[interface], list(its))
 
 
 def _table(
-    interface: str, names: tuple[str, ...], items: list[tuple[int, Item]], *, repeated: bool
-) -> RenderableType:
-    wide = len(names) > 6
-    places = range(len(names))
-    if wide:
-        first = items[0][1].row
+    interface: str, names: tuple[str, ...], items: list[tuple[int, Item]]
+) -> Iterator[b.Block]:
+    first = items[0][1].row
+    places = list(range(len(names)))
+    if len(names) > 6:
         differ = [n for n in places if any(item.row[n] != first[n] for _, item in items)]
-        places_shown = differ or [n for n in places if first[n] is not None][:6]
-    else:
-        places_shown = list(places)
-    grid = Table.grid(padding=(0, 2, 0, 0))
-    grid.add_column(justify="right", style="bold")
-    grid.add_column(style="italic", overflow="fold")
-    for _ in places_shown:
-        grid.add_column(overflow="fold")
-    head = [Text(printable(names[n]), style="dim") for n in places_shown]
-    grid.add_row("", Text(printable(interface), style="italic"), *head)
-    for number, item in items:
-        times = f"{item.times} times" if repeated and item.times > 1 else ""
-        cells = [Text(printable(shown(item.row[n]))) for n in places_shown]
-        grid.add_row(str(number), times, *cells)
-    same = [
-        f"{names[n]} {shown(items[0][1].row[n])}"
-        for n in places
-        if n not in places_shown and items[0][1].row[n] is not None
+        places = differ or [n for n in places if first[n] is not None][:6]
+    rows: list[tuple[b.Words, ...]] = [
+        (
+            b.Span(str(number), "strong"),
+            b.Span(f"{item.times} times" if item.times > 1 else "", "name"),
+            *(shown(item.row[n]) for n in places),
+        )
+        for number, item in items
     ]
-    if not same:
-        return grid
-    rest = Text(printable("and the same in all: " + ", ".join(same)), style="dim")
-    return Group(grid, Padding(rest, (0, 0, 0, 3)))
+    heads = b.columns("", interface, *(names[n] for n in places), right=[""])
+    yield b.Table(heads, tuple(rows))
+    same = [
+        f"{name} {shown(first[n])}"
+        for n, name in enumerate(names)
+        if n not in places and first[n] is not None
+    ]
+    if same:
+        yield b.paragraph("and the same in all: " + ", ".join(same), role="soft")
 
 
-def _side_by_side(finding: Finding, refutation: Refutation, layout: Layout) -> RenderableType:
+def _side_by_side(finding: Finding, refutation: Refutation) -> Iterator[b.Block]:
     """Both runs: how the records came, and what was emitted that the other run did not emit."""
-    about, difference = KINDS[finding.claim.kind], refutation.difference
-    grid = Table.grid(padding=(0, 4, 0, 0))
-    grid.add_column(overflow="fold")
-    grid.add_column(overflow="fold")
-    grid.add_row(*(Text(name, style="bold") for name in about.ways))
-    grid.add_row(*(Text(_batches(way), style="dim") for way in refutation.ways))
+    difference = refutation.difference
     sides = (difference.only_first, difference.only_second)
-    columns = _telling(difference.columns, [*sides[0], *sides[1]])
+    places = _telling(difference.columns, [*sides[0], *sides[1]])
     none = "nothing more" if difference.both else "nothing"
-    grid.add_row(*(_emitted(rows, difference.columns, columns, none=none) for rows in sides))
+    one, other = (_emitted(rows, difference.columns, places, none=none) for rows in sides)
+    batches = tuple(b.Span(_batches(way), "soft") for way in refutation.ways)
+    lines = zip_longest(one, other, fillvalue=b.Span(""))
+    yield b.Table(b.columns(*KINDS[finding.claim.kind].ways), (batches, *lines))
     if difference.both:
-        both = f"and {_number(difference.both, 'row')} that both emitted"
-        return Group(grid, Text(both, style="dim"))
-    return grid
+        yield b.paragraph(f"and {_number(difference.both, 'row')} that both emitted", role="soft")
 
 
 def _batches(way: Way) -> str:
@@ -245,19 +202,12 @@ def _telling(columns: tuple[str, ...], rows: Sequence[Row]) -> tuple[int, ...]:
 
 
 def _emitted(
-    rows: Sequence[Row], names: tuple[str, ...], columns: tuple[int, ...], *, none: str = "nothing"
-) -> Text:
-    if not rows:
-        return Text(none, style="dim")
-    lines = [", ".join(f"{names[n]} {shown(row[n])}" for n in columns) for row in rows[:ROWS_MAX]]
+    rows: Sequence[Row], names: tuple[str, ...], places: tuple[int, ...], *, none: str
+) -> list[b.Span]:
+    lines = [", ".join(f"{names[n]} {shown(row[n])}" for n in places) for row in rows[:ROWS_MAX]]
     if len(rows) > ROWS_MAX:
         lines.append(f"and {len(rows) - ROWS_MAX} more")
-    return Text(printable("\n".join(lines), keep="\n"), style="red")
-
-
-def _rows(refutation: Refutation, rows: Sequence[Row]) -> Text:
-    names = refutation.difference.columns
-    return _emitted(rows, names, _telling(names, rows))
+    return [b.Span(line, "bad") for line in lines] or [b.Span(none, "soft")]
 
 
 def _number(count: int, thing: str) -> str:
@@ -272,7 +222,10 @@ def _number(count: int, thing: str) -> str:
 
 @contextlib.contextmanager
 def progress() -> Iterator[Callable[[str, int, int], None]]:
-    """A bar on stderr while claims are tested, where that is a terminal."""
+    """A bar on stderr while something is tried, where that is a terminal."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
     bar = Progress(
         TextColumn("{task.description}"),
         BarColumn(),

@@ -11,7 +11,7 @@ from blazes.demo import show
 from blazes.demo.anomalies import NOTE, SIZE
 from blazes.demo.outcome import Dispute, Outcome, Witness
 from blazes.demo.tally import tally
-from blazes.report.layout import Layout
+from blazes.document.terminal import Layout, text
 
 RIGHT = frozenset({1, 2})
 OUTCOME = Outcome(
@@ -45,26 +45,26 @@ def row(text: str, start: str) -> list[str]:
 
 
 def test_the_table_has_a_column_for_each_way() -> None:
-    text = show.as_text(OUTCOME, Layout(width=100))
-    assert row(text, "what the analysis says") == ["Inst", "Run", "Async"]
-    assert row(text, "different outputs, of 4") == ["3", "2", "1"]
-    assert row(text, "runs whose replicas disagreed, of 2") == ["2", "0", "0"]
-    assert row(text, "requests that replicas answered") == ["2", "0", "0"]
-    assert row(text, "requests that runs answered") == ["2", "2", "0"]
-    assert row(text, "wrong answers, of 240") == ["3", "4", "0"]
+    shown = text(show.document(OUTCOME), Layout(width=100))
+    assert row(shown, "what the analysis says") == ["Inst", "Run", "Async"]
+    assert row(shown, "different outputs, of 4") == ["3", "2", "1"]
+    assert row(shown, "runs whose replicas disagreed, of 2") == ["2", "0", "0"]
+    assert row(shown, "requests that replicas answered") == ["2", "0", "0"]
+    assert row(shown, "requests that runs answered") == ["2", "2", "0"]
+    assert row(shown, "wrong answers, of 240") == ["3", "4", "0"]
 
 
 def test_the_example_says_what_each_replica_knew() -> None:
-    text = " ".join(show.as_text(OUTCOME, Layout(width=100)).split())
-    assert "is ad 101 of campaign 1 a poor performer? It gets 180 clicks in all" in text
-    assert "replica 1 got it in micro-batch 1 of 3, knew 57 clicks, and said: poor" in text
-    assert "replica 2 got it in micro-batch 3 of 4, knew 180 clicks, and said: not poor" in text
+    shown = " ".join(text(show.document(OUTCOME), Layout(width=100)).split())
+    assert "is ad 101 of campaign 1 a poor performer? It gets 180 clicks in all" in shown
+    assert "replica 1 got it in micro-batch 1 of 3, knew 57 clicks, and said: poor" in shown
+    assert "replica 2 got it in micro-batch 3 of 4, knew 180 clicks, and said: not poor" in shown
 
 
 @pytest.mark.parametrize("width", [40, 80, 120])
 def test_no_line_is_wider_than_the_terminal(width: int) -> None:
-    text = show.as_text(OUTCOME, Layout(width=width, unicode=False))
-    assert all(len(line) <= width for line in text.splitlines())
+    shown = text(show.document(OUTCOME), Layout(width=width, unicode=False))
+    assert all(len(line) <= width for line in shown.splitlines())
 
 
 def test_the_json_has_everything_that_the_table_has() -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from annotations.dataflow import Position
 from annotations.diagnostics import CODES, Diagnostic
-from blazes.report.plain import cells, colour_of, safe_write
+from blazes.document.plain import cells, colour_of, safe_write
 from blazes.report.problems import (
     LINE_WIDTH,
     Sources,

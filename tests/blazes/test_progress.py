@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from blazes.document.plain import cells
 from blazes.report.live import LiveView, PlainView
-from blazes.report.plain import cells
 from blazes.report.progress import (
     UNITS_SHOWN_MAX,
     Progress,

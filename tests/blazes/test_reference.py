@@ -7,7 +7,8 @@ import xml.etree.ElementTree as ET
 import pytest
 
 from blazes.cli.reference import FOLDER, PAGES, PICTURE, pictured
-from blazes.report.terminal import analysis_report
+from blazes.document import terminal
+from blazes.report.document import analysis_document
 
 
 @pytest.mark.parametrize("name", PAGES)
@@ -21,7 +22,7 @@ def test_the_committed_picture_shows_the_current_report() -> None:
     texts = [each.text or "" for each in drawn.iter("{http://www.w3.org/2000/svg}text")]
     _, *lines = texts  # the first is the title of the window
     shown = "".join("".join(lines).split())
-    current = "".join(analysis_report(pictured()).split())
+    current = "".join(terminal.text(analysis_document(pictured())).split())
     assert shown == current, "run: python -m blazes.cli.reference"
 
 

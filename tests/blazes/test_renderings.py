@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html.parser
 import json
 import re
 import shutil
@@ -20,11 +19,17 @@ from annotations.file import load, loads
 from annotations.vocabulary import Annotation, AnnotationKind, Gate
 from blazes.analysis import analyze
 from blazes.coordination import Plan, plan
-from blazes.report import dot, markdown, mermaid, sarif, terminal
-from blazes.report import html as html_page
+from blazes.document import dot, graph, html, markdown, mermaid, terminal
+from blazes.document.plain import cells, printable
+from blazes.document.terminal import Layout
+from blazes.report import sarif
 from blazes.report.diagram import diagram_of
-from blazes.report.layout import Layout
-from blazes.report.plain import cells, printable
+from blazes.report.document import (
+    EXTENTS,
+    analysis_document,
+    component_document,
+    plan_document,
+)
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "report"
 ODD = [
@@ -68,11 +73,12 @@ names = st.lists(st.text(min_size=1, max_size=12), min_size=1, max_size=4, uniqu
 @given(names)
 def test_every_rendering_takes_every_name(found: list[str]) -> None:
     drawn = chain(found)
-    for line in mermaid.diagram(drawn).splitlines()[1:]:
+    diagram, document = diagram_of(drawn), analysis_document(drawn)
+    for line in mermaid.flowchart(diagram).splitlines()[1:]:
         assert MERMAID_LINE.fullmatch(line), line
-    assert dot_strings_are_closed(dot.digraph(drawn))
-    ET.fromstring(re.search(r"<svg.*</svg>", html_page.page(drawn), re.DOTALL)[0])  # type: ignore[index]
-    for text in (terminal.analysis_report(drawn), markdown.analysis_report(drawn)):
+    assert dot_strings_are_closed(dot.digraph(diagram))
+    ET.fromstring(html.page(document))
+    for text in (terminal.text(document), markdown.page(document)):
         assert all(character.isprintable() or character == "\n" for character in text)
     json.loads(sarif.dumps(sarif.log(drawn)))
 
@@ -97,7 +103,7 @@ def dot_strings_are_closed(text: str) -> bool:
 def test_graphviz_draws_it(drawn: Plan) -> None:
     found = subprocess.run(
         ["dot", "-Tsvg"],
-        input=dot.digraph(drawn),
+        input=dot.digraph(diagram_of(drawn)),
         capture_output=True,
         encoding="utf-8",
         timeout=60,
@@ -136,36 +142,12 @@ def test_a_confluent_dataflow_has_no_coordination_point() -> None:
 
 
 def test_the_page_needs_nothing_from_outside() -> None:
-    page = html_page.page(ad_network("POOR"))
+    page = html.page(analysis_document(ad_network("POOR")))
     assert not re.search(r"(?:src|href)=|@import|url\((?!#)", page)
 
 
-def test_the_page_is_well_formed() -> None:
-    class Balanced(html.parser.HTMLParser):
-        void = frozenset({"meta"})
-        implied = frozenset({"td", "th", "dt", "dd", "li", "tr", "p"})
-
-        def __init__(self) -> None:
-            super().__init__()
-            self.open: list[str] = []
-
-        def handle_starttag(self, tag: str, attrs: object) -> None:
-            if tag not in self.void | self.implied:
-                self.open.append(tag)
-
-        def handle_endtag(self, tag: str) -> None:
-            if tag not in self.implied:
-                assert self.open.pop() == tag
-
-    reader = Balanced()
-    reader.feed(html_page.page(chain(ODD)))
-    assert reader.open == []
-
-
 def test_no_drawn_box_covers_another() -> None:
-    root = ET.fromstring(
-        re.search(r"<svg.*</svg>", html_page.page(ad_network("POOR")), re.DOTALL)[0]  # type: ignore[index]
-    )
+    root = ET.fromstring(graph.drawn(diagram_of(ad_network("POOR"))))
     boxes = [
         tuple(float(box.attrib[name]) for name in ("x", "y", "width", "height"))
         for box in root.iter("{http://www.w3.org/2000/svg}rect")
@@ -209,29 +191,28 @@ def test_every_report_says_how_a_sealed_component_knows_copies() -> None:
     sentence = "A record of clicks that comes again is known by its (id, window), and is dropped"
     for found, says in ((plan(analyze(without)), False), (plan(analyze(with_id)), True)):
         reports = [
-            terminal.analysis_report(found, layout=Layout(width=200)),
-            terminal.plan_report(found, layout=Layout(width=200)),
-            terminal.component_report(found, "Report", layout=Layout(width=200)),
-            markdown.analysis_report(found),
-            html_page.page(found),
+            terminal.text(analysis_document(found), Layout(width=200)),
+            terminal.text(plan_document(found), Layout(width=200)),
+            terminal.text(component_document(found, "Report"), Layout(width=200)),
+            markdown.page(analysis_document(found)),
+            html.page(analysis_document(found)),
         ]
         assert [sentence in report for report in reports] == [says] * len(reports)
 
 
 @given(st.integers(min_value=20, max_value=140))
 def test_derivations_fit_the_width_or_are_stacked(width: int) -> None:
-    report = terminal.analysis_report(ad_network("POOR"), layout=Layout(width=width))
+    report = terminal.text(analysis_document(ad_network("POOR")), Layout(width=width))
     widest = max(cells(line) for line in report.splitlines())
     assert widest <= max(width, 56)
 
 
 def test_a_large_dataflow_is_summarised() -> None:
-    report = terminal.analysis_report(chain([f"C{number}" for number in range(200)]))
+    large = chain([f"C{number}" for number in range(200)])
+    report = terminal.text(analysis_document(large))
     assert "200 components, 201 streams" in report
     assert "190 more components to coordinate" in report
     assert "--all" in report
     assert len(report.splitlines()) < 500
-    everything = terminal.analysis_report(
-        chain([f"C{number}" for number in range(200)]), layout=Layout(everything=True)
-    )
+    everything = terminal.text(analysis_document(large, extent=EXTENTS["text"].whole))
     assert "C199 needs an order" in everything

@@ -10,11 +10,14 @@ from annotations.dataflow import Dataflow
 from annotations.vocabulary import Label
 from blazes.analysis import analyze
 from blazes.coordination import Plan, Strategy, plan
-from blazes.report import dot, html, markdown, mermaid, sarif, terminal
+from blazes.document import dot, html, markdown, mermaid, terminal
+from blazes.document.terminal import Layout
+from blazes.report import sarif
+from blazes.report.diagram import diagram_of
+from blazes.report.document import analysis_document, component_document, plan_document
 from blazes.report.findings import consequences, finding
 from blazes.report.index import Index
 from blazes.report.json_result import dumps, to_json
-from blazes.report.layout import Layout
 from blazes.report.result_schema import result_schema
 from tests.strategies import dataflows, many_dataflows
 
@@ -40,15 +43,16 @@ def test_every_result_validates(dataflow: Dataflow) -> None:
 def test_every_rendering_takes_every_dataflow(seed: int) -> None:
     for dataflow in many_dataflows(5, seed=seed):
         for each in plans(dataflow):
+            document = analysis_document(each)
             for width in (30, 80):
-                terminal.analysis_report(each, layout=Layout(width=width))
-            terminal.plan_report(each)
+                terminal.text(document, Layout(width=width))
+            terminal.text(plan_document(each))
             for component in dataflow.components:
-                terminal.component_report(each, component)
-            markdown.analysis_report(each)
-            html.page(each)
-            mermaid.diagram(each)
-            dot.digraph(each)
+                terminal.text(component_document(each, component))
+            markdown.page(document)
+            html.page(document)
+            mermaid.flowchart(diagram_of(each))
+            dot.digraph(diagram_of(each))
             sarif.dumps(sarif.log(each))
             dumps(to_json(each))
 
@@ -90,6 +94,6 @@ def test_every_anomaly_is_a_finding_or_a_consequence_or_passed_on() -> None:
 
 def test_the_parts_of_a_report_name_every_stream() -> None:
     for dataflow in many_dataflows(50, seed=4):
-        report = terminal.analysis_report(plan(analyze(dataflow)))
+        report = terminal.text(analysis_document(plan(analyze(dataflow))))
         for stream in dataflow.streams:
             assert f" {stream} " in report

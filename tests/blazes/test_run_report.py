@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from blazes.cli import main
-from blazes.report.run_report import bars
+from blazes.document.plain import bars
 from flux_runtime.observe.run_folder import METRICS_PERIOD_S, RunFolder
 
 
@@ -49,12 +49,14 @@ def test_the_report_says_what_to_look_at(
     run.finish({"status": "finished"})
     assert main(["report", str(run.path)]) == 0
     printed = capsys.readouterr().out
-    assert printed.startswith("ad-network: finished, started ")
-    assert ", 12k rows read" in printed.splitlines()[0]
+    title, lead, *_ = printed.splitlines()
+    assert title == "ad-network: 20260203-120000"
+    assert lead.startswith("finished, started ")
+    assert ", 12k rows read" in lead
     assert "Report|response: quarantined_partitions = 1" in printed
     assert "blazes dead-letters FILE list" in printed
     assert "late data (1)" in printed
-    assert "\nReport|response: holds clicks back\n" in printed
+    assert "\n  Report|response: holds clicks back\n" in printed
     assert "partition=[7], rule=SE-6" in printed
     assert max(map(len, printed.splitlines())) <= 80 + 30, "event lines are cut, not wrapped"
     bad_first = [line.split(": ")[1] for line in printed.splitlines() if " = " in line]
@@ -69,14 +71,14 @@ def test_the_report_says_what_to_look_at(
 def test_a_run_without_an_end(run: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:
     run.close()
     assert main(["report", str(run.path)]) == 0
-    assert capsys.readouterr().out.startswith("ad-network: without an end, started ")
+    assert "\nwithout an end, started " in capsys.readouterr().out
 
 
 def test_the_error_of_a_failed_run(run: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:
     run.finish({"status": "failed", "error": "everything\x1b[31m broke"})
     assert main(["report", str(run.path)]) == 0
     printed = capsys.readouterr().out
-    assert "ad-network: failed" in printed
+    assert "\nfailed, started " in printed
     assert "everything\\x1b[31m broke" in printed
     assert main(["report", str(run.path), "--format", "markdown"]) == 0
     assert "## Error" in capsys.readouterr().out
@@ -88,9 +90,9 @@ def test_markdown_keeps_the_table_whole(run: RunFolder, capsys: pytest.CaptureFi
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "# ad-network: 20260203-120000"
     rows = [line for line in lines if line.startswith("| ")]
-    assert len(rows) == 3
+    assert len(rows) == 4
     assert len({row.replace("\\|", "").count("|") for row in rows}) == 1
-    assert "Report\\|response" in rows[2]
+    assert "Report\\|response" in rows[3]
     assert "- Report\\|response: holds clicks back" in lines
 
 

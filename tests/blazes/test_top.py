@@ -14,7 +14,12 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "flux_runtime"))
 from flux_run import append, write_run
 
 from blazes.cli import main
+from blazes.document import html
+from blazes.document.blocks import Charts, Document
+from blazes.report.run_charts import run_charts
+from flux_runtime.observe.reader import read_history, read_run
 from flux_runtime.observe.run_folder import RunFolder
+from flux_runtime.observe.stages import site_history, stage_history
 
 
 @pytest.fixture
@@ -121,5 +126,21 @@ def test_the_page_needs_nothing_from_outside_and_marks_the_failure(
     links.feed(text)
     assert (links.found, links.svg) == ([], 0)
     assert "site 1 failed" in text
-    assert "<td>Count.counts<td>late<td>1" in text
+    assert '<td>Count.counts</td><td>late</td><td class="right">1</td>' in text
     assert "<clicks>" not in text
+
+
+def charts_of(folder: Path) -> list[Charts]:
+    histories = read_history(folder), stage_history(folder), site_history(folder)
+    return run_charts(read_run(folder).events, *histories)
+
+
+def test_the_charts_mark_failure_and_recovery(tmp_path: Path) -> None:
+    stage, places = (html.page(Document("run", (each,))) for each in charts_of(write_run(tmp_path)))
+    assert "site 1 failed" in stage
+    assert "whole again in 400 ms" in stage
+    assert {"A0p", "A0s"} <= set(places.replace("<", ">").split(">"))
+
+
+def test_there_is_nothing_to_draw_of_an_empty_run(tmp_path: Path) -> None:
+    assert charts_of(tmp_path) == []

@@ -7,7 +7,7 @@ import pytest
 from benchmarks import flux_page
 from benchmarks.flux_experiments import CATALOGUE
 from benchmarks.flux_experiments.experiment import Result, Row, failed
-from flux_runtime.observe.charts import draw
+from blazes.document.charts import draw
 
 QUICK = ("EX-1", "EX-2", "EX-3", "EX-4", "EX-5", "EX-6", "EX-10", "EX-12", "MTTF", "SCALE")
 """Experiments whose small size takes a few seconds."""

@@ -16,7 +16,6 @@ from flux_run import STAGE, STARTED, append, report, stage_line, write_run
 from flux_runtime.observe.endpoint import serving
 from flux_runtime.observe.exposition import Exposition
 from flux_runtime.observe.reader import read_run
-from flux_runtime.observe.run_charts import pictures
 from flux_runtime.observe.run_folder import SITES_FILE, STAGES_FILE
 from flux_runtime.observe.stages import StagesFollower, read_stages
 
@@ -80,14 +79,3 @@ def test_metrics_are_served_on_loopback_only_and_only_there(tmp_path: Path) -> N
             urllib.request.urlopen(f"http://127.0.0.1:{port}/etc/passwd", timeout=60)
     with serving(tmp_path, None) as port:
         assert port is None
-
-
-def test_the_charts_mark_failure_and_recovery(tmp_path: Path) -> None:
-    stage, places = pictures(write_run(tmp_path))
-    assert "site 1 failed" in stage.svg
-    assert "whole again in 400 ms" in stage.svg
-    assert {"A0p", "A0s"} <= set(places.svg.replace("<", ">").split(">"))
-
-
-def test_there_is_nothing_to_draw_of_an_empty_run(tmp_path: Path) -> None:
-    assert pictures(tmp_path) == []

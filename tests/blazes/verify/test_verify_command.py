@@ -17,7 +17,8 @@ from annotations.vocabulary import FunctionalDependency
 from blazes.analysis import analyze
 from blazes.cli import main
 from blazes.cli.verify import session
-from blazes.report.layout import Layout
+from blazes.document.terminal import Layout
+from blazes.document.terminal import text as text_of
 from blazes.verify import duckdb_engine
 from blazes.verify.claims import Claim, Kind, claims_of
 from blazes.verify.constants import constants_of
@@ -25,7 +26,7 @@ from blazes.verify.findings import Finding, Report, Result, Status, to_json
 from blazes.verify.operators import Operator, operators_of
 from blazes.verify.records import Evaluated, Inputs
 from blazes.verify.search import Search
-from blazes.verify.show import as_text
+from blazes.verify.show import document
 from blazes.verify.spark import OutOfTime
 from blazes.verify.values import Generator
 from blazes.verify.verify import Verifier, take
@@ -70,7 +71,7 @@ def test_a_refutation_shows_the_smallest_input_and_both_outcomes(report: Report)
     (finding,) = report.refuted
     assert finding.refutation is not None
     assert finding.refutation.case.records == 2
-    text = as_text(report, Layout(width=100))
+    text = text_of(document(report), Layout(width=100))
     assert "✗ 1 refuted  3 claims: 1 refuted, 1 not refuted, 1 not tested." in text
     assert "Not refuted is not proved" in text
     told = text.partition("── Total: charges → totals ──")[2]
@@ -107,9 +108,9 @@ def test_a_key_that_the_output_lacks_is_no_claim() -> None:
 
 @pytest.mark.parametrize("width", [40, 80, 200])
 def test_no_line_is_wider_than_the_terminal(report: Report, width: int) -> None:
-    lines = as_text(report, Layout(width=width)).splitlines()
+    lines = text_of(document(report), Layout(width=width)).splitlines()
     assert max(map(len, lines)) <= width
-    ascii_only = as_text(report, Layout(width=width, unicode=False))
+    ascii_only = text_of(document(report), Layout(width=width, unicode=False))
     assert ascii_only.isascii()
 
 
@@ -360,12 +361,14 @@ def test_claims_that_nobody_tested_are_no_success(report: Report) -> None:
     claims = [replace(each, status=Status.STANDS, tries=4) for each in report.findings]
     passed = replace(report, findings=tuple(claims))
     assert passed.result is Result.STANDS
-    assert "✓ none refuted" in as_text(passed, Layout(width=120))
-    assert "4 tries, partition by partition (DuckDB)" in as_text(passed, Layout(width=120))
+    assert "✓ none refuted" in text_of(document(passed), Layout(width=120))
+    assert "4 tries, partition by partition (DuckDB)" in text_of(
+        document(passed), Layout(width=120)
+    )
     claims[1] = replace(claims[1], status=Status.UNTESTED, weight=Weight.VERDICT, tries=0)
     left = replace(report, findings=tuple(claims))
     assert left.result is Result.INCONCLUSIVE
-    text = " ".join(as_text(left, Layout(width=120)).split())
+    text = " ".join(text_of(document(left), Layout(width=120)).split())
     assert "? inconclusive 3 claims: 0 refuted, 2 not refuted, 1 not tested." in text
     assert "the verdict of the analysis rests on 1 of them" in text
 

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from flux_runtime.observe.charts import GAP, LEFT, LEGEND, RIGHT, WIDTH, Event
-from flux_runtime.observe.svg import Axis, box, extent, line, number, role, stacked, text
+from blazes.document.charts import GAP, LEFT, LEGEND, RIGHT, WIDTH, Event
+from blazes.document.palette import role
+from blazes.document.svg import Axis, box, extent, line, number, stacked, text
 
 TOP: Final = 50.0
 LANES_HIGH: Final = 420.0
@@ -102,7 +103,7 @@ def _stay(chart: Placement, lane: Lane, stay: Stay, x: Axis, top: float, thick: 
     tip = f"{lane.name} on {where}, {stay.start:.3f} to {stay.end:.3f}"
     drawn = box(left, top + gap / 2, max(right - left, 1.0), thick - gap, colour=role(stay.place),
                 tip=tip if stay.ready else f"{tip}, not ready",
-                see=0.85 if stay.ready else 0.3)  # fmt: skip
+                see=1 if stay.ready else 0.3)  # fmt: skip
     if stay.ready and thick > 11 and right - left > 16:
         middle = (left + right) / 2
         words = str(stay.place)
@@ -126,7 +127,7 @@ def _legend(
     chart: Placement, stays: Sequence[Stay], left: float, y: float
 ) -> tuple[list[str], float]:
     places = sorted({stay.place for stay in stays})
-    entries = [(f"{chart.place} {place}", role(place), 0.85) for place in places]
+    entries = [(f"{chart.place} {place}", role(place), 1.0) for place in places]
     if any(not stay.ready for stay in stays):
         entries.append(("pale: state on its way", role(places[0]), 0.3))
     parts, x = [], left

@@ -1,40 +1,34 @@
-"""A DOT digraph of a plan, for Graphviz."""
+"""A diagram as a DOT digraph, for Graphviz."""
 
 from __future__ import annotations
 
-from typing import Final
-
-from blazes.coordination import Plan
-from blazes.report.diagram import COLOURS, diagram_of
-from blazes.report.plain import printable
-
-STYLES: Final = {
-    "component": 'shape=box style="filled" fillcolor="white"',
-    "source": 'shape=box style="rounded,filled" fillcolor="#f8f9fa" color="#868e96"',
-    "sink": 'shape=box style="rounded,filled" fillcolor="#f8f9fa" color="#868e96"',
-    "order": 'shape=hexagon style="filled" fillcolor="#fff0f0" color="#c92a2a"',
-    "seal": 'shape=hexagon style="filled" fillcolor="#e3fafc" color="#0b7285"',
-}
+from blazes.document.diagram import ROLES, Diagram, Node
+from blazes.document.palette import PALETTE
+from blazes.document.plain import printable
 
 
-def digraph(plan: Plan) -> str:
+def digraph(diagram: Diagram) -> str:
     """The digraph, from left to right; thick lines are replicated streams."""
-    drawing = diagram_of(plan)
     lines = [
-        f"digraph {quoted((drawing.name,))} {{",
+        f"digraph {quoted((diagram.name,))} {{",
         "  rankdir=LR",
         '  node [fontname="Helvetica" fontsize=11]',
         '  edge [fontname="Helvetica" fontsize=10]',
     ]
-    lines += [
-        f"  {node.id} [label={quoted(node.lines)} {STYLES[node.kind]}]" for node in drawing.nodes
-    ]
-    for edge in drawing.edges:
-        colour = COLOURS[edge.label]
+    lines += [f"  {node.id} [label={quoted(node.lines)} {_style(node)}]" for node in diagram.nodes]
+    for edge in diagram.edges:
+        colour = PALETTE[edge.role][0]
         style = f'color="{colour}" fontcolor="{colour}"' + (" penwidth=2" * edge.replicated)
         text = f"label={quoted(edge.lines)} " if edge.lines else ""
         lines.append(f"  {edge.tail} -> {edge.head} [{text}{style}]")
     return "\n".join([*lines, "}"]) + "\n"
+
+
+def _style(node: Node) -> str:
+    shape = "hexagon" if node.kind in ("order", "seal") else "box"
+    look = "rounded,filled" if node.kind in ("source", "sink") else "filled"
+    ground, border = (PALETTE[role][0] for role in ROLES[node.kind])
+    return f'shape={shape} style="{look}" fillcolor="{ground}" color="{border}"'
 
 
 def quoted(lines: tuple[str, ...]) -> str:

@@ -1,64 +1,50 @@
-"""What all pictures of runs share: colours for light and dark, text, and axes with round numbers.
+"""The parts of every picture: text, lines, boxes, and axes with round numbers.
 
-A picture is one SVG file without links to anywhere. Its colours are roles; the file says what each
-role is on a light and on a dark screen, so it can be read on both. Sizes are in pixels.
+A picture has no links to anywhere and no ids. Its colours are roles of the palette; `style` says
+what each is on a light and on a dark screen: within a picture that is a file of its own, or once in
+the page that has the picture. Sizes are in pixels.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from html import escape
-from typing import Final
+from collections.abc import Iterable, Sequence
 
-THEME: Final[Mapping[str, tuple[str, str]]] = {
-    "paper": ("#ffffff", "#12161c"),
-    "ink": ("#1f2328", "#e6e9ed"),
-    "soft": ("#57606a", "#a3acb8"),
-    "grid": ("#e6e8eb", "#2a313b"),
-    "axis": ("#8a929b", "#6c7683"),
-    "shade": ("#f3f4f6", "#1c222b"),
-    "bad": ("#c62828", "#ff7b72"),
-    "good": ("#2e7d32", "#56c271"),
-    "0": ("#1f6fb2", "#5aa9f0"),
-    "1": ("#c8502e", "#f0885c"),
-    "2": ("#2f7d4f", "#57c08a"),
-    "3": ("#8250a8", "#c49bea"),
-    "4": ("#9a6b00", "#e0b341"),
-    "5": ("#5b6570", "#aeb7c2"),
-    "6": ("#b03a75", "#f07fb5"),
-    "7": ("#0b7a83", "#4fc3cd"),
-}
-"""Role -> colour on a light screen, on a dark one. The numbered roles tell series apart."""
-
-SERIES: Final = 8
-"""Numbered roles; a ninth series looks like the first."""
+from blazes.document.palette import PALETTE
+from blazes.document.plain import escape
 
 
-def role(index: int) -> str:
-    """The colour of the series with this number."""
-    return str(index % SERIES)
-
-
-def stacked(width: float, panels: Iterable[tuple[list[str], float]], *, title: str) -> str:
+def stacked(
+    width: float, panels: Iterable[tuple[list[str], float]], *, title: str, alone: bool = True
+) -> str:
     """A whole picture of parts with their heights, one below the other."""
     body, y = [], 0.0
     for parts, height in panels:
         body += [f'<g transform="translate(0 {y:.0f})">', *parts, "</g>"]
         y += height
-    return document(width, y, title=title, body=body)
+    return picture(width, y, title=title, body=body, alone=alone)
 
 
-def document(width: float, height: float, *, title: str, body: Iterable[str]) -> str:
-    """A whole picture."""
+def picture(
+    width: float, height: float, *, title: str, body: Iterable[str], alone: bool = True
+) -> str:
+    """A whole picture.
+
+    Args:
+        width: in pixels.
+        height: in pixels.
+        title: what is said of it to those who do not see it.
+        body: its parts.
+        alone: it is a file of its own, not part of a page.
+    """
+    ground = f'<rect width="{width:.0f}" height="{height:.0f}" class="f-paper"/>'
     return "\n".join(
         [
             f'<svg xmlns="http://www.w3.org/2000/svg" class="picture" '
             f'viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}" height="{height:.0f}" '
             f'role="img" aria-label="{escape(title)}" '
             'font-family="system-ui, sans-serif" font-size="12">',
-            f"<style>{_style()}</style>",
-            f'<rect width="{width:.0f}" height="{height:.0f}" class="f-paper"/>',
+            *([f"<style>{style()}</style>", ground] if alone else []),
             *body,
             "</svg>",
             "",
@@ -66,18 +52,18 @@ def document(width: float, height: float, *, title: str, body: Iterable[str]) ->
     )
 
 
-def _style() -> str:
+def style() -> str:
+    """What the roles look like, for pictures and for the page around them."""
     halo = ".picture .halo{stroke-width:3.5px;paint-order:stroke;stroke-linejoin:round}"
-    light = halo + "".join(_rules(name, colours[0]) for name, colours in THEME.items())
-    dark = "".join(_rules(name, colours[1]) for name, colours in THEME.items())
+    halo += '.picture [class^="s-"]{fill:none}'
+    light = halo + "".join(_rules(name, colours[0]) for name, colours in PALETTE.items())
+    dark = "".join(_rules(name, colours[1]) for name, colours in PALETTE.items())
     return f"{light}@media (prefers-color-scheme: dark){{{dark}}}"
 
 
 def _rules(name: str, colour: str) -> str:
     around = f".picture .halo{{stroke:{colour}}}" if name == "paper" else ""
-    return around + (
-        f".picture .f-{name}{{fill:{colour}}}.picture .s-{name}{{stroke:{colour};fill:none}}"
-    )
+    return around + (f".picture .f-{name}{{fill:{colour}}}.picture .s-{name}{{stroke:{colour}}}")
 
 
 def text(

@@ -7,10 +7,11 @@ import re
 from itertools import pairwise
 from xml.etree import ElementTree
 
-from flux_runtime.observe import charts, placement
-from flux_runtime.observe.charts import Chart, Event, Mark, Series
-from flux_runtime.observe.placement import Lane, Placement, Stay
-from flux_runtime.observe.svg import THEME, Axis
+from blazes.document import charts, placement
+from blazes.document.charts import Chart, Event, Mark, Series
+from blazes.document.palette import PALETTE
+from blazes.document.placement import Lane, Placement, Stay
+from blazes.document.svg import Axis
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -62,9 +63,9 @@ def test_an_event_that_lasts_is_as_wide_as_it_took() -> None:
 def test_every_colour_used_has_a_value_on_light_and_on_dark_screens() -> None:
     drawing = charts.draw([CHART], title="t")
     used = set(re.findall(r'class="[fs]-(\w+)"', drawing))
-    assert used <= set(THEME)
+    assert used <= set(PALETTE)
     light, dark = drawing.split("@media (prefers-color-scheme: dark)")
-    assert all(THEME[name][0] in light and THEME[name][1] in dark for name in used)
+    assert all(PALETTE[name][0] in light and PALETTE[name][1] in dark for name in used)
 
 
 def test_a_lane_is_empty_where_a_thing_was_nowhere() -> None:

@@ -4,30 +4,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Final
+from dataclasses import replace
+from typing import Any, Final, Protocol
 
-from flux_runtime.observe import placement
-from flux_runtime.observe.charts import Chart, Event, Series, draw
-from flux_runtime.observe.placement import Lane, Placement, Stay
-from flux_runtime.observe.reader import Event as Happened
-from flux_runtime.observe.reader import Sample, read_history, read_run
-from flux_runtime.observe.stages import (
-    FAILED,
-    LOST,
-    MOVE,
-    RECOVERED,
-    Line,
-    site_history,
-    stage_history,
-)
+from blazes.document import blocks as b
+from blazes.document.charts import Chart, Event, Series
+from blazes.document.placement import Lane, Placement, Stay
+from blazes.report.progress import Event as Happened
+from blazes.report.progress import Sample
 
 SERIES_MAX: Final = 8
 LANES_MAX: Final = 64
 SECONDS: Final = "seconds since the start"
 MOVES_NAMED: Final = 6
 """More moves than that are marked without words."""
+FAILED: Final = "site_failed"
+RECOVERED: Final = "recovered"
+MOVE: Final = "move"
+LOST: Final = "data_loss"
 BAD: Final[Mapping[str, str]] = {
     FAILED: "site failed",
     LOST: "partition lost",
@@ -40,37 +34,53 @@ BAD: Final[Mapping[str, str]] = {
 """Kind of event -> what it is called."""
 
 
-@dataclass(frozen=True, slots=True)
-class Picture:
-    """A picture: its title, and the SVG."""
+class Line(Protocol):
+    """A line of a controller or a site; see `flux_runtime.observe.stages.Line`."""
 
-    title: str
-    svg: str
+    @property
+    def t(self) -> float:
+        """Seconds since the epoch."""
+
+    @property
+    def stage(self) -> str:
+        """The Flux stage."""
+
+    @property
+    def fields(self) -> Mapping[str, Any]:
+        """The details."""
 
 
-def pictures(folder: Path) -> list[Picture]:
-    """Everything about a run that can be drawn; nothing where there is nothing to draw."""
-    run = read_run(folder)
-    stages, sites, samples = stage_history(folder), site_history(folder), read_history(folder)
-    times = [line.t for line in stages] + [sample.t for sample in samples]
-    began = min(times + [event.t for event in run.events], default=0.0)
+def run_charts(
+    events: Sequence[Happened],
+    samples: Sequence[Sample],
+    stages: Sequence[Line],
+    sites: Sequence[Line],
+) -> list[b.Charts]:
+    """Everything about a run that can be drawn; nothing where there is nothing to draw.
+
+    Args:
+        events: what happened.
+        samples: every line of the metrics.
+        stages: every line of the controllers of Flux stages.
+        sites: every line of their sites.
+    """
+    times = [each.t for some in (stages, samples, events) for each in some]
+    began = min(times, default=0.0)
     found = []
     for name in dict.fromkeys(line.stage for line in stages):
         lines = [line for line in stages if line.stage == name]
         reports = [line for line in sites if line.stage == name]
-        events = marks(run.events, name, began)
-        charts = [_throughput(lines, events, began), _latency(lines, events, began)]
-        charts.append(_sites(reports, events, began))
-        drawn = [chart for chart in charts if any(s.points for s in chart.series)]
-        found.append(Picture(f"Flux stage {name}", draw(drawn, title=f"Flux stage {name}")))
-        places = _placement(lines, events, began)
+        marked = marks(events, name, began)
+        charts = [_throughput(lines, marked, began), _latency(lines, marked, began)]
+        charts.append(_sites(reports, marked, began))
+        drawn = tuple(chart for chart in charts if any(s.points for s in chart.series))
+        found.append(b.Charts(f"Flux stage {name}", drawn))
+        places = _placement(lines, marked, began)
         if places.lanes:
-            found.append(Picture(f"Where {name} ran", placement.draw([places], title=name)))
+            found.append(b.Charts(f"Where {name} ran", (places,)))
     units = [sample for sample in samples if sample.unit not in {line.stage for line in stages}]
-    charts = _units(units, marks(run.events, None, began), began)
-    if charts:
-        found.append(Picture("Units", draw(charts, title="Units")))
-    return found
+    charts = _units(units, marks(events, None, began), began)
+    return [*found, b.Charts("Units over time", tuple(charts))] if charts else found
 
 
 def marks(events: Iterable[Happened], stage: str | None, began: float) -> tuple[Event, ...]:

@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import shutil
 import unicodedata
-from typing import TextIO
+from collections.abc import Sequence
+from typing import Final, TextIO
+
+ENTITIES: Final = str.maketrans(
+    {"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#39;"}
+)
+ASCII: Final = str.maketrans(
+    {"─": "-", "├": "+", "└": "+", "│": "|", "▶": ">", "→": "->", "…": "...", "✓": "+", "✗": "!"}
+    | {"█": "#", "░": "."}
+)
+"""What documents draw with -> what stands for it on a terminal without the characters."""
+BARS: Final = "▁▂▃▄▅▆▇█"
 
 
 def printable(text: str, *, keep: str = "") -> str:
@@ -77,3 +89,28 @@ def width_of(stream: TextIO, *, most: int = 120) -> int:
         return min(shutil.get_terminal_size().columns, most)
     columns = os.environ.get("COLUMNS", "")
     return int(columns) if columns.isdigit() and int(columns) > 0 else 80
+
+
+def escape(text: str) -> str:
+    """Printable text in which nothing is markup; right in elements and in quoted attributes.
+
+    >>> escape('<a "b">')
+    '&lt;a &quot;b&quot;&gt;'
+    """
+    return printable(text).translate(ENTITIES)
+
+
+def bars(values: Sequence[float], number: int = 40) -> str:
+    """A series as small bars; of a long one, the mean of each part.
+
+    >>> bars([0, 1, 2, 7])
+    '▁▂▃█'
+    """
+    if len(values) > number:
+        edges = [len(values) * at // number for at in range(number + 1)]
+        parts = [values[a:b] for a, b in itertools.pairwise(edges)]
+        values = [sum(part) / len(part) for part in parts]
+    most = max(values, default=0)
+    if most <= 0:
+        return BARS[0] * len(values)
+    return "".join(BARS[round(value / most * (len(BARS) - 1))] for value in values)

@@ -9,10 +9,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from html import escape
 from typing import Final
 
-from flux_runtime.observe.svg import SERIES, Axis, box, extent, line, number, role, stacked, text
+from blazes.document.palette import SERIES, role
+from blazes.document.plain import escape
+from blazes.document.svg import Axis, box, extent, line, number, stacked, text
 
 WIDTH: Final = 720.0
 PLOT: Final = 196.0

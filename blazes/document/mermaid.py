@@ -1,12 +1,12 @@
-"""A Mermaid flowchart of a plan, for Markdown on code hosts."""
+"""A diagram as a Mermaid flowchart, for Markdown on code hosts."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from blazes.coordination import Plan
-from blazes.report.diagram import COLOURS, Node, diagram_of
-from blazes.report.plain import printable
+from blazes.document.diagram import ROLES, SEVERITIES, Diagram, Node
+from blazes.document.palette import PALETTE
+from blazes.document.plain import printable
 
 SHAPES: Final = {
     "component": ("[", "]"),
@@ -15,30 +15,25 @@ SHAPES: Final = {
     "order": ("{{", "}}"),
     "seal": ("{{", "}}"),
 }
-CLASSES: Final = {
-    "order": "fill:#fff0f0,stroke:#c92a2a,color:#000",
-    "seal": "fill:#e3fafc,stroke:#0b7285,color:#000",
-    "source": "fill:#f8f9fa,stroke:#868e96,color:#000",
-    "sink": "fill:#f8f9fa,stroke:#868e96,color:#000",
-    "component": "fill:#fff,stroke:#343a40,color:#000",
-}
 
 
-def diagram(plan: Plan) -> str:
+def flowchart(diagram: Diagram) -> str:
     """The flowchart, from left to right; thick lines are replicated streams."""
-    drawing = diagram_of(plan)
     lines = ["flowchart LR"]
-    lines += [f"  {_node(node)}" for node in drawing.nodes]
-    for edge in drawing.edges:
+    lines += [f"  {_node(node)}" for node in diagram.nodes]
+    for edge in diagram.edges:
         arrow = "==>" if edge.replicated else "-->"
         text = f'|"{quoted(edge.lines)}"|' if edge.lines else ""
         lines.append(f"  {edge.tail} {arrow}{text} {edge.head}")
-    for label, colour in COLOURS.items():
-        numbers = [str(i) for i, edge in enumerate(drawing.edges) if edge.label is label]
+    for role in SEVERITIES:
+        numbers = [str(i) for i, edge in enumerate(diagram.edges) if edge.role == role]
         if numbers:
-            lines.append(f"  linkStyle {','.join(numbers)} stroke:{colour}")
-    kinds = {node.kind for node in drawing.nodes}
-    lines += [f"  classDef {kind} {style}" for kind, style in CLASSES.items() if kind in kinds]
+            lines.append(f"  linkStyle {','.join(numbers)} stroke:{PALETTE[role][0]}")
+    kinds = {node.kind for node in diagram.nodes}
+    for kind in ("order", "seal", "source", "sink", "component"):
+        if kind in kinds:
+            ground, border = (PALETTE[role][0] for role in ROLES[kind])
+            lines.append(f"  classDef {kind} fill:{ground},stroke:{border},color:#000")
     return "\n".join(lines) + "\n"
 
 

@@ -1,0 +1,15 @@
+"""Documents: what Blazes shows, once, for terminals, Markdown and pages.
+
+Whoever has something to show (`blazes.report`, `verify`, `simulate`, `demo`, commands) fills a
+`Document`; what it looks like is decided here. Nothing here knows of dataflows or runs, and nothing
+of ours is imported, so that the laboratory draws with it too.
+
+- `blocks`: what a document consists of.
+- `terminal`, `markdown`, `html`: the renderers. Only `terminal` imports rich.
+- `plain`: what is safe to print, to escape, to draw with.
+- `palette`: every colour, by role, for light and dark screens.
+- `derivation`: derivations as text.
+- `diagram`: a graph of components and streams; `graph` lays it out as SVG, `mermaid` and `dot`
+  write it for others to lay out.
+- `svg`: the parts of a picture; `charts` and `placement` draw with them what happened over time.
+"""
