@@ -114,8 +114,6 @@ CIRCLES = (
     {"balance", "desk", "leader", "stage_log", "told"},
 )
 """Those that `flux_runtime.site` still has."""
-AGAINST = {("codegen.explain", "blazes.advice_text")}
-"""(module, imported module) of the imports that are still against the law."""
 
 
 def modules() -> dict[str, Path]:
