@@ -60,7 +60,7 @@ def table(outcome: Outcome) -> b.Table:
     for name, ideal, count in rows:
         figures = [count(tally) for tally in outcome.ways.values()]
         found.append((name, *(b.Span(f"{n:,}", "bad" if n > ideal else "good") for n in figures)))
-    return b.Table(b.columns("", *outcome.ways, right=[*outcome.ways]), tuple(found))
+    return b.Table(("", *outcome.ways), tuple(found), right=[*outcome.ways])
 
 
 def story(dispute: Dispute) -> b.Paragraph:

@@ -6,8 +6,8 @@ Unicode; where a terminal lacks the characters they are replaced.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from blazes.document.placement import Placement
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Span:
     """A piece of text with a role.
 
@@ -51,7 +51,7 @@ def plain(words: Words) -> str:
     return "".join(piece.text for piece in pieces(words))
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Heading:
     """Begins a section; a page with many `folded` ones shows each only when it is opened."""
 
@@ -61,7 +61,7 @@ class Heading:
     folded: bool = False
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Verdict:
     """The answer in a word or two, with its mark, and what it means."""
 
@@ -74,7 +74,7 @@ class Verdict:
 Form: TypeAlias = Literal["sentences", "aside", "list", "numbered", "verbatim"]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Paragraph:
     """Text: sentences, each a line of a terminal; items; or lines that keep their spaces.
 
@@ -86,34 +86,25 @@ class Paragraph:
     role: str = ""
 
 
-@dataclass(frozen=True, eq=False)
-class Column:
-    """A column of a table."""
-
-    title: str
-    right: bool = False
-    """Numbers, with their last digits below one another."""
-    spare: int = 0
-    """0: always shown; else, on a narrow terminal, the highest numbers go first."""
-    wide: int = 0
-    """Least cells on a terminal."""
-
-
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Table:
     """A table; a row with one cell only is the heading of those below it."""
 
-    columns: tuple[Column, ...]
+    columns: tuple[str, ...]
     rows: tuple[tuple[Words, ...], ...]
+    right: Collection[str] = ()
+    """Columns of numbers, whose last digits stand below one another."""
+    spare: Mapping[str, int] = field(default_factory=dict)
+    """Column -> where there is no room for all, the highest numbers are left out first."""
     wrap: bool = True
-    """Cells may take several lines on a terminal; else they are cut."""
+    """Cells may take several lines on a terminal; else the last column is cut."""
     obvious: bool = False
     """What the columns hold is seen without heads; the last one is a place."""
     more: int = 0
     """Rows that are left out."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Entry:
     """A name, and what is said about it."""
 
@@ -127,7 +118,7 @@ class Entry:
     """The name says nothing new where it does not stand in a column of its own."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Entries:
     """Names with what is said about them.
 
@@ -141,7 +132,7 @@ class Entries:
     """Entries that are left out."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Derivation:
     """What is known, over what follows from it: labels and annotations, or derivations again."""
 
@@ -153,7 +144,7 @@ class Derivation:
     """Premises that are left out."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Drawing:
     """A graph, and the same as lines of text for where nothing can be drawn."""
 
@@ -161,7 +152,7 @@ class Drawing:
     outline: tuple[Words, ...]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Charts:
     """Charts, one below the other, under a title."""
 
@@ -174,7 +165,7 @@ class Charts:
 Block: TypeAlias = Heading | Verdict | Paragraph | Table | Entries | Derivation | Drawing | Charts
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Document:
     """A whole document; without a title nothing is said above its blocks."""
 
@@ -184,11 +175,6 @@ class Document:
     """Beside the title: which file, how it was judged."""
     lead: str = ""
     """A sentence below the title."""
-
-
-def columns(*titles: str, right: Sequence[str] = ()) -> tuple[Column, ...]:
-    """Columns with these titles."""
-    return tuple(Column(title, right=title in right) for title in titles)
 
 
 def paragraph(*lines: Words, form: Form = "sentences", role: str = "") -> Paragraph:

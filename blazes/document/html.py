@@ -150,14 +150,14 @@ def _scroll(inside: str, name: str, kind: str = "") -> str:
     )
 
 
-def _table(table: b.Table, title: str) -> Iterator[str]:
+def _table(table: b.Table, name: str) -> Iterator[str]:
     looks = []
-    for column in table.columns:
-        names = ["right"] * column.right + ["spare"] * bool(column.spare)
+    for title in table.columns:
+        names = ["right"] * (title in table.right) + ["spare"] * (title in table.spare)
         looks.append(f'class="{" ".join(names)}"' if names else "")
     head = "".join(
-        f'<th scope="col" {look}>{escape(column.title)}</th>' if column.title else "<td></td>"
-        for column, look in zip(table.columns, looks, strict=True)
+        f'<th scope="col" {look}>{escape(title)}</th>' if title else "<td></td>"
+        for title, look in zip(table.columns, looks, strict=True)
     )
     rows = []
     for row in table.rows:
@@ -171,7 +171,7 @@ def _table(table: b.Table, title: str) -> Iterator[str]:
         rows.append(f"<tr>{cells}</tr>\n")
     body = f"<thead><tr>{head}</tr></thead>\n<tbody>{''.join(rows)}</tbody>"
     yield _scroll(
-        f"<table>{body}</table>".replace(" >", ">"), title, "tall" if len(rows) > TALL else ""
+        f"<table>{body}</table>".replace(" >", ">"), name, "tall" if len(rows) > TALL else ""
     )
     if table.more:
         yield f"<p>and {table.more:,} more</p>"

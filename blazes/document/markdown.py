@@ -81,8 +81,8 @@ def _table(block: b.Table) -> str:
         else [f"**{words(row[0])}**", *[""] * (wide - 1)]
         for row in block.rows
     ]
-    right = [column.right for column in block.columns]
-    found = table([text(column.title) for column in block.columns], *rows, right=right)
+    right = [title in block.right for title in block.columns]
+    found = table([text(title) for title in block.columns], *rows, right=right)
     return f"{found}\n\nand {block.more:,} more" if block.more else found
 
 

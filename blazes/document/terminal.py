@@ -30,7 +30,7 @@ NARROW: Final = 60
 PLAIN_BOX: Final = Box("    \n    \n -- \n    \n    \n    \n    \n    \n", ascii=True)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Layout:
     """How wide, and with what characters."""
 
@@ -171,38 +171,35 @@ def _pairs(
 
 def _table(table: b.Table, layout: Layout, width: int, *, nested: bool) -> RenderableType:
     """A table; its spare columns only where there is room for them."""
-    titled = any(column.title for column in table.columns)
+    titled = any(table.columns)
     ruled = titled and table.wrap and not nested
-    gap = 3 if ruled else 2
     rows = [tuple(_text(cell, layout) for cell in row) for row in table.rows]
     whole = [row for row in rows if len(row) == len(table.columns)]
+    widths = [
+        max([cells(title) * titled, *(cells(row[n].plain) for row in whole)])
+        for n, title in enumerate(table.columns)
+    ]
+    spare = [table.spare.get(title, 0) for title in table.columns]
     shown = list(range(len(table.columns)))
-
-    def needed() -> int:
-        widest = (
-            max([cells(table.columns[n].title) * titled, *(cells(row[n].plain) for row in whole)])
-            for n in shown
-        )
-        return sum(widest) + gap * (len(shown) - 1)
-
-    while needed() > width and (spare := max(table.columns[n].spare for n in shown)):
-        shown = [n for n in shown if table.columns[n].spare < spare]
-    box = (SIMPLE_HEAD if layout.unicode else PLAIN_BOX) if ruled else None
+    gap = 3 if ruled else 2
+    while sum(widths[n] + gap for n in shown) - gap > width and any(spare[n] for n in shown):
+        most = max(spare[n] for n in shown)
+        shown = [n for n in shown if spare[n] < most]
     grid = Grid(
-        box=box,
+        box=(SIMPLE_HEAD if layout.unicode else PLAIN_BOX) if ruled else None,
         pad_edge=False,
         padding=(0, 1) if ruled else (0, 2, 0, 0),
         show_edge=False,
         show_header=titled,
         header_style="dim",
     )
-    for column in (table.columns[n] for n in shown):
+    for n in shown:
         grid.add_column(
-            layout.shown(column.title),
-            justify="right" if column.right else "left",
+            layout.shown(table.columns[n]),
+            justify="right" if table.columns[n] in table.right else "left",
             no_wrap=not table.wrap,
             overflow="fold" if table.wrap else "ellipsis",
-            min_width=column.wide or None,
+            min_width=None if table.wrap or n == shown[-1] else widths[n],
         )
     for row in rows:
         if len(row) < len(table.columns):

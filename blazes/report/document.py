@@ -44,7 +44,7 @@ WIDEST: Final = 24
 """Cells of a column of the outline."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Extent:
     """How much is shown of a large dataflow."""
 
@@ -211,12 +211,13 @@ def _counts(index: Index) -> Iterator[b.Block]:
     after = Counter(label.label for label in index.plan.repaired.values())
     heads = ("Streams", "With the plan")
     yield b.Table(
-        b.columns("Label", *heads, right=heads),
+        ("Label", *heads),
         tuple(
             (label_span(label), f"{before[label]:,}", f"{after[label]:,}")
             for label in reversed(Label)
             if before[label] or after[label]
         ),
+        right=heads,
     )
 
 
@@ -232,9 +233,8 @@ def _streams(plan: Plan) -> b.Table:
         )
         for name, stream in plan.analysis.dataflow.streams.items()
     ]
-    ends = b.Column("From", spare=1), b.Column("To", spare=1)
-    heads = (b.Column("Stream"), *ends, b.Column("Label"), b.Column("With the plan"))
-    return b.Table(heads, tuple(rows))
+    heads = ("Stream", "From", "To", "Label", "With the plan")
+    return b.Table(heads, tuple(rows), spare={"From": 1, "To": 1})
 
 
 def _outline(index: Index) -> Iterator[b.Words]:
@@ -293,7 +293,7 @@ def _what_to_do(found: Finding) -> b.Entries:
         (*_path(path, why=True), b.code(path.position) if path.position else "")
         for path in found.paths
     )
-    table = b.Table(b.columns("Path", "Annotation", "At"), rows, obvious=True)
+    table = b.Table(("Path", "Annotation", "At"), rows, obvious=True)
     return b.Entries((*aspects, b.Entry("Paths", (table,), obvious=True)), "aspects")
 
 

@@ -19,7 +19,7 @@ from blazes.report import words
 from blazes.report.index import Index
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False)
 class Finding:
     """One component that has to wait for something: why, for what, and what would be cheaper."""
 
@@ -47,7 +47,7 @@ class Finding:
         return any(entry.strategy is Strategy.ORDER for entry in self.entries)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False)
 class Consequence:
     """An output that is worse than what comes in, at a component that is not the origin."""
 
@@ -56,7 +56,7 @@ class Consequence:
     position: Position | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False)
 class DerivedPath:
     """A path whose annotation nobody wrote: it was derived from the code of its component."""
 

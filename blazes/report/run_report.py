@@ -238,8 +238,8 @@ def document(
             for unit, reasons in dead_letters.items()
             for reason, number in reasons.items()
         )
-        heads = b.columns("unit", "reason", "records", right=["records"])
-        blocks += b.section("Dead letters", [b.Table(heads, rows)])
+        table = b.Table(("unit", "reason", "records"), rows, right=["records"])
+        blocks += b.section("Dead letters", [table])
     if report.events:
         said = [b.Paragraph(report.telling, "verbatim")] if report.telling else []
         blocks += b.section("Events", [b.paragraph(f"{counts(report)}."), *said])
@@ -275,16 +275,17 @@ def _local(report: RunReport) -> time.struct_time:
 
 def _units(report: RunReport) -> b.Table:
     """A row for each unit."""
-    names = [name for name in COLUMNS if any(values.get(name) for values in report.units.values())]
-    heads = [
-        b.Column(name.removesuffix("_partitions").replace("_", " "), True, COLUMNS[name])
-        for name in names
-    ]
+    titles = {
+        name: name.removesuffix("_partitions").replace("_", " ")
+        for name in COLUMNS
+        if any(values.get(name) for values in report.units.values())
+    }
     rows = tuple(
-        (unit, *(amount(values[name]) if name in values else "" for name in names))
+        (unit, *(amount(values[name]) if name in values else "" for name in titles))
         for unit, values in report.units.items()
     )
-    return b.Table((b.Column("unit"), *heads), rows)
+    spare = {title: COLUMNS[name] for name, title in titles.items() if COLUMNS[name]}
+    return b.Table(("unit", *titles.values()), rows, right=[*titles.values()], spare=spare)
 
 
 def _stages(stages: Mapping[str, Stage]) -> b.Table:
@@ -302,7 +303,7 @@ def _stages(stages: Mapping[str, Stage]) -> b.Table:
         )
         for name, stage in stages.items()
     )
-    return b.Table(b.columns("stage", *heads, right=heads), rows)
+    return b.Table(("stage", *heads), rows, right=heads)
 
 
 def counts(report: RunReport) -> str:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from blazes.document import blocks as b
-from blazes.document.plain import bars, cells
+from blazes.document.plain import bars
 from blazes.report import run_report
 from blazes.report.progress import (
     BAD_EVENTS,
@@ -333,15 +333,8 @@ def _sites(top: Top, stage: Stage, *, narrow: bool) -> b.Table:
             for copy in _hosted(stage, site)
         )
         found.append((*(b.Span(texts[name], look) for name in names), copies))
-    columns = [
-        b.Column(
-            name,
-            right=name not in ("host", "executor", "busy"),
-            wide=max([len(name), *(cells(b.plain(row[at])) for row in found)]),
-        )
-        for at, name in enumerate(names)
-    ]
-    return b.Table((*columns, b.Column("copies")), tuple(found), wrap=False)
+    right = set(names) - {"host", "executor", "busy"}
+    return b.Table((*names, "copies"), tuple(found), right=right, wrap=False)
 
 
 def _partitions(stage: Stage) -> b.Table:
@@ -367,8 +360,9 @@ def _partitions(stage: Stage) -> b.Table:
             )
         )
     numbers = ("rows/s", "cpu", "state", "queued", "held")
-    heads = b.columns("partition", "at sites", *numbers, "", right=numbers)
-    return b.Table(heads, tuple(rows), wrap=False, more=max(0, len(found) - PARTITIONS_SHOWN))
+    names = ("partition", "at sites", *numbers, "")
+    more = max(0, len(found) - PARTITIONS_SHOWN)
+    return b.Table(names, tuple(rows), right=numbers, wrap=False, more=more)
 
 
 def _hosted(stage: Stage, site: Site) -> list[Copy]:

@@ -86,7 +86,7 @@ def _verdict(found: Simulated) -> b.Verdict:
 
 
 def _streams(found: Simulated) -> b.Table:
-    heads = b.columns("stream", "uncoordinated", f"seen, of {found.free.inputs}", "under the plan")
+    heads = ("stream", "uncoordinated", f"seen, of {found.free.inputs}", "under the plan")
     rows = tuple(
         (
             b.code(row.stream),

@@ -86,7 +86,7 @@ def _claims(findings: Sequence[Finding]) -> b.Table:
             rows.append(_line(own[0], about=""))
             continue
         rows += [_line(finding, about=finding.claim.text) for finding in own]
-    return b.Table(b.columns("output", "claim", "not refuted in"), tuple(rows))
+    return b.Table(("output", "claim", "not refuted in"), tuple(rows))
 
 
 def _component(finding: Finding) -> str:
@@ -162,8 +162,8 @@ def _table(
         )
         for number, item in items
     ]
-    heads = b.columns("", interface, *(names[n] for n in places), right=[""])
-    yield b.Table(heads, tuple(rows))
+    heads = ("", interface, *(names[n] for n in places))
+    yield b.Table(heads, tuple(rows), right=[""])
     same = [
         f"{name} {shown(first[n])}"
         for n, name in enumerate(names)
@@ -182,7 +182,7 @@ def _side_by_side(finding: Finding, refutation: Refutation) -> Iterator[b.Block]
     one, other = (_emitted(rows, difference.columns, places, none=none) for rows in sides)
     batches = tuple(b.Span(_batches(way), "soft") for way in refutation.ways)
     lines = zip_longest(one, other, fillvalue=b.Span(""))
-    yield b.Table(b.columns(*KINDS[finding.claim.kind].ways), (batches, *lines))
+    yield b.Table(KINDS[finding.claim.kind].ways, (batches, *lines))
     if difference.both:
         yield b.paragraph(f"and {_number(difference.both, 'row')} that both emitted", role="soft")
 

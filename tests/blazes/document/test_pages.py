@@ -38,7 +38,7 @@ EVERYTHING = b.Document(
             ("by ", b.code("x|y"), " ", b.TO, " ", b.Span("`z` <w>", "prose")), role="soft"
         ),
         b.paragraph("a", ("b", b.BREAK, "c"), form="numbered"),
-        b.Table(b.columns("", "n", right=["n"]), (("group",), ("a", b.Span("1", "bad"))), more=3),
+        b.Table(("", "n"), (("group",), ("a", b.Span("1", "bad"))), right=["n"], more=3),
         b.Heading("two", folded=True),
         b.Entries((b.Entry("n", (b.paragraph("said."),), b.Span("Inst", "inst"), "f:1"),), more=2),
         b.Heading("three", folded=True),
