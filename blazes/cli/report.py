@@ -19,8 +19,8 @@ from blazes.cli.options import add_output, format_of, rendered, write
 from blazes.cli.projects import PLAN, add_project, project_of
 
 if TYPE_CHECKING:
+    from blazes.cli.run_report import RunReport
     from blazes.document.blocks import Document
-    from blazes.report.run_report import RunReport
     from flux_runtime.observe.reader import Run
 
 
@@ -33,7 +33,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the report."""
-    from blazes.report import run_report
+    from blazes.cli import run_report
     from flux_runtime.observe.exposition import exposition
     from flux_runtime.observe.metrics import METRICS
     from flux_runtime.observe.reader import read_history, read_run
@@ -59,8 +59,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 def document_of(folder: Path, read: Run, report: RunReport) -> Document:
     """The report with all that the run left behind beside its metrics."""
-    from blazes.report.run_charts import run_charts
-    from blazes.report.run_report import document
+    from blazes.cli.run_charts import run_charts
+    from blazes.cli.run_report import document
     from flux_runtime.observe.dead_letters import FOLDER, count, read_dead_letters
     from flux_runtime.observe.reader import read_history
     from flux_runtime.observe.stages import read_stages, site_history, stage_history

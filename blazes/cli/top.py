@@ -23,7 +23,7 @@ from blazes.cli.projects import add_target_dir
 from blazes.cli.report import run_folder
 
 if TYPE_CHECKING:
-    from blazes.report.top import Top
+    from blazes.cli.top_screen import Top
     from flux_runtime.observe.reader import Run
 
 EVERY_S: Final = 0.5
@@ -54,7 +54,7 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     watched = Watched(folder)
     if arguments.json:
-        from blazes.report.top import to_json
+        from blazes.cli.top_screen import to_json
 
         print(json.dumps(to_json(watched.look()), indent=2, ensure_ascii=False))
         return 0
@@ -80,7 +80,7 @@ class Watched:
 
     def look(self) -> Top:
         """What is known now."""
-        from blazes.report.top import Top
+        from blazes.cli.top_screen import Top
 
         run = self._run.poll()
         stages = self._stages.poll(run)
@@ -146,9 +146,9 @@ def show(watched: Watched, *, once: bool) -> None:
     from rich.console import Console, Group
     from rich.live import Live
 
+    from blazes.cli.top_screen import document
     from blazes.document.plain import colour_of, unicode_of, width_of
     from blazes.document.terminal import Layout, parts
-    from blazes.report.top import document
 
     unicode = unicode_of(sys.stdout)
     width = None if sys.stdout.isatty() else width_of(sys.stdout)

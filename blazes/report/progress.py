@@ -37,11 +37,7 @@ Value = float | Mapping[str, float]
 
 
 class Sample(Protocol):
-    """The metrics of a unit at one moment."""
-
-    @property
-    def t(self) -> float:
-        """Seconds since the epoch."""
+    """The newest metrics of a unit."""
 
     @property
     def unit(self) -> str:

@@ -14,9 +14,9 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "flux_runtime"))
 from flux_run import append, write_run
 
 from blazes.cli import main
+from blazes.cli.run_charts import run_charts
 from blazes.document import html
 from blazes.document.blocks import Charts, Document
-from blazes.report.run_charts import run_charts
 from flux_runtime.observe.reader import read_history, read_run
 from flux_runtime.observe.run_folder import RunFolder
 from flux_runtime.observe.stages import site_history, stage_history

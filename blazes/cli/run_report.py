@@ -10,10 +10,15 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from blazes.document import blocks as b
-from blazes.report.progress import BAD_EVENTS, Event, Sample, amount, duration, event_text
+from blazes.report.progress import BAD_EVENTS, amount, duration, event_text
+
+if TYPE_CHECKING:
+    from flux_runtime.observe.metrics import Metric
+    from flux_runtime.observe.reader import Run, Sample
+    from flux_runtime.observe.stages import Stage
 
 TROUBLE: Final = (
     "quarantined_partitions",
@@ -36,78 +41,6 @@ COLUMNS: Final = {
     "dead_letters": 0,
 }
 """Metric -> what is left out first where there is no room."""
-
-
-class Metric(Protocol):
-    """A row of the table of metrics."""
-
-    @property
-    def help(self) -> str:
-        """What it means."""
-
-    @property
-    def runbook(self) -> str:
-        """What to do."""
-
-
-class Run(Protocol):
-    """A run folder that has been read back."""
-
-    @property
-    def folder(self) -> Path:
-        """Where it is."""
-
-    @property
-    def units(self) -> Mapping[str, Sample]:
-        """The newest metrics of each unit."""
-
-    @property
-    def events(self) -> Sequence[Event]:
-        """What happened, in order, as far as it is still there."""
-
-    @property
-    def counts(self) -> Mapping[str, int]:
-        """How many events of each kind there were."""
-
-    @property
-    def summary(self) -> Mapping[str, Any] | None:
-        """How it ended; None where it did not come to an end of its own."""
-
-    @property
-    def plan(self) -> Mapping[str, Any] | None:
-        """plan.json of the compiled project."""
-
-    @property
-    def started(self) -> float | None:
-        """Seconds since the epoch."""
-
-
-class Stage(Protocol):
-    """A Flux stage; see `flux_runtime.observe.stages.Stage`."""
-
-    @property
-    def values(self) -> Mapping[str, float]:
-        """Numbers of the controller's last line."""
-
-    @property
-    def failures(self) -> int:
-        """Sites that failed."""
-
-    @property
-    def recoveries(self) -> int:
-        """How often all pairs were made whole again."""
-
-    @property
-    def recoveries_s(self) -> Sequence[float]:
-        """How long each took."""
-
-    @property
-    def moves(self) -> int:
-        """Ordered."""
-
-    @property
-    def losses(self) -> int:
-        """Partitions without any copy."""
 
 
 @dataclass(frozen=True, slots=True)

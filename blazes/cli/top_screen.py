@@ -8,15 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from blazes.document import blocks as b
 from blazes.document.plain import bars
-from blazes.report import run_report
 from blazes.report.progress import (
     BAD_EVENTS,
-    Event,
-    Sample,
     amount,
     cut,
     duration,
@@ -24,6 +21,11 @@ from blazes.report.progress import (
     recent,
     table,
 )
+
+if TYPE_CHECKING:
+    from blazes.report.progress import Event
+    from flux_runtime.observe.reader import Sample
+    from flux_runtime.observe.stages import Copy, Stage
 
 EVENTS_SHOWN: Final = 6
 PARTITIONS_SHOWN: Final = 8
@@ -37,81 +39,6 @@ QUIET: Final = frozenset({"view_change"})
 ALARMING: Final = frozenset({*BAD_EVENTS, "site_failed", "data_loss", "disturbed"})
 SILENT_S: Final = 3.0
 """A site that has reported nothing for longer is marked."""
-
-
-class Site(Protocol):
-    """See `flux_runtime.observe.stages.Site`."""
-
-    @property
-    def number(self) -> int:
-        """Its number."""
-
-    @property
-    def host(self) -> str:
-        """Machine."""
-
-    @property
-    def executor(self) -> str:
-        """What it shares its fate with."""
-
-    @property
-    def t(self) -> float | None:
-        """When it last reported."""
-
-    @property
-    def report(self) -> Mapping[str, Any]:
-        """What it reported."""
-
-    def value(self, name: str) -> float:
-        """A number of the report."""
-
-
-class Copy(Protocol):
-    """See `flux_runtime.observe.stages.Copy`."""
-
-    @property
-    def stage(self) -> int:
-        """Place of the operator in the stage."""
-
-    @property
-    def part(self) -> int:
-        """Number of the partition."""
-
-    @property
-    def copy(self) -> int:
-        """0 or 1."""
-
-    @property
-    def site(self) -> int:
-        """Where."""
-
-    @property
-    def status(self) -> str:
-        """How it is."""
-
-
-class Stage(run_report.Stage, Protocol):
-    """See `flux_runtime.observe.stages.Stage`."""
-
-    @property
-    def name(self) -> str:
-        """Of the stage."""
-
-    @property
-    def latency_ms(self) -> Mapping[str, float]:
-        """Quantiles."""
-
-    @property
-    def whole(self) -> bool:
-        """Every pair has both copies."""
-
-    @property
-    def sites(self) -> Sequence[Site]:
-        """In the view."""
-
-    @property
-    def copies(self) -> Sequence[Copy]:
-        """Of all partitions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,7 +156,7 @@ def _stage_json(stage: Stage) -> dict[str, Any]:
                 "site": site.number,
                 "host": site.host,
                 "executor": site.executor,
-                "copies": [copy_name(copy) for copy in _hosted(stage, site)],
+                "copies": [copy_name(copy) for copy in stage.hosted(site.number)],
                 "report": {k: v for k, v in site.report.items() if type(v) in (int, float)},
             }
             for site in stage.sites
@@ -330,7 +257,7 @@ def _sites(top: Top, stage: Stage, *, narrow: bool) -> b.Table:
         look = "soft" if silent and top.state == "running" else ""
         copies = tuple(
             b.Span(copy_name(copy) + " ", "" if copy.status == "ACTIVE" else "warn")
-            for copy in _hosted(stage, site)
+            for copy in stage.hosted(site.number)
         )
         found.append((*(b.Span(texts[name], look) for name in names), copies))
     right = set(names) - {"host", "executor", "busy"}
@@ -363,10 +290,6 @@ def _partitions(stage: Stage) -> b.Table:
     names = ("partition", "at sites", *numbers, "")
     more = max(0, len(found) - PARTITIONS_SHOWN)
     return b.Table(names, tuple(rows), right=numbers, wrap=False, more=more)
-
-
-def _hosted(stage: Stage, site: Site) -> list[Copy]:
-    return [copy for copy in stage.copies if copy.site == site.number]
 
 
 def _telling(events: Sequence[Event], number: int) -> list[Event]:

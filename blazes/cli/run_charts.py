@@ -5,13 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from blazes.document import blocks as b
 from blazes.document.charts import Chart, Event, Series
 from blazes.document.placement import Lane, Placement, Stay
-from blazes.report.progress import Event as Happened
-from blazes.report.progress import Sample
+
+if TYPE_CHECKING:
+    from flux_runtime.observe.reader import Event as Happened
+    from flux_runtime.observe.reader import Sample
+    from flux_runtime.observe.stages import Line
 
 SERIES_MAX: Final = 8
 LANES_MAX: Final = 64
@@ -32,22 +35,6 @@ BAD: Final[Mapping[str, str]] = {
     "job_failed": "job failed",
 }
 """Kind of event -> what it is called."""
-
-
-class Line(Protocol):
-    """A line of a controller or a site; see `flux_runtime.observe.stages.Line`."""
-
-    @property
-    def t(self) -> float:
-        """Seconds since the epoch."""
-
-    @property
-    def stage(self) -> str:
-        """The Flux stage."""
-
-    @property
-    def fields(self) -> Mapping[str, Any]:
-        """The details."""
 
 
 def run_charts(
