@@ -16,6 +16,10 @@ from blazes.document.plain import escape
 
 TALL: Final = 40
 """Rows above which a table scrolls by itself, below its head."""
+LEGEND: Final = (
+    "Lines have the colour of their label; thick ones are replicated. What waits has round "
+    "corners: red for an order, blue for a seal."
+)
 STYLE: Final = """
 body { margin: 0; font: 16px/1.5 system-ui, sans-serif; color: var(--ink);
   background: var(--paper) }
@@ -45,7 +49,8 @@ dt { font-weight: 600; margin-top: .8rem } dd { margin: 0 0 0 1rem }
 dd > :first-child { margin-top: 0 } pre { margin: .5rem 0; padding: .5rem .8rem;
   background: var(--shade) }
 details { margin: .4rem 0 } summary { cursor: pointer } summary h2 { display: inline; border: 0;
-  font-size: 1.05rem } figure summary { color: var(--soft); font-size: .9rem }
+  font-size: 1.05rem } figure summary, figcaption { color: var(--soft);
+  font-size: .9rem } dl + details { margin-top: 2rem }
 .proof { margin: 1rem 0; padding-bottom: .3rem; font: .85rem ui-monospace, monospace;
   overflow-wrap: normal }
 .step { display: inline-grid; grid-template-columns: auto auto }
@@ -131,6 +136,7 @@ def _block(block: b.Block, title: str) -> Iterator[str]:
         case b.Drawing(diagram, outline) if diagram:
             yield f"<figure>{_scroll(graph.drawn(diagram), title, 'drawing')}"
             said = _verbatim(outline, f"{title} as text")
+            yield f"<figcaption>{LEGEND}</figcaption>"
             yield f"<details><summary>The same as text</summary>{said}</details></figure>"
         case b.Charts(heading, panels):
             drawn = [
