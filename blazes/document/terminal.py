@@ -112,9 +112,14 @@ def _block(block: b.Block, layout: Layout, indent: int) -> Iterator[RenderableTy
         case b.Paragraph(form="aside"):
             indent = 0
         case b.Derivation():
-            indent = indent + PROOF if layout.width >= NARROW else 0  # a frame would cut it
+            indent += PROOF if layout.width >= NARROW else 0
     body = _body(block, layout, indent)
-    yield Padding(body, (0, 0, 0, indent)) if indent else body
+    if isinstance(body, Text) and body.no_wrap:  # padding would cut it at the margin
+        yield Text("\n", no_wrap=True, overflow="ignore").join(
+            Text(" " * indent).append_text(line) for line in body.split("\n")
+        )
+    else:
+        yield Padding(body, (0, 0, 0, indent)) if indent else body
 
 
 def _body(block: b.Block, layout: Layout, indent: int, *, nested: bool = False) -> RenderableType:

@@ -216,3 +216,14 @@ def test_a_large_dataflow_is_summarised() -> None:
     assert len(report.splitlines()) < 500
     everything = terminal.text(analysis_document(large, extent=EXTENTS["text"].whole))
     assert "C199 needs an order" in everything
+
+
+@pytest.mark.parametrize("width", [20, 70, 80])
+def test_a_derivation_that_is_wider_than_the_terminal_is_not_cut(width: int) -> None:
+    long = chain(["a_name_of_a_column_that_is_longer_than_anybody_would_like_to_write_it_or_read"])
+    report = terminal.text(analysis_document(long), Layout(width=width))
+    assert (
+        "OW[a_name_of_a_column_that_is_longer_than_anybody_would_like_to_write_it_or_read,b]"
+        in report
+    )
+    assert "(R2)" in report
