@@ -40,7 +40,7 @@ from flux_runtime.observe import decisions  # noqa: E402
 from flux_runtime.observe.decisions import Resolve  # noqa: E402
 from flux_runtime.sealing.events import Resolution  # noqa: E402
 
-SEALING: Final = ("ends/commit", "sealed/gate", "sealed/intake", "query")
+SEALING: Final = ("ends/commit", "ends/retention", "sealed/gate", "sealed/intake", "query")
 """Modules of `flux_runtime.spark` whose points the job passes."""
 KEPT: Final = ("state", "results")
 """What a person would copy, and put back."""

@@ -23,6 +23,7 @@ from pyspark.sql import DataFrame
 
 from benchmarks.seal_attack.plants import plant
 from flux_runtime.spark import Job, Producers, Punctuation, faults, sql
+from flux_runtime.spark.ends import retention
 from flux_runtime.spark.sealed import gate
 
 ITEMS = "rid BIGINT, k STRING, v BIGINT, p STRING, sealed BOOLEAN, n BIGINT"
@@ -134,6 +135,7 @@ def serve(folder: Path) -> None:
     faulthandler.register(signal.SIGUSR1, all_threads=True)
     plant()
     gate.SPARSE_CHUNKS = 2  # type: ignore[misc] # so that chunks are compacted often
+    retention.TOGETHER = 2  # type: ignore[misc] # so that a channel is emptied often
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what else is said goes to the log
     for line in sys.stdin:

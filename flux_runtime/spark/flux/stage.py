@@ -353,7 +353,6 @@ class Hosting:
         kept = self._gathered
         if kept is None or self.done < kept.batches:
             return
-        faults.point("state-gathered")
         self._kept.note(kept)
         faults.point("state-kept")
         self._order.commit(kept.place)

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
 import uuid
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -11,6 +15,7 @@ import pytest
 
 from flux_lab.ensemble import LoopbackEnsemble
 from flux_runtime.sealing.storage import LocalStorage
+from flux_runtime.spark import faults
 from flux_runtime.spark.flux.ordered_channel import Channel, ContentMissing
 from flux_runtime.zookeeper.tail import Trimmed
 
@@ -51,6 +56,44 @@ def test_the_channel_drops_replays_and_forgets_what_all_have_read(
     with pytest.raises(ContentMissing, match="records 40 to 49 of s"):
         one.read(after, content_s=0.2)
     for closing in (one, two, end):
+        closing.close()
+
+
+PASSING = """
+import sys
+from pathlib import Path
+from flux_runtime.sealing.storage import LocalStorage
+from flux_runtime.spark import faults
+from flux_runtime.spark.flux.ordered_channel import Channel
+hosts, name, folder, offset = sys.argv[1:]
+Channel(hosts, name, LocalStorage(Path(folder))).egress("one").commit(int(offset))
+"""
+
+
+@pytest.mark.zookeeper
+def test_a_reader_dies_between_the_contents_and_the_places_that_it_forgets(
+    tmp_path: Path, zookeeper_hosts: str
+) -> None:
+    name = f"app-{uuid.uuid4()}"
+    channel = Channel(zookeeper_hosts, name, LocalStorage(tmp_path))
+    end, reader = channel.ingress("s"), channel.egress("one")
+    for offset in (0, 10, 20):
+        end.offer(offset, ROWS)
+        end.flush()
+    after, found = reader.read(0, timeout_s=30.0)
+    upto = found[1][0]
+    command = [sys.executable, "-c", PASSING, zookeeper_hosts, name, tmp_path, str(upto)]
+    run = subprocess.run(command, env={**os.environ, faults.VARIABLE: "contents-deleted"})
+    assert run.returncode == -signal.SIGKILL
+    assert len(list(tmp_path.rglob("*.arrow"))) == 2
+    again = channel.egress("one")
+    assert again.read(upto, timeout_s=30.0) == (after, found[1:])
+    again.commit(upto)
+    again.commit(after)
+    assert list(tmp_path.rglob("*.arrow")) == []
+    with pytest.raises(Trimmed):
+        channel.egress("two").read(0, timeout_s=1.0)
+    for closing in (again, reader, end):
         closing.close()
 
 
