@@ -57,7 +57,8 @@ def refuse(problem: str, remedy: str) -> int:
 
 def install() -> int:
     """Install this checkout and the locked versions into .venv, once for every change of them."""
-    locked = b"".join((ROOT / name).read_bytes() for name in ("pyproject.toml", "constraints.txt"))
+    files = ("pyproject.toml", "flux_lab/pyproject.toml", "constraints.txt")
+    locked = b"".join((ROOT / name).read_bytes() for name in files)
     digest = hashlib.sha256(locked + sys.version.encode()).hexdigest()
     if STAMP.exists() and STAMP.read_text() == digest:
         return 0
@@ -71,7 +72,8 @@ def install() -> int:
                 "install Python's venv module (Debian: apt install python3-venv) and try again",
             )
     pip = [PYTHON, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    got = subprocess.run([*pip, "-c", "constraints.txt", "-e", ".[dev]"], cwd=ROOT, check=False)
+    parts = ["-c", "constraints.txt", "-e", ".[dev]", "-e", "./flux_lab"]
+    got = subprocess.run([*pip, *parts], cwd=ROOT, check=False)
     if got.returncode:
         return refuse(
             "the packages could not be installed (pip's own message is above).",
