@@ -165,8 +165,16 @@ def distinct_claims() -> Iterator[Claim]:
     for one_of, other_of in itertools.product(SAMPLES, repeat=2):
         if same_value(one_of.type, other_of.type):
             says = f"equal values of {one_of.sql} and {other_of.sql} have the same text"
-            violated = "x = y AND NOT (CAST(x AS STRING) COLLATE UTF8_BINARY <=> CAST(y AS STRING))"
+            x, y = (_key_text(each, one_of.type) for each in "xy")
+            violated = f"x = y AND NOT ({x} COLLATE UTF8_BINARY <=> {y})"
             yield Claim("=", says, View("pairs", one_of, other_of), violated, ("x", "y", "x = y"))
+
+
+def _key_text(value: str, type_: DataType) -> str:
+    """The text of a key, as `flux_runtime.spark.key_columns` gives it."""
+    if type_.family is Family.FLOAT:
+        value = f"CASE WHEN {value} = 0 THEN abs({value}) ELSE {value} END"
+    return f"CAST({value} AS STRING)"
 
 
 # ---- directions

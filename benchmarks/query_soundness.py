@@ -175,10 +175,8 @@ def claims_of(it: Subject) -> Iterator[Claim]:
 def _of_label(it: Subject, path: FlowPath) -> Iterator[Claim]:
     label = path.annotation
     gate = label.gate.attributes if label.gate is not None else None
-    for kind in verified.CLAIMS[label.kind]:
-        if kind is Kind.GATE and not gate:
-            continue
-        if kind is Kind.SET and (path.within is Within.SEQUENCE or it.read.problem is not None):
+    for kind in verified.claimed(path):
+        if kind is Kind.SET and it.read.problem is not None:
             continue  # of a query that is not understood nothing is claimed
         if kind is Kind.READ_ONLY and not label.kind.confluent and not gate:
             continue  # with an unknown gate, what comes together may meet

@@ -197,6 +197,15 @@ _ROWS: Final = (
         "collation UTF8_BINARY, an interval with units (DAY TO SECOND, YEAR TO MONTH)",
     ),
     Code(
+        "BLZ528",
+        Severity.ERROR,
+        "a seal on a key of several types",
+        "A partition goes by the text of its key. Integers of any width have the same text; other "
+        "types have not: a FLOAT of 0.1 that is compared with a DOUBLE is 0.10000000149011612, and "
+        "a comparison of a number with a text reads the text.",
+        "give the attributes of the key the same type in the schemas of all streams",
+    ),
+    Code(
         "BLZ531",
         Severity.ERROR,
         "an order-sensitive component in a cycle",

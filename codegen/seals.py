@@ -7,7 +7,7 @@ the partition (SE-3). Attributes that are renamed on the way are followed by the
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -116,6 +116,7 @@ def route(
         return Route(key, promise=promised[0][0])
     for stream, names in sources.values():
         problems += unknown_producers(stream, names)
+    problems += mixed_types(draft, list(sources.values()))
     return Route(
         key,
         {name: stream for name, (stream, _) in sources.items()},
@@ -257,8 +258,33 @@ def unfit_types(stream: Stream, key: tuple[str, ...]) -> list[Diagnostic]:
     ]
 
 
+def mixed_types(
+    draft: Draft, sources: Sequence[tuple[Stream, tuple[str, ...]]]
+) -> Iterator[Diagnostic]:
+    """Streams whose key has a type of which equal values have other texts than the first's (SP-19).
+
+    A partition goes by the text of its key, so that one comparison, which casts, would make of two
+    partitions one, or of one two.
+    """
+    from annotations.whitebox.datatypes import parse_type
+    from annotations.whitebox.keys import same_value
+
+    typed = [(stream, names) for stream, names in sources if {*names} <= {*(stream.schema or ())}]
+    for stream, names in typed[1:]:
+        first, ours = typed[0]
+        for one, other in zip(ours, names, strict=True):
+            texts = (first.schema or {})[one], (stream.schema or {})[other]
+            types = [parse_type(text)[0] for text in texts]
+            if types[0] != types[1] and not same_value(types[0], types[1]):
+                message = (
+                    f"{draft.at} waits for {other} of stream {stream.name}, which is of type "
+                    f"{texts[1]}, and for {one} of stream {first.name}, which is of type {texts[0]}"
+                )
+                yield Diagnostic(CODES["BLZ528"], message, stream.position)
+
+
 def is_atomic(type: str) -> bool:
-    """True for a Spark SQL type of which two values are equal exactly if they are the same.
+    """True for a Spark SQL type whose equal values, and only these, have one text as a key.
 
     >>> [is_atomic(t) for t in ("DOUBLE", "string collate utf8_binary", "map<int,int>")]
     [True, True, False]

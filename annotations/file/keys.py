@@ -66,7 +66,7 @@ PATH: Final = _record(
         "within": Entry(
             Choice(("set", "sequence")),
             "What the result for a gate partition depends on: the records as a set (default), or "
-            "also their order (first, collect_list, row numbers).",
+            "also their order (first, collect_list, row numbers). Of the gate `*` it says nothing.",
         ),
         "nondeterministic": Entry(
             Text("the reason"),

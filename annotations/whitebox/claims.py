@@ -92,11 +92,11 @@ def more_than_shown(claim: Path, shown: Path, fds: Sequence[FunctionalDependency
         return True
     if shown.annotation.kind.confluent:
         return False
-    if shown.within is Within.SEQUENCE and claim.within is not Within.SEQUENCE:
-        return True
     claimed, derived = claim.annotation.gate, shown.annotation.gate
     assert claimed is not None
     assert derived is not None
     if claimed.attributes is None:
-        return False
+        return False  # of its partitions nothing is said, nor of the order in them
+    if shown.within is Within.SEQUENCE and claim.within is not Within.SEQUENCE:
+        return True
     return derived.attributes is None or not claimed.attributes <= closure(derived.attributes, fds)

@@ -81,8 +81,12 @@ def parts_of(call: Call) -> tuple[Expression, ...]:
 def same_value(one: DataType, other: DataType) -> bool:
     """True where equal values of the two types have the same text, so that they name one partition.
 
-    A comparison of other types casts one side: `'01' = 1`, `1.0 = 1`, `0.0 = -0.0`.
+    The text is that of a key (`flux_runtime.spark.key_columns`): of -0.0 that of 0.0, and of every
+    NaN the same. A comparison of other types casts one side: `'01' = 1`, `1.0 = 1`, and a FLOAT of
+    0.1 is a DOUBLE of 0.10000000149011612.
     """
+    if one == other and one.family is Family.FLOAT:
+        return True
     if one.family is other.family is Family.INTEGER or Family.VALUE in (one.family, other.family):
         return True
     known = one.family is not Family.DECIMAL or one.digits_known

@@ -77,7 +77,8 @@ KINDS: Final[Mapping[Kind, About]] = {
     ),
     Kind.SET: About(
         means="inside a gate partition the order does not matter",
-        broken="The same complete input in another order gives another output.",
+        broken="The same gate partitions, the records of one in another order, give another "
+        "output.",
         ways=("one order", "another order"),
         tried="in another order",
         remedy="Say `within: sequence` (and `order_by:`), or make the result independent of the "
@@ -107,7 +108,20 @@ CLAIMS: Final[Mapping[AnnotationKind, tuple[Kind, ...]]] = {
     OR: (Kind.READ_ONLY, Kind.GATE, Kind.SET),
     OW: (Kind.GATE, Kind.SET),
 }
-"""What a label claims of its path."""
+"""What a label claims of its path, as far as its gate and `within` go (`claimed`)."""
+
+
+def claimed(path: Path) -> tuple[Kind, ...]:
+    """The kinds of claims that a path makes.
+
+    What is said of partitions, that they are apart and that the order inside of one does not
+    matter, is said of the partitions of the gate. Those of `*` are unknown, and of one record each
+    as far as anybody may rely on them: nothing is claimed of them.
+    """
+    gate = path.annotation.gate
+    known = gate is not None and gate.known
+    wanted = {Kind.GATE: known, Kind.SET: known and path.within is Within.SET}
+    return tuple(kind for kind in CLAIMS[path.annotation.kind] if wanted.get(kind, True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +132,7 @@ class Claim:
         kind: what is claimed.
         operator: the code it is about; None for a dependency.
         path: the path; None where it is about the output or the data.
-        gate: with `Kind.GATE`: the attributes.
+        gate: with `Kind.GATE` and `Kind.SET`: the attributes.
         copies: with `Kind.KEY`: (input attribute, output attribute) pairs.
         fd: with `Kind.FD`: the dependency.
     """
@@ -140,6 +154,13 @@ class Claim:
         return None
 
     @property
+    def nothing(self) -> str:
+        """Why there is nothing in it that could be wrong; empty where there is."""
+        if self.kind is Kind.GATE and self.path is not None and self.kind not in claimed(self.path):
+            return "the gate is `*`: of partitions, and of the order in them, nothing is said"
+        return ""
+
+    @property
     def where(self) -> str:
         """What it is about: `Component: input -> output`, `Component.output`, or the dependency."""
         if self.operator is None:
@@ -159,6 +180,8 @@ class Claim:
                 return f"{label}: confluent"
             case Kind.READ_ONLY:
                 return f"{label}: read-only"
+            case Kind.GATE if self.nothing:
+                return f"{label}: no gate is known"
             case Kind.GATE:
                 return f"{label}: keeps gate partitions apart"
             case Kind.SET:
@@ -174,14 +197,12 @@ def claims_of(operator: Operator, analysis: Analysis) -> Iterator[Claim]:
     """Every claim about an output, in the order in which they are tried."""
     yield Claim(Kind.FUNCTION, operator)
     for path in operator.own:
-        label = path.annotation
-        for kind in CLAIMS[label.kind]:
-            gate = label.gate.attributes if label.gate is not None else None
-            if kind is Kind.GATE:
-                if gate:
-                    yield Claim(kind, operator, path, gate=gate)
-            elif kind is not Kind.SET or path.within is Within.SET:
-                yield Claim(kind, operator, path)
+        gate = path.annotation.gate
+        attributes = (gate.attributes if gate is not None else None) or frozenset()
+        for kind in claimed(path):
+            yield Claim(kind, operator, path, gate=attributes)
+        if gate is not None and not gate.known:
+            yield Claim(Kind.GATE, operator, path)
         copies = copies_of(operator, path, analysis)
         if copies:
             yield Claim(Kind.KEY, operator, path, copies=copies)

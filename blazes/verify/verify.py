@@ -336,7 +336,7 @@ class _Tested:
 
     @property
     def over(self) -> bool:
-        if self.output.nothing or self.output.reason or self.output.broken:
+        if self.claim.nothing or self.output.nothing or self.output.reason or self.output.broken:
             return True
         return self.search is not None and self.search.over
 
@@ -357,8 +357,9 @@ class _Tested:
             self.output.broken = self.search.refutation is not None
 
     def finding(self) -> Finding:
-        if self.output.nothing:
-            return Finding(self.claim, Status.UNTESTABLE, reason=self.output.nothing)
+        nothing = self.output.nothing or self.claim.nothing
+        if nothing:
+            return Finding(self.claim, Status.UNTESTABLE, reason=nothing)
         if self.output.broken and self.claim.kind is not Kind.FUNCTION:
             return Finding(self.claim, Status.UNTESTED, reason=NO_FUNCTION)
         if self.search is None:

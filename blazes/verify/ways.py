@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from annotations.vocabulary import AnnotationKind
-from blazes.verify.claims import Claim, Kind
+from blazes.verify.claims import Claim, Kind, claimed
 from blazes.verify.experiment import Batches, Case, Way
 from blazes.verify.operators import Operator
 from blazes.verify.records import Item
@@ -20,10 +20,13 @@ def draw(claim: Claim, generator: Generator, rng: random.Random, size: int) -> C
     """A case of about that many records; None where this one came out useless.
 
     A gate with an attribute too many is refuted by partitions that differ in that attribute alone:
-    half of a gate's cases are such.
+    half of a gate's cases are such. The order inside of a partition matters where it has several
+    records: half of those cases are one partition.
     """
     alike, apart = [source for source, _ in claim.copies], None
-    if claim.kind is Kind.GATE and rng.random() < 0.5:
+    if claim.kind is Kind.SET and rng.random() < 0.5:
+        alike = sorted(claim.gate)
+    if claim.kind is Kind.GATE and claim.gate and rng.random() < 0.5:
         apart = rng.choice(sorted(claim.gate))
         alike = sorted(claim.gate - {apart})
     items = generator.items(rng, size, alike=alike, apart=apart)
@@ -76,9 +79,9 @@ def ways(claim: Claim, case: Case) -> tuple[Way, Way]:
             parts = tuple(partitions(claim, case.items))
             return Way(everything, NOTHING), Way(parts, NOTHING)
         case Kind.SET:
-            assert claim.path is not None
-            order = permuted(case, claim.path.source)
-            return Way(everything, everywhere), Way((order,), everywhere)
+            parts = tuple(partitions(claim, case.items))
+            again = tuple(permuted(case, part, unordered(claim)) for part in parts)
+            return Way(parts, NOTHING), Way(again, NOTHING)
         case _:
             return Way(everything, everywhere), Way(everything, everywhere)
 
@@ -156,11 +159,34 @@ def partitions(claim: Claim, items: Sequence[Item]) -> Iterable[tuple[int, ...]]
     return [tuple(sorted([*shared, *places])) for places in found.values()] or [tuple(shared)]
 
 
-def permuted(case: Case, interface: str) -> tuple[int, ...]:
-    """All places, those of one interface in the order of the split."""
-    order = [n for batch in case.split for n in batch if case.items[n].interface == interface]
-    rest = [n for n, item in enumerate(case.items) if item.interface != interface]
-    return (*order, *rest)
+def unordered(claim: Claim) -> frozenset[str]:
+    """Interfaces whose order inside of a partition a path says does not matter.
+
+    Its own, and those that write the state it reads, but where a path says of one of them that its
+    order does matter, or has no gate that it could speak of.
+    """
+    operator, path = claim.operator, claim.path
+    assert operator is not None
+    assert path is not None
+    others = {
+        each.source
+        for each in operator.paths
+        if each.annotation.kind.writes and (each.state or "") == (path.state or "")
+    }
+    ordered = {
+        each.source
+        for each in operator.paths
+        if not each.annotation.kind.confluent and Kind.SET not in claimed(each)
+    }
+    return frozenset({path.source} | (others - ordered))
+
+
+def permuted(case: Case, part: Sequence[int], interfaces: frozenset[str]) -> tuple[int, ...]:
+    """The places of a partition, those of some interfaces in the order of the split."""
+    inside = set(part)
+    order = [n for batch in case.split for n in batch if n in inside]
+    order = [n for n in order if case.items[n].interface in interfaces]
+    return (*order, *(n for n in part if case.items[n].interface not in interfaces))
 
 
 def strangers(claim: Claim, operator: Operator, items: Sequence[Item]) -> dict[str, Any]:

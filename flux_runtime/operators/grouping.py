@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from flux_runtime.operators.rows import Batch, Ints
+from flux_runtime.operators.rows import Batch, Ints, coded
 
 Bools = npt.NDArray[np.bool_]
 Hashes = npt.NDArray[np.uint64]
@@ -49,10 +49,9 @@ class Texts:
 
     def of(self, column: Any) -> Ints:
         """The code of every value; null has code -1."""
-        encoded = column.dictionary_encode()
-        table = np.array([self.code(v) for v in encoded.dictionary.to_pylist()] + [-1], np.int64)
-        indices = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
-        found: Ints = table[indices]
+        values, places = coded(column)
+        table = np.array([self.code(v) for v in values] + [-1], np.int64)
+        found: Ints = table[places]
         return found
 
     def code(self, value: Any) -> int:

@@ -6,6 +6,7 @@ The last three columns are the row's sequence number: `sn_batch`, `sn_offset` an
 
 from __future__ import annotations
 
+import math
 import zlib
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -79,14 +80,45 @@ def _column_hash(column: Any) -> npt.NDArray[np.uint64]:
             null.astype(np.uint64) * np.uint64(0xD1B54A32D192ED03)
         )
         return hashed
-    encoded = column.dictionary_encode()
-    unique = np.array(
-        [zlib.crc32(repr(value).encode()) for value in encoded.dictionary.to_pylist()], np.uint64
-    )
-    codes = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+    values, places = coded(column)
+    unique = np.array([zlib.crc32(repr(value).encode()) for value in values], np.uint64)
     table = np.append(unique, np.uint64(1))
-    looked_up: npt.NDArray[np.uint64] = table[codes]
+    looked_up: npt.NDArray[np.uint64] = table[places]
     return looked_up
+
+
+def coded(column: Any) -> tuple[list[Any], Ints]:
+    """The values of a column as parts of a key, and the place among them of each row's; null: -1.
+
+    One value may stand there twice.
+    """
+    if pa.types.is_nested(column.type):  # Arrow makes no dictionary of these
+        found: dict[Any, int] = {}
+        values = (None if each is None else key_value(each) for each in column.to_pylist())
+        places = [-1 if each is None else found.setdefault(each, len(found)) for each in values]
+        return list(found), np.array(places, np.int64)
+    encoded = column.dictionary_encode()
+    codes: Ints = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
+    return [key_value(value) for value in encoded.dictionary.to_pylist()], codes
+
+
+def key_value(value: Any) -> Any:
+    """A value as part of a key, hashable: those that Spark groups together are equal.
+
+    So -0.0 is 0.0 and all NaNs are one, inside of structs and arrays too.
+
+    >>> key_value({"a": -0.0, "b": [1, None]}), key_value(float("-nan")) is key_value(math.nan)
+    ((0.0, (1, None)), True)
+    """
+    match value:
+        case float():
+            return math.nan if math.isnan(value) else value + 0.0
+        case dict():
+            return tuple(map(key_value, value.values()))
+        case list() | tuple():
+            return tuple(map(key_value, value))
+        case _:
+            return value
 
 
 def _splitmix(x: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:

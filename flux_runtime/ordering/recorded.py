@@ -7,11 +7,20 @@ no ZooKeeper is needed.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
-from pyspark.sql.types import ArrayType, DataType, MapType, StructType, VariantType
+from pyspark.sql.types import (
+    ArrayType,
+    DataType,
+    DoubleType,
+    FloatType,
+    MapType,
+    StringType,
+    StructType,
+    VariantType,
+)
 
 
 def canonical(frame: DataFrame, order_by: Sequence[str], *, within: Sequence[str]) -> DataFrame:
@@ -51,11 +60,31 @@ def recorded(
 def total_order(schema: StructType, order_by: Sequence[str]) -> list[Column]:
     """What to sort by so that only equal rows are left unordered."""
     rest = [f.name for f in schema.fields if f.name not in order_by]
-    return [_sortable(schema[name].dataType, _col(name)) for name in (*order_by, *rest)]
+    return [
+        each for name in (*order_by, *rest) for each in _sortable(schema[name].dataType, _col(name))
+    ]
 
 
-def _sortable(of: DataType, value: Column) -> Column:
-    return value if _orderable(of) else sf.to_json(sf.struct(value))
+def _sortable(of: DataType, value: Column) -> Iterator[Column]:
+    if _orderable(of):
+        yield value
+    if not _orderable(of) or not _identical(of):
+        yield sf.to_json(sf.struct(value))
+
+
+def _identical(of: DataType) -> bool:
+    """False where values that are ordered alike differ: 0.0 and -0.0, texts under a collation."""
+    match of:
+        case FloatType() | DoubleType():
+            return False
+        case StringType():
+            return bool(of.isUTF8BinaryCollation())
+        case ArrayType():
+            return _identical(of.elementType)
+        case StructType():
+            return all(_identical(field.dataType) for field in of.fields)
+        case _:
+            return True
 
 
 def _orderable(of: DataType) -> bool:

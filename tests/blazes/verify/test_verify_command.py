@@ -47,6 +47,17 @@ fds: ["invoice -> shop"]
 """
 WRONG = TEXT.replace("OW[invoice]", "OW[invoice, shop]").replace('fds: ["invoice -> shop"]\n', "")
 """The partitions of the gate are finer than the groups of the query."""
+ANYTHING = """
+name: any
+components:
+  Any:
+    annotation: {from: rows, to: out, label: "OW[*]", within: set}
+    sql: SELECT k, first(v) AS v FROM rows GROUP BY k
+streams:
+  rows: {to: Any.rows, schema: {k: INT, v: INT}}
+  out: {from: Any.out}
+"""
+"""The order matters, and nobody says that it does not."""
 
 
 @pytest.fixture(scope="module")
@@ -168,6 +179,7 @@ def test_bad_usage_is_refused_before_anything_starts(
         (TEXT.partition("fds:")[0], 0, "not refuted"),
         (TEXT, 3, "inconclusive"),  # there are no data that the dependency could be held against
         (WRONG, 1, "refuted"),
+        (ANYTHING, 0, "not refuted"),
     ],
 )
 def test_the_exit_status_says_what_became_of_the_claims(
@@ -180,7 +192,9 @@ def test_the_exit_status_says_what_became_of_the_claims(
     found = json.loads(capsys.readouterr().out)
     assert found["result"] == result
     for each in found["findings"]:
-        if each["kind"] != "fd":
+        if each["verdict"] == "nothing to test":
+            assert (text, each["claim"]) == (ANYTHING, "OW[*]: no gate is known")
+        elif each["kind"] != "fd":
             assert each["verdict"] == "refuted" or each["tries"] > 0
         if each["refutation"]:
             assert each["refutation"]["confirmed_by"] == "Spark"

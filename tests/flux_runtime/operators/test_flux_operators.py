@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 import pickle
 import subprocess
 import sys
@@ -23,6 +25,7 @@ from flux_runtime.operators import (
     SymmetricHashJoin,
     TimeWindow,
 )
+from flux_runtime.operators.grouping import Slots
 from flux_runtime.operators.rows import KeySplit, merge, number, stable_hash
 from flux_runtime.protocol.dataflow import Operator
 
@@ -235,6 +238,32 @@ def test_split_and_merge_are_inverse(rows: list[Row], width: int) -> None:
         assert part.num_rows
     homes = [set(part.column("key").to_pylist()) for part in parts.values()]
     assert sum(map(len, homes)) == len(set().union(*homes))
+
+
+@pytest.mark.parametrize(
+    ("kind", "equal", "others"),
+    [
+        (pa.float64(), [[0.0, -0.0], [math.nan, -math.nan]], [0.5, -0.5]),
+        (pa.float32(), [[0.0, -0.0], [math.nan, -math.nan]], [0.5, -0.5]),
+        (pa.list_(pa.float64()), [[[0.0], [-0.0]], [[math.nan], [-math.nan]]], [[], [0.0, 0.0]]),
+        (
+            pa.struct({"a": pa.list_(pa.float64()), "b": pa.string()}),
+            [[{"a": [-0.0], "b": "x"}, {"a": [0.0], "b": "x"}]],
+            [{"a": [0.0], "b": None}, {"a": None, "b": "x"}],
+        ),
+    ],
+)
+def test_values_that_spark_groups_together_are_one_key(
+    kind: Any, equal: list[list[Any]], others: list[Any]
+) -> None:
+    column = pa.array([*itertools.chain(*equal), *others, None], kind)
+    rows = pa.record_batch({"key": column, "n": pa.array(range(len(column)))})
+    hashes = stable_hash(rows, ["key"]).tolist()
+    numbers = Slots(["key"]).of(rows).tolist()
+    group = [i for i, values in enumerate(equal) for _ in values]
+    group += range(len(equal), len(column) - len(group) + len(equal))
+    assert len(set(zip(group, hashes, strict=True))) == len(set(group)) == len(set(hashes))
+    assert len(set(zip(group, numbers, strict=True))) == len(set(group)) == len(set(numbers))
 
 
 def test_det_1_the_partition_of_a_key_is_the_same_in_every_process() -> None:
