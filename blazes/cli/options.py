@@ -239,10 +239,7 @@ def rendered(document: Document, arguments: argparse.Namespace) -> str:
 
         return html.page(document)
     from blazes.document import terminal
-    from blazes.document.plain import colour_of, unicode_of, width_of
 
     if getattr(arguments, "output", None) not in (None, "", "-"):
         return terminal.text(document)
-    out = sys.stdout
-    layout = terminal.Layout(width_of(out), colour_of(out), unicode_of(out))
-    return terminal.text(document, layout)
+    return terminal.text(document, terminal.Layout.of(sys.stdout))

@@ -5,7 +5,8 @@ Whoever has something to show (`blazes.report`, `verify`, `simulate`, `demo`, co
 of ours is imported, so that the laboratory draws with it too.
 
 - `blocks`: what a document consists of.
-- `terminal`, `markdown`, `html`: the renderers. Only `terminal` imports rich.
+- `terminal`, `markdown`, `html`: the renderers. `screen`: a terminal that is redrawn in place.
+  Only these two, `terminal` and `screen`, import rich.
 - `plain`: what is safe to print, to escape, to draw with.
 - `palette`: every colour, by role, for light and dark screens.
 - `derivation`: derivations as text.
