@@ -18,6 +18,7 @@ from pyspark.sql.types import DataType, StringType, StructType
 from flux_runtime.spark.context import file_name
 from flux_runtime.spark.ends.commit import Folders
 from flux_runtime.spark.ends.outputs import Sink
+from flux_runtime.spark.ends.sinks import Appended, CommitSink
 from flux_runtime.spark.ends.source import FILE_FORMATS, Source
 from flux_runtime.spark.ends.tables import Table
 from flux_runtime.spark.feed import COUNT, DATA, PRODUCER, Feed, Producers, Punctuation
@@ -400,25 +401,29 @@ class Job:
             raise ValueError(f"sink {name}: rows in {format} files are not replaced by a key")
         if name in self.sinks:
             raise ValueError(f"there are two sinks named {name}")
-        location = self._resolved(path)
-        folders = None
-        if format in FILE_FORMATS:
-            location = location or str(self.results / file_name(name))
-            folders = Folders(location, format, dict(options or {}))
         passed = tuple(self._of_unit(name, number, feed) for number, feed in enumerate(feeds, 1))
-        self.sinks[name] = Sink(
-            name=name,
-            feeds=passed,
-            format=format,
-            path=location,
-            options=dict(options or {}),
-            folders=folders,
-            table=Table(name=name, options=dict(options or {}), key=tuple(key))
-            if format == "jdbc" and (key or transaction)
-            else None,
+        target = self._target(
+            name, format, self._resolved(path), dict(options or {}), tuple(key), transaction
         )
+        self.sinks[name] = Sink(name=name, feeds=passed, target=target)
 
     # ---- parts
+
+    def _target(
+        self,
+        name: str,
+        format: str,
+        location: str | None,
+        options: Mapping[str, str],
+        key: tuple[str, ...],
+        transaction: bool,
+    ) -> CommitSink:
+        """What takes the rows of a sink."""
+        if format in FILE_FORMATS:
+            return Folders(location or str(self.results / file_name(name)), format, options)
+        if format == "jdbc" and (key or transaction):
+            return Table(name=name, options=options, key=key)
+        return Appended(format=format, path=location, options=options)
 
     def _of_unit(self, sink: str, number: int, feed: Feed) -> Feed:
         """The feed, behind a unit that passes it on if it does not come from a unit."""
