@@ -55,6 +55,8 @@ def imported(path: Path, *, execute: Limits | None = None) -> str:
 
 def graph_of(path: Path, execute: Limits | None) -> Graph:
     """The graph of a project; BadInput as with `load`."""
+    if execute is None and path.suffix == ".sql":
+        execute = Limits()  # nothing of the user's runs
     if execute is None:
         message = f"{path} was not run, and only what it does says what the dataflow is"
         where = Position(str(path), 1, 1) if path.is_file() else None
@@ -157,7 +159,16 @@ def _lineage(
         inputs = [column.name for column in known[path.source].columns]
     elif told := graph.sources.get(path.source, {}).get("columns"):
         inputs = [name for name, _ in told]
-    return lineage_to_write(path.lineage, [column.name for column in found.columns], inputs)
+    lineage = {
+        made: of for made, of in path.lineage.items() if _is_attribute(made) and _is_attribute(of)
+    }
+    outputs = [column.name for column in found.columns]
+    return lineage_to_write(lineage, outputs, inputs)
+
+
+def _is_attribute(name: str) -> bool:
+    """Whether the file can name this column."""
+    return re.fullmatch(r"[^\W\d]\w*(?:[-.]\w+)*", name) is not None
 
 
 def _query(found: Derived) -> Iterator[str]:
@@ -211,7 +222,11 @@ def _source(graph: Graph, stream: str, source: str, reader: str) -> Iterator[str
     told = graph.sources[source]
     yield f"  {stream}:"
     yield f"    to: {_name(reader)}.{_name(source)}"
-    if told.get("columns"):
+    unnamed = [n for n, _ in told.get("columns") or () if not _is_attribute(n)]
+    if unnamed:
+        why = "the file cannot name these attributes"
+        yield from _comment(f"TODO schema: {why}: {', '.join(unnamed)}", "    ")
+    elif told.get("columns"):
         columns = ", ".join(f"{scalar(n)}: {scalar(t)}" for n, t in told["columns"])
         yield from _long(f"    schema: {{{columns}}}")
     else:
@@ -224,7 +239,7 @@ def _source(graph: Graph, stream: str, source: str, reader: str) -> Iterator[str
 
 def _schema(found: Derived) -> Iterator[str]:
     texts = [(column.name, sql_text(column.type)) for column in found.columns]
-    if texts and all(text is not None for _, text in texts):
+    if texts and all(text is not None and _is_attribute(name) for name, text in texts):
         columns = ", ".join(f"{scalar(name)}: {scalar(text or '')}" for name, text in texts)
         yield from _long(f"    schema: {{{columns}}}")
 
@@ -233,14 +248,19 @@ def _external(key: str, told: Mapping[str, Any]) -> Iterator[str]:
     parts = [f"format: {scalar(told.get('format') or 'table')}"]
     if told.get("path"):
         parts.append(f"path: {scalar(told['path'])}")
+    if told.get("delivery"):
+        parts.append(f"delivery: {told['delivery']}")
     options = {k: v for k, v in dict(told.get("options") or {}).items() if k != "path"}
     hidden = [k for k in options if re.search(r"password|secret|token|credential", k, re.I)]
-    if options:
+    unnamed = [k for k in options if not re.fullmatch(r"\w[\w.-]*", k)]
+    hidden += unnamed
+    if options.keys() - set(hidden):
         inside = [f"{scalar(k)}: {scalar(str(v))}" for k, v in options.items() if k not in hidden]
         parts.append(f"options: {{{', '.join(inside)}}}")
     yield from _long(f"    {key}: {{{', '.join(parts)}}}")
     for name in hidden:
-        yield f"    # TODO the option {name} was left out: it looks like a secret"
+        why = "it is not known here" if name in unnamed else "it looks like a secret"
+        yield from _comment(f"TODO the option {name} was left out: {why}", "    ")
 
 
 def _tail() -> Iterator[str]:

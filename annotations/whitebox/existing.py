@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -18,10 +18,17 @@ from annotations.vocabulary import Within
 from annotations.whitebox import ir
 from annotations.whitebox.derivation import Assumption, Derivation, DerivedPath, Evidence
 from annotations.whitebox.derive import annotate
-from annotations.whitebox.pyspark_code import Project, Query, Script, read_pipeline, read_script
+from annotations.whitebox.pyspark_code import (
+    SPECIFICATIONS,
+    Project,
+    Query,
+    Script,
+    Unreadable,
+    read_pipeline,
+    read_script,
+    read_scripts,
+)
 from annotations.whitebox.sandbox import Limits
-
-SPECIFICATIONS: Final = ("spark-pipeline.yml", "spark-pipeline.yaml")
 
 _T = TypeVar("_T")
 
@@ -44,6 +51,8 @@ class Sink:
     format: str
     path: str = ""
     options: Mapping[str, str] = field(default_factory=lambda: EMPTY)
+    delivery: str = ""
+    """`may-repeat` where a replay writes again: what a function of `foreachBatch` writes."""
 
 
 @dataclass(frozen=True)
@@ -74,9 +83,14 @@ class Graph:
     """What was not understood, so that something may be missing."""
 
 
+SUFFIXES: Final = (".py", ".ipynb", ".sql")
+"""Of scripts, notebooks and pipelines in SQL."""
+
+
 def is_project(path: Path) -> bool:
     """True for what `read` takes: a pipeline's specification or folder, a script in Python."""
-    return path.name in SPECIFICATIONS or path.suffix == ".py" or _specification(path) is not None
+    named = path.name in SPECIFICATIONS or path.suffix in SUFFIXES
+    return named or _specification(path) is not None
 
 
 def _specification(folder: Path) -> Path | None:
@@ -87,11 +101,33 @@ def _specification(folder: Path) -> Path | None:
 def read(path: Path, *, execute: Limits) -> Graph:
     """The graph of a project, whose code is run to be read within these limits;
     `pyspark_code.Unreadable` where it cannot be read."""
-    if path.suffix == ".py":
-        return _script_graph(path, read_script(path, limits=execute))
+    if path.suffix in SUFFIXES:
+        return _graph(path, read_script(path, limits=execute))
     specification = path if path.name in SPECIFICATIONS else _specification(path)
     assert specification is not None
     return _project_graph(specification, read_pipeline(specification, limits=execute))
+
+
+def read_all(paths: Sequence[Path], *, execute: Limits) -> list[Graph | Unreadable]:
+    """The graphs of many files, in one process; why one could not be read in its place."""
+    found: list[Graph | Unreadable] = []
+    for path, each in zip(paths, read_scripts(paths, limits=execute), strict=True):
+        try:
+            found.append(each if isinstance(each, Unreadable) else _graph(path, each))
+        except Unreadable as unreadable:
+            found.append(unreadable)
+    return found
+
+
+def _graph(path: Path, found: Script | Project) -> Graph:
+    graph = _script_graph(path, found) if isinstance(found, Script) else _project_graph(path, found)
+    if not graph.nodes:
+        raise Unreadable(
+            f"{path.name} starts no streaming query and defines no dataset of a pipeline",
+            remedy="Name the script that starts the queries; what it imports is read with it.",
+            position=Position(str(path), 1, 1),
+        )
+    return graph
 
 
 def _project_graph(path: Path, project: Project) -> Graph:
@@ -119,21 +155,46 @@ def _project_graph(path: Path, project: Project) -> Graph:
             shown=dataset.kind != "temporary view",
         )
     nodes = {name: node for name, node in nodes.items() if node.fills}
+    nodes |= _query_nodes(project.queries, {*nodes, *project.sources})
     sources = _unfilled(nodes, project.sources)
-    return Graph(project.name, path, nodes, sources, project.problems)
+    return Graph(project.name, path, nodes, sources, (*project.notes, *project.problems))
 
 
 def _script_graph(path: Path, script: Script) -> Graph:
+    nodes = _query_nodes(script.queries, set(script.sources))
+    return Graph(path.stem, path, nodes, _unfilled(nodes, script.sources), script.problems)
+
+
+def _query_nodes(queries: Sequence[Query], others: Set[str]) -> dict[str, Node]:
+    """The queries of a script; one that reads the table that another writes reads from it."""
     nodes: dict[str, Node] = {}
-    for query in script.queries:
+    tables: dict[str, str] = {}
+    for query in queries:
         if query.batch and not any(_live(leaf) for leaf in leaves(query.plan)):
             continue
-        name = unused_name(_query_name(query), nodes)
+        name = _query_name(query)
+        if name == query.table and name not in nodes:
+            tables[name.lower()] = name
+        else:
+            name = unused_name(name if name not in others else f"{name}_query", {*nodes, *others})
+            if query.table:
+                tables.setdefault(query.table.lower(), name)
         fill = Fill(_handed_over(query), query.output_mode.lower(), query.position)
-        kind = "batch" if query.batch else "streaming query"
+        kind = "written in foreachBatch" if query.in_batch else "streaming query"
+        if query.batch and not query.in_batch:
+            kind = "batch"
         nodes[name] = Node(name, kind, (fill,), query.position, sink=_sink(query))
-    problems = () if script.problem is None else ((script.problem, script.position),)
-    return Graph(path.stem, path, nodes, _unfilled(nodes, script.sources), problems)
+
+    def linked(leaf: ir.Source) -> ir.Source:
+        node = tables.get(leaf.name.lower())
+        return leaf if node is None else replace(leaf, name=node)
+
+    return {
+        name: replace(
+            node, fills=tuple(replace(f, plan=with_sources(f.plan, linked)) for f in node.fills)
+        )
+        for name, node in nodes.items()
+    }
 
 
 def _handed_over(query: Query) -> ir.Relation:
@@ -149,14 +210,15 @@ def _live(leaf: ir.Source) -> bool:
 
 
 def _query_name(query: Query) -> str:
-    told = query.name or re.split(r"[/\\]", query.path.rstrip("/"))[-1]
+    told = query.name or query.table or re.split(r"[/\\]", query.path.rstrip("/"))[-1]
     return told or (f"query_{query.position.line}" if query.position else "query")
 
 
 def _sink(query: Query) -> Sink | None:
     if query.foreach:
         return None
-    return Sink(query.format or "table", query.path, query.options)
+    delivery = "may-repeat" if query.in_batch else ""
+    return Sink(query.format or "table", query.path or query.table, query.options, delivery)
 
 
 def _unfilled(

@@ -13,7 +13,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
@@ -24,6 +24,7 @@ from annotations.whitebox.sandbox import Limits
 
 _NEEDED: Final = ("pyspark", "pandas", "pyarrow", "grpc", "grpc_status", "zstandard")
 _READER: Final = ("-P", "-m", "annotations.whitebox.connect.reader")
+SPECIFICATIONS: Final = ("spark-pipeline.yml", "spark-pipeline.yaml")
 _SHOWN_MAX: Final = 400
 """Characters of what the code printed that an error shows."""
 
@@ -63,8 +64,11 @@ class Query:
     output_mode: str = "append"
     format: str = ""
     name: str = ""
+    table: str = ""
     path: str = ""
     batch: bool = False
+    in_batch: bool = False
+    """Written by the function of `foreachBatch`, micro-batch by micro-batch."""
     foreach: str = ""
     """`foreachBatch` or `foreach` where the user's code takes the records."""
     options: Mapping[str, str] = field(default_factory=lambda: EMPTY)
@@ -77,9 +81,8 @@ class Script:
     queries: tuple[Query, ...]
     sources: Mapping[str, Mapping[str, Any]]
     """External sources: name -> format, options, path, columns, streaming."""
-    problem: str | None = None
-    """Why the script did not come to its end; what it started before is in `queries`."""
-    position: Position | None = None
+    problems: tuple[tuple[str, Position | None], ...] = ()
+    """Why the script did not come to its end, after what is in `queries`; what was left out."""
 
 
 @dataclass(frozen=True)
@@ -116,6 +119,10 @@ class Project:
     sources: Mapping[str, Mapping[str, Any]]
     problems: tuple[tuple[str, Position], ...] = ()
     """Statements that were not understood."""
+    notes: tuple[tuple[str, Position | None], ...] = ()
+    """What was left out of a script, or ended it."""
+    queries: tuple[Query, ...] = ()
+    """Queries that a script starts beside its pipeline."""
 
 
 @contextmanager
@@ -166,15 +173,51 @@ def _plan(function: Function, found: Mapping[str, Any]) -> ir.Relation:
 
 
 @_understood()
-def read_script(path: Path, *, arguments: Sequence[str] = (), limits: Limits) -> Script:
-    """What a whole script does. Unreadable where it starts nothing and fails."""
-    request = {"kind": "script", "path": str(path.resolve()), "arguments": list(arguments)}
-    answer = _ask(request, path.parent, limits)
-    queries = tuple(_query(found) for found in answer["queries"])
+def read_script(path: Path, *, arguments: Sequence[str] = (), limits: Limits) -> Script | Project:
+    """What a whole script, notebook or file of SQL does: queries, or a pipeline. Unreadable where
+    it starts nothing and fails."""
+    return _script(_ask(_of_file(path, arguments), path.parent, limits))
+
+
+@_understood()
+def read_scripts(paths: Sequence[Path], *, limits: Limits) -> list[Script | Project | Unreadable]:
+    """The same of many files, by one process, each with limits of its own."""
+    found: list[Script | Project | Unreadable] = []
+    requests = [_of_file(path, ()) for path in paths]
+    for answer in _ask_several(requests, limits):
+        try:
+            found.append(answer if isinstance(answer, Unreadable) else _script(answer))
+        except Unreadable as unreadable:
+            found.append(unreadable)
+    return found
+
+
+def _of_file(path: Path, arguments: Sequence[str]) -> dict[str, Any]:
+    if path.name in SPECIFICATIONS:
+        return {"kind": "pipeline", "path": str(path.resolve())}
+    kind = "sql" if path.suffix == ".sql" else "script"
+    return {"kind": kind, "path": str(path.resolve()), "arguments": list(arguments)}
+
+
+def _script(answer: Mapping[str, Any]) -> Script | Project:
     problem, position = answer.get("error"), _position(answer.get("position"))
+    if "datasets" in answer:
+        return _project(answer)
+    notes = tuple((text, _position(at)) for text, at in answer.get("notes", ()))
+    if problem:
+        notes = ((problem, position), *notes)
+    queries = tuple(_query(found) for found in answer.get("queries", ()))
+    if (project := answer.get("project")) and project["flows"]:
+        return replace(_project(project), notes=notes, queries=queries)
     if problem and not queries:
-        raise Unreadable(problem, position=position)
-    return Script(queries, answer["sources"], problem, position)
+        raise Unreadable(problem, position=position, remedy=_REMEDY)
+    return Script(queries, answer["sources"], notes)
+
+
+_REMEDY: Final = (
+    "Let the script describe its queries with DataFrames, before it asks for data; or describe the "
+    "dataflow in a file."
+)
 
 
 def _query(found: Mapping[str, Any]) -> Query:
@@ -184,9 +227,11 @@ def _query(found: Mapping[str, Any]) -> Query:
         position=_position(found["position"]),
         output_mode=found.get("output_mode") or "append",
         format=found.get("format") or found.get("source") or "",
-        name=found.get("query_name") or found.get("table_name") or "",
+        name=found.get("query_name", ""),
+        table=found.get("table_name", ""),
         path=found.get("path") or found["options"].get("path", ""),
         batch=bool(found.get("batch")),
+        in_batch=bool(found.get("in_batch")),
         foreach=foreach or ("foreach" if found.get("foreach_writer") else ""),
         options=found["options"],
     )
@@ -196,7 +241,10 @@ def _query(found: Mapping[str, Any]) -> Query:
 def read_pipeline(spec: Path, *, limits: Limits) -> Project:
     """The project of a `spark-pipeline.yml`. Unreadable where a definition fails."""
     request = {"kind": "pipeline", "path": str(spec.resolve())}
-    answer = _ask(request, spec.parent, limits)
+    return _project(_ask(request, spec.parent, limits))
+
+
+def _project(answer: Mapping[str, Any]) -> Project:
     if "error" in answer:
         raise Unreadable(answer["error"], position=_position(answer.get("position")))
     datasets = {
@@ -229,16 +277,54 @@ def read_pipeline(spec: Path, *, limits: Limits) -> Project:
 
 def _ask(request: Mapping[str, Any], folder: Path, limits: Limits) -> dict[str, Any]:
     """What the process answers that runs the code, or answered before."""
+    _check_installed()
+    known = answer_cache.given(request)
+    if known is not None:
+        return known
+    began = time.time()
+    found = _run(request, folder, limits)
+    answer_cache.keep(request, found, found.pop("seen"), since=began)
+    return found
+
+
+def _ask_several(
+    requests: Sequence[Mapping[str, Any]], limits: Limits
+) -> list[dict[str, Any] | Unreadable]:
+    """The same for many requests about files."""
+    _check_installed()
+    answers = [answer_cache.given(request) for request in requests]
+    asked = [n for n, known in enumerate(answers) if known is None]
+    missing = Unreadable(
+        f"it was run to be read, and came to no answer within {limits.seconds:g} s",
+        remedy="Let it describe queries, without waiting for anything or starting anything.",
+    )
+    if asked:
+        began = time.time()
+        whole = {
+            "kind": "several",
+            "seconds": limits.seconds,
+            "requests": [
+                {**requests[n], "folder": str(Path(requests[n]["path"]).parent)} for n in asked
+            ],
+        }
+        at_most = replace(limits, seconds=limits.seconds * len(asked))
+        for n, found in zip(asked, _run(whole, Path("/"), at_most)["answers"], strict=True):
+            if found is not None:
+                answer_cache.keep(requests[n], found, found.pop("seen"), since=began)
+                answers[n] = found
+    return [missing if answer is None else answer for answer in answers]
+
+
+def _check_installed() -> None:
     missing = [name for name in _NEEDED if find_spec(name) is None]
     if missing:
         raise Unreadable(
             f"reading Python code needs Spark's Connect client; missing: {', '.join(missing)}",
             remedy="Install it: pip install 'blazes[pyspark]'.",
         )
-    known = answer_cache.given(request)
-    if known is not None:
-        return known
-    began = time.time()
+
+
+def _run(request: Mapping[str, Any], folder: Path, limits: Limits) -> dict[str, Any]:
     outcome = sandbox.run(
         [sys.executable, *_READER],
         lambda answer: {**request, "answer": str(answer)},
@@ -253,7 +339,6 @@ def _ask(request: Mapping[str, Any], folder: Path, limits: Limits) -> dict[str, 
             remedy="Let it describe queries, without waiting for anything or starting anything.",
         )
     found: dict[str, Any] = json.loads(outcome.answer)
-    answer_cache.keep(request, found, found.pop("seen"), since=began)
     return found
 
 

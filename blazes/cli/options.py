@@ -132,10 +132,11 @@ def variants_of(arguments: argparse.Namespace) -> dict[str, str]:
 
 
 def is_code(file: str) -> bool:
-    """True for a Declarative Pipelines project or a Python script in place of a dataflow file."""
+    """True for a Declarative Pipelines project, a script, a notebook or a file of SQL in place of a
+    dataflow file."""
     path = Path(file)
     names = ("spark-pipeline.yml", "spark-pipeline.yaml")
-    named = path.name in names or path.suffix == ".py"
+    named = path.name in names or path.suffix in (".py", ".ipynb", ".sql")
     return (named and path.is_file()) or any((path / name).is_file() for name in names)
 
 

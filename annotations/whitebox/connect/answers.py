@@ -24,15 +24,31 @@ _CONF: Final = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.timestampType": "TIMESTAMP_LTZ",
     "spark.sql.session.localRelationCacheThreshold": str(1 << 40),
+    "spark.sql.session.localRelationSizeLimit": str(1 << 40),
     "spark.sql.session.localRelationChunkSizeRows": str(1 << 40),
     "spark.sql.session.localRelationChunkSizeBytes": str(1 << 40),
     "spark.sql.session.localRelationBatchOfChunksSizeBytes": str(1 << 40),
     "spark.sql.execution.arrow.maxRecordsPerBatch": "10000",
 }
-"""Settings that the client asks for and takes apart; every other one that is not set is `false`."""
+"""Settings that the client asks for and takes apart; every other one of Spark that is not set is
+`false`, and one of the user's own stands for itself."""
+
+
+def _unset(key: str) -> str:
+    return "false" if key.startswith("spark.") else f"${key}"
+
 
 _VIEW: Final = re.compile(
     r"\s*CREATE\s+(?:OR\s+REPLACE\s+)?(?:GLOBAL\s+)?TEMP(?:ORARY)?\s+VIEW\s+([\w.`]+)\s+AS\s+(.*)",
+    re.IGNORECASE | re.DOTALL,
+)
+_MERGE: Final = re.compile(
+    r"\s*(?:WITH\s+SCHEMA\s+EVOLUTION\s+)?MERGE\s+(?:WITH\s+SCHEMA\s+EVOLUTION\s+)?INTO\s+([\w.`]+).*?"
+    r"\bUSING\s+([\w.`]+)",
+    re.IGNORECASE | re.DOTALL,
+)
+_INSERT: Final = re.compile(
+    r"\s*INSERT\s+(?:INTO|OVERWRITE)\s+(?:TABLE\s+)?([\w.`]+)\s*(?:\([^)]*\)\s*)?((?:SELECT|WITH|FROM|TABLE)\b.*)",
     re.IGNORECASE | re.DOTALL,
 )
 _QUERY: Final = re.compile(r"(?:\s|\(|--.*\n|/\*.*?\*/)*(SELECT|WITH|FROM|VALUES|TABLE)\b", re.I)
@@ -51,6 +67,8 @@ class Started:
     views: dict[str, Any]
     """Temporary views as they were then: name -> Relation."""
     position: Position | None
+    body: Callable[..., Any] | None = None
+    """The function of `foreachBatch`."""
 
 
 @dataclass
@@ -65,6 +83,8 @@ class Answers:
     views: dict[str, Any] = field(default_factory=dict)
     started: list[Started] = field(default_factory=list)
     pipeline: list[Any] = field(default_factory=list)
+    bodies: dict[bytes, Callable[..., Any]] = field(default_factory=dict)
+    """Functions of `foreachBatch`, by what stands for them in the command."""
     functions: dict[str, Any] = field(default_factory=dict)
     """Registered functions: name -> CommonInlineUserDefinedFunction."""
     server: str = field(default_factory=lambda: str(uuid.uuid4()))
@@ -88,7 +108,7 @@ class Answers:
                 for key in asked.keys:
                     self.conf.pop(key, None)
             case "get":
-                answered = [(k, self.conf.get(k, _CONF.get(k, "false"))) for k in asked.keys]
+                answered = [(k, self.conf.get(k, _CONF.get(k, _unset(k)))) for k in asked.keys]
             case "get_option":
                 answered = [(k, self.conf.get(k, _CONF.get(k))) for k in asked.keys]
             case "get_with_default":
@@ -152,7 +172,8 @@ class Answers:
     def _root(self, relation: Any) -> list[dict[str, Any]]:
         kind = relation.WhichOneof("rel_type")
         if kind == "catalog":
-            return [_false()]
+            exists = (relation.catalog.WhichOneof("cat_type") or "").endswith("_exists")
+            return [_answer(exists)]
         if kind in ("show_string", "html_string"):
             return [_text("")]
         raise Refused("an action needs data: only what describes a computation can be read")
@@ -171,11 +192,12 @@ class Answers:
                 )
             case "write_stream_operation_start":
                 start = command.write_stream_operation_start
-                self.started.append(Started(start, dict(self.views), caller()))
+                body = self.bodies.get(start.foreach_batch.python_function.command)
+                self.started.append(Started(start, dict(self.views), caller(), body))
                 id_ = pb.StreamingQueryInstanceId(id=str(uuid.uuid4()), run_id=str(uuid.uuid4()))
                 started = pb.WriteStreamOperationStartResult(query_id=id_, name=start.query_name)
                 return [{"write_stream_operation_start_result": started}]
-            case "write_operation" | "write_operation_v2":
+            case "write_operation" | "write_operation_v2" | "merge_into_table_command":
                 written = getattr(command, kind)
                 self.started.append(Started(written, dict(self.views), caller()))
             case "streaming_query_command":
@@ -209,6 +231,10 @@ class Answers:
             self.views[view[1].strip("`")] = self._with_views(relation, view[2])
             relation = pb.Relation()
             relation.local_relation.schema = "struct<>"
+        elif written := _MERGE.match(text) or _INSERT.match(text):
+            self._written(written, merge=_MERGE.match(text) is not None)
+            relation = pb.Relation()
+            relation.local_relation.schema = "struct<>"
         elif not _QUERY.match(text):
             relation = pb.Relation()
             relation.local_relation.schema = "struct<>"
@@ -216,6 +242,20 @@ class Answers:
             relation = self._with_views(relation, text)
         result = pb.ExecutePlanResponse.SqlCommandResult(relation=relation)
         return [{"sql_command_result": result}]
+
+    def _written(self, found: re.Match[str], *, merge: bool) -> None:
+        """What `MERGE INTO` and `INSERT INTO` write, and where."""
+        target = found[1].replace("`", "")
+        query = f"SELECT * FROM {found[2]}" if merge else found[2]
+        relation = pb.Relation()
+        relation.sql.query = query
+        read = self._with_views(relation, query)
+        command: Any
+        if merge:
+            command = pb.MergeIntoTableCommand(target_table_name=target, source_table_plan=read)
+        else:
+            command = pb.WriteOperationV2(table_name=target, input=read)
+        self.started.append(Started(command, dict(self.views), caller()))
 
     def _with_views(self, relation: Any, text: str) -> Any:
         """The query with the temporary views that its text may mean, as they are now."""
@@ -300,11 +340,12 @@ def _manager_answer(command: Any) -> dict[str, Any]:
     return {"streaming_query_manager_command_result": made}
 
 
-def _false() -> dict[str, Any]:
-    """One record with one boolean: the answer to most questions about a catalog."""
+def _answer(value: bool) -> dict[str, Any]:
+    """One record with one boolean. Whatever a catalog is asked for exists: a job that runs for
+    the second time is read."""
     import pyarrow
 
-    return _table(pyarrow.table({"value": [False]}))
+    return _table(pyarrow.table({"value": [value]}))
 
 
 def _text(value: str) -> dict[str, Any]:

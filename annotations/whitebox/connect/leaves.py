@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from annotations.dataflow import Position
 from annotations.whitebox import ir
+from annotations.whitebox.connect import texts
 from annotations.whitebox.connect.datatypes import ddl_type, from_proto
 from annotations.whitebox.connect.relations import Converter, Relations
 from annotations.whitebox.connect.scope import Built
@@ -62,8 +63,18 @@ def _range(home: Relations, found: Any, at: Position | None) -> Built:
 def _sql(home: Relations, found: Any, at: Position | None) -> Built:
     if found.pos_arguments or found.named_arguments or found.args or found.pos_args:
         return home.user_code([], "a query with parameters", at)
+    import pyspark.sql.connect.proto as pb
+
+    query = texts.without_live(found.query)
     tables = {name: _occurrence(home, relation) for name, relation in home.references.items()}
-    return home.made(home.query_of(found.query, tables, at), [])
+    known, streamed = {name.lower() for name in tables}, texts.streams(query)
+    for name in texts.tables(query) - {"range"}:
+        if name.lower() not in known:
+            read = pb.Relation()
+            read.read.named_table.unparsed_identifier = name
+            read.read.is_streaming = name in streamed
+            tables[name] = _occurrence(home, read)
+    return home.made(home.query_of(query, tables, at), [])
 
 
 def _occurrence(home: Relations, relation: Any) -> Callable[[], Relation]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import io
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -58,6 +58,8 @@ class Project:
     problems: list[tuple[str, Position]] = field(default_factory=list)
     columns: dict[str, tuple[tuple[str, DataType, bool], ...]] = field(default_factory=dict)
     """Columns of datasets, as far as they are known by now."""
+    files: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """Files that queries in SQL read by functions (`read_files`): name -> what is read."""
 
 
 def read_project(reading: Reading, spec_path: Path) -> dict[str, Any]:
@@ -79,12 +81,62 @@ def read_project(reading: Reading, spec_path: Path) -> dict[str, Any]:
     project = Project()
     for command in reading.answers.pipeline:
         _note(project, command, spec_path.parent)
+    return _as_json(reading, project, spec.name)
+
+
+@contextlib.contextmanager
+def registration(reading: Reading) -> Iterator[None]:
+    """Inside, what `pyspark.pipelines` defines is noted, as in a project."""
+    from pyspark.pipelines.graph_element_registry import graph_element_registration_context
+    from pyspark.pipelines.spark_connect_graph_element_registry import (
+        SparkConnectGraphElementRegistry,
+    )
+
+    with graph_element_registration_context(
+        SparkConnectGraphElementRegistry(reading.spark, "graph")
+    ):
+        yield
+
+
+def script_project(
+    reading: Reading,
+    project: Project,
+    functions: Sequence[tuple[Flow, Callable[[], Any]]],
+    path: Path,
+) -> dict[str, Any]:
+    """The pipeline that one file defines, as a value for JSON."""
+    for command in reading.answers.pipeline:
+        _note(project, command, path.parent)
+    reading.sources.taken = frozenset(name.lower() for name in project.datasets)
+    for flow, function in functions:
+        with reading.failures() as failed:
+            frame = function()
+            flow.relation = frame._plan.to_proto(reading.spark.client).root
+            dataset = project.datasets.get(flow.target, {})
+            if dataset.get("kind") == "table":
+                streams = reading.answers.streaming(flow.relation, reading.answers.views)
+                dataset["kind"] = "streaming table" if streams else "materialized view"
+        if failed:
+            at = flow.position if failed["position"] is None else Position(*failed["position"])
+            flow.plan = ir.Opaque((), (), failed["error"], nondeterministic=True, position=at)
+            project.problems.append((failed["error"], at))
+    return _as_json(reading, project, path.stem)
+
+
+def read_sql(reading: Reading, path: Path) -> dict[str, Any]:
+    """The pipeline of one file of SQL, as a value for JSON."""
+    project = Project()
+    _note_sql(project, path.read_text(encoding="utf-8-sig"), str(path))
+    return _as_json(reading, project, path.stem)
+
+
+def _as_json(reading: Reading, project: Project, name: str) -> dict[str, Any]:
     reading.sources.taken = frozenset(name.lower() for name in project.datasets)
     reading.sources.read.clear()
+    reading.sources.read.update(project.files)
     _plan_all(reading, project)
     return {
-        "name": spec.name,
-        "configuration": dict(spec.configuration),
+        "name": name,
         "datasets": project.datasets,
         "flows": [_flow_json(flow) for flow in project.flows],
         "sources": reading.sources.read,
@@ -129,6 +181,7 @@ def _python_flow(flow: Any) -> Flow:
 
 
 def _note_sql(project: Project, text: str, file: str) -> None:
+    text = texts.without_live(texts.files_by_name(text, project.files))
     for found in statements(text):
         if isinstance(found, NotUnderstood):
             project.problems.append((str(found), Position(file, found.line, 1)))
@@ -148,7 +201,7 @@ def _note_sql(project: Project, text: str, file: str) -> None:
 
 def _plan_all(reading: Reading, project: Project) -> None:
     """Plan each flow when the columns of what it reads are known, or when nothing else helps."""
-    waiting = list(project.flows)
+    waiting = [flow for flow in project.flows if flow.plan is None]
     while waiting:
         ready = [flow for flow in waiting if not _lacking(flow, waiting, project)] or waiting[:1]
         for flow in ready:
@@ -167,7 +220,7 @@ def _lacking(flow: Flow, waiting: list[Flow], project: Project) -> set[str]:
 
 def _reads(flow: Flow, project: Project) -> Iterator[str]:
     if flow.source is not None:
-        yield flow.source
+        yield texts.without_live(flow.source).strip()
     elif flow.query is not None:
         words = {word.lower() for word in texts.words(flow.query)}
         for name in project.datasets:
@@ -207,13 +260,30 @@ def _tables_of(reading: Reading, flow: Flow) -> dict[str, texts.Table]:
     """The tables that the query of a flow can read: the project's, and those of other schemas."""
     query = flow.query or ""
     read_as_streams = texts.streams(query)
-    outside = (read_as_streams | texts.tables(query)) - set(reading.sources.declared)
+    for name, described in project_files(reading, query):
+        columns = tuple((n, *_typed(t)) for n, t in described.get("columns", ()))
+        role = ir.Role.STREAM if described["streaming"] else ir.Role.MUTABLE
+        reading.sources.declared[name] = (columns or None, role)
+    known = {name.lower() for name in reading.sources.declared}
+    outside = {name for name in read_as_streams | texts.tables(query) if name.lower() not in known}
     for name in outside:
         role = ir.Role.STREAM if name in read_as_streams else ir.Role.MUTABLE
         reading.sources.declared[name] = (None, role)
         told = {"format": "table", "streaming": name in read_as_streams}
         reading.sources.read.setdefault(name, told)
     return {name: partial(_source, reading, name) for name in reading.sources.declared}
+
+
+def project_files(reading: Reading, query: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Files that a query reads, under the names that stand for them."""
+    words = set(texts.words(query))
+    for name, described in reading.sources.read.items():
+        if name in words and described.get("format") == "cloudFiles":
+            yield name, described
+
+
+def _typed(text: str) -> tuple[DataType, bool]:
+    return ddl_type(text), True
 
 
 def _null(nullable: bool) -> str:
@@ -232,7 +302,7 @@ def changes(reading: Reading, flow: Flow) -> ir.Relation:
     Nothing says that no two events of a key have the same sequence, so that their order of arrival
     may decide: like `max_by`, or `lead` over the key.
     """
-    source = _source(reading, flow.source or "")
+    source = _source(reading, texts.without_live(flow.source or "").strip())
     by_name = {column.name.lower(): column for column in source.columns}
     keys = [by_name.get(key.lower()) for key in flow.keys]
     found = tuple(ir.Ref(column) for column in keys if column is not None)
@@ -260,7 +330,12 @@ def _tables(message: Any) -> Iterator[tuple[str, bool]]:
     while todo:
         found = todo.pop()
         if found.DESCRIPTOR.full_name == "spark.connect.Read" and found.HasField("named_table"):
-            yield found.named_table.unparsed_identifier.replace("`", ""), found.is_streaming
+            name = found.named_table.unparsed_identifier.replace("`", "")
+            yield texts.without_live(name).strip(), found.is_streaming
+        elif found.DESCRIPTOR.full_name == "spark.connect.SQL":
+            query = texts.without_live(found.query)
+            streamed = texts.streams(query)
+            yield from ((name, name in streamed) for name in texts.tables(query) | streamed)
         for descriptor, value in found.ListFields():
             message_type = descriptor.message_type
             if message_type is None or message_type.GetOptions().map_entry:

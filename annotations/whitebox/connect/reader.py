@@ -7,18 +7,38 @@ the code prints is the business of whoever started the process (`annotations.whi
 
 from __future__ import annotations
 
+import importlib
 import io
 import json
 import os
+import signal
 import sys
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
-from annotations.whitebox.connect.project import read_project
+from annotations.whitebox.connect import outside
+from annotations.whitebox.connect.project import read_project, read_sql
 from annotations.whitebox.connect.reading import Reading
+from annotations.whitebox.connect.scripts import script
 from annotations.whitebox.connect.seen import Seen
+
+_USED: Final = (
+    "annotations.whitebox.sql",
+    "pandas",
+    "pyspark.pipelines",
+    "pyspark.pipelines.cli",
+    "pyspark.sql.avro.functions",
+    "pyspark.sql.connect.avro.functions",
+    "pyspark.sql.connect.functions",
+    "pyspark.sql.connect.streaming",
+    "pyspark.sql.functions",
+    "pyspark.sql.pandas.types",
+    "pyspark.sql.streaming",
+)
+"""What most scripts import: once for all of several."""
 
 
 def main() -> int:
@@ -26,29 +46,72 @@ def main() -> int:
     request = json.load(sys.stdin)
     sys.stdin = io.StringIO()
     sys.dont_write_bytecode = True  # reading leaves nothing beside the user's modules
-    home = Reading(request)
-    answered: Mapping[str, Callable[[Mapping[str, Any]], dict[str, Any]]] = {
-        "functions": home.functions,
-        "script": home.script,
-        "pipeline": partial(pipeline, home),
-    }
-    seen = Seen()
-    answer = answered[request["kind"]](request)
-    answer["seen"] = seen.to_json()
-    target = Path(request["answer"])
-    part = target.with_suffix(".part")
-    part.write_text(json.dumps(answer), encoding="utf-8")
-    part.replace(target)
+    if request["kind"] == "several":
+        _put(Path(request["answer"]), {"answers": list(_several(request))})
+    else:
+        _put(Path(request["answer"]), _answered(request))
     sys.stdout.flush()
     sys.stderr.flush()
     # Threads that the user's code has left behind must not keep the process.
     os._exit(0)
 
 
+def _answered(request: Mapping[str, Any]) -> dict[str, Any]:
+    home = Reading(request)
+    kinds: Mapping[str, Callable[[Mapping[str, Any]], dict[str, Any]]] = {
+        "functions": home.functions,
+        "script": partial(script, home),
+        "pipeline": partial(pipeline, home),
+        "sql": partial(sql, home),
+    }
+    seen = Seen()
+    answer = kinds[request["kind"]](request)
+    answer["seen"] = seen.to_json()
+    return answer
+
+
+def _put(target: Path, answer: Mapping[str, Any]) -> None:
+    part = target.with_suffix(".part")
+    part.write_text(json.dumps(answer), encoding="utf-8")
+    part.replace(target)
+
+
+def _several(request: Mapping[str, Any]) -> Iterator[dict[str, Any] | None]:
+    """The answers to several requests, each in a process of its own that has PySpark already;
+    None where one came to no answer within its time."""
+    for module in _USED:
+        importlib.import_module(module)
+    for number, asked in enumerate(request["requests"]):
+        target = Path(request["answer"]).with_suffix(f".{number}")
+        child = os.fork()
+        if not child:
+            os.setpgid(0, 0)
+            os.chdir(asked["folder"])
+            _put(target, _answered(asked))
+            os._exit(0)
+        until = time.monotonic() + request["seconds"]
+        while not os.waitpid(child, os.WNOHANG)[0]:
+            if time.monotonic() > until:
+                os.killpg(child, signal.SIGKILL)
+                os.waitpid(child, 0)
+                break
+            time.sleep(0.002)
+        yield json.loads(target.read_bytes()) if target.is_file() else None
+        target.unlink(missing_ok=True)
+
+
 def pipeline(home: Reading, request: Mapping[str, Any]) -> dict[str, Any]:
     """A Declarative Pipelines project: its datasets and flows."""
+    outside.stand_ins("", request["path"])
     with home.failures() as answer:
         answer |= read_project(home, Path(request["path"]))
+    return answer
+
+
+def sql(home: Reading, request: Mapping[str, Any]) -> dict[str, Any]:
+    """The datasets and flows of one file of SQL; none of the user's code runs."""
+    with home.failures() as answer:
+        answer |= read_sql(home, Path(request["path"]))
     return answer
 
 

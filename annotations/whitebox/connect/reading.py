@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import importlib
 import resource
-import runpy
 import sys
 import traceback
 from collections.abc import Iterator, Mapping
@@ -22,7 +21,7 @@ from annotations.whitebox.connect import channel
 channel.prepare()
 
 from annotations.whitebox.connect import texts  # noqa: E402
-from annotations.whitebox.connect.answers import Answers, Refused, Started  # noqa: E402
+from annotations.whitebox.connect.answers import Answers, Refused  # noqa: E402
 from annotations.whitebox.connect.converters import CONVERTERS  # noqa: E402
 from annotations.whitebox.connect.places import Places  # noqa: E402
 from annotations.whitebox.connect.relations import Relations  # noqa: E402
@@ -62,7 +61,8 @@ class Reading:
         return [(c.name, c.type, c.nullable) for c in self.plan(relation, views).columns]
 
     def _streaming(self, relation: Any, views: Mapping[str, Any]) -> bool:
-        return any(source.role is not ir.Role.TABLE for source in sources(self.plan(relation)))
+        live = (ir.Role.STREAM, ir.Role.REQUEST)
+        return any(source.role in live for source in sources(self.plan(relation, views)))
 
     # ---- what can be asked for
 
@@ -94,35 +94,6 @@ class Reading:
             raise Refused(f"the function returned {type(result).__name__}, not a DataFrame")
         return self.plan(result._plan.to_proto(self.spark.client).root)
 
-    def script(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """A whole script: the streaming queries that it starts."""
-        sys.path.insert(0, str(Path(request["path"]).parent))
-        sys.argv = [request["path"], *request.get("arguments", ())]
-        with self.failures() as answer:
-            try:
-                runpy.run_path(request["path"], run_name="__main__")
-            except SystemExit as ended:
-                if ended.code not in (None, 0):
-                    raise Refused(f"the script exits with {ended.code}") from None
-        answer["queries"] = [self._query(started) for started in self.answers.started]
-        answer["sources"] = self.sources.read
-        return answer
-
-    def _query(self, started: Started) -> dict[str, Any]:
-        command = started.command
-        described: dict[str, Any] = {"position": _place(started.position)}
-        for name in ("output_mode", "format", "query_name", "path", "table_name", "source"):
-            if value := getattr(command, name, ""):
-                described[name] = value
-        if not hasattr(command, "output_mode"):
-            described["batch"] = True
-        for name in ("foreach_batch", "foreach_writer"):
-            if hasattr(command, name) and command.HasField(name):
-                described[name] = True
-        described["options"] = dict(getattr(command, "options", {}))
-        described["plan"] = plan_json.to_json(self.plan(command.input, started.views))
-        return described
-
     @contextlib.contextmanager
     def failures(self) -> Iterator[dict[str, Any]]:
         """What the user's code raised, as `error` with the innermost place in the user's files."""
@@ -131,7 +102,7 @@ class Reading:
             yield answer
         except Exception as failed:
             answer["error"] = describe(failed)
-            answer["position"] = _place(place_of(failed))
+            answer["position"] = place_text(place_of(failed))
 
 
 def sources(plan: ir.Relation) -> Iterator[ir.Source]:
@@ -171,5 +142,6 @@ def place_of(failed: BaseException) -> Position | None:
     return Position(own[-1].filename, own[-1].lineno or 1, 1) if own else None
 
 
-def _place(position: Position | None) -> list[Any] | None:
+def place_text(position: Position | None) -> list[Any] | None:
+    """A place as a value for JSON."""
     return None if position is None else [position.file, position.line, position.column]

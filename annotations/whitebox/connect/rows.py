@@ -11,6 +11,7 @@ from annotations.whitebox import ir
 from annotations.whitebox.connect.datatypes import from_proto
 from annotations.whitebox.connect.expressions import position, sort_key, title
 from annotations.whitebox.connect.grouping import has_aggregate, total
+from annotations.whitebox.connect.outside import UNREAD
 from annotations.whitebox.connect.relations import Converter, Relations
 from annotations.whitebox.connect.scope import Built, type_of
 from annotations.whitebox.datatypes import INT, UNKNOWN, DataType, Family
@@ -239,6 +240,13 @@ def _same(home: Relations, found: Any, at: Position | None) -> Built:
     return home.made(inner.relation, [inner], inner.columns)
 
 
+def _hint(home: Relations, found: Any, at: Position | None) -> Built:
+    """A hint of Spark's changes no rows; ours marks what went through unknown code."""
+    if found.name != UNREAD:
+        return _same(home, found, at)
+    return home.user_code([home.build(found.input)], found.parameters[0].literal.string, at)
+
+
 CONVERTERS: Final[dict[str, Converter]] = {
     "project": _select_list,
     "filter": _filter,
@@ -256,7 +264,7 @@ CONVERTERS: Final[dict[str, Converter]] = {
     "offset": _limit,
     "tail": _limit,
     "sample": _sample,
-    "hint": _same,
+    "hint": _hint,
     "repartition": _same,
     "repartition_by_expression": _same,
     "collect_metrics": _same,

@@ -36,6 +36,14 @@ BUILT_IN: Final[Mapping[str, tuple[tuple[str, DataType], ...]]] = {
     "rate": (("timestamp", TIMESTAMP), ("value", BIGINT)),
     "rate-micro-batch": (("timestamp", TIMESTAMP), ("value", BIGINT)),
     "socket": (("value", STRING),),
+    "kinesis": (
+        ("partitionKey", STRING),
+        ("data", _BINARY),
+        ("stream", STRING),
+        ("shardId", STRING),
+        ("sequenceNumber", STRING),
+        ("approximateArrivalTimestamp", TIMESTAMP),
+    ),
     "text": (("value", STRING),),
     "binaryfile": (
         ("path", STRING),
@@ -104,6 +112,8 @@ class Sources:
 
     def _table(self, read: Any, at: Position | None) -> Relation | None:
         name = ".".join(split(read.named_table.unparsed_identifier))
+        if name.lower().startswith("live."):  # a dataset of this pipeline
+            name = name[len("live.") :]
         if name not in self.declared:
             role = Role.STREAM if read.is_streaming else Role.MUTABLE
             kind = "streaming table" if read.is_streaming else "table"
@@ -122,6 +132,9 @@ class Sources:
 
             return list(declared_type(data.schema).fields) or None
         built_in = BUILT_IN.get(data.format.lower())
+        stamped = {k.lower(): v for k, v in data.options.items()}.get("includetimestamp", "")
+        if data.format.lower() == "socket" and stamped.lower() == "true":
+            built_in = (("value", STRING), ("timestamp", TIMESTAMP))
         return None if built_in is None else [(name, type_, True) for name, type_ in built_in]
 
     def _named(self, data: Any, streaming: bool, columns: Any) -> str:
@@ -153,18 +166,19 @@ def _written(schema: str, columns: list[tuple[str, DataType, bool]]) -> list[lis
         struct = StructType.fromJson(json.loads(schema))
         return [[field.name, field.dataType.simpleString()] for field in struct.fields]
     if schema:
-        return [[name, type_] for name, type_ in _entries(schema)]
+        return [[name, type_] for name, type_ in entries(schema)]
     return [[name, schema_text(type_)] for name, type_, _ in columns]
 
 
-def _entries(ddl: str) -> Iterator[tuple[str, str]]:
+def entries(ddl: str) -> Iterator[tuple[str, str]]:
     """Names and types of `a BIGINT, b STRUCT<c: INT, d: INT>`."""
     depth, begin = 0, 0
     for place, letter in enumerate(ddl + ","):
         depth += (letter in "<(") - (letter in ">)")
         if letter == "," and depth == 0:
-            name, _, type_ = ddl[begin:place].strip().partition(" ")
-            yield name.strip("`"), type_.strip()
+            found = re.match(r"\s*(?:`([^`]+)`|(\w+))\s*:?\s*(.*)", ddl[begin:place], re.DOTALL)
+            if found is not None:
+                yield found[1] or found[2], found[3].strip()
             begin = place + 1
 
 

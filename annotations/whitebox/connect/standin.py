@@ -6,6 +6,7 @@ context. The settings are noted; of the context only what changes nothing can be
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any, Final
 
 from annotations.whitebox.connect.answers import Answers, Refused
@@ -27,19 +28,49 @@ class _Context:
     def __getattr__(self, name: str) -> Any:
         if name in _HARMLESS:
             return lambda *_, **__: None
+        if name == "broadcast":
+            return lambda value: SimpleNamespace(value=value, destroy=_nothing, unpersist=_nothing)
         raise Refused(f"`sparkContext.{name}` needs a running Spark: RDDs are not read")
+
+
+def _nothing(*_: Any, **__: Any) -> None:
+    """Nothing is there to be done."""
 
 
 def stand_in(spark: Any, answers: Answers) -> None:
     """Make `SparkSession.builder...getOrCreate()` give this session, and keep it open."""
+    from pyspark.serializers import CloudPickleSerializer
     from pyspark.sql import SparkSession
+    from pyspark.sql.connect.functions import builtin
+    from pyspark.sql.connect.group import GroupedData
     from pyspark.sql.connect.session import SparkSession as Connected
+    from pyspark.sql.connect.streaming.readwriter import DataStreamWriter
 
     def get(builder: Any) -> Any:
         for name, value in builder._options.items():
             answers.conf[str(name)] = str(value)
         return spark
 
+    def for_each_batch(writer: Any, function: Any) -> Any:
+        key = str(len(answers.bodies)).encode()
+        answers.bodies[key] = function
+        writer._write_proto.foreach_batch.python_function.command = key
+        return writer
+
+    aggregate = GroupedData._numeric_agg
+
+    def numeric(grouped: Any, function: str, columns: Any) -> Any:
+        # Which columns are numbers is known here of those with a declared type only.
+        if not columns or grouped._group_type != "groupby":
+            return aggregate(grouped, function, columns)
+        call = [builtin._invoke_function(function, builtin.col(c)) for c in columns]
+        named = zip(call, columns, strict=True)
+        return grouped.agg(*[each.alias(f"{function}({c})") for each, c in named])
+
+    # Nothing is ever sent to a worker.
+    _replace(GroupedData, _numeric_agg=numeric)
+    _replace(CloudPickleSerializer, dumps=lambda *_: b"")
+    _replace(DataStreamWriter, foreachBatch=for_each_batch)
     _replace(SparkSession.Builder, _validate_startup_urls=lambda _: None)
     for builder in (SparkSession.Builder, Connected.Builder):
         _replace(builder, getOrCreate=get, create=get)

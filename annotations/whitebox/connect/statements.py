@@ -14,12 +14,25 @@ _TOKEN: Final = re.compile(
 _NAME: Final = r"((?:`[^`]+`|\w+)(?:\.(?:`[^`]+`|\w+))*)"
 _KINDS: Final = {
     "STREAMING TABLE": "streaming table",
+    "STREAMING LIVE TABLE": "streaming table",
+    "LIVE TABLE": "materialized view",
+    "LIVE VIEW": "temporary view",
+    "STREAMING LIVE VIEW": "temporary view",
+    "TEMPORARY LIVE TABLE": "temporary view",
+    "TEMPORARY LIVE VIEW": "temporary view",
+    "TEMPORARY STREAMING LIVE VIEW": "temporary view",
+    "TEMPORARY STREAMING LIVE TABLE": "temporary view",
+    "TEMPORARY STREAMING TABLE": "temporary view",
+    "PRIVATE STREAMING TABLE": "temporary view",
+    "PRIVATE MATERIALIZED VIEW": "temporary view",
+    "TEMPORARY MATERIALIZED VIEW": "temporary view",
     "MATERIALIZED VIEW": "materialized view",
     "TEMPORARY VIEW": "temporary view",
     "TEMP VIEW": "temporary view",
 }
 _DATASET: Final = re.compile(
-    r"CREATE\s+(?:OR\s+(?:REFRESH|REPLACE)\s+)?(STREAMING\s+TABLE|MATERIALIZED\s+VIEW|"
+    r"CREATE\s+(?:OR\s+(?:REFRESH|REPLACE)\s+)?((?:(?:TEMPORARY|PRIVATE)\s+)?(?:STREAMING\s+"
+    r"(?:LIVE\s+)?(?:TABLE|VIEW)|LIVE\s+(?:TABLE|VIEW)|MATERIALIZED\s+VIEW)|"
     rf"TEMP(?:ORARY)?\s+VIEW)\s+(?:IF\s+NOT\s+EXISTS\s+)?{_NAME}",
     re.IGNORECASE,
 )
@@ -29,7 +42,8 @@ _FLOW: Final = re.compile(
     re.IGNORECASE,
 )
 _CDC: Final = re.compile(
-    rf"CREATE\s+FLOW\s+{_NAME}(?:\s+COMMENT\s+'[^']*')?\s+AS\s+AUTO\s+CDC\s+(?:ONCE\s+)?INTO\s+{_NAME}"
+    rf"(?:CREATE\s+FLOW\s+{_NAME}(?:\s+COMMENT\s+'[^']*')?\s+AS\s+)?"
+    rf"(?:AUTO\s+CDC|APPLY\s+CHANGES)\s+(?:ONCE\s+)?INTO\s+{_NAME}"
     rf"\s+FROM\s+(?:STREAM\s*\(?\s*)?{_NAME}\s*\)?\s+KEYS\s*\(([^)]*)\)(.*)$",
     re.IGNORECASE | re.DOTALL,
 )
@@ -70,12 +84,12 @@ def statements(text: str) -> Iterator[Statement | NotUnderstood]:
     >>> [s.target for s in statements("CREATE STREAMING TABLE t AS SELECT 1; SET a = b;")]
     ['t']
     """
-    for part, line in _split(text):
+    for part, line in pieces(text):
         if not _SETTING.match(part):
             yield _statement(part, line)
 
 
-def _split(text: str) -> Iterator[tuple[str, int]]:
+def pieces(text: str) -> Iterator[tuple[str, int]]:
     """Texts between semicolons with comments blanked out, and the lines where they begin."""
     parts: list[str] = []
     line = 1
@@ -97,14 +111,16 @@ def _split(text: str) -> Iterator[tuple[str, int]]:
 
 def _statement(text: str, line: int) -> Statement | NotUnderstood:
     if found := _CDC.match(text):
-        name, target, source, keys, rest = (_plain(each) for each in found.groups())
+        flow, target, source, keys, rest = (_plain(each or "") for each in found.groups())
         sequence = re.search(
             r"SEQUENCE\s+BY\s+(.+?)(?:\s+(?:COLUMNS|STORED|TRACK)\b|$)", rest, re.I | re.S
         )
         names = tuple(_plain(key.strip()) for key in keys.split(","))
         history = bool(re.search(r"SCD\s+TYPE\s+2", rest, re.IGNORECASE))
         order = sequence[1].strip() if sequence else ""
-        return Statement(name, target, None, None, line, line, source, names, order, history)
+        return Statement(
+            flow or target, target, None, None, line, line, source, names, order, history
+        )
     if found := _FLOW.match(text):
         query_line = line + text[: found.end()].count("\n")
         body = text[found.end() :]
@@ -130,4 +146,7 @@ def _body(text: str, begin: int) -> int | None:
 
 
 def _plain(name: str) -> str:
-    return name.replace("`", "") if re.fullmatch(_NAME, name) else name
+    """A name without its quotes, and without the prefix `LIVE` of this pipeline's own datasets."""
+    if not re.fullmatch(_NAME, name):
+        return name
+    return re.sub(r"^LIVE\.", "", name.replace("`", ""), flags=re.IGNORECASE)

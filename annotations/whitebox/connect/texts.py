@@ -15,7 +15,11 @@ from annotations.whitebox.ir import Expression, Unknown
 from annotations.whitebox.type_text import schema_text
 
 _STREAM: Final = re.compile(r"\bSTREAM\b\s*\(?\s*((?:`[^`]+`|\w+)(?:\.(?:`[^`]+`|\w+))*)", re.I)
-_TABLE: Final = re.compile(r"\b(?:FROM|JOIN)\s+((?:`[^`]+`|\w+)(?:\.(?:`[^`]+`|\w+))+)", re.I)
+_LIVE: Final = re.compile(r"\bLIVE\.(?=[\w`])", re.IGNORECASE)
+_FILES: Final = re.compile(
+    r"(\bSTREAM\b\s*\(?\s*)?\b(read_files|cloud_files|read_kafka|read_kinesis)\s*\(", re.IGNORECASE
+)
+_QUOTED: Final = re.compile(r"'((?:[^'\\]|\\.)*)'|\"((?:[^\"\\]|\\.)*)\"")
 
 
 def select_list(
@@ -66,6 +70,8 @@ def _title(entry: Any, text: str, exp: Any) -> str:
         return str(entry.alias_or_name)
     if isinstance(entry, exp.Dot):
         return str(entry.expression.name)
+    if isinstance(entry, exp.Cast | exp.TryCast) and isinstance(entry.this, exp.Column | exp.Dot):
+        return _title(entry.this, text, exp)
     return text.strip()
 
 
@@ -91,7 +97,7 @@ def query(
         return Position(at.file, at.line + before.count("\n"), column)
 
     found = read(text, inputs=inputs, place=place)
-    return _filled(found.plan, plain)
+    return filled(found.plan, plain)
 
 
 def streams(text: str) -> set[str]:
@@ -104,8 +110,65 @@ def streams(text: str) -> set[str]:
 
 
 def tables(text: str) -> set[str]:
-    """The tables of other schemas, `schema.table`, that a query reads."""
-    return {name.replace("`", "") for name in _TABLE.findall(text)}
+    """The tables that a query reads, without those that it defines itself.
+
+    >>> sorted(tables("WITH a AS (SELECT 1 FROM b.c) SELECT 1 FROM a JOIN d"))
+    ['b.c', 'd']
+    """
+    from sqlglot import exp
+
+    from annotations.whitebox.sql_dialect import NotParsed, parse
+
+    try:
+        tree = parse(text).tree
+    except NotParsed:
+        return set()
+    own = {each.alias.lower() for each in tree.find_all(exp.CTE)}
+    found = set()
+    for table in tree.find_all(exp.Table):
+        parts = [part.name for part in table.parts if part.name]
+        if parts and not (len(parts) == 1 and parts[0].lower() in own):
+            found.add(".".join(parts))
+    return found
+
+
+def without_live(text: str) -> str:
+    """The text with the prefix of this pipeline's own datasets blanked out.
+
+    >>> without_live("FROM LIVE.a")
+    'FROM      a'
+    """
+    return _LIVE.sub("     ", text)
+
+
+def files_by_name(text: str, files: dict[str, dict[str, Any]]) -> str:
+    """The text where a name stands for each function that reads files, as long as it and with
+    as many lines; what is read is added to `files`."""
+    while found := _FILES.search(text):
+        end, depth = found.end(), 1
+        while end < len(text) and depth:
+            depth += (text[end] == "(") - (text[end] == ")")
+            end += 1
+        inside = text[found.end() : end - 1]
+        paths = [one or other for one, other in _QUOTED.findall(inside)]
+        last = re.split(r"[/:]", paths[0].rstrip("/*"))[-1] if paths else "files"
+        name = re.sub(r"\W+", "_", last).strip("_").lower() + "_files"
+        schema = re.search(r"schema['\"]?\s*(?:=>|,)\s*(?:'([^']*)'|\"([^\"]*)\")", inside)
+        stream = found[1] is not None or found[2].lower() != "read_files"
+        described: dict[str, Any] = {
+            "format": "cloudFiles",
+            "path": paths[0] if paths else "",
+            "streaming": stream,
+        }
+        if schema is not None:
+            from annotations.whitebox.connect.sources import entries
+
+            described["columns"] = [list(each) for each in entries(schema[1] or schema[2])]
+        files[name] = described
+        begin = found.start(2)
+        written = re.sub(r"[^\n]", " ", text[begin:end])
+        text = text[:begin] + name + written[len(name) :] + text[end:]
+    return text
 
 
 def _undotted(text: str, tables: Mapping[str, Table]) -> tuple[str, dict[str, Table]]:
@@ -139,7 +202,7 @@ def _schema(sample: ir.Relation) -> Mapping[str, str] | None:
     }
 
 
-def _filled(plan: ir.Relation, tables: Mapping[str, Table]) -> ir.Relation:
+def filled(plan: ir.Relation, tables: Mapping[str, Table]) -> ir.Relation:
     """The plan with the tables' own plans in the places of their names."""
     by_name = {name.lower(): table for name, table in tables.items()}
     done: dict[int, Any] = {}

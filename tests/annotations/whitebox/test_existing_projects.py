@@ -10,7 +10,7 @@ from annotations.diagnostics import BadInput
 from annotations.file import importing, load
 from annotations.vocabulary import Label
 from annotations.whitebox.connect.statements import Statement, statements
-from annotations.whitebox.pyspark_code import Unreadable, read_script
+from annotations.whitebox.pyspark_code import Script, Unreadable, read_script
 from annotations.whitebox.sandbox import Limits
 from blazes.analysis import analyze
 
@@ -69,10 +69,12 @@ def test_a_script_that_fails_after_a_query_keeps_the_query(tmp_path: Path) -> No
     file = tmp_path / "fails.py"
     file.write_text(SCRIPT + "raise RuntimeError('no more')\n")
     script = read_script(file, limits=Limits())
+    assert isinstance(script, Script)
     assert [query.name for query in script.queries] == ["busy", "counts"]
-    assert script.problem == "RuntimeError: no more"
-    assert script.position is not None
-    assert script.position.line == len(SCRIPT.splitlines()) + 1
+    ((text, position),) = script.problems
+    assert text == "RuntimeError: no more"
+    assert position is not None
+    assert position.line == len(SCRIPT.splitlines()) + 1
     _, warnings = importing.load(file, execute=Limits())
     assert [warning.code.id for warning in warnings] == ["BLZ081"]
 

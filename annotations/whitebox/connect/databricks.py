@@ -1,0 +1,273 @@
+"""Stand-ins for what a platform puts in place: `dbutils`, `dlt`, Delta's `DeltaTable`.
+
+`dlt` is the older name of Declarative Pipelines: its datasets and flows are noted as those of
+`pyspark.pipelines`. A merge into a Delta table is sent as Connect's own command.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+from annotations.whitebox.connect.outside import Outside
+from annotations.whitebox.connect.places import caller
+from annotations.whitebox.connect.project import Flow, Project
+
+
+class _Widgets:
+    """Parameters of a notebook: those with a default have it."""
+
+    def __init__(self) -> None:
+        self._given: dict[str, Any] = {}
+
+    def _declare(self, name: str, defaultValue: Any = "", *_: Any, **__: Any) -> None:  # noqa: N803
+        self._given[name] = defaultValue
+
+    text = dropdown = combobox = multiselect = _declare
+
+    def get(self, name: str, *default: Any) -> Any:
+        if name in self._given:
+            return self._given[name]
+        return default[0] if default else Outside(f"${name}")
+
+    getArgument = get  # noqa: N815
+
+    def getAll(self) -> Mapping[str, Any]:  # noqa: N802
+        return dict(self._given)
+
+    def remove(self, name: str) -> None:
+        self._given.pop(name, None)
+
+    def removeAll(self) -> None:  # noqa: N802
+        self._given.clear()
+
+
+class DBUtils:
+    """Stands for `dbutils`."""
+
+    def __init__(self, *_: Any) -> None:
+        self.widgets = _Widgets()
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return Outside(f"$dbutils.{name}")
+
+
+def dbutils_module() -> ModuleType:
+    """Stands for `pyspark.dbutils`."""
+    made = ModuleType("pyspark.dbutils")
+    made.DBUtils = DBUtils  # type: ignore[attr-defined]
+    return made
+
+
+# ---- dlt
+
+
+class Pipeline:
+    """The datasets and flows that a script defines with `dlt`; flows are asked at its end."""
+
+    def __init__(self, spark: Any) -> None:
+        self.project = Project()
+        self.functions: list[tuple[Flow, Callable[[], Any]]] = []
+        self.spark = spark
+
+    def module(self) -> ModuleType:
+        """Stands for `dlt`."""
+        made = ModuleType("dlt")
+        names = {
+            "table": self._dataset("table"),
+            "create_table": self._dataset("table"),
+            "view": self._dataset("temporary view"),
+            "create_view": self._dataset("temporary view"),
+            "temporary_view": self._dataset("temporary view"),
+            "materialized_view": self._dataset("materialized view"),
+            "append_flow": self._append_flow,
+            "create_streaming_table": self._streaming_table,
+            "create_streaming_live_table": self._streaming_table,
+            "create_target_table": self._streaming_table,
+            "create_sink": self._sink,
+            "apply_changes": self._changes,
+            "create_auto_cdc_flow": self._changes,
+            "read": lambda name: self.spark.read.table(name),
+            "read_stream": lambda name: self.spark.readStream.table(name),
+            "readStream": lambda name: self.spark.readStream.table(name),
+            "expect": _kept,
+            "expect_all": _kept,
+            "expect_or_fail": _kept,
+            "expect_all_or_fail": _kept,
+            "expect_or_drop": lambda _, condition: _filtered((condition,)),
+            "expect_all_or_drop": lambda conditions: _filtered(tuple(conditions.values())),
+        }
+        for name, member in names.items():
+            setattr(made, name, member)
+        made.__getattr__ = lambda name: Outside(f"$dlt.{name}")  # type: ignore[method-assign]
+        return made
+
+    def _note(self, name: str, kind: str, comment: Any = None, **details: Any) -> None:
+        at = caller()
+        assert at is not None
+        place = [at.file, at.line, at.column]
+        self.project.datasets[name] = {
+            "kind": kind,
+            "comment": comment or "",
+            "position": place,
+            **details,
+        }
+
+    def _dataset(self, kind: str) -> Callable[..., Any]:
+        def define(
+            function: Any = None, *, name: str | None = None, comment: Any = None, **_: Any
+        ) -> Any:
+            def outer(inner: Callable[[], Any]) -> Callable[[], Any]:
+                called = (name or inner.__name__).rpartition(".")[2]
+                self._note(called, kind, comment)
+                self._flow(called, called, inner)
+                return inner
+
+            return outer if function is None else outer(function)
+
+        return define
+
+    def _append_flow(
+        self, function: Any = None, *, target: str, name: str | None = None, **_: Any
+    ) -> Any:
+        def outer(inner: Callable[[], Any]) -> Callable[[], Any]:
+            self._flow(name or inner.__name__, target.rpartition(".")[2], inner)
+            return inner
+
+        return outer if function is None else outer(function)
+
+    def _flow(self, name: str, target: str, function: Callable[[], Any]) -> None:
+        at = caller()
+        assert at is not None
+        flow = Flow(name, target, at)
+        self.project.flows.append(flow)
+        self.functions.append((flow, function))
+
+    def _streaming_table(self, name: str, comment: Any = None, **_: Any) -> None:
+        self._note(name.rpartition(".")[2], "streaming table", comment)
+
+    def _sink(self, name: str, format: str, options: Any = None) -> None:
+        texts = {str(key): str(value) for key, value in (options or {}).items()}
+        self._note(name, "sink", format=format, options=texts)
+
+    def _changes(
+        self,
+        target: str,
+        source: str,
+        keys: Any,
+        sequence_by: Any = None,
+        *_: Any,
+        name: str | None = None,
+        stored_as_scd_type: Any = 1,
+        **__: Any,
+    ) -> None:
+        at = caller()
+        assert at is not None
+        columns = tuple(each if isinstance(each, str) else _column_name(each) for each in keys)
+        history = str(stored_as_scd_type) == "2"
+        short = target.rpartition(".")[2]
+        self.project.flows.append(
+            Flow(name or short, short, at, source=source, keys=columns, history=history)
+        )
+
+
+def _column_name(column: Any) -> str:
+    return str(column._expr.name()) if hasattr(column, "_expr") else str(column)
+
+
+def _kept(*_: Any) -> Callable[[Any], Any]:
+    """An expectation that lets every row through, or stops everything."""
+    return lambda function: function
+
+
+def _filtered(conditions: tuple[str, ...]) -> Callable[[Any], Any]:
+    """An expectation that drops the rows that do not meet it."""
+
+    def outer(function: Callable[[], Any]) -> Callable[[], Any]:
+        @functools.wraps(function)
+        def filtered() -> Any:
+            frame = function()
+            for condition in conditions:
+                frame = frame.where(condition)
+            return frame
+
+        return filtered
+
+    return outer
+
+
+# ---- Delta
+
+
+def delta_modules(spark: Any) -> dict[str, Callable[[], ModuleType]]:
+    """Stand for `delta` and `delta.tables`."""
+
+    class DeltaTable:
+        """Stands for `delta.tables.DeltaTable`: a table that can be read and merged into."""
+
+        def __init__(self, name: str) -> None:
+            self.name = name
+            self.called = name
+
+        @classmethod
+        def forPath(cls, _: Any, path: str, *__: Any) -> DeltaTable:  # noqa: N802
+            return cls(str(path))
+
+        @classmethod
+        def forName(cls, _: Any, name: str) -> DeltaTable:  # noqa: N802
+            return cls(str(name))
+
+        @staticmethod
+        def isDeltaTable(*_: Any) -> bool:  # noqa: N802
+            return True
+
+        def toDF(self) -> Any:  # noqa: N802
+            if "/" in self.name:
+                return spark.read.format("delta").load(self.name)
+            return spark.read.table(self.name)
+
+        def alias(self, name: str) -> DeltaTable:
+            return self
+
+        def merge(self, source: Any, condition: Any) -> Any:
+            return _Merge(self.name, source, spark)
+
+        def __getattr__(self, name: str) -> Any:
+            if name.startswith("__"):
+                raise AttributeError(name)
+            return Outside(f"$DeltaTable.{name}")
+
+    def package() -> ModuleType:
+        made = ModuleType("delta")
+        made.__path__ = []
+        made.DeltaTable = DeltaTable  # type: ignore[attr-defined]
+        made.configure_spark_with_delta_pip = lambda builder, **_: builder  # type: ignore[attr-defined]
+        return made
+
+    return {"delta": package, "delta.tables": package}
+
+
+class _Merge:
+    """A merge under construction; `execute` sends it."""
+
+    def __init__(self, target: str, source: Any, spark: Any) -> None:
+        self._of = SimpleNamespace(target=target, source=source, spark=spark)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return lambda *_, **__: self
+
+    def execute(self) -> None:
+        import pyspark.sql.connect.proto as pb
+
+        command = pb.Command()
+        merge = command.merge_into_table_command
+        merge.target_table_name = self._of.target
+        client = self._of.spark.client
+        merge.source_table_plan.CopyFrom(self._of.source._plan.to_proto(client).root)
+        client.execute_command(command)

@@ -1,0 +1,257 @@
+"""Stand-ins for what only the place knows where a script runs: arguments, environment, services.
+
+`Outside` is a value that is not known here: a text that shows where it comes from (`$BROKERS`,
+`$boto3.client()`), of which every attribute, item and call is such a value again. So a script comes
+as far as its queries without any of them. A loop over such a value cannot be followed; it is noted,
+once for each line, and so is every module for which another stands in.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator, MutableSequence
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any, Final
+
+from annotations.dataflow import Position
+from annotations.whitebox.connect.places import caller
+
+SERVICES: Final = frozenset(
+    {
+        *("airflow", "boto3", "botocore", "confluent_kafka", "delta", "elasticsearch"),
+        *("great_expectations", "httpx", "kafka", "mlflow", "psycopg2", "pymongo", "pymysql"),
+        *("redis", "requests", "snowflake", "sqlalchemy", "urllib3"),
+    }
+)
+"""Modules that reach outside: another stands in for them, whether they are installed or not."""
+
+NOTES: Final[dict[tuple[str, Position | None], None]] = {}
+"""What could not be followed, in the order in which it was met."""
+
+
+def note(text: str) -> None:
+    """Say once that something cannot be followed here."""
+    NOTES.setdefault((text, caller()))
+
+
+class Outside(str):
+    """A value that is not known: the text `$` and where it comes from."""
+
+    __slots__ = ()
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return Outside(f"{self}.{name}")
+
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        """Another such value; a column or a DataFrame of which nothing is known, given one."""
+        from pyspark.sql.connect.column import Column
+        from pyspark.sql.connect.dataframe import DataFrame
+
+        given = (*arguments, *named.values())
+        frame = next((each for each in given if isinstance(each, DataFrame)), None)
+        if frame is not None:
+            return frame.hint(UNREAD, f"what `{self[1:]}` does is not known here")
+        if any(isinstance(each, Column) for each in given):
+            from pyspark.sql.connect.functions import builtin
+
+            columns = [each for each in given if isinstance(each, Column)]
+            return builtin.call_function(self[1:], *columns)
+        if len(given) == 1 and isinstance(given[0], Callable | type):  # type: ignore[arg-type]
+            return given[0]  # a decorator
+        return Outside(f"{self}()")
+
+    def __getitem__(self, key: Any) -> Any:
+        return str.__getitem__(self, key) if isinstance(key, slice) else Outside(f"{self}[{key}]")
+
+    def __iter__(self) -> Iterator[Any]:
+        note(f"a loop over `{self}`, which is not known here, was left out")
+        return iter(())
+
+    def __int__(self) -> int:
+        return 1
+
+    def __float__(self) -> float:
+        return 1.0
+
+    def __index__(self) -> int:
+        return 1
+
+    def __enter__(self) -> Outside:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return None
+
+    def __mro_entries__(self, _: Any) -> tuple[type, ...]:
+        return ()
+
+
+UNREAD: Final = "blazes_unread"
+"""A hint of this name marks a DataFrame that went through unknown code; its parameter is why."""
+
+
+class _StandIn(ModuleType):
+    """A module whose every name is a value that is not known."""
+
+    __path__: MutableSequence[str] = []  # noqa: RUF012 - nothing is put in
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return Outside(f"${self.__name__}.{name}")
+
+
+class _Finder(MetaPathFinder, Loader):
+    """Finds what stands in for a module: made here, or a `_StandIn`."""
+
+    def __init__(self, first: bool) -> None:
+        self.first = first
+        """It stands before the finders of Python: for services alone."""
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+        root = name.partition(".")[0]
+        if name in MODULES or ((root in SERVICES) == self.first and (self.first or _of_user())):
+            return ModuleSpec(name, self, is_package=True)
+        return None
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        made = MODULES.get(spec.name)
+        if made is not None:
+            return made()
+        if not self.first:
+            note(f"the module `{spec.name}` is not installed here, and what it does is not known")
+        return _StandIn(spec.name)
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Everything is there already."""
+
+
+MODULES: Final[dict[str, Callable[[], ModuleType]]] = {}
+"""Modules that are made here: name -> what makes them."""
+
+
+def _of_user() -> bool:
+    """Whether it is the user's code that imports."""
+    frame = sys._getframe(2)
+    while frame is not None and "importlib" in frame.f_code.co_filename:
+        frame = frame.f_back  # type: ignore[assignment]
+    return frame is not None and _users(frame.f_code.co_filename)
+
+
+def _users(file: str) -> bool:
+    return not file.startswith(("<", sys.prefix, sys.base_prefix)) and "/annotations/" not in file
+
+
+def stand_ins(text: str, path: str) -> None:
+    """Let every way to the outside lead to stand-ins, for a script with this text."""
+    import argparse
+
+    sys.meta_path.insert(0, _Finder(first=True))
+    sys.meta_path.append(_Finder(first=False))
+    sys.argv = [path, *arguments_of(text)]
+    time.sleep = lambda _: None
+    _environment()
+    _json()
+    parse = argparse.ArgumentParser.parse_known_args
+
+    def parsed(parser: Any, args: Any = None, namespace: Any = None) -> Any:
+        return parse(parser, _required(parser) if args is None else args, namespace)
+
+    argparse.ArgumentParser.parse_known_args = parsed  # type: ignore[assignment,method-assign]
+
+
+def _environment() -> None:
+    found = type(os.environ).__getitem__
+
+    def get(environment: Any, key: Any) -> Any:
+        try:
+            return found(environment, key)
+        except KeyError:
+            if _users(sys._getframe(1).f_code.co_filename):
+                return Outside(f"${key}")
+            raise
+
+    setattr(type(os.environ), "__getitem__", get)  # noqa: B010
+
+
+def _json() -> None:
+    loads = json.loads
+
+    def known(text: Any, **options: Any) -> Any:
+        return text if isinstance(text, Outside) else loads(text, **options)
+
+    json.loads = known  # type: ignore[assignment]
+
+
+def arguments_of(text: str) -> list[Outside]:
+    """As many arguments as a script asks for, each called by its place.
+
+    >>> arguments_of("if len(sys.argv) != 3: exit(1)")
+    ['$1', '$2']
+    """
+    most, asked = 0, None
+    for node in ast.walk(ast.parse(text)):
+        match node:
+            case ast.Subscript(value=value, slice=ast.Constant(value=int(place))) if _argv(value):
+                most = max(most, place)
+            case ast.Assign(targets=[ast.Tuple(elts=several)], value=value) if _argv(value):
+                asked = len(several) - 1
+            case ast.Compare(
+                left=ast.Call(func=ast.Name(id="len"), args=[value]),
+                ops=[op],
+                comparators=[ast.Constant(value=int(number))],
+            ) if _argv(value) and asked is None:
+                if isinstance(op, ast.NotEq | ast.Eq | ast.Lt | ast.GtE):
+                    asked = number - 1
+                elif isinstance(op, ast.LtE):
+                    asked = number
+    count = most if asked is None else asked
+    return [Outside(f"${place}") for place in range(1, count + 1)]
+
+
+def _argv(node: ast.AST) -> bool:
+    return isinstance(node, ast.Attribute | ast.Name) and "argv" in ast.unparse(node)
+
+
+def _required(parser: Any) -> list[str]:
+    """Arguments that a parser accepts: what it asks for, and nothing else."""
+    made: list[str] = []
+    groups = {
+        id(a): group
+        for group in parser._mutually_exclusive_groups
+        if group.required
+        for a in group._group_actions[:1]
+    }
+    for action in parser._actions:
+        wanted = action.required or id(action) in groups
+        if not wanted or action.nargs in ("*", "...", 0):
+            made += action.option_strings[:1] if wanted and action.nargs == 0 else []
+            continue
+        count = action.nargs if isinstance(action.nargs, int) else 1
+        made += [*action.option_strings[-1:], *[_value(action)] * count]
+    return made
+
+
+def _value(action: Any) -> str:
+    if action.choices:
+        return str(next(iter(action.choices)))
+    value = Outside(
+        f"${action.metavar or action.dest}"
+        if isinstance(action.metavar, str)
+        else f"${action.dest}"
+    )
+    if action.type is None:
+        return value
+    try:
+        action.type(value)
+    except Exception:
+        return "1"
+    return value

@@ -1,0 +1,125 @@
+"""The Python text of a script or notebook, every statement in the line in which the file has it.
+
+Three kinds of files: plain scripts; notebooks that Databricks exports as source (`# COMMAND`, and
+`# MAGIC %sql` before the lines of another language); Jupyter notebooks, whose cells are strings in
+JSON. Cells in SQL become `spark.sql(...)`; `%run` runs another notebook here; cells in other
+languages and commands of the notebook itself are left out.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+RUN: Final = "__run_notebook__"
+"""The function that `%run` calls."""
+_EXPORTED: Final = "# Databricks notebook source"
+_MAGIC: Final = "# MAGIC"
+_CELL_MARK: Final = re.compile(r"#\s*COMMAND\s*-+\s*$")
+_COMMAND: Final = re.compile(r"\s*(%%?[A-Za-z_]+|!)(.*)", re.DOTALL)
+_OTHER_LANGUAGES: Final = frozenset({"scala", "r", "md", "sh", "fs", "html", "bash", "markdown"})
+
+
+def program(file: Path) -> str:
+    """The text of a file as Python; ValueError where a notebook is not one."""
+    text = file.read_text(encoding="utf-8-sig")
+    if file.suffix == ".ipynb":
+        return _jupyter(text)
+    return _exported(text) if text.startswith(_EXPORTED) else text
+
+
+def _exported(text: str) -> str:
+    """A notebook as Databricks exports it: its cells stand between marks.
+
+    >>> _exported("# Databricks notebook source\\n# MAGIC %sql\\n# MAGIC SELECT 1").splitlines()[1]
+    "spark.sql('\\\\nSELECT 1')"
+    """
+    made: list[str] = []
+    cell: list[str] = []
+    for line in (*text.split("\n"), "# COMMAND ----------"):
+        if _CELL_MARK.match(line):
+            made += [*_exported_cell(cell), ""]
+            cell = []
+        else:
+            cell.append(line)
+    return "\n".join(made)
+
+
+def _exported_cell(lines: list[str]) -> list[str]:
+    magic = [line.removeprefix(_MAGIC).removeprefix(" ") for line in lines if line[:7] == _MAGIC]
+    if not magic:
+        return lines
+    first = next(at for at, line in enumerate(lines) if line[:7] == _MAGIC)
+    return [*[""] * first, *_commands(magic), *[""] * (len(lines) - first - len(magic))]
+
+
+def _jupyter(text: str) -> str:
+    """A Jupyter notebook: a line of a cell stands in the line that has it in the file."""
+    found = json.loads(text)
+    if not isinstance(found, dict) or not isinstance(found.get("cells"), list):
+        raise ValueError("it has no cells")
+    written = [line.strip().rstrip(",") for line in text.split("\n")]
+    made: list[str] = []
+    for cell in found["cells"]:
+        source = cell.get("source", ())
+        whole = source if isinstance(source, str) else "".join(source)
+        if cell.get("cell_type") != "code" or not whole.strip():
+            continue
+        lines = whole.split("\n")
+        at = _place(written, lines, len(made))
+        made += [""] * (at - len(made))
+        made += _commands(lines)
+    return "\n".join(made) + "\n"
+
+
+def _place(written: list[str], lines: list[str], begin: int) -> int:
+    """The line of the file in which a cell begins; `begin` where each cell is one string."""
+    quoted = [json.dumps(line + "\n") for line in lines[:-1]] + [json.dumps(lines[-1])]
+    for at in range(begin, len(written) - len(quoted) + 1):
+        if written[at] == quoted[0] and written[at : at + len(quoted) - 1] == quoted[:-1]:
+            return at
+    return begin
+
+
+def _commands(lines: list[str]) -> list[str]:
+    """A cell without the commands of the notebook, in as many lines."""
+    at = next((at for at, line in enumerate(lines) if line.strip()), 0)
+    found = _COMMAND.match(lines[at]) if lines else None
+    if found is not None:
+        word, rest = found[1].lstrip("%").lower(), found[2]
+        if word == "sql":
+            query = "\n".join([rest, *lines[at + 1 :]])
+            return [*[""] * at, *_statements(query), *[""] * (len(lines) - at - 1)]
+        if word in _OTHER_LANGUAGES:
+            return [""] * len(lines)
+    return list(map(_command, lines))
+
+
+def _statements(query: str) -> list[str]:
+    from annotations.whitebox.connect.statements import pieces
+
+    parts = [text for text, _ in pieces(query)]
+    whole = [query] if len(parts) == 1 else parts
+    return ["; ".join(f"spark.sql({each!r})" for each in whole)]
+
+
+def _command(line: str) -> str:
+    """A line that is a command of the notebook: `%run` is followed, others are left out."""
+    found = _COMMAND.match(line)
+    if found is None:
+        return line
+    if found[1] == "%run":
+        return f"{RUN}({found[2].strip().split(' $')[0].strip(chr(34))!r})"
+    if found[1] == "%python":
+        return ""
+    return "pass" if line[:1].isspace() else ""
+
+
+def notebook(name: str, beside: Path) -> Path | None:
+    """The file that `%run name` means, in the notebook `beside`."""
+    base = beside.parent / name
+    tried: Iterator[Path] = (base.with_name(base.name + end) for end in ("", ".py", ".ipynb"))
+    return next((each for each in tried if each.is_file()), None)

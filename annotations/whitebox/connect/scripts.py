@@ -1,0 +1,155 @@
+"""A script, notebook or one-file pipeline that is run to be read: what it starts and defines.
+
+A query that hands its micro-batches to a function (`foreachBatch`) is read by calling the function
+once, with a batch that has the columns of the query: what it writes are the query's results.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from annotations.dataflow import Position
+from annotations.vocabulary import Within
+from annotations.whitebox import ir, plan_json
+from annotations.whitebox.connect.reading import Reading, place_text  # first: prepares the process
+
+# isort: split
+from annotations.whitebox.connect import outside, texts
+from annotations.whitebox.connect.answers import Refused, Started
+from annotations.whitebox.connect.databricks import (
+    DBUtils,
+    Pipeline,
+    dbutils_module,
+    delta_modules,
+)
+from annotations.whitebox.connect.program import RUN, notebook, program
+from annotations.whitebox.connect.project import registration, script_project
+from annotations.whitebox.derive import annotate
+
+
+def script(home: Reading, request: Mapping[str, Any]) -> dict[str, Any]:
+    """A script or notebook: the streaming queries that it starts, and the datasets and flows
+    of a pipeline that it defines."""
+    path = Path(request["path"])
+    sys.path.insert(0, str(path.parent))
+    pipeline = Pipeline(home.spark)
+    outside.MODULES.update(
+        {"dlt": pipeline.module, "pyspark.dbutils": dbutils_module, **delta_modules(home.spark)}
+    )
+    with home.failures() as answer:
+        try:
+            text = program(path)
+            outside.stand_ins(text, str(path))
+            if request.get("arguments"):
+                sys.argv = [str(path), *request["arguments"]]
+            with registration(home):
+                _run(home, text, path)
+        except SystemExit as ended:
+            if ended.code not in (None, 0):
+                raise Refused(f"the script exits with {ended.code}") from None
+    if pipeline.functions or pipeline.project.flows or home.answers.pipeline:
+        answer["project"] = script_project(home, pipeline.project, pipeline.functions, path)
+    started, home.answers.started = home.answers.started, []
+    answer["queries"] = [each for query in started for each in _queries(home, query)]
+    answer["sources"] = home.sources.read
+    answer["notes"] = [[text, place_text(at)] for text, at in outside.NOTES]
+    return answer
+
+
+def _run(home: Reading, text: str, path: Path) -> None:
+    """Run a program with what a platform puts in place."""
+    main = ModuleType("__main__")
+    main.__file__ = str(path)
+    sys.modules["__main__"] = main
+
+    def run_notebook(name: str) -> None:
+        found = notebook(name, path)
+        if found is None:
+            outside.note(f"the notebook `{name}` that is run here is not there")
+        else:
+            exec(compile(program(found), str(found), "exec"), main.__dict__)
+
+    main.__dict__.update(
+        spark=home.spark,
+        sc=home.spark.sparkContext,
+        dbutils=DBUtils(),
+        display=lambda *_, **__: None,
+        displayHTML=lambda *_: None,
+        **{RUN: run_notebook},
+    )
+    exec(compile(text, str(path), "exec"), main.__dict__)
+
+
+def _queries(home: Reading, started: Started) -> list[dict[str, Any]]:
+    """A query; one that hands micro-batches to a function is what the function writes."""
+    described, plan = _query(home, started)
+    if started.body is None:
+        return [described]
+    name = f"__micro_batch_{started.command.foreach_batch.python_function.command.decode()}__"
+    columns = tuple((c.name, c.type, c.nullable) for c in plan.columns)
+    home.sources.declared[name] = (columns or None, ir.Role.STREAM)
+    home.answers.views = {**home.answers.views, **started.views}
+    with home.failures() as failed:
+        started.body(home.spark.table(f"`{name}`"), 0)
+    written, home.answers.started = home.answers.started, []
+    found = [_written(home, each, name, plan) for each in written]
+    made = [described | each for each in found if each is not None]
+    if not failed and made:
+        for each in made:
+            each.pop("foreach_batch")
+        return made
+    reason = failed.get("error") or "it writes nothing that is known here"
+    opaque = ir.Opaque(
+        (plan,),
+        plan.columns,
+        f"what the function of foreachBatch does is not known: {reason}",
+        position=Position(*failed["position"]) if failed.get("position") else started.position,
+    )
+    return [described | {"plan": plan_json.to_json(opaque)}, *made]
+
+
+def _written(
+    home: Reading, written: Started, batch: str, query: ir.Relation
+) -> dict[str, Any] | None:
+    """What the function of `foreachBatch` writes of a micro-batch; None: nothing of it."""
+    described, plan = _query(home, written)
+    path = annotate(plan).paths.get(batch)
+    if path is None:
+        return None
+    by_record = not (path.writes or path.gates or path.within is Within.SEQUENCE)
+    if by_record:
+        plan = texts.filled(plan, {batch: lambda: query})
+    else:
+        reason = "what is written depends on how the records are divided into micro-batches"
+        plan = ir.Opaque((query,), plan.columns, reason, position=written.position)
+    target = getattr(written.command, "target_table_name", "")
+    if target:
+        reason = f"a merge into {target} keeps, of records with the same key, what came last"
+        plan = ir.Opaque((plan,), plan.columns, reason, position=written.position)
+    return described | {"plan": plan_json.to_json(plan), "in_batch": True}
+
+
+def _query(home: Reading, started: Started) -> tuple[dict[str, Any], ir.Relation]:
+    command = started.command
+    described: dict[str, Any] = {"position": place_text(started.position)}
+    for name in ("output_mode", "format", "query_name", "path", "table_name", "source"):
+        if value := getattr(command, name, ""):
+            described[name] = value
+    if hasattr(command, "table") and command.HasField("table"):
+        described["table_name"] = command.table.table_name
+    if target := getattr(command, "target_table_name", ""):
+        described |= {"format": "delta", "path" if "/" in target else "table_name": target}
+    if not hasattr(command, "output_mode"):
+        described["batch"] = True
+    for name in ("foreach_batch", "foreach_writer"):
+        if hasattr(command, name) and command.HasField(name):
+            described[name] = True
+    described["options"] = dict(getattr(command, "options", {}))
+    read = command.source_table_plan if target else command.input
+    plan = home.plan(read, started.views)
+    described["plan"] = plan_json.to_json(plan)
+    return described, plan

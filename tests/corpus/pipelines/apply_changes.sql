@@ -1,0 +1,12 @@
+CREATE OR REFRESH STREAMING TABLE products_cdc
+AS SELECT * FROM STREAM read_files('/cdc/products', schema => 'sku STRING, title STRING, op STRING, lsn BIGINT');
+
+CREATE OR REFRESH STREAMING TABLE products;
+
+APPLY CHANGES INTO LIVE.products
+FROM STREAM(LIVE.products_cdc)
+KEYS (sku)
+APPLY AS DELETE WHEN op = 'D'
+SEQUENCE BY lsn
+COLUMNS * EXCEPT (op, lsn)
+STORED AS SCD TYPE 1;

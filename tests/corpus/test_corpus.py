@@ -1,0 +1,149 @@
+"""Scripts, notebooks and pipelines as people write them, and what the report says of each.
+
+What must be said stands in `expected.yaml`. The share of files of which all of it is said is held;
+that nothing is claimed that does not hold, and that what is imported can be read again, is asked of
+every file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import yaml
+
+from annotations.file import loads
+from annotations.file.importing import text_of
+from annotations.whitebox.components import written_path
+from annotations.whitebox.existing import Derived, Graph, derived, read_all
+from annotations.whitebox.pyspark_code import Unreadable
+from annotations.whitebox.sandbox import Limits
+
+FOLDER: Final = Path(__file__).parent
+EXPECTED: Final[dict[str, dict[str, Any]]] = yaml.safe_load(
+    FOLDER.joinpath("expected.yaml").read_text(encoding="utf-8")
+)
+USEFUL_MIN: Final = 0.96
+"""The share of files of which everything is said that has to be."""
+HELPERS: Final = ("helpers", "transformations", "setup.py")
+"""What is read with another file."""
+
+
+@pytest.fixture(scope="module")
+def found() -> dict[str, Graph | Unreadable]:
+    """The graph of every file, all of them read by one process."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("BLAZES_CACHE", "off")
+        paths = [FOLDER / name for name in EXPECTED]
+        return dict(zip(EXPECTED, read_all(paths, execute=Limits(30.0)), strict=True))
+
+
+def test_every_file_is_expected() -> None:
+    files = {
+        str(file.relative_to(FOLDER))
+        for folder in ("scripts", "notebooks", "pipelines")
+        for file in FOLDER.joinpath(folder).rglob("*.*")
+        if file.suffix != ".pyc" and not set(file.parts) & set(HELPERS)
+    }
+    assert files == EXPECTED.keys()
+    assert len(files) >= 60
+
+
+def test_the_share_that_is_useful(found: Mapping[str, Graph | Unreadable]) -> None:
+    lacks = {name: _lacking(EXPECTED[name], graph) for name, graph in found.items()}
+    useful = [name for name, lacking in lacks.items() if not lacking]
+    wrong = "\n".join(f"{name}: {lacking}" for name, lacking in lacks.items() if lacking)
+    assert len(useful) >= USEFUL_MIN * len(found), wrong
+
+
+def test_nothing_is_claimed_that_does_not_hold(found: Mapping[str, Graph | Unreadable]) -> None:
+    for name, graph in found.items():
+        if isinstance(graph, Graph):
+            expected = EXPECTED[name]["paths"]
+            labels = _labels(derived(graph))
+            for path, label in labels.items():
+                assert path in expected, f"{name}: {path}"
+                assert not claims_more(label, expected[path]), f"{name}: {path} {label}"
+            missing = expected.keys() - labels.keys()
+            assert not missing, f"{name}: lost without a word: {missing}"
+
+
+def test_what_is_imported_can_be_read_again(found: Mapping[str, Graph | Unreadable]) -> None:
+    for name, graph in found.items():
+        if isinstance(graph, Graph):
+            dataflow, _ = loads(text_of(graph, derived(graph)), file=name)
+            assert len(dataflow.components) == len(graph.nodes), name
+
+
+def test_what_a_function_of_foreach_batch_writes_may_come_again(
+    found: Mapping[str, Graph | Unreadable],
+) -> None:
+    graph = found["scripts/foreach_batch_two_sinks.py"]
+    assert isinstance(graph, Graph)
+    dataflow, _ = loads(text_of(graph, derived(graph)))
+    sinks = [stream.sink for stream in dataflow.streams.values() if stream.sink is not None]
+    assert [sink.delivery for sink in sinks] == ["may-repeat", "may-repeat"]
+
+
+@pytest.mark.parametrize(
+    ("label", "expected", "more"),
+    [
+        ("CR", "CW", True),
+        ("CW", "CR", False),
+        ("CW", "OW[a]", True),
+        ("OW[*]", "OW[a]", False),
+        ("OW[a]", "OW[*]", True),
+        ("OW[a,b]", "OW[a]", True),
+        ("CR", "CR, chance", True),
+    ],
+)
+def test_a_claim_that_is_too_strong_is_noticed(label: str, expected: str, more: bool) -> None:
+    assert claims_more(label, expected) is more
+
+
+def claims_more(label: str, expected: str) -> bool:
+    """Whether a label promises more than another: confluence, reading alone, a larger gate."""
+    kind, held = label[:2], expected[:2]
+    if ("chance" in expected and "chance" not in label) or (kind[0] == "C" and held[0] == "O"):
+        return True
+    if kind[1] == "R" and held[1] == "W":
+        return True
+    return kind[0] == "O" and not _gate(label) <= _gate(expected)
+
+
+def _gate(label: str) -> set[str]:
+    return set(label.partition("[")[2].partition("]")[0].split(",")) - {"*", ""}
+
+
+def _labels(nodes: Mapping[str, Derived]) -> dict[str, str]:
+    """`source -> node` -> its label, with `chance` where it is left to that."""
+    return {
+        f"{source} -> {name}": str(written_path(path, "out").annotation)
+        + (", chance" if path.nondeterministic else "")
+        for name, node in nodes.items()
+        for source, path in node.paths.items()
+    }
+
+
+def _lacking(expected: Mapping[str, Any], graph: Graph | Unreadable) -> list[str]:
+    """What is expected of a file and not said."""
+    if isinstance(graph, Unreadable):
+        return [text for text in expected["says"] if text not in str(graph)]
+    nodes = derived(graph)
+    labels = _labels(nodes)
+    said = [text for text, _ in graph.problems]
+    said += [str(e) for node in nodes.values() for p in node.paths.values() for e in p.evidence]
+    sources = {name: source["format"] for name, source in graph.sources.items()}
+    sinks = {name: node.sink.format for name, node in graph.nodes.items() if node.sink}
+    return [
+        *[
+            f"{path} is {labels.get(path)}, not {label}"
+            for path, label in expected["paths"].items()
+            if labels.get(path) != label
+        ],
+        *([] if sources == expected["sources"] else [f"sources {sources}"]),
+        *([] if sinks == expected["sinks"] else [f"sinks {sinks}"]),
+        *[text for text in expected.get("says", ()) if not any(text in each for each in said)],
+    ]
