@@ -13,8 +13,7 @@ from annotations.file.components import Built
 from annotations.file.formats import OPTIONS, OTHERS, is_known, unknown_option
 from annotations.file.notation import key_of
 from annotations.file.records import Fields
-from annotations.file.shapes import Pairs
-from annotations.file.traps import ENDPOINT
+from annotations.file.shapes import ENDPOINT, Pairs
 from annotations.positions import Scalar, shorten
 from annotations.vocabulary import Label
 

@@ -177,9 +177,7 @@ def plan_of(arguments: argparse.Namespace) -> tuple[Plan, tuple[Diagnostic, ...]
 
 def compiler_refusals(dataflow: Dataflow, decided: Plan | None = None) -> tuple[Diagnostic, ...]:
     """What `blazes compile` would refuse, and says so; `decided` is its plan, where it is known."""
-    from codegen.meant import is_meant
-
-    if not is_meant(dataflow):
+    if not (dataflow.has_sources or dataflow.has_code):
         return ()
     from codegen.judge import refusals
 

@@ -10,7 +10,7 @@ of ours is imported, so that the laboratory draws with it too.
 - `plain`: what is safe to print, to escape, to draw with.
 - `palette`: every colour, by role, for light and dark screens.
 - `derivation`: derivations as text.
-- `diagram`: a graph of components and streams; `graph` lays it out as SVG, `mermaid` and `dot`
-  write it for others to lay out.
+- `diagram`: a graph of components and streams, and as text for Mermaid and Graphviz; `graph` lays
+  it out as SVG.
 - `svg`: the parts of a picture; `charts` and `placement` draw with them what happened over time.
 """

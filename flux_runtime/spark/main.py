@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from flux_runtime.commits.owner import Ownership
 from flux_runtime.observe.ending import FAIL_ON, FAILED_ON, Left, parse_fail_on
-from flux_runtime.observe.endpoint import serving
+from flux_runtime.observe.exposition import serving
 from flux_runtime.observe.run_folder import RunFolder
 from flux_runtime.sealing.manifest import DamagedError
 from flux_runtime.sealing.storage import LocalStorage, Storage, make_folder
