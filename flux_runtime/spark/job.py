@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit
 
 from pyspark.sql import DataFrame, SparkSession
@@ -17,10 +17,12 @@ from pyspark.sql.types import DataType, StringType, StructType
 
 from flux_runtime.spark.context import file_name
 from flux_runtime.spark.ends.commit import Folders
+from flux_runtime.spark.ends.delta import DeltaSink
 from flux_runtime.spark.ends.outputs import Sink
 from flux_runtime.spark.ends.sinks import Appended, CommitSink
 from flux_runtime.spark.ends.source import FILE_FORMATS, Source
 from flux_runtime.spark.ends.tables import Table
+from flux_runtime.spark.ends.topics import Topic
 from flux_runtime.spark.feed import COUNT, DATA, PRODUCER, Feed, Producers, Punctuation
 from flux_runtime.spark.flux.components import Step
 from flux_runtime.spark.flux.order_checkpoint import KEEP_EVERY
@@ -36,6 +38,9 @@ from flux_runtime.spark.units import (
 )
 
 U = TypeVar("U", bound=Unit)
+
+EXACT: Final = FILE_FORMATS | {"delta", "jdbc", "kafka"}
+"""Formats whose sinks can take each commit once."""
 
 
 @dataclass(eq=False)
@@ -390,15 +395,16 @@ class Job:
             path: None: the job's results folder, for file formats.
             options: Spark's, for the format.
             key: columns by which rows of a table are replaced; for `jdbc`, and exactly once.
-            transaction: each row exactly once; files are anyhow, `jdbc` is with this.
+            transaction: each row exactly once: `jdbc` and `kafka` with this, files and `delta`
+                anyhow.
         """
-        if (key or transaction) and format not in ("jdbc", *FILE_FORMATS):
+        if transaction and format not in EXACT:
             raise ValueError(
-                f"sink {name}: rows of format {format} are appended, at least once; a jdbc sink "
-                "can commit them exactly once, or replace them by a key"
+                f"sink {name}: rows of format {format} are appended, at least once; files and "
+                f"{', '.join(sorted(EXACT - FILE_FORMATS))} take each once"
             )
-        if key and format in FILE_FORMATS:
-            raise ValueError(f"sink {name}: rows in {format} files are not replaced by a key")
+        if key and format != "jdbc":
+            raise ValueError(f"sink {name}: only rows of a jdbc sink are replaced by a key")
         if name in self.sinks:
             raise ValueError(f"there are two sinks named {name}")
         passed = tuple(self._of_unit(name, number, feed) for number, feed in enumerate(feeds, 1))
@@ -421,8 +427,14 @@ class Job:
         """What takes the rows of a sink."""
         if format in FILE_FORMATS:
             return Folders(location or str(self.results / file_name(name)), format, options)
+        if format == "delta":
+            if location is None:
+                raise ValueError(f"sink {name}: a delta sink needs a path")
+            return DeltaSink(name=name, location=location, options=options)
         if format == "jdbc" and (key or transaction):
             return Table(name=name, options=options, key=key)
+        if format == "kafka" and transaction:
+            return Topic(name=name, options=options)
         return Appended(format=format, path=location, options=options)
 
     def _of_unit(self, sink: str, number: int, feed: Feed) -> Feed:
