@@ -12,7 +12,8 @@ where the compiler had said that rows may come again, at least as often and none
 `files` are Parquet, `delta` a Delta table on the disk, `s3` one in an object store, `kafka` a topic
 of a broker, `jdbc` a table of PostgreSQL (Debian's; left out where it is not installed), `appended`
 the same table without a transaction, which shows that the attack bites. `--together` gives one job
-all sinks, which is faster. `--plant` makes the sinks forget what they have, which is to be noticed.
+all sinks, which is faster. Options hold references to a secret, whose value may be in no file
+that a job leaves. `--plant` makes the sinks forget what they have, which is to be noticed.
 
 Status 1 if a cell is not as the compiler had said.
 """
@@ -72,6 +73,8 @@ TWO: Final = "two drivers"
 FILES: Final = 6
 """Of the source; each is a commit."""
 BUCKET: Final = "bucket"
+SECRET: Final = "SINK_SECRET"
+"""Environment variable that options refer to; its value is to be in no file that a job writes."""
 PLANT: Final = """
 from flux_runtime.spark.ends import sinks
 sinks.Claim.is_made = lambda self, note, unit, number, covers: False
@@ -176,13 +179,14 @@ class Cell:
                 return {"format": "delta", "path": str(self.folder / "table")}
             case "s3":
                 path = f"s3://{BUCKET}/{self.name}"
-                return {"format": "delta", "path": path, "options": dict(self.ends.store)}
+                options = {**self.ends.store, "AWS_SECRET_ACCESS_KEY": f"${{env:{SECRET}}}"}
+                return {"format": "delta", "path": path, "options": options}
             case "kafka":
                 options = {"kafka.bootstrap.servers": self.ends.broker, "topic": self.name}
                 return {"format": "kafka", "options": options}
             case _:
                 assert self.ends.database is not None
-                table = {"dbtable": f"{self.name}_{sink}"}
+                table = {"dbtable": f"{self.name}_{sink}", "password": f"${{env:{SECRET}}}"}
                 return {"format": "jdbc", "options": {**self.ends.database.options, **table}}
 
     def rows(self, sink: str) -> Counter[Row]:
@@ -196,9 +200,9 @@ class Cell:
             case "delta" | "s3":
                 from deltalake import DeltaTable
 
-                end = self._sink(sink)
-                options = dict(end.get("options", {}))
-                table = DeltaTable(end["path"], storage_options=options).to_pyarrow_table()
+                options = dict(self.ends.store)
+                path = self._sink(sink)["path"]
+                table = DeltaTable(path, storage_options=options).to_pyarrow_table()
             case "kafka":
                 values = map(json.loads, committed_messages(self.ends.broker, self.name))
                 return Counter((value["id"], value["k"]) for value in values)
@@ -210,12 +214,22 @@ class Cell:
 
     # ---- drivers
 
+    @property
+    def secret(self) -> str:
+        """What nobody may read in any file."""
+        return f"secret-of-{self.name}"
+
+    def leaks(self) -> list[str]:
+        """Files in which the secret can be read."""
+        files = (file for file in self.folder.rglob("*") if file.is_file())
+        return [file.name for file in files if self.secret.encode() in file.read_bytes()]
+
     def start(self, **environment: str) -> subprocess.Popen[str]:
         """A driver."""
         return subprocess.Popen(
             [sys.executable, "job.py", "--available-now"],
             cwd=self.folder,
-            env={**os.environ, **environment, "PYTHONPATH": str(ROOT)},
+            env={**os.environ, **environment, SECRET: self.secret, "PYTHONPATH": str(ROOT)},
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             text=True,
@@ -225,6 +239,8 @@ class Cell:
         """A driver's exit status and last words."""
         process = self.start(**environment)
         _, err = process.communicate(timeout=600)
+        if self.secret in err:
+            raise AssertionError(f"the secret was printed: {err}")
         return process.returncode, err
 
     def killed_at(self, point: str) -> str:
@@ -271,6 +287,8 @@ def attack(cell: Cell, when: Sequence[tuple[str, str]], rng: random.Random) -> l
     status, err = cell.run()
     if status:
         problems.append(f"status {status}: {err[-2000:]}")
+    if leaks := cell.leaks():
+        problems.append(f"the secret is in {', '.join(leaks)}")
     lines = []
     for sink in cell.sinks:
         line = "; ".join(filter(None, problems))

@@ -27,6 +27,7 @@ from flux_runtime.spark.feed import COUNT, DATA, PRODUCER, Feed, Producers, Punc
 from flux_runtime.spark.flux.components import Step
 from flux_runtime.spark.flux.order_checkpoint import KEEP_EVERY
 from flux_runtime.spark.frames import ARRIVED, Operator, column, parse_schema, union
+from flux_runtime.spark.secrets import resolved
 from flux_runtime.spark.units import (
     FluxUnit,
     Inputs,
@@ -87,6 +88,17 @@ class Job:
     units: dict[str, Unit] = field(default_factory=dict)
     loops: dict[str, Loop] = field(default_factory=dict)
     sinks: dict[str, Sink] = field(default_factory=dict)
+    problems: list[str] = field(default_factory=list)
+    """What is wrong with the options, for `check`."""
+
+    def check(self) -> None:
+        """Return if the job can be run as it is declared.
+
+        Raises:
+            ValueError: options refer to secrets that are not there; all of them.
+        """
+        if self.problems:
+            raise ValueError("\n".join(self.problems))
 
     def source(
         self,
@@ -106,7 +118,7 @@ class Job:
             name: of the stream; producers are registered under it.
             format: any format that Spark can read as a stream.
             path: for formats that have one; a relative one is relative to the job's root.
-            options: Spark's, for the format.
+            options: Spark's, for the format; `${env:NAME}` and `${file:PATH}` in them are secrets.
             schema: the columns, `name TYPE, ...`; None: what the format says.
             producer: the column that names a record's producer.
             punctuation: how punctuations are recognised; None: there are none.
@@ -118,7 +130,7 @@ class Job:
             name=name,
             format=format,
             path=self._resolved(path),
-            options=dict(options or {}),
+            options=self._options(f"source {name}", options),
             ddl=schema,
             producer=producer,
             punctuation=punctuation,
@@ -408,9 +420,8 @@ class Job:
         if name in self.sinks:
             raise ValueError(f"there are two sinks named {name}")
         passed = tuple(self._of_unit(name, number, feed) for number, feed in enumerate(feeds, 1))
-        target = self._target(
-            name, format, self._resolved(path), dict(options or {}), tuple(key), transaction
-        )
+        given = self._options(f"sink {name}", options)
+        target = self._target(name, format, self._resolved(path), given, tuple(key), transaction)
         self.sinks[name] = Sink(name=name, feeds=passed, target=target)
 
     # ---- parts
@@ -436,6 +447,14 @@ class Job:
         if format == "kafka" and transaction:
             return Topic(name=name, options=options)
         return Appended(format=format, path=location, options=options)
+
+    def _options(self, of: str, options: Mapping[str, str] | None) -> dict[str, str]:
+        """Options, with a value in place of each reference to a secret."""
+        try:
+            return resolved(options or {}, self.root, of=of)
+        except ValueError as error:
+            self.problems.append(str(error))
+            return dict(options or {})
 
     def _of_unit(self, sink: str, number: int, feed: Feed) -> Feed:
         """The feed, behind a unit that passes it on if it does not come from a unit."""
