@@ -26,6 +26,7 @@ from flux_runtime.spark.flux.stage import Hosting
 from flux_runtime.spark.job import Job
 from flux_runtime.spark.native import Native
 from flux_runtime.spark.sealed.gate import Gate
+from flux_runtime.spark.secrets import redacted
 from flux_runtime.spark.stateful.unit import Stateful
 from flux_runtime.spark.units import FluxUnit, NativeUnit, SealUnit, StatefulUnit, Unit
 from flux_runtime.zookeeper.registration_sweep import RegistrationSweep
@@ -144,7 +145,7 @@ class Runner:
             if running.error is not None:
                 self._context.fence.check_state()  # a failure may be the newer driver's doing
                 self._context.run.event(
-                    "unit_failed", running.name, error=str(running.error)[:2000]
+                    "unit_failed", running.name, error=redacted(str(running.error))[:2000]
                 )
                 raise running.error
 
@@ -178,6 +179,7 @@ def run_job(
     Args:
         ownership: claimed; None: it is claimed here.
     """
+    job.check()
     assign_channels(job, state)
     if ownership is None:
         ownership = Ownership(app, state, locations(job))

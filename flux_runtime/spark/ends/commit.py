@@ -48,7 +48,7 @@ class Folders:
     location: str
     """A path or `file:` address."""
     format: str = "parquet"
-    options: Mapping[str, str] = field(default_factory=dict)
+    options: Mapping[str, str] = field(default_factory=dict, repr=False)
     owner: Owner | None = None
     """The driver that commits; None: nobody else can."""
 

@@ -25,11 +25,9 @@ from typing import Any, ClassVar, Final, NoReturn
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
 
-from flux_runtime.commits.fence import FencedError
-from flux_runtime.commits.owner import NotOwnerError, Ownership
-from flux_runtime.sealing.manifest import DamagedError
+from flux_runtime.commits.owner import Ownership
 from flux_runtime.spark import faults
-from flux_runtime.spark.ends.sinks import SinkError, covers_digest
+from flux_runtime.spark.ends.sinks import Claim, Note, SinkError, covers_digest
 
 log = logging.getLogger(__name__)
 
@@ -45,16 +43,6 @@ _COLUMNS: Final = (
 )
 _WHOSE: Final = "job_name = ? AND sink_name = ? AND unit_name = ?"
 _NAME: Final = re.compile(r"""(?:(.+)\.)?((?:\w|\$)+|"[^"]+"|`[^`]+`|\[[^\]]+\])""", re.S)
-
-
-@dataclass(frozen=True, slots=True)
-class Note:
-    """What the database says of the commits of a unit."""
-
-    state: str
-    epoch: int
-    number: int
-    covers: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,31 +99,9 @@ class Table:
 
     def _take(self, database: Database, unit: str) -> None:
         owner, note = self._owner, self._read(database, unit)
-        if note is None or (owner.fresh and note.state != owner.state_id):
-            if note is not None:
-                log.warning("%s is not emptied; its rows stay", self.target)
+        if self._claim.begins(note, unit):
             self._begin(database, unit)
             return
-        if note.state != owner.state_id:
-            raise NotOwnerError(
-                self.place,
-                f"holds rows of another state, {note.state} (epoch {note.epoch})",
-                "nothing was changed. Go on with the state that the rows belong to (--state-dir), "
-                "write to another table, or start afresh with --fresh: rows that are in the table "
-                "stay there, so empty it before",
-            )
-        inventory = owner.inventory
-        known = -1
-        if inventory.outputs().get(self._entry) == self.place:
-            known = inventory.newest(self._entry).get(unit, -1)
-        if note.number < known:
-            raise DamagedError(
-                self.place,
-                f"the state says that {unit} has made its commit {known}, and the newest one that "
-                f"the table has got is number {note.number}",
-                "nothing was changed. The database was put back to an older copy: put back the "
-                "state of the same moment, or empty the table and start with --fresh",
-            )
         taken = database.update(
             f"UPDATE {self._notes} SET driver_epoch = ? WHERE {_WHOSE} AND state_id = ? "
             "AND driver_epoch <= ?",
@@ -144,7 +110,7 @@ class Table:
         if not taken:
             self._raise_replaced(database, unit)
         database.commit()
-        if note.epoch != owner.driver.epoch:
+        if note is not None and note.epoch != owner.driver.epoch:
             database.drop(self._staging(unit, note.epoch))
 
     def _begin(self, database: Database, unit: str) -> None:
@@ -185,24 +151,11 @@ class Table:
             moved = self._move(database, unit, number, digest, staging, columns)
             faults.point("table-committed")
             database.drop(staging)
-        newest = {**owner.inventory.newest(self._entry), unit: number}
-        owner.inventory.note(self._entry, self.place, newest)
+        self._claim.made(unit, number)
         return count if moved else 0
 
     def _is_made(self, database: Database, unit: str, number: int, digest: str) -> bool:
-        note = self._read(database, unit)
-        if note is None or note.state != self._owner.state_id:
-            self._raise_replaced(database, unit)
-        elif note.number == number and digest and note.covers and note.covers != digest:
-            raise DamagedError(
-                self.place,
-                f"commit {number} of {unit} covers something else than the one that the job is "
-                "about to make under its number: the state has lost entries, or its checkpoint "
-                "was deleted",
-                "the rows in the table are safe, and nothing was changed. Restore the state folder "
-                "from a copy of the same moment",
-            )
-        return note is not None and note.number >= number
+        return self._claim.is_made(self._read(database, unit), unit, number, digest)
 
     def _stage(
         self, database: Database, frame: DataFrame, staging: str, rows: int
@@ -299,9 +252,8 @@ class Table:
         return self.ownership
 
     @property
-    def _entry(self) -> str:
-        """What the inventory of the state calls it."""
-        return f"sink {self.name}"
+    def _claim(self) -> Claim:
+        return Claim(self.name, self.place, self._owner)
 
     def _connection(self) -> contextlib.AbstractContextManager[Database]:
         if self.session is None:
@@ -337,12 +289,7 @@ class Table:
         return Note(state, int(epoch), int(number), covers or "")
 
     def _raise_replaced(self, database: Database, unit: str) -> NoReturn:
-        note = self._read(database, unit)
-        by = "nobody" if note is None else f"state {note.state}, epoch {note.epoch}"
-        raise FencedError(
-            f"{self.place} was taken over by {by}; this driver, epoch {self._owner.driver.epoch}, "
-            "stops; it committed nothing after that"
-        )
+        raise self._claim.replaced(self._read(database, unit))
 
 
 class Database:
