@@ -307,8 +307,11 @@ def _ask_several(
                 {**requests[n], "folder": str(Path(requests[n]["path"]).parent)} for n in asked
             ],
         }
+        folders = sorted({Path(requests[n]["path"]).parent for n in asked})
         at_most = replace(limits, seconds=limits.seconds * len(asked))
-        for n, found in zip(asked, _run(whole, Path("/"), at_most)["answers"], strict=True):
+        for n, found in zip(
+            asked, _run(whole, Path("/"), at_most, folders)["answers"], strict=True
+        ):
             if found is not None:
                 answer_cache.keep(requests[n], found, found.pop("seen"), since=began)
                 answers[n] = found
@@ -324,12 +327,15 @@ def _check_installed() -> None:
         )
 
 
-def _run(request: Mapping[str, Any], folder: Path, limits: Limits) -> dict[str, Any]:
+def _run(
+    request: Mapping[str, Any], folder: Path, limits: Limits, projects: Sequence[Path] = ()
+) -> dict[str, Any]:
     outcome = sandbox.run(
         [sys.executable, *_READER],
         lambda answer: {**request, "answer": str(answer)},
         folder=folder,
         limits=limits,
+        projects=projects,
     )
     if outcome.answer is None:
         printed = outcome.printed.strip()[-_SHOWN_MAX:]

@@ -5,8 +5,9 @@ that is gone afterwards. It may take so long and so much memory (`Limits`). `sup
 over it and ends it with every process that it has started, whether it came to its end, its time is
 over, or the user has pressed Ctrl-C.
 
-This keeps accidents and unwanted side effects small. It is no jail: the code has the rights of the
-user who runs it, can read that user's files and can use the network. It needs Linux.
+Around it stand the walls of `confinement`: it reads the project and what Python is made of, but no
+hidden file, writes to its home folder alone, and has no network. What a machine cannot close,
+`confinement.open_ways` says. It needs Linux.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import site
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -80,6 +81,7 @@ def run(
     *,
     folder: Path,
     limits: Limits,
+    projects: Iterable[Path] = (),
 ) -> Outcome:
     """Run a command to its end, and end everything that it has started.
 
@@ -88,6 +90,7 @@ def run(
         request: what to ask, given the file that the answer is to be written to.
         folder: the one that it runs in.
         limits: what it may take.
+        projects: folders whose projects it may read; else that of `folder`.
     """
     with tempfile.TemporaryDirectory(prefix="blazes-read-", ignore_cleanup_errors=True) as scratch:
         base = Path(scratch).resolve()
@@ -95,7 +98,7 @@ def run(
         home.mkdir()
         (base / "request.json").write_text(json.dumps(request(answer)), encoding="utf-8")
         task = {
-            "command": list(command),
+            "command": [*_CONFINED, json.dumps(_policy(projects or (folder,), base)), *command],
             "folder": str(folder.resolve()),
             "request": str(base / "request.json"),
             "outcome": str(outcome),
@@ -107,6 +110,47 @@ def run(
             return Outcome(None, "supervisor", "", None)
         found = json.loads(outcome.read_bytes())
         return Outcome(**found, answer=_answer(answer) if found["status"] == 0 else None)
+
+
+_CONFINED: Final = (sys.executable, "-I", "-S", str(Path(__file__).with_name("confinement.py")))
+_SYSTEM: Final = (
+    *("/usr", "/lib", "/lib64", "/bin", "/sbin", "/opt/venv"),
+    *("/etc/ld.so.cache", "/etc/localtime", "/etc/timezone", "/etc/nsswitch.conf", "/etc/passwd"),
+    *("/proc/cpuinfo", "/proc/meminfo", "/proc/stat", "/sys/devices/system/cpu", "/sys/fs/cgroup"),
+)
+
+
+def _policy(folders: Iterable[Path], scratch: Path) -> dict[str, list[str]]:
+    """What code may read and write; the links on the way to Python are followed here."""
+    python = {sys.prefix, sys.base_prefix, sys.exec_prefix, str(Path(sys.executable).resolve())}
+    search = [str(_ROOT), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
+    if site.ENABLE_USER_SITE:
+        search.append(site.getusersitepackages())
+    search += [each for each in sys.path[1:] if each and Path(each).resolve() != Path.cwd()]
+    places = [*_SYSTEM, *python, *filter(None, search)]
+    readable = {str(Path(each).resolve()) for each in places}
+    listed: set[str] = set()
+    for folder in {project_of(each.resolve()) for each in folders}:
+        listed.add(str(folder))
+        readable |= {str(e) for e in folder.iterdir() if not e.name.startswith(".")}
+        readable.discard(str(folder))
+    return {
+        "readable": sorted(readable),
+        "listed": sorted(listed),
+        "writable": [str(scratch)],
+    }
+
+
+def project_of(folder: Path) -> Path:
+    """The project that a folder belongs to: the nearest above it that has a `pyproject.toml` or a
+    repository of its own, but not the home folder or what is above that; else the folder itself."""
+    home = Path.home().resolve()
+    for each in (folder, *folder.parents):
+        if home.is_relative_to(each):
+            break
+        if any((each / name).exists() for name in ("pyproject.toml", ".git")):
+            return each
+    return folder
 
 
 def _supervised(task: Mapping[str, Any], home: Path, limits: Limits) -> int:

@@ -13,6 +13,7 @@ the folder of the file upwards:
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -46,7 +47,13 @@ def allowed(arguments: argparse.Namespace, file: str) -> Limits | None:
     """
     table = _configured(Path(file))
     wanted = arguments.execute if arguments.execute is not None else table.get("execute", False)
-    return _limits(table) if wanted else None
+    if not wanted:
+        return None
+    from annotations.whitebox.confinement import open_ways
+
+    if ways := open_ways():
+        print(f"blazes: code that is run to be read can {', '.join(ways)} here", file=sys.stderr)
+    return _limits(table)
 
 
 def limits_for(file: str) -> Limits:

@@ -2,18 +2,22 @@
 
 A deed is a piece of code; a module does some deeds, one after the other, when it is imported, when
 its function is called, or at the end of its process. Every deed first leaves a mark, so that a test
-sees whether it was done at all.
+sees whether it was done at all. An attack leaves its mark where it succeeds.
 """
 
 from __future__ import annotations
 
+import ctypes
+import functools
 import os
 import random
 import signal
+import socket
+import sys
 import textwrap
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -21,13 +25,15 @@ SECRET: Final = "BLAZES_TEST_SECRET"
 """An environment variable of whoever runs the command; `SECRET` is its value too."""
 
 _BEGIN: Final = """
-import os, sys, signal, socket, subprocess, threading, time, atexit, json, pathlib
+import os, sys, signal, socket, subprocess, threading, time, atexit, json, pathlib, ctypes, resource
 MARKS = pathlib.Path({marks!r})
-def mark(name, text=""):
-    with open(MARKS / name, "a") as file:
-        file.write(text + "\\n")
+HERE = pathlib.Path(__file__).parent
+HOME = pathlib.Path(os.environ.get("HOME", "/nowhere"))
+OUTSIDE = pathlib.Path({outside!r})
+PORT, WATCHER, SECRET = {port}, {watcher}, {secret!r}
+def mark(name):
+    open(MARKS / name).close()
 def waits():
-    mark("pids", str(os.getpid()))
     time.sleep(600)
 """
 
@@ -36,10 +42,12 @@ DEEDS: Final[Mapping[str, str]] = {
     "environment": """
         for place in ("self", str(os.getppid())):
             try:
-                mark("environment", open(f"/proc/{place}/environ").read())
+                if SECRET in open(f"/proc/{place}/environ").read():
+                    mark("leaked")
             except OSError:
                 pass
-        mark("environment", repr(dict(os.environ)))
+        if SECRET in os.environ:
+            mark("leaked")
     """,
     "session": "subprocess.Popen(['sleep', '600'], start_new_session=True)",
     "no environment": "subprocess.Popen(['/bin/sleep', '600'], start_new_session=True, env={})",
@@ -74,7 +82,6 @@ DEEDS: Final[Mapping[str, str]] = {
     "printing daemon": """
         if os.fork() == 0:
             os.setsid()
-            mark("pids", str(os.getpid()))
             while True:
                 os.write(1, b"x" * 65536)
     """,
@@ -107,7 +114,7 @@ DEEDS: Final[Mapping[str, str]] = {
     """,
     "prints": "for _ in range(2000): os.write(1, b'x' * 65536)",
     "fills": """
-        with open(MARKS / "large", "wb") as file:
+        with open(HOME / "large", "wb") as file:
             while True:
                 file.write(bytes(2**24))
     """,
@@ -152,16 +159,73 @@ DEEDS: Final[Mapping[str, str]] = {
 }
 """Name -> what is done."""
 
+ATTACKS: Final[Mapping[str, str]] = {
+    "reads a file": "(OUTSIDE / 'secret').read_text()",
+    "reads a hidden file": "(HERE / '.env').read_text()",
+    "lists a folder": "os.listdir(OUTSIDE)",
+    "writes beside itself": "(HERE / 'written').write_text('here')",
+    "writes outside": "(OUTSIDE / 'written').write_text('here')",
+    "appends": "open(OUTSIDE / 'secret', 'a').write('more')",
+    "shortens": "os.truncate(OUTSIDE / 'shortened', 0)",
+    "removes": "(OUTSIDE / 'removed').unlink()",
+    "renames": "(OUTSIDE / 'renamed').rename(OUTSIDE / 'otherwise')",
+    "changes a mode": "(OUTSIDE / 'secret').chmod(0o640)",
+    "changes times": "os.utime(OUTSIDE / 'secret')",
+    "follows a link": "(HERE / 'link').read_text()",
+    "follows a linked folder": "(HERE / 'linked' / 'secret').read_text()",
+    "makes a link": """
+        (HOME / 'link').symlink_to(OUTSIDE / 'secret')
+        (HOME / 'link').read_text()
+    """,
+    "makes a hard link": "os.link(OUTSIDE / 'secret', HOME / 'hard')",
+    "reads by a child": "subprocess.run(['/bin/cat', OUTSIDE / 'secret'], check=True)",
+    "reads by a grandchild": """
+        subprocess.run(['/bin/sh', '-c', f"setsid cat {OUTSIDE / 'secret'}"], check=True)
+    """,
+    "reads below Python": """
+        if ctypes.CDLL(None).open(os.fsencode(OUTSIDE / 'secret'), os.O_RDONLY) < 0:
+            raise OSError
+    """,
+    "connects": "socket.create_connection(('127.0.0.1', PORT), 5)",
+    "sends a datagram": """
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b'x', ('127.0.0.1', PORT))
+    """,
+    "connects by a file": """
+        socket.socket(socket.AF_UNIX).connect(os.path.relpath(OUTSIDE / 'socket'))
+    """,
+    "listens": "socket.create_server(('127.0.0.1', 0))",
+    "connects by a child": """
+        import sys
+        text = f"import socket; socket.create_connection(('127.0.0.1', {PORT}), 5)"
+        subprocess.run([sys.executable, '-c', text], check=True)
+    """,
+    "signals": "os.kill(WATCHER, 0)",
+    "looks into a process": "open(f'/proc/{WATCHER}/environ').read()",
+    "limits a process": "resource.prlimit(WATCHER, resource.RLIMIT_CORE)",
+    "shares memory": """
+        from multiprocessing import shared_memory
+        shared_memory.SharedMemory(create=True, size=10).unlink()
+    """,
+}
+"""Name -> what should fail behind walls, and does not without them."""
+
 SHADOWS: Final = ("json", "yaml", "lark", "argparse", "tomllib", "random", "sqlglot", "pathlib")
 """Modules that stand beside the user's under names that others have."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class Hostile:
     """A folder with a dataflow whose only component is computed by a module that does deeds."""
 
     folder: Path
     marks: Path
+    outside: Path
+    """A folder that is none of the code's business."""
+    server: socket.socket
+    listening: socket.socket
+    """The server's like, at a file of that folder."""
+    opened: set[str] = field(default_factory=set)
+    """Marks that were left: a mark is a file that the code opens, which needs no right to write."""
 
     @property
     def dataflow(self) -> Path:
@@ -171,10 +235,19 @@ class Hostile:
     def write(self, name: str, *deeds: str, when: str = "import") -> Path:
         """Write a module; `when` the deeds are done: `import`, `call` or `exit`."""
         done = "\n".join(
-            f"mark({deed!r})\n{textwrap.dedent(DEEDS[deed]).strip()}" for deed in deeds
+            ATTACK.format(textwrap.indent(textwrap.dedent(ATTACKS[deed]).strip(), "    "), deed)
+            if deed in ATTACKS
+            else f"mark({deed!r})\n{textwrap.dedent(DEEDS[deed]).strip()}"
+            for deed in deeds
         )
         inside = textwrap.indent(done, "    ")
-        text = _BEGIN.format(marks=str(self.marks))
+        text = _BEGIN.format(
+            marks=str(self.marks),
+            outside=str(self.outside),
+            port=self.server.getsockname()[1],
+            watcher=os.getpid(),
+            secret=SECRET,
+        )
         match when:
             case "import":
                 text += f"{done}\ndef score(clicks):\n    return clicks\n"
@@ -189,45 +262,72 @@ class Hostile:
 
     def done(self) -> set[str]:
         """The deeds that were done."""
-        return {each.name for each in self.marks.iterdir()}
+        with suppress(BlockingIOError):
+            while events := os.read(self.watch, 2**16):
+                while events:
+                    size = int.from_bytes(events[12:16], sys.byteorder)
+                    self.opened.add(events[16 : 16 + size].rstrip(b"\0").decode())
+                    events = events[16 + size :]
+        return self.opened - {""}
+
+    @functools.cached_property
+    def watch(self) -> int:
+        """Where the kernel tells which files are opened in the folder of the marks (inotify)."""
+        libc = ctypes.CDLL(None)
+        made = int(libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC))
+        assert libc.inotify_add_watch(made, os.fsencode(self.marks), 0x20) > 0
+        return made
 
     def processes(self) -> list[int]:
-        """Processes that are left: those that work in the folder, and those that said so."""
+        """Processes that are left: those that work in the folder, or have a home made for it."""
         found = []
         for process in Path("/proc").glob("[0-9]*"):
             with suppress(OSError):
                 stopped = (process / "stat").read_text().rpartition(")")[2].split()[0] == "Z"
-                if not stopped and (process / "cwd").readlink() == self.folder:
+                home = f"HOME={self.folder.parent}".encode()
+                ours = any(
+                    e.startswith(home) for e in (process / "environ").read_bytes().split(b"\0")
+                )
+                if not stopped and (ours or (process / "cwd").readlink() == self.folder):
                     found.append(int(process.name))
-        for number in self.said():
-            with suppress(OSError):
-                stat = Path("/proc", str(number), "stat").read_text()
-                if stat.rpartition(")")[2].split()[0] != "Z":
-                    found.append(number)
-        return sorted(set(found))
-
-    def said(self) -> list[int]:
-        """The processes that have told their number."""
-        pids = self.marks / "pids"
-        return [int(line) for line in pids.read_text().split()] if pids.exists() else []
-
-    def environment(self) -> str:
-        """What was seen of the environment."""
-        seen = self.marks / "environment"
-        return seen.read_text(encoding="utf-8") if seen.exists() else ""
+        return sorted(found)
 
     def end(self) -> None:
         """Kill what is left."""
         for process in self.processes():
             with suppress(OSError):
                 os.kill(process, signal.SIGKILL)
+        os.close(self.watch)
+        self.server.close()
+        self.listening.close()
+
+
+ATTACK: Final = """try:
+{0}
+except Exception:
+    pass
+else:
+    mark({1!r})"""
 
 
 def hostile(folder: Path, *, seconds: int = 6, memory_mb: int = 1024) -> Hostile:
     """The folder, without a module, and with limits for what may be run."""
-    made = Hostile(folder.resolve() / "flow", folder.resolve() / "marks")
-    made.folder.mkdir()
-    made.marks.mkdir()
+    base = folder.resolve()
+    server = socket.create_server(("127.0.0.1", 0))
+    listening = socket.socket(socket.AF_UNIX)
+    made = Hostile(base / "flow", base / "flow" / "marks", base / "outside", server, listening)
+    made.marks.mkdir(parents=True)
+    made.outside.mkdir()
+    for mark in ("leaked", *DEEDS, *ATTACKS):
+        (made.marks / mark).touch()
+    for name in ("secret", "shortened", "removed", "renamed"):
+        (made.outside / name).write_text(SECRET)
+    (made.folder / ".env").write_text(SECRET)
+    (made.folder / "link").symlink_to(made.outside / "secret")
+    (made.folder / "linked").symlink_to(made.outside)
+    listening.bind(os.path.relpath(made.outside / "socket"))
+    listening.listen()
+    assert made.watch
     made.dataflow.write_text(
         textwrap.dedent("""\
         components:

@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from annotations.whitebox.confinement import open_ways
 from annotations.whitebox.sandbox import Limits
 from blazes.cli import COMMANDS
-from tests.blazes.hostile import DEEDS, SECRET, SHADOWS, Hostile, drawn, hostile
+from tests.blazes.hostile import ATTACKS, DEEDS, SECRET, SHADOWS, Hostile, drawn, hostile
 
 ROOT = Path(__file__).parents[2]
 EXECUTE = {"run", "verify", "simulate"}
@@ -64,6 +65,8 @@ def environment() -> dict[str, str]:
 @pytest.fixture
 def flow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hostile]:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    (tmp_path / "scratch").mkdir()
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "scratch"))
     made = hostile(tmp_path)
     yield made
     made.end()
@@ -105,11 +108,34 @@ def test_a_project_is_not_run_to_be_read(command: str, flow: Hostile) -> None:
 def test_the_observer_sees_what_is_not_held_back(flow: Hostile) -> None:
     """The same module run as Python would run it: each thing that the tests look for is there."""
     file = flow.write("deeds", "environment", "session", "deaf daemon", "writes")
-    done = subprocess.run([sys.executable, str(file)], cwd=flow.folder, env=environment())
+    home = {"HOME": str(flow.folder.parent)}
+    done = subprocess.run([sys.executable, str(file)], cwd=flow.folder, env=environment() | home)
     assert done.returncode == 0
     assert {"environment", "session", "deaf daemon", "writes"} <= flow.done()
     assert len(flow.processes()) == 2
-    assert SECRET in flow.environment()
+    assert "leaked" in flow.done()
+
+
+def test_every_attack_succeeds_without_walls(flow: Hostile) -> None:
+    """So that the next test is about the walls, and not about attacks that never work."""
+    file = flow.write("deeds", *ATTACKS)
+    home = flow.folder.parent / "home"
+    home.mkdir()
+    done = subprocess.run(
+        [sys.executable, str(file)], cwd=flow.folder, env=environment() | {"HOME": str(home)}
+    )
+    assert done.returncode == 0
+    assert flow.done() == set(ATTACKS)
+
+
+@pytest.mark.skipif(bool(open_ways()), reason=f"not closed here: {', '.join(open_ways())}")
+@pytest.mark.parametrize("when", ["import", "call", "exit"])
+def test_no_attack_gets_through_the_walls(when: str, flow: Hostile) -> None:
+    flow.write("deeds", "environment", *ATTACKS, when=when)
+    ended = blazes(flow, "check", "flow.yaml", "--execute")
+    assert "Traceback" not in ended.stderr
+    assert flow.done() == ({"environment"} if when != "exit" else set())
+    assert (flow.outside / "secret").read_text() == SECRET
 
 
 def check_executed(flow: Hostile, *deeds: str, when: str) -> str:
@@ -120,7 +146,7 @@ def check_executed(flow: Hostile, *deeds: str, when: str) -> str:
     assert flow.processes() == []
     assert ended.returncode == 0, told
     assert "Traceback" not in told
-    assert SECRET not in flow.environment()
+    assert "leaked" not in flow.done()
     assert when == "exit" or deeds[0] in flow.done()
     return told
 
@@ -128,13 +154,13 @@ def check_executed(flow: Hostile, *deeds: str, when: str) -> str:
 @pytest.mark.parametrize(
     ("deeds", "says"),
     [
-        (("environment", "session", "deaf daemon", "server"), "0 mistakes"),
+        (("environment", "session", "deaf daemon"), "0 mistakes"),
         (("double fork", "imitates", "exits"), "it ended its process (exit status 0)"),
         (("no environment", "memory"), "out of memory: it may take 1024 MiB"),
         (("forges",), "makes no sense"),
         (
             ("own subreaper", "forges the outcome", "kills who watches"),
-            "it ended the process that watched over it",
+            "PermissionError",
         ),
     ],
     ids=lambda each: each[0] if isinstance(each, tuple) else "",
@@ -178,7 +204,7 @@ def interrupted(flow: Hostile, number: int) -> int:
     with subprocess.Popen(
         command, cwd=flow.folder, env=environment(), stderr=subprocess.DEVNULL
     ) as running:
-        while len(flow.said()) < 2:
+        while "sleeps" not in flow.done() or len(flow.processes()) < 3:
             assert running.poll() is None
             time.sleep(0.05)
         running.send_signal(number)

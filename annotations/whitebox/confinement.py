@@ -1,0 +1,199 @@
+"""Walls around a program, put up by Linux itself, in the process that then becomes the program.
+
+`python -I -S confinement.py POLICY COMMAND...` closes, for itself and all that comes from it, and
+then executes the command:
+
+- files: nothing can be read or executed but what lies below the folders that the policy names,
+  nothing written but below its scratch folder (Landlock);
+- the network and every other socket, ways into other processes, changes of a file's mode, owner,
+  times and attributes, mounts and namespaces (seccomp);
+- signals to processes outside (Landlock, Linux 6.12).
+
+No rights are needed for any of it. `open_ways` says what this machine cannot close. The standard
+library is all that is imported. x86-64 and ARM.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import json
+import os
+import platform
+import struct
+import sys
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+_LIBC: Final = ctypes.CDLL(None, use_errno=True)
+_PR_SET_NO_NEW_PRIVS: Final = 38
+_PR_SET_SECCOMP: Final = 22
+_CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
+
+_EXECUTE, _WRITE, _READ, _LIST = 1, 1 << 1, 1 << 2, 1 << 3
+_LOOK: Final = _READ | _LIST
+_ACCESS_BITS: Final = {1: 13, 2: 14, 3: 15, 4: 15, 5: 16}
+"""Version of Landlock -> how many kinds of access to files it knows; later ones know as many."""
+_TCP: Final = 3
+"""Landlock's accesses to the network, from version 4: bind and connect."""
+_OUTSIDE: Final = 3
+"""Landlock's scopes, from version 6: abstract sockets and signals."""
+
+# fmt: off
+_DENIED: Final[Mapping[str, tuple[int, ...]]] = {
+    "x86_64": (
+        41,  # socket
+        101, 310, 311, 312, 438,  # ptrace, process_vm_readv, process_vm_writev, kcmp, pidfd_getfd
+        425, 426, 427, 298, 321, 323, 248, 249, 250,  # io_uring, perf, bpf, userfaultfd, keys
+        155, 161, 165, 166, 272, 308, 428, 429, 430, 442,  # mounts and namespaces
+        90, 91, 92, 93, 94, 132, 235, 260, 261, 268, 280, 452,  # mode, owner, times
+        188, 189, 190, 197, 198, 199, 463, 466,  # attributes
+        29, 30, 64, 68, 240,  # shared memory, semaphores and queues of System V; mq_open
+    ),
+    "aarch64": (
+        198,
+        117, 270, 271, 272, 438,
+        425, 426, 427, 241, 280, 282, 217, 218, 219,
+        41, 51, 40, 39, 97, 268, 428, 429, 430, 442,
+        52, 53, 54, 55, 88, 452,
+        5, 6, 7, 14, 15, 16, 463, 466,
+        194, 196, 190, 186, 180,
+    ),
+}
+"""Machine -> the system calls that are refused (EACCES)."""
+_ARCHITECTURE: Final = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
+_PRLIMIT: Final = {"x86_64": 302, "aarch64": 261}
+# fmt: on
+
+
+def main() -> None:
+    """Put up the walls and become the command."""
+    policy, command = json.loads(sys.argv[1]), sys.argv[2:]
+    confine(policy)
+    os.execv(command[0], command)
+
+
+def confine(policy: Mapping[str, Any]) -> None:
+    """Close what can be closed, for this process and all that comes from it.
+
+    Args:
+        policy: `readable`: files and folders; `listed`: folders of which only the names are seen;
+            `writable`: folders.
+    """
+    _LIBC.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+    if landlock_version():
+        _close_files(policy["readable"], policy["listed"], policy["writable"])
+    if _seccomp():
+        _close_calls()
+
+
+@functools.cache
+def landlock_version() -> int:
+    """The version of Landlock that this kernel has; 0 for none."""
+    if sys.platform != "linux":
+        return 0
+    return max(0, int(_LIBC.syscall(_CREATE_RULESET, None, 0, 1)))
+
+
+def _seccomp() -> bool:
+    return platform.machine() in _DENIED and Path("/proc/sys/kernel/seccomp").exists()
+
+
+def open_ways() -> tuple[str, ...]:
+    """What code can still do on this machine that walls should prevent."""
+    version = landlock_version()
+    found = []
+    if version < 3:
+        found.append("read and write files" if version < 1 else "shorten files")
+    if not _seccomp():
+        found.append("change the mode of files and look into other processes")
+        found.append("use the network" if version < 4 else "use the network but TCP")
+    if version < 6:
+        found.append("send signals to other processes of the user")
+    return tuple(found)
+
+
+# ---- files
+
+
+def _close_files(readable: Iterable[str], listed: Iterable[str], writable: Iterable[str]) -> None:
+    version = landlock_version()
+    every = (1 << _ACCESS_BITS[min(version, 5)]) - 1
+    attributes = struct.pack(
+        "QQQ", every, _TCP if version >= 4 else 0, _OUTSIDE if version >= 6 else 0
+    )
+    size = 24 if version >= 6 else 16 if version >= 4 else 8
+    ruleset = _call(_CREATE_RULESET, ctypes.create_string_buffer(attributes), size, 0)
+    for path in readable:
+        _allow(ruleset, path, _EXECUTE | _LOOK)
+    for path in listed:
+        _allow(ruleset, path, _LIST)
+    for path in writable:
+        _allow(ruleset, path, every & ~_EXECUTE)
+    for path in ("/dev/null", "/dev/zero", "/dev/urandom", "/dev/random"):
+        _allow(ruleset, path, _READ | _WRITE)
+    _call(_RESTRICT_SELF, ruleset, 0)
+    os.close(ruleset)
+
+
+def _allow(ruleset: int, path: str, access: int) -> None:
+    """Allow an access below a path; a symbolic link allows nothing, wherever it leads."""
+    with suppress(OSError):
+        place = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            mode = os.fstat(place).st_mode
+            if (mode & 0o170000) == 0o120000:
+                return
+            if (mode & 0o170000) != 0o040000:
+                access &= _EXECUTE | _READ | _WRITE
+            rule = ctypes.create_string_buffer(struct.pack("=Qi", access, place))
+            _call(_ADD_RULE, ruleset, 1, rule, 0)
+        finally:
+            os.close(place)
+
+
+def _call(number: int, *arguments: Any) -> int:
+    found = int(_LIBC.syscall(number, *arguments))
+    if found < 0:
+        raise OSError(ctypes.get_errno(), "Landlock refuses its rules")
+    return found
+
+
+# ---- system calls
+
+
+class _Program(ctypes.Structure):
+    _fields_ = (("length", ctypes.c_ushort), ("filter", ctypes.c_void_p))
+
+
+def _close_calls() -> None:
+    """Refuse system calls: a program for the kernel, in the words of its packet filter."""
+    machine = platform.machine()
+    refused = 0x00050000 | 13  # SECCOMP_RET_ERRNO, EACCES
+    denied = _DENIED[machine]
+    steps: list[tuple[int, int, int, int]] = [
+        (0x20, 0, 0, 4),  # load the architecture
+        (0x15, 1, 0, _ARCHITECTURE[machine]),
+        (0x06, 0, 0, refused),
+        (0x20, 0, 0, 0),  # load the number of the call
+        (0x35, 0, 1, 0x40000000),  # the other calling convention of x86-64
+        (0x06, 0, 0, refused),
+        (0x15, 0, 3, _PRLIMIT[machine]),  # limits of this process alone
+        (0x20, 0, 0, 16),
+        (0x15, 1, 0, 0),
+        (0x06, 0, 0, refused),
+        (0x20, 0, 0, 0),
+    ]
+    for number in denied:
+        steps += [(0x15, 0, 1, number), (0x06, 0, 0, refused)]
+    steps.append((0x06, 0, 0, 0x7FFF0000))  # SECCOMP_RET_ALLOW
+    text = ctypes.create_string_buffer(b"".join(struct.pack("=HBBI", *step) for step in steps))
+    program = _Program(len(steps), ctypes.cast(text, ctypes.c_void_p))
+    if _LIBC.prctl(_PR_SET_SECCOMP, 2, ctypes.byref(program), 0, 0):
+        raise OSError(ctypes.get_errno(), "seccomp refuses its filter")
+
+
+if __name__ == "__main__":
+    main()
