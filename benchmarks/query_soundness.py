@@ -435,7 +435,10 @@ class Sound:
 
     queries: int = 0
     understood: int = 0
+    silent: int = 0
+    """Of which nothing is claimed: an unknown gate and no lineage."""
     failed: int = 0
+    """Which DuckDB does not run."""
     claims: Counter[str] = field(default_factory=Counter)
     tries: int = 0
     ordered: Counter[str] = field(default_factory=Counter)
@@ -455,7 +458,7 @@ class Sound:
 
     def add(self, other: Sound) -> None:
         """Join another sweep's findings to these."""
-        for name in ("queries", "understood", "failed", "tries"):
+        for name in ("queries", "understood", "silent", "failed", "tries"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         for name in (
             "claims",
@@ -515,7 +518,9 @@ def _try(
     tries = [(claim, case) for claim in claims for case in cases]
     found.tries += len(tries)
     wrong = refuted(engine, it.operator, tries)
-    found.failed += all(isinstance(each, Failure) for each in engine._known.values())
+    answers = engine._known.values()
+    found.silent += not answers
+    found.failed += bool(answers) and all(isinstance(each, Failure) for each in answers)
     if wrong:
         claim, case = tries[wrong[0]]
         small = smallest(it, claim, case, fixed, time.monotonic() + shrink_s)
@@ -749,8 +754,9 @@ def percent(part: int, whole: int) -> str:
 
 def report(found: Sound) -> Iterator[str]:
     """What a sweep found, in lines."""
-    yield (f"{found.queries:,} queries, {found.understood:,} understood, {found.failed:,} that "
-           f"DuckDB does not run; {sum(found.claims.values()):,} claims, {found.tries:,} tries, "
+    yield (f"{found.queries:,} queries, {found.understood:,} understood, {found.silent:,} of which "
+           f"nothing is claimed, {found.failed:,} that DuckDB does not run; "
+           f"{sum(found.claims.values()):,} claims, {found.tries:,} tries, "
            f"{len(found.refuted)} refuted")  # fmt: skip
     yield "claims: " + ", ".join(f"{kind} {n:,}" for kind, n in found.claims.most_common())
     keys = found.keys

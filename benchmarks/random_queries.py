@@ -157,17 +157,25 @@ class Queries:
                 pairs.append((one, self.rng.choice(same)))
         if not pairs:
             return left, columns
-        kind = self.rng.choice(
-            ["UNION ALL", "UNION ALL", "UNION", "EXCEPT", "INTERSECT", "EXCEPT ALL"]
-        )
+        kind = self.rng.choice(SET_OPERATIONS)
         self.mark(kind)
         one, other = self.name("x"), self.name("x")
         made = [Value(self.name(), each.type) for each, _ in pairs]
         first = ", ".join(
             f"{one}.{each.text} AS {to.text}" for (each, _), to in zip(pairs, made, strict=True)
         )
-        second = ", ".join(f"{other}.{each.text}" for _, each in pairs)
-        text = f"SELECT {first} FROM ({left}) {one} {kind} SELECT {second} FROM ({right}) {other}"
+        named = [
+            f"{other}.{each.text} AS {to.text}" for (_, each), to in zip(pairs, made, strict=True)
+        ]
+        if kind.endswith("BY NAME"):
+            self.rng.shuffle(named)
+        text = f"SELECT {first} FROM ({left}) {one} {kind} "
+        text += f"SELECT {', '.join(named)} FROM ({right}) {other}"
+        if self.some(0.2) and not kind.endswith("BY NAME"):
+            self.mark("set operations without brackets")
+            last = self.rng.choice(["INTERSECT", "EXCEPT", "UNION ALL"])
+            third, own = self.name("x"), ", ".join(f"{other}.{each.text}" for _, each in pairs)
+            text += f" {last} SELECT {own.replace(other + '.', third + '.')} FROM ({right}) {third}"
         return text, made
 
     def _pivot(self, depth: int) -> tuple[str, Columns]:
@@ -223,7 +231,13 @@ class Queries:
         ]
 
     def _part(self, depth: int) -> tuple[str, Columns]:
-        """A table or a query in brackets."""
+        """A table, values, or a query in brackets."""
+        if self.some(0.04):
+            self.mark("VALUES")
+            alias, names = self.name("x"), [self.name(), self.name()]
+            rows = ", ".join(f"({self._literal(INT)}, {self._literal(INT)})" for _ in range(2))
+            made = [Value(f"{alias}.{name}", INT) for name in names]
+            return f"(VALUES {rows}) AS {alias}({', '.join(names)})", made
         if depth <= 0 or self.some(0.4):
             return self._base()
         text, columns = self.query(depth - 1)
@@ -253,6 +267,21 @@ class Queries:
         part, right = self._part(depth - 1)
         if kind == "CROSS JOIN":
             return f"{source} CROSS JOIN {part}", left + right
+        names = [each.text.rpartition(".")[2] for each in left]
+        common = [each for each in right if names.count(each.text.rpartition(".")[2]) == 1]
+        if common and "SEMI" not in kind and "ANTI" not in kind and self.some(0.08):
+            self.mark("USING")
+            name = self.rng.choice(common).text.rpartition(".")[2]
+            kinds = {each.type for each in (*left, *right) if each.text.endswith(f".{name}")}
+            if len(kinds) == 1:
+                merged = Value(name, kinds.pop())
+                hidden = [each for each in left + right if not each.text.endswith(f".{name}")]
+                return f"{source} {kind} {part} USING ({name})", [*hidden, merged]
+        if self.some(0.05):
+            self.mark("a join in a join")
+            inner, more = self._base()
+            how = self.rng.choice(["JOIN", "LEFT JOIN", "LEFT ANTI JOIN"])
+            part += f" {how} {inner} ON {self._on(right, more)}"
         text = f"{source} {kind} {part} ON {self._on(left, right)}"
         return text, left if kind in ("LEFT SEMI JOIN", "LEFT ANTI JOIN") else left + right
 
@@ -265,7 +294,25 @@ class Queries:
             value = self._aggregate(columns)
             return f"SELECT {value.text} AS {name} FROM {part}{where}", [Value(name, value.type)]
         value = self._value(columns)
-        return f"SELECT {value.text} AS {name} FROM {part}{where}", [Value(name, value.type)]
+        distinct = "DISTINCT " * self.some(0.15)
+        rest = self._more(columns) if self.some(0.15) else ""
+        text = f"SELECT {distinct}{value.text} AS {name} FROM {part}{where}{rest}"
+        return text, [Value(name, value.type)]
+
+    def _more(self, columns: Columns) -> str:
+        """What a subquery may have behind its WHERE."""
+        one = self.rng.choice(columns).text
+        found = self.rng.choice(
+            [
+                f" QUALIFY count(*) OVER (PARTITION BY {one}) < 2",
+                f" QUALIFY row_number() OVER (ORDER BY {one}) = 1",
+                f" ORDER BY {one} LIMIT 1",
+                f" GROUP BY {one}",
+                f" GROUP BY {one} HAVING count(*) < 2",
+            ]
+        )
+        self.mark(f"subquery with {found.split()[0]}")
+        return found
 
     def _exploded(self, source: str, columns: Columns) -> tuple[str, Columns]:
         integers = [each for each in columns if each.type == INT]
@@ -348,7 +395,8 @@ class Queries:
             where = self._where(columns, 0, chance=0.3)
             on = self._on(outer, columns)
             where = f"{where} AND {on}" if where else f" WHERE {on}"
-            return f"{no}EXISTS (SELECT 1 FROM {part}{where})"
+            rest = self._more(columns) if self.some(0.12) else ""
+            return f"{no}EXISTS (SELECT 1 FROM {part}{where}{rest})"
         self.mark(f"{no}IN")
         one = self.rng.choice(usable)
         part, columns = self._part(min(depth - 1, 1))
@@ -356,6 +404,15 @@ class Queries:
         if not same:
             return self._condition(outer)
         where = f" WHERE {self._on(outer, columns)}" if self.some(0.25) else ""
+        if self.some(0.15):
+            self.mark(f"{no}IN of pairs")
+            pairs = [(a, b) for a in usable for b in columns if a.type == b.type]
+            (a, b), (c, d) = self.rng.choices(pairs, k=2)
+            a = Value(self._literal(a.type), a.type) if self.some(0.2) else a
+            members = f"{b.text}, {d.text}"
+            return f"({a.text}, {c.text}) {no}IN (SELECT {members} FROM {part}{where})"
+        if self.some(0.1):
+            one = Value(self._literal(one.type), one.type)
         found = f"{one.text} {no}IN (SELECT {self.rng.choice(same).text} FROM {part}{where})"
         if kind == "OR":
             self.mark("subquery in OR")
@@ -380,6 +437,25 @@ class Queries:
         if self.some(0.7):
             return one
         alike = rng.choice([each for each in usable if each.type == one.type])
+        name = one.text.rpartition(".")[2]
+        twins = [each for each in usable if each.text.rpartition(".")[2] == name]
+        if len(twins) > 1 and one.type in (INT, STRING) and self.some(0.3):
+            self.mark("coalesce")
+            parts = [each.text for each in rng.sample(twins, 2)]
+            if self.some(0.2):
+                parts.insert(rng.choice([0, 2]), self._literal(one.type))
+            return Value(f"coalesce({', '.join(parts)})", one.type)
+        if one.type == INT and self.some(0.15):
+            self.mark("higher-order function")
+            array = f"array({one.text}, {alike.text})"
+            return rng.choice(
+                [
+                    Value(f"size(filter({array}, e -> e > 1))", INT),
+                    Value(f"aggregate({array}, 0, (s, e) -> s + e)", INT),
+                    Value(f"sort_array({array})", OTHER),
+                    Value(f"transform({array}, e -> e + 1)", OTHER),
+                ]
+            )
         if one.type == INT:
             text = rng.choice(
                 [
@@ -393,6 +469,8 @@ class Queries:
             )
             if self.some(0.1):
                 return Value(f"CAST({one.text} AS STRING)", STRING)
+            if self.some(0.1):
+                return Value(f"CAST({one.text} AS {rng.choice(['BIGINT', 'DOUBLE'])})", INT)
             return Value(text, INT)
         if one.type == STRING:
             text = rng.choice([f"upper({one.text})", f"concat({one.text}, {alike.text})"])
@@ -417,6 +495,10 @@ class Queries:
             if inner is not None:
                 values.append(Value(f"({inner})", INT))
                 made.append(Value(self.name(), INT))
+        if made[0].type == INT and self.some(0.06):
+            self.mark("an item of an item")
+            values.append(Value(f"{made[0].text} + 1", INT))
+            made.append(Value(self.name(), INT))
         distinct = self.some(0.2)
         if distinct:
             self.mark("DISTINCT")
@@ -433,6 +515,7 @@ class Queries:
                     each.text + self.rng.choice(["", " DESC"]) for each in keys
                 )
             text += f" LIMIT {self.rng.randint(1, 3)}"
+            text += f" OFFSET {self.rng.randint(1, 2)}" * self.some(0.2)
         return text, made
 
     def _aggregate(self, columns: Columns) -> Value:
@@ -499,7 +582,19 @@ class Queries:
         made = [Value(self.name(), each.type) for each in values]
         by = ", ".join(each.text for each in keys)
         how = self._grouping(keys, by)
+        if keys and shown == keys and "(" not in how and self.some(0.15):
+            aggregated = len(values) > len(shown)
+            how = " GROUP BY " + ", ".join(str(n + 1) for n in range(len(keys)))
+            how = " GROUP BY ALL" if aggregated and self.some(0.5) else how
+            self.mark(how.split()[-1] if "ALL" in how else "GROUP BY places")
         having = self._having(columns) if self.some(0.3) else ""
+        if not having and values[-1].type == INT and self.some(0.08):
+            self.mark("HAVING by name")
+            having = f" HAVING {made[-1].text} {self.rng.choice(['>', '<', '='])} 1"
+        if "ALL" not in how and self.some(0.06):
+            self.mark("explode of groups")
+            array = self._of_groups(columns)
+            values, made = [*values, Value(array, OTHER)], [*made, Value(self.name(), OTHER)]
         if keys and self.some(0.06):
             self.mark("window over groups")
             of = self.rng.choice(keys).text
@@ -509,6 +604,15 @@ class Queries:
         self.mark("GROUP BY" if keys else "aggregate of all")
         text = f"SELECT {_listed(values, made)} FROM {source}{how}{having}"
         return self._limited(text, made)
+
+    def _of_groups(self, columns: Columns) -> str:
+        """EXPLODE of what aggregates give."""
+        numbers = [each.text for each in columns if each.type == INT]
+        if not numbers or self.some(0.3):
+            return "explode(array(count(*), count(*) + 1))"
+        one = self.rng.choice(numbers)
+        kinds = ["array(min({0}), max({0}))", "collect_list({0})", "sort_array(collect_list({0}))"]
+        return f"explode({self.rng.choice(kinds).format(one)})"
 
     def _grouping(self, keys: Columns, by: str) -> str:
         if not keys:
@@ -578,17 +682,27 @@ class Queries:
         order = rng.sample(usable, min(len(usable), rng.choice([0, 1, 1, 2])))
         parts = []
         if keys:
-            parts.append("PARTITION BY " + ", ".join(each.text for each in keys))
+            texts = [
+                f"{each.text} + 1" if each.type == INT and self.some(0.1) else each.text
+                for each in keys
+            ]
+            parts.append("PARTITION BY " + ", ".join(texts))
         if order:
             parts.append(
                 "ORDER BY " + ", ".join(each.text + rng.choice(["", " DESC"]) for each in order)
             )
             if self.some(0.25):
                 self.mark("frame")
-                parts.append(rng.choice(FRAMES))
+                ranged = len(order) == 1 and order[0].type == INT and self.some(0.3)
+                frame = "RANGE BETWEEN 1 PRECEDING AND 1 FOLLOWING"
+                parts.append(frame if ranged else rng.choice(FRAMES))
         return f"({' '.join(parts)})"
 
 
+SET_OPERATIONS: Final = (
+    *("UNION ALL", "UNION ALL", "UNION", "EXCEPT", "INTERSECT"),
+    *("EXCEPT ALL", "INTERSECT ALL", "UNION ALL BY NAME"),
+)
 FRAMES: Final = (
     "ROWS BETWEEN 1 PRECEDING AND CURRENT ROW",
     "ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING",

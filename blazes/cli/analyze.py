@@ -8,7 +8,6 @@ compile` would refuse it; 2 for a bad file or bad usage.
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Sequence
 
 from annotations.diagnostics import Diagnostic
@@ -92,18 +91,9 @@ def render(plan: Plan, warnings: Sequence[Diagnostic], arguments: argparse.Names
 
             text = format == "text"
             if text:
-                _warn(warnings)
+                options.warn(warnings)
             extent = EXTENTS[format].whole if arguments.all else EXTENTS[format]
             found = analysis_document(
                 plan, warnings=warnings, list_warnings=not text, extent=extent
             )
             return options.rendered(found, arguments)
-
-
-def _warn(warnings: Sequence[Diagnostic]) -> None:
-    """Warnings go before the report, to stderr, with their source lines."""
-    if warnings:
-        from blazes.report.problems import print_problems
-
-        print_problems(warnings, stream=sys.stderr)
-        print(file=sys.stderr)

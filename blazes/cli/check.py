@@ -12,17 +12,11 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
-from annotations.dataflow import Dataflow
 from annotations.diagnostics import BadInput, Diagnostic
 from blazes.cli import CommandError, one_of
 from blazes.cli.execution import add_execute, allowed
-from blazes.cli.options import compiler_refusals
-
-if TYPE_CHECKING:
-    from annotations.whitebox.sandbox import Limits
+from blazes.cli.options import compiler_refusals, unshown
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -52,7 +46,7 @@ def run(arguments: argparse.Namespace) -> int:
         try:
             execute = allowed(arguments, file)
             dataflow, warnings = load(file, execute=execute)
-            found += (*warnings, *_claims(dataflow, execute), *compiler_refusals(dataflow))
+            found += (*warnings, *unshown(dataflow, execute), *compiler_refusals(dataflow))
         except BadInput as bad:
             found += bad.diagnostics
             refused = True
@@ -63,13 +57,3 @@ def run(arguments: argparse.Namespace) -> int:
     if refused:
         return 2
     return 1 if arguments.strict and found else 0
-
-
-def _claims(dataflow: Dataflow, execute: Limits | None) -> Sequence[Diagnostic]:
-    """Written annotations that the code of their components does not show."""
-    implementations = (c.implementations.values() for c in dataflow.components.values())
-    if not any(by.sql or by.bloom or (by.python and execute) for i in implementations for by in i):
-        return ()
-    from annotations.whitebox.claims import unshown_claims
-
-    return unshown_claims(dataflow, execute=execute)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -165,14 +165,36 @@ def plan_of(arguments: argparse.Namespace) -> tuple[Plan, tuple[Diagnostic, ...]
 
     What `blazes compile` would refuse is among them, the only errors.
     """
-    dataflow, warnings = dataflow_of(arguments, allowed(arguments, arguments.file))
+    execute = allowed(arguments, arguments.file)
+    dataflow, warnings = dataflow_of(arguments, execute)
     analysis = analyze(dataflow, rules=arguments.rules)
     if arguments.rules != BLAZES:
         warnings = tuple(each for each in warnings if each.code.id not in OF_DELIVERY)
+    else:
+        warnings = (*warnings, *unshown(dataflow, execute))
     result = plan(analysis, target=Label.parse(arguments.target))
     usual = arguments.rules == BLAZES and result.target is Label.ASYNC
     refused = compiler_refusals(dataflow, result if usual else None)
     return result, (*warnings, *delivery_findings(result), *refused)
+
+
+def warn(warnings: Sequence[Diagnostic]) -> None:
+    """Warnings go before the report, to stderr, with their source lines."""
+    if warnings:
+        from blazes.report.problems import print_problems
+
+        print_problems(warnings, stream=sys.stderr)
+        print(file=sys.stderr)
+
+
+def unshown(dataflow: Dataflow, execute: Limits | None) -> Sequence[Diagnostic]:
+    """Written annotations that the code of their components does not show."""
+    implementations = (c.implementations.values() for c in dataflow.components.values())
+    if not any(by.sql or by.bloom or (by.python and execute) for i in implementations for by in i):
+        return ()
+    from annotations.whitebox.claims import unshown_claims
+
+    return unshown_claims(dataflow, execute=execute)
 
 
 def compiler_refusals(dataflow: Dataflow, decided: Plan | None = None) -> tuple[Diagnostic, ...]:

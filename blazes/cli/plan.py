@@ -8,9 +8,7 @@ compile` would refuse it; 2 for a bad file or bad usage.
 from __future__ import annotations
 
 import argparse
-import sys
 
-from annotations.diagnostics import errors_among
 from annotations.gc_pause import gc_paused
 from blazes.cli import options
 
@@ -48,12 +46,7 @@ def _run(arguments: argparse.Namespace) -> int:
     else:
         from blazes.report.document import EXTENTS, plan_document
 
-        refused = errors_among(warnings)
-        if refused:
-            from blazes.report.problems import print_problems
-
-            print_problems(refused, stream=sys.stderr)
-            print(file=sys.stderr)
+        options.warn(warnings)
         extent = EXTENTS["text"].whole if arguments.all else EXTENTS["text"]
         text = options.rendered(plan_document(plan, warnings=warnings, extent=extent), arguments)
     options.write(arguments, text)

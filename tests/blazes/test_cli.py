@@ -146,6 +146,22 @@ def test_check_strict_fails_on_warnings(tmp_path: Path, capsys: pytest.CaptureFi
     assert "BLZ023" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("command", ["analyze", "plan", "check"])
+def test_an_annotation_that_the_code_does_not_show_is_told_by_whoever_judges(
+    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "words.yaml"
+    file.write_text(
+        "components:\n  Count:\n    annotation: {from: words, to: counts, label: CW}\n"
+        "    sql: SELECT word, count(*) AS n FROM words GROUP BY word\n"
+        "streams:\n  words: {to: Count.words, schema: {word: STRING}}\n",
+        encoding="utf-8",
+    )
+    assert main([command, str(file)]) == 0
+    captured = capsys.readouterr()
+    assert "BLZ084 Count words->counts is written CW" in captured.out + captured.err
+
+
 def test_warnings_go_to_stderr_and_leave_the_report_alone(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
