@@ -174,7 +174,6 @@ class _Planning:
         Ids are lost in a cycle, so that only what enters it can be de-duplicated.
         """
         graph, deliveries = self._graph, self._deliveries
-        in_cycles = {stream for cycle in graph.cycles for stream in graph.streams_in(cycle)}
         for cycle in graph.cycles:
             paths = [path for source in sorted(cycle.inputs) for path in graph.input_paths[source]]
             into = {path for output in cycle.outputs for path in graph.feeding(output)}
@@ -185,7 +184,7 @@ class _Planning:
             wrong = {s for s in entering if deliveries.streams[s].base is CORRUPT}
             if not wrong.intersection(inner) or wrong.intersection(outside):
                 continue
-            if any(self._is_origin_or_corrupted(path, in_cycles) for path in into):
+            if any((known := deliveries.crossings[path]) and known.origin for path in into):
                 continue
             at = next((path for path in paths if self._would_harm(path)), None)
             if at is None:
@@ -201,16 +200,6 @@ class _Planning:
                 self._keyless.append(origin)
             else:
                 yield origin
-
-    def _is_origin_or_corrupted(self, path: int, in_cycles: Container[int]) -> bool:
-        """Whether a path says itself why it is corrupt: it is an origin, or gets wrong rows from
-        outside of its cycle."""
-        crossing = self._deliveries.crossings[path]
-        if crossing is None:
-            return False
-        streams = self._graph.input_streams[self._graph.path_input[path]]
-        outside = (self._deliveries.streams[s] for s in streams if s not in in_cycles)
-        return crossing.origin or any(each.base is CORRUPT for each in outside)
 
     def _would_harm(self, path: int) -> bool:
         declared = self._graph.paths[path]
