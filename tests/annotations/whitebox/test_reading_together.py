@@ -27,7 +27,8 @@ def processes(folder: Path, functions: dict[str, str]) -> list[str | None]:
     (folder / "module.py").write_text(MODULE)
     components = [f"  {name}: {{python: 'module:{by}'}}\n" for name, by in functions.items()]
     streams = [
-        f"  into_{name}: {{to: {name}.clicks, schema: {{id: INT}}}}\n  {name}: {{from: {name}.out}}\n"
+        f"  into_{name}: {{to: {name}.clicks, schema: {{id: INT}}}}\n"
+        f"  {name}: {{from: {name}.out}}\n"
         for name in functions
     ]
     file = folder / "flow.yaml"
