@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from annotations.dataflow import Dataflow, Position
 from annotations.diagnostics import CODES, BadInput, Diagnostic
@@ -27,6 +27,7 @@ from annotations.whitebox.existing import (
     derived,
     leaves,
     read,
+    read_all,
     shown,
 )
 from annotations.whitebox.path_text import path_text, scalar
@@ -42,10 +43,32 @@ _WIDTH: Final = 96
 def load(path: Path, *, execute: Limits | None = None) -> tuple[Dataflow, tuple[Diagnostic, ...]]:
     """The dataflow of a project, with the places of its code, and warnings; BadInput where the
     code cannot be read, and without `execute`, which allows to run it."""
-    graph = graph_of(path, execute)
+    return _loaded(graph_of(path, execute))
+
+
+Loaded: TypeAlias = tuple[Dataflow, tuple[Diagnostic, ...]]
+
+
+def load_all(paths: Sequence[Path], *, execute: Limits) -> list[Loaded | BadInput]:
+    """The same of many files, whose code one process runs; why one cannot be read in its place."""
+    found: list[Loaded | BadInput] = []
+    for graph in read_all(paths, execute=execute):
+        try:
+            found.append(_unreadable(graph) if isinstance(graph, Unreadable) else _loaded(graph))
+        except BadInput as bad:
+            found.append(bad)
+    return found
+
+
+def _loaded(graph: Graph) -> Loaded:
     found = derived(graph)
     dataflow, _ = loads(text_of(graph, found), file=str(graph.origin))
     return _placed(dataflow, graph, found), _warnings(graph)
+
+
+def _unreadable(unreadable: Unreadable) -> BadInput:
+    remedy = unreadable.remedy or None
+    return BadInput([Diagnostic(CODES["BLZ080"], str(unreadable), unreadable.position, remedy)])
 
 
 def imported(path: Path, *, execute: Limits | None = None) -> str:
@@ -65,9 +88,7 @@ def graph_of(path: Path, execute: Limits | None) -> Graph:
     try:
         return read(path, execute=execute)
     except Unreadable as unreadable:
-        remedy = unreadable.remedy or None
-        found = Diagnostic(CODES["BLZ080"], str(unreadable), unreadable.position, remedy)
-        raise BadInput([found]) from None
+        raise _unreadable(unreadable) from None
 
 
 def _warnings(graph: Graph) -> tuple[Diagnostic, ...]:

@@ -7,6 +7,7 @@ output that it comes from, by the code of that output; so do the reasons why rec
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path as FilePath
 from types import MappingProxyType
@@ -32,6 +33,7 @@ from annotations.whitebox.type_text import sql_text
 
 if TYPE_CHECKING:
     from annotations.whitebox.bloom.files import Named
+    from annotations.whitebox.pyspark_code import Function
     from annotations.whitebox.sandbox import Limits
 
 Schema = Mapping[str, str]
@@ -59,6 +61,8 @@ class Code:
         """Columns of outputs without code; None also while they are looked for."""
         self._named: dict[str, Named] = {}
         """Bloom modules, by what the file says of them."""
+        self._read: dict[str, Relation] | None = None
+        """Plans of Python functions that were read together, by what was asked."""
         self._unfinished: set[Endpoint] = set()
         """Outputs whose code is being derived, so that a reader of theirs is in a cycle."""
         self._into: dict[Endpoint, list[Stream]] = {}
@@ -73,6 +77,9 @@ class Code:
 
     def outputs(self, component: Component) -> Iterator[Output]:
         """What each output gives that the component's code computes, in the order of the file."""
+        if self._read is None and self._execute is not None:
+            self._read = {}
+            self._read_together(self._execute)
         for name in component.implementations:
             found = self._output(Endpoint(component.name, name))
             if found is not None:
@@ -268,6 +275,50 @@ class Code:
             self._named[bloom] = Named(bloom, folder=folder, place=place, position=position)
         return self._named[bloom].query(output, inputs)
 
+    @property
+    def _folder(self) -> FilePath:
+        return self.dataflow.file.parent if self.dataflow.file is not None else FilePath()
+
+    def _read_together(self, execute: Limits) -> None:
+        """Read the Python functions that do not wait for each other by one process at a time."""
+        from annotations.whitebox.pyspark_code import Unreadable, read_functions
+
+        assert self._read is not None
+        levels: dict[int, list[Endpoint]] = {}
+        depths: dict[Endpoint, int] = {}
+        for component in self.dataflow.components.values():
+            for name, by in component.implementations.items():
+                if by.python is not None:
+                    end = Endpoint(component.name, name)
+                    levels.setdefault(self._depth(end, depths), []).append(end)
+        for _, ends in sorted(levels.items()):
+            if len(ends) == 1:
+                continue
+            asked = []
+            for end in ends:
+                component = self._component(end)
+                reference = component.implementations[end.interface].python or ""
+                asked.append(_function(reference, self.inputs(component, end.interface)))
+            with suppress(Unreadable):  # told where each is read by itself
+                plans = read_functions(asked, folder=self._folder, limits=execute)
+                self._read |= {repr(each): plan for each, plan in zip(asked, plans, strict=True)}
+
+    def _depth(self, end: Endpoint, known: dict[Endpoint, int]) -> int:
+        """How many Python functions stand before an output, one behind the other."""
+        if end in known:
+            return known[end]
+        known[end] = 0  # where it is met again, in a cycle
+        before = [
+            stream.producer
+            for source in {path.source for path in self._component(end).paths}
+            for stream in self._into.get(Endpoint(end.component, source), ())
+            if stream.producer is not None
+        ]
+        by = self._component(end).implementations.get(end.interface)
+        depth = max((self._depth(each, known) for each in before), default=0)
+        known[end] = depth + (by is not None and by.python is not None)
+        return known[end]
+
     def _read_python(
         self, reference: str, by: Implementation, inputs: Mapping[str, Input]
     ) -> Query:
@@ -280,19 +331,27 @@ class Code:
                 chance=True,
             )
             return replace(unread, code="BLZ089")
-        from annotations.whitebox.pyspark_code import Function, Unreadable, read_functions
-        from annotations.whitebox.pyspark_code import Input as Given
+        from annotations.whitebox.pyspark_code import Unreadable, read_functions
 
-        module, _, function = reference.partition(":")
-        given = {name: Given(each.schema, each.role) for name, each in inputs.items()}
-        folder = self.dataflow.file.parent if self.dataflow.file is not None else FilePath()
-        asked = [Function(module, function, given)]
+        asked = _function(reference, inputs)
+        if known := (self._read or {}).get(repr(asked)):
+            return replace(_completed(known, inputs), code="BLZ093")
         try:
-            (plan,) = read_functions(asked, folder=folder, limits=self._execute)
+            (plan,) = read_functions([asked], folder=self._folder, limits=self._execute)
         except Unreadable as unreadable:
             unread = _unread(str(unreadable), by, inputs, position=unreadable.position, chance=True)
             return replace(unread, remedy=unreadable.remedy or None, code="BLZ093")
         return replace(_completed(plan, inputs), code="BLZ093")
+
+
+def _function(reference: str, inputs: Mapping[str, Input]) -> Function:
+    """A function as it is asked for: its inputs with what is known of them."""
+    from annotations.whitebox.pyspark_code import Function
+    from annotations.whitebox.pyspark_code import Input as Given
+
+    module, _, name = reference.partition(":")
+    given = {key: Given(each.schema, each.role) for key, each in inputs.items()}
+    return Function(module, name, given)
 
 
 def _unread(

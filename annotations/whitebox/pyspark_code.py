@@ -143,6 +143,11 @@ def read_functions(
 ) -> list[ir.Relation]:
     """The plans of functions whose modules stand in `folder`; `Opaque`, with a reason, for each
     that could not be read. Unreadable where none can be."""
+    answer = _ask(_of_functions(functions, folder), folder, limits)
+    return [_plan(each, found) for each, found in zip(functions, answer["functions"], strict=True)]
+
+
+def _of_functions(functions: Sequence[Function], folder: Path) -> dict[str, Any]:
     asked = [
         {
             "module": each.module,
@@ -157,9 +162,7 @@ def read_functions(
         }
         for each in functions
     ]
-    request = {"kind": "functions", "folder": str(folder.resolve()), "functions": asked}
-    answer = _ask(request, folder, limits)
-    return [_plan(each, found) for each, found in zip(functions, answer["functions"], strict=True)]
+    return {"kind": "functions", "folder": str(folder.resolve()), "functions": asked}
 
 
 def _plan(function: Function, found: Mapping[str, Any]) -> ir.Relation:
@@ -290,7 +293,7 @@ def _ask(request: Mapping[str, Any], folder: Path, limits: Limits) -> dict[str, 
 def _ask_several(
     requests: Sequence[Mapping[str, Any]], limits: Limits
 ) -> list[dict[str, Any] | Unreadable]:
-    """The same for many requests about files."""
+    """The same for many requests, each within these limits."""
     _check_installed()
     answers = [answer_cache.given(request) for request in requests]
     asked = [n for n, known in enumerate(answers) if known is None]
@@ -303,11 +306,9 @@ def _ask_several(
         whole = {
             "kind": "several",
             "seconds": limits.seconds,
-            "requests": [
-                {**requests[n], "folder": str(Path(requests[n]["path"]).parent)} for n in asked
-            ],
+            "requests": [{**requests[n], "folder": str(_folder_of(requests[n]))} for n in asked],
         }
-        folders = sorted({Path(requests[n]["path"]).parent for n in asked})
+        folders = sorted({_folder_of(requests[n]) for n in asked})
         at_most = replace(limits, seconds=limits.seconds * len(asked))
         for n, found in zip(
             asked, _run(whole, Path("/"), at_most, folders)["answers"], strict=True
@@ -316,6 +317,10 @@ def _ask_several(
                 answer_cache.keep(requests[n], found, found.pop("seen"), since=began)
                 answers[n] = found
     return [missing if answer is None else answer for answer in answers]
+
+
+def _folder_of(request: Mapping[str, Any]) -> Path:
+    return Path(request["folder"]) if "folder" in request else Path(request["path"]).parent
 
 
 def _check_installed() -> None:

@@ -35,6 +35,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "explain": ("blazes.cli.explain", "derive the labels of one component, step by step"),
     "check": ("blazes.cli.check", "report the mistakes of dataflow files, without analyzing them"),
     "import": ("blazes.cli.importing", "write the dataflow file of an existing Spark project"),
+    "scan": ("blazes.cli.scan", "find every streaming job of a repository, the worst first"),
     "rule": ("blazes.cli.rule", "explain a rule of the analysis or a BLZ code"),
     "schema": ("blazes.cli.schema", "print the JSON Schema of the file or of the JSON result"),
     "compile": ("blazes.cli.compile", "write the coordinated PySpark project"),

@@ -31,16 +31,16 @@ def log(plan: Plan, *, warnings: Iterable[Diagnostic] = ()) -> dict[str, Any]:
     rules = {rule["id"]: rule for each in found for rule in _rules_of(each, plan.analysis.rules)}
     results = [_result(each) for each in found]
     for diagnostic in warnings:
-        rules[diagnostic.code.id] = _code(diagnostic)
+        rules[diagnostic.code.id] = code_of(diagnostic)
         results.append(_diagnostic(diagnostic))
-    return _log(rules, results)
+    return log_of(rules, results)
 
 
 def problems(diagnostics: Iterable[Diagnostic]) -> dict[str, Any]:
     """The mistakes of a file that was refused."""
     listed = list(diagnostics)
-    rules = {each.code.id: _code(each) for each in listed}
-    return _log(rules, [_diagnostic(each) for each in listed])
+    rules = {each.code.id: code_of(each) for each in listed}
+    return log_of(rules, [_diagnostic(each) for each in listed])
 
 
 def dumps(sarif: dict[str, Any]) -> str:
@@ -48,7 +48,8 @@ def dumps(sarif: dict[str, Any]) -> str:
     return json.dumps(sarif, ensure_ascii=False) + "\n"
 
 
-def _log(rules: dict[str, Any], results: list[dict[str, Any]]) -> dict[str, Any]:
+def log_of(rules: dict[str, Any], results: list[dict[str, Any]]) -> dict[str, Any]:
+    """A log of these results."""
     order = sorted(rules)
     for result in results:
         result["ruleIndex"] = order.index(result["ruleId"])
@@ -76,7 +77,7 @@ def _result(found: Finding) -> dict[str, Any]:
         "message": {"text": text},
         "locations": _locations(position),
         "relatedLocations": [
-            _location(path.position) | {"message": {"text": f"{path}: {path.annotation}"}}
+            location(path.position) | {"message": {"text": f"{path}: {path.annotation}"}}
             for path in found.paths
             if path.position
         ],
@@ -88,7 +89,8 @@ def _result(found: Finding) -> dict[str, Any]:
     }
 
 
-def _code(diagnostic: Diagnostic) -> dict[str, Any]:
+def code_of(diagnostic: Diagnostic) -> dict[str, Any]:
+    """A code as a rule of the log."""
     code = diagnostic.code
     return {
         "id": code.id,
@@ -110,10 +112,11 @@ def _diagnostic(diagnostic: Diagnostic) -> dict[str, Any]:
 
 
 def _locations(position: Position | None) -> list[dict[str, Any]]:
-    return [_location(position)] if position else []
+    return [location(position)] if position else []
 
 
-def _location(position: Position) -> dict[str, Any]:
+def location(position: Position) -> dict[str, Any]:
+    """A place as a location of the log."""
     path = Path(position.file)
     uri = path.as_uri() if path.is_absolute() else quote(path.as_posix())
     region = {"startLine": position.line, "startColumn": position.column}

@@ -28,6 +28,7 @@ READ = {
     "explain": ["flow.yaml", "Score"],
     "check": ["flow.yaml"],
     "import": ["deeds.py"],
+    "scan": ["."],
     "compile": ["flow.yaml"],
     "derive": ["flow.yaml"],
     "report": ["flow.yaml"],

@@ -7,13 +7,14 @@ the code prints is the business of whoever started the process (`annotations.whi
 
 from __future__ import annotations
 
+import gc
 import importlib
 import io
 import json
 import os
+import select
 import signal
 import sys
-import time
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
@@ -49,15 +50,14 @@ def main() -> int:
     if request["kind"] == "several":
         _put(Path(request["answer"]), {"answers": list(_several(request))})
     else:
-        _put(Path(request["answer"]), _answered(request))
+        _put(Path(request["answer"]), _answered(Reading(request), request))
     sys.stdout.flush()
     sys.stderr.flush()
     # Threads that the user's code has left behind must not keep the process.
     os._exit(0)
 
 
-def _answered(request: Mapping[str, Any]) -> dict[str, Any]:
-    home = Reading(request)
+def _answered(home: Reading, request: Mapping[str, Any]) -> dict[str, Any]:
     kinds: Mapping[str, Callable[[Mapping[str, Any]], dict[str, Any]]] = {
         "functions": home.functions,
         "script": partial(script, home),
@@ -81,21 +81,22 @@ def _several(request: Mapping[str, Any]) -> Iterator[dict[str, Any] | None]:
     None where one came to no answer within its time."""
     for module in _USED:
         importlib.import_module(module)
+    home = Reading({})
+    gc.disable()
+    gc.freeze()
     for number, asked in enumerate(request["requests"]):
         target = Path(request["answer"]).with_suffix(f".{number}")
         child = os.fork()
         if not child:
             os.setpgid(0, 0)
             os.chdir(asked["folder"])
-            _put(target, _answered(asked))
+            _put(target, _answered(home, asked))
             os._exit(0)
-        until = time.monotonic() + request["seconds"]
-        while not os.waitpid(child, os.WNOHANG)[0]:
-            if time.monotonic() > until:
-                os.killpg(child, signal.SIGKILL)
-                os.waitpid(child, 0)
-                break
-            time.sleep(0.002)
+        ended, _, _ = select.select([pidfd := os.pidfd_open(child)], [], [], request["seconds"])
+        if not ended:
+            os.killpg(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        os.close(pidfd)
         yield json.loads(target.read_bytes()) if target.is_file() else None
         target.unlink(missing_ok=True)
 

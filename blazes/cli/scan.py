@@ -1,0 +1,131 @@
+"""Find every streaming job below DIRECTORY: one line each, what it may do on replay, worst first.
+
+Jobs are dataflow files, Declarative Pipelines projects, files of SQL that define datasets of a
+pipeline, and Python scripts and notebooks that read or write streams. Python is run to be read, and
+only with --execute: without it the scripts are listed as not known.
+
+exit status: 0; 1 with --strict where a job may give different answers, or one is not known; 2 for
+bad usage.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from annotations.dataflow import Dataflow
+from annotations.diagnostics import CODES, BadInput, Diagnostic
+from blazes.cli import CommandError, options
+from blazes.cli.execution import add_execute, allowed
+
+if TYPE_CHECKING:
+    from annotations.whitebox.sandbox import Limits
+    from blazes.report.jobs import Job
+
+_LEFT_OUT: Final = frozenset({"node_modules", "site-packages", "target", "venv", "__pycache__"})
+"""Folders that are not looked into, beside hidden ones."""
+_SPECIFICATIONS: Final = ("spark-pipeline.yml", "spark-pipeline.yaml")
+_SPEAKS: Final = {
+    ".py": re.compile(rb"\b(readStream|writeStream|import dlt|pyspark(\.| import )pipelines)\b"),
+    ".ipynb": re.compile(rb"\b(readStream|writeStream|import dlt|pyspark(\.| import )pipelines)\b"),
+    ".sql": re.compile(
+        rb"\b(STREAMING|LIVE)\s+(LIVE\s+)?TABLE|\bAPPLY\s+CHANGES|\bAUTO\s+CDC|\bCREATE\s+FLOW",
+        re.I,
+    ),
+    ".yaml": re.compile(rb"^(components|streams):", re.MULTILINE),
+    ".yml": re.compile(rb"^(components|streams):", re.MULTILINE),
+}
+"""Suffix -> what a file says that may be a job."""
+_BYTES_MAX: Final = 4 * 2**20
+"""Size of the largest file that is looked at."""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    parser.add_argument("directory", metavar="DIRECTORY", help="the repository, or a part of it")
+    options.add_output(parser, "text", "markdown", "html", "sarif")
+    parser.add_argument(
+        "--strict", action="store_true", help="exit with 1 where a job is not the same on replay"
+    )
+    add_execute(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Scan DIRECTORY."""
+    from blazes.report import jobs as report
+
+    folder = Path(arguments.directory)
+    if not folder.is_dir():
+        raise CommandError(f"{folder} is no folder", remedy="name the folder of a repository")
+    execute = allowed(arguments, arguments.directory)
+    found = list(_jobs(list(candidates(folder)), execute))
+    jobs = report.worst_first(job for job in found if job is not None)
+    arguments.format = options.format_of(arguments)
+    if arguments.format == "sarif":
+        options.write(arguments, report.sarif(jobs, folder))
+    else:
+        document = report.document(jobs, folder, found.count(None))
+        options.write(arguments, options.rendered(document, arguments))
+    different = [job for job in jobs if job.worst is None or not job.worst.plain]
+    return int(arguments.strict and bool(different))
+
+
+def candidates(folder: Path) -> Iterator[Path]:
+    """The files below a folder that may be jobs; a project stands for all that lies below it."""
+    for place, folders, files in os.walk(folder):
+        specification = next((name for name in _SPECIFICATIONS if name in files), None)
+        if specification is not None:
+            folders.clear()
+            yield Path(place, specification)
+            continue
+        folders[:] = sorted(f for f in folders if f not in _LEFT_OUT and not f.startswith("."))
+        for name in sorted(files):
+            file = Path(place, name)
+            if file.suffix in _SPEAKS and file.is_file() and file.stat().st_size <= _BYTES_MAX:
+                text = file.read_bytes()
+                if _SPEAKS[file.suffix].search(text):
+                    yield file
+
+
+def _jobs(files: list[Path], execute: Limits | None) -> Iterator[Job | None]:
+    """What each file may do; None for one that speaks of streams and starts nothing."""
+    from annotations.file import importing, load
+    from blazes.report.jobs import Job
+
+    code = [file for file in files if options.is_code(str(file))]
+    for file in files:
+        if file not in code:
+            try:
+                yield _job(file, *load(file, execute=execute))
+            except BadInput as bad:
+                yield Job(file, None, tuple(bad.diagnostics))
+    runs = [file for file in code if execute is not None or file.suffix == ".sql"]
+    for file in code:
+        if file not in runs:
+            message = f"{file.name} was not run, and only what it does says what the dataflow is"
+            yield Job(file, None, (Diagnostic(CODES["BLZ094"], message, None),))
+    if not runs:
+        return
+    from annotations.whitebox.sandbox import Limits
+
+    for file, found in zip(
+        runs, importing.load_all(runs, execute=execute or Limits()), strict=True
+    ):
+        if not isinstance(found, BadInput):
+            yield _job(file, *found)
+        elif "starts no streaming query" in found.diagnostics[0].message:
+            yield None
+        else:
+            yield Job(file, None, tuple(found.diagnostics))
+
+
+def _job(file: Path, dataflow: Dataflow, warnings: tuple[Diagnostic, ...]) -> Job:
+    from blazes.analysis import analyze
+    from blazes.coordination import plan
+    from blazes.report.jobs import Job
+
+    return Job(file, plan(analyze(dataflow)), warnings)

@@ -1,0 +1,146 @@
+"""The streaming jobs of a repository, a line each, the worst first: as a document and as SARIF."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from annotations.dataflow import Position
+from annotations.diagnostics import Diagnostic
+from annotations.vocabulary import Delivery, Label
+from blazes.coordination import Plan
+from blazes.document import blocks as b
+from blazes.report.results import WHAT, Result, results
+from blazes.report.sarif import LEVELS, code_of, dumps, location, log_of
+
+
+@dataclass(frozen=True)
+class Job:
+    """A job that was found: what it may do when it is replayed, or why that is not known."""
+
+    file: Path
+    plan: Plan | None
+    diagnostics: tuple[Diagnostic, ...] = ()
+    """Warnings; where there is no plan, why not."""
+
+    @property
+    def worst(self) -> Result | None:
+        """The result of which least can be said."""
+        if self.plan is None:
+            return None
+        return max(results(self.plan), key=_badness, default=None)
+
+    @property
+    def label(self) -> Label:
+        """What its worst result can do."""
+        assert self.plan is not None
+        return self.plan.analysis.verdict
+
+    @property
+    def position(self) -> Position:
+        """Where the worst result comes from, else the beginning of the file."""
+        worst = self.worst
+        if self.plan is not None and worst is not None:
+            stream = self.plan.analysis.dataflow.streams[worst.name]
+            if stream.position is not None:
+                return stream.position
+        found = next((each.position for each in self.diagnostics if each.position), None)
+        return found or Position(str(self.file), 1, 1)
+
+    @property
+    def text(self) -> str:
+        """What it may do, in a sentence."""
+        if self.plan is None:
+            return f"not known: {self.diagnostics[0].message}"
+        worst = self.worst
+        return WHAT[self.label] if worst is None else worst.sentence
+
+
+def _badness(result: Result) -> tuple[Label, bool]:
+    return result.label, result.delivery is not Delivery.ONCE
+
+
+def worst_first(jobs: Iterable[Job]) -> list[Job]:
+    """The jobs by what they may do: those of which nothing is known stand behind the bad ones."""
+
+    def rank(job: Job) -> tuple[float, bool, str]:
+        if job.plan is None:
+            return -(Label.ASYNC + 0.5), False, str(job.file)
+        worst = job.worst
+        return -job.label, worst is None or worst.plain, str(job.file)
+
+    return sorted(jobs, key=rank)
+
+
+def document(jobs: Sequence[Job], folder: Path, others: int) -> b.Document:
+    """A line for each job.
+
+    Args:
+        jobs: the worst first.
+        folder: which was looked through.
+        others: files that speak of streams and start nothing by themselves.
+    """
+    counts = Counter(WHAT[j.label] if j.plan else "not known" for j in jobs)
+    summary = "; ".join(f"{count} {text}" for text, count in counts.items())
+    blocks: list[b.Block] = [
+        b.Table(("Job", "On replay", "Why and what repairs it"), tuple(_rows(jobs, folder)))
+    ]
+    if others:
+        blocks.append(
+            b.paragraph(
+                f"{others} further files speak of streams and start no query by themselves.",
+                form="aside",
+            )
+        )
+    title = f"{len(jobs)} streaming job{'s' * (len(jobs) != 1)}"
+    return b.Document(title, tuple(blocks), b.code(folder), f"{summary}." if summary else "")
+
+
+def _rows(jobs: Iterable[Job], folder: Path) -> Iterator[tuple[b.Words, ...]]:
+    for job in jobs:
+        place = job.position
+        file = shown(Path(place.file), folder)
+        if job.plan is None:
+            yield b.code(f"{file}:{place.line}"), b.Span("not known", "soft"), job.text
+        else:
+            label = b.Span(str(job.label), job.label.name.lower())
+            yield b.code(f"{file}:{place.line}"), label, b.Span(job.text, "prose")
+
+
+def shown(file: Path, folder: Path) -> str:
+    """The file as it is called from the folder, where it lies below."""
+    file, folder = file.resolve(), folder.resolve()
+    return str(file.relative_to(folder)) if file.is_relative_to(folder) else str(file)
+
+
+def sarif(jobs: Iterable[Job], folder: Path) -> str:
+    """A result for each job that may give different answers, or of which nothing is known."""
+    rules: dict[str, dict[str, Any]] = {}
+    found = []
+    for job in jobs:
+        if job.plan is None:
+            diagnostic = job.diagnostics[0]
+            rule, level = code_of(diagnostic), LEVELS[diagnostic.code.severity]
+        elif job.worst is None or job.worst.plain:
+            continue
+        else:
+            rule = {
+                "id": f"replay-{job.label.name.lower()}",
+                "shortDescription": {"text": f"On replay: {WHAT[job.label]}"},
+            }
+            level = "warning" if job.label > Label.ASYNC else "note"
+        rules[rule["id"]] = rule
+        place = job.position
+        file = shown(Path(place.file), folder)
+        found.append(
+            {
+                "ruleId": rule["id"],
+                "level": level,
+                "message": {"text": job.text},
+                "locations": [location(Position(file, place.line, place.column))],
+            }
+        )
+    return dumps(log_of(rules, found))

@@ -1,0 +1,102 @@
+"""`blazes scan`: every streaming job of a repository, the worst first."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from blazes.cli import main
+
+CORPUS: Final = Path(__file__).parents[1] / "corpus"
+FLOW: Final = """\
+components:
+  Keep: {annotation: {from: lines, to: kept, label: CR}}
+streams:
+  lines: {to: Keep.lines, source: {format: json, path: in}}
+  kept: {from: Keep.kept, sink: {format: parquet, path: out}}
+"""
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    """A repository with jobs of every kind, and with files that are none."""
+    folder = tmp_path / "repository"
+    (folder / "jobs").mkdir(parents=True)
+    for name in ("latest_value.py", "python_udf.py", "rdd_map.py", "nothing_streams.py"):
+        shutil.copy(CORPUS / "scripts" / name, folder / "jobs")
+    shutil.copytree(CORPUS / "scripts" / "helpers", folder / "jobs" / "helpers")
+    shutil.copytree(CORPUS / "pipelines" / "shop", folder / "shop")
+    shutil.copy(CORPUS / "pipelines" / "streaming_tables.sql", folder)
+    (folder / "flow.yaml").write_text(FLOW)
+    (folder / "other.yaml").write_text("services: {}\n")
+    (folder / ".hidden").mkdir()
+    shutil.copy(CORPUS / "scripts" / "dedup_events.py", folder / ".hidden")
+    return folder
+
+
+def scanned(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, list[str]]:
+    """The exit status, and the jobs in the order in which they are listed, each with its label."""
+    status = main(["scan", *arguments, "--format", "markdown"])
+    rows = [line.split("|")[1:3] for line in capsys.readouterr().out.splitlines() if "| `" in line]
+    return status, [f"{place.strip(' `')} {label.strip()}" for place, label in rows]
+
+
+def test_the_worst_job_is_first(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    status, jobs = scanned(capsys, str(repository), "--execute")
+    assert status == 0
+    assert jobs == [
+        "jobs/latest_value.py:7 Run",
+        "shop/transformations/report.sql:1 Run",
+        "streaming_tables.sql:11 Run",
+        "jobs/rdd_map.py:6 not known",
+        "flow.yaml:5 Async",
+        "jobs/python_udf.py:21 Async",
+    ]
+
+
+def test_no_script_is_run_without_being_asked_for(
+    repository: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    status, jobs = scanned(capsys, str(repository), "--strict")
+    assert status == 1
+    assert jobs[0] == "streaming_tables.sql:11 Run"
+    assert [each for each in jobs if each.endswith("not known")] == [
+        "jobs/helpers/io.py:1 not known",
+        "jobs/latest_value.py:1 not known",
+        "jobs/python_udf.py:1 not known",
+        "jobs/rdd_map.py:1 not known",
+        "shop/spark-pipeline.yml:1 not known",
+    ]
+
+
+def test_sarif_has_a_result_for_each_job_that_is_not_the_same_on_replay(
+    repository: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["scan", str(repository), "--execute", "--format", "sarif"]) == 0
+    (run,) = json.loads(capsys.readouterr().out)["runs"]
+    rules = [rule["id"] for rule in run["tool"]["driver"]["rules"]]
+    places = [
+        (
+            rules[each["ruleIndex"]],
+            each["locations"][0]["physicalLocation"]["artifactLocation"]["uri"],
+        )
+        for each in run["results"]
+    ]
+    assert places == [
+        ("replay-run", "jobs/latest_value.py"),
+        ("replay-run", "shop/transformations/report.sql"),
+        ("replay-run", "streaming_tables.sql"),
+        ("BLZ080", "jobs/rdd_map.py"),
+    ]
+
+
+def test_a_page_names_every_job(repository: Path, tmp_path: Path) -> None:
+    page = tmp_path / "jobs.html"
+    assert main(["scan", str(repository), "--execute", "-o", str(page)]) == 0
+    text = page.read_text(encoding="utf-8")
+    assert "6 streaming jobs" in text
+    assert "jobs/latest_value.py:7" in text
