@@ -29,10 +29,17 @@ from benchmarks import mutating
 
 FOUND: Final = Path(__file__).with_suffix(".json")
 """What became of every mutation when it was last tried."""
-CORE: Final = (
-    *("analysis", "propagation", "rules", "seals", "coordination", "choice", "cycles", "graph"),
-    *("deliveries", "repairs", "effects"),
-)
+CORE: Final = {
+    **{
+        module: f"blazes/core/{module}.py"
+        for module in ("graph", "propagation", "effects", "rules", "deliveries", "limits")
+    },
+    **{
+        module: f"blazes/{module}.py"
+        for module in ("analysis", "seals", "coordination", "choice", "repairs")
+    },
+}
+"""Module -> its file."""
 PLACES: Final = {
     name: name
     for name in ("annotations", "blazes", "codegen", "examples", "tests", "pyproject.toml")
@@ -244,7 +251,7 @@ def mutations(count: int | None = None, *, seed: int = 0) -> list[Mutation]:
     """
     found: dict[str, Mutation] = {}
     for module in CORE:
-        text = (mutating.ROOT / "blazes" / f"{module}.py").read_text(encoding="utf-8")
+        text = (mutating.ROOT / CORE[module]).read_text(encoding="utf-8")
         finder = _Finder(module, text)
         finder.visit(ast.parse(text))
         for each in finder.found:
@@ -258,7 +265,7 @@ def mutations(count: int | None = None, *, seed: int = 0) -> list[Mutation]:
 
 def try_out(mutation: Mutation, folder: Path, *, rest: bool) -> str:
     """Run the tests against the mutated core, perhaps the rest of them too; what noticed."""
-    target = folder / "blazes" / f"{mutation.module}.py"
+    target = folder / CORE[mutation.module]
     text = target.read_text(encoding="utf-8")
     target.write_text(mutation.applied(text), encoding="utf-8")
     try:

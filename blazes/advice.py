@@ -25,10 +25,11 @@ from annotations.phrases import listed, tupled
 from annotations.vocabulary import AnnotationKind, FunctionalDependency, Gate, Key, Label
 from blazes.analysis import Analysis, analyze
 from blazes.coordination import Entry, Mode, Plan, Strategy, Vote, plan
-from blazes.deliveries import Delivered
-from blazes.propagation import Propagation
-from blazes.rule_kinds import Keeps
-from blazes.rules import BLAZES
+from blazes.core.deliveries import Delivered
+from blazes.core.graph import Output, PathEdge, StreamEdge, in_file_order
+from blazes.core.propagation import Propagation
+from blazes.core.rule_kinds import Keeps
+from blazes.core.rules import BLAZES
 from blazes.seals import meets
 
 if TYPE_CHECKING:
@@ -241,9 +242,9 @@ class Advisor:
 
     @cached_property
     def _candidates(self) -> _Candidates:
-        found = self._plan.analysis.found
-        assert found is not None
-        return _Candidates(self._plan, found)
+        propagation = self._plan.analysis.propagation
+        assert propagation is not None
+        return _Candidates(self._plan, propagation)
 
     def _try(self, changes: Changes, component: str) -> _Trial | None:
         """The dataflow with the changes, analysed and planned again; None: too much work."""
@@ -362,10 +363,10 @@ class _Trial:
     @cached_property
     def results(self) -> Mapping[str, tuple[Label, Label]]:
         """Results that get better; `Seal` is not better than `Async`, which is right as well."""
-        found = self.before.analysis.found
-        assert found is not None
+        propagation = self.before.analysis.propagation
+        assert propagation is not None
         before, after = self.before.analysis.labels, self.after.analysis.labels
-        names = [found.graph.streams[number].name for number in found.graph.sinks()]
+        names = [sink.name for sink in propagation.graph.sinks()]
         return {
             name: (before[name].label, after[name].label)
             for name in names
@@ -442,18 +443,18 @@ class _Trial:
 class _Candidates:
     """Changes that may repair ordered paths: found by walking back, for the analysis to judge."""
 
-    def __init__(self, decided: Plan, found: Propagation) -> None:
+    def __init__(self, decided: Plan, propagation: Propagation) -> None:
         self._plan = decided
-        self._found = found
-        self._graph = found.graph
+        self._propagation = propagation
         self._dataflow = decided.analysis.dataflow
-        self._rules = found.interpreter.rules
-        self._cyclic = {s for cycle in found.graph.cycles for s in found.graph.streams_in(cycle)}
-        self._numbers = {id(path): number for number, path in enumerate(found.graph.paths)}
+        self._rules = propagation.interpreter.rules
+        graph = propagation.graph
+        self._cyclic = {stream for cycle in graph.cycles for stream in cycle.streams}
+        self._edges = {id(path.declared): path for path in graph.paths}
 
     def of(self, entries: Iterable[Entry]) -> list[Changes]:
         """Those of a component: for each of its paths alone, and for all of them together."""
-        each = [list(self._of_path(self._numbers[id(entry.path)])) for entry in entries]
+        each = [list(self._of_path(self._edges[id(entry.path)])) for entry in entries]
         found = [changes for options in each for changes in options]
         some = [options for options in each if options]
         if len(some) > 1:
@@ -464,10 +465,10 @@ class _Candidates:
             ]
         return list(dict.fromkeys(found))[:CANDIDATES_MAX]
 
-    def _of_path(self, path: int) -> Iterator[Changes]:
-        gate = self._graph.paths[path].annotation.gate
+    def _of_path(self, path: PathEdge) -> Iterator[Changes]:
+        gate = path.shape.gate
         assert gate is not None
-        if gate.attributes is None or path in self._found.unprotected:
+        if gate.attributes is None or path in self._propagation.unprotected:
             return
         needed = self._needed(path)
         for key in self._keys(gate, needed):
@@ -476,31 +477,29 @@ class _Candidates:
                 yield _joined(changes)
         yield from self._by_dependency(gate, needed)
 
-    def _keys(self, gate: Gate, needed: list[int]) -> list[Key]:
+    def _keys(self, gate: Gate, needed: list[StreamEdge]) -> list[Key]:
         """The minimal keys that fit the gate, and those that the streams have already."""
         fds = self._dataflow.fds
         reachable = closure(gate.attributes or (), fds)
         minimal = minimal_keys(gate, reachable, fds, rules=self._rules.name)
-        fits = self._found.interpreter.compatible
+        fits = self._propagation.interpreter.compatible
         there = [key for key in self._common(needed) if fits(gate, key)]
         return list(dict.fromkeys([*minimal, *there]))
 
-    def _common(self, needed: list[int]) -> list[Key]:
+    def _common(self, needed: list[StreamEdge]) -> list[Key]:
         """The keys that all of these streams are sealed on, the smallest first."""
-        values, labels = self._found.interpreter.labels.values, self._found.stream_label
-        keys = [values[labels[s]].keys for s in needed]
+        keys = [self._propagation.stream_labels[stream].keys for stream in needed]
         common = frozenset.intersection(*keys) if keys else frozenset()
         return sorted(common, key=lambda key: (len(key), sorted(key)))
 
-    def _needed(self, path: int) -> list[int]:
+    def _needed(self, path: PathEdge) -> list[StreamEdge]:
         """The streams that have to be sealed: of the rendezvous; of a writer its own too."""
-        graph = self._graph
-        inputs = {graph.path_input[p] for p in meets(self._found, path)}
-        if not inputs or graph.paths[path].annotation.kind is AnnotationKind.OW:
-            inputs.add(graph.path_input[path])
-        return sorted({s for i in inputs for s in graph.input_streams[i]})
+        inputs = {other.input for other in meets(self._propagation, path)}
+        if not inputs or path.kind is AnnotationKind.OW:
+            inputs.add(path.input)
+        return in_file_order(stream for source in inputs for stream in source.streams)
 
-    def _by_dependency(self, gate: Gate, needed: list[int]) -> Iterator[Changes]:
+    def _by_dependency(self, gate: Gate, needed: list[StreamEdge]) -> Iterator[Changes]:
         """The dependency that would make the seals that there are fit the gate."""
         if self._rules.name != BLAZES or not gate.attributes:
             return
@@ -510,32 +509,30 @@ class _Candidates:
             missing = key - closure(gate.attributes, self._dataflow.fds)
             yield (Depending(FunctionalDependency(gate.attributes, missing)),)
 
-    def _traced(self, path: int, needed: list[int], key: Key) -> list[Change]:
+    def _traced(self, path: PathEdge, needed: list[StreamEdge], key: Key) -> list[Change]:
         """The seals on sources by which these streams are sealed on the key; empty: there are none.
 
         Copied attributes are followed under their older names; through a path that waits the seal
         goes on where the key is compatible with its gate (S3).
         """
-        graph = self._graph
         found: list[Change] = []
         if not self._passes(path, key, found):
             return []
         todo = [(stream, key) for stream in needed]
         seen = set(todo)
         while todo:
-            number, wanted = todo.pop()
-            stream = graph.streams[number]
-            if number in self._cyclic or not _has(stream, wanted) or len(seen) > UPSTREAM_MAX:
+            edge, wanted = todo.pop()
+            stream = edge.declared
+            if edge in self._cyclic or not _has(stream, wanted) or len(seen) > UPSTREAM_MAX:
                 return []
-            label = self._found.interpreter.labels.values[self._found.stream_label[number]]
-            if wanted in label.keys:
+            if wanted in self._propagation.stream_labels[edge].keys:
                 continue
-            if stream.producer is None:
+            if edge.producer is None:
                 if stream.label is not None or self._single_records(stream, wanted):
                     return []
                 found.append(Sealing(stream.name, wanted))
                 continue
-            for before in self._before(graph.stream_output[number], wanted, found):
+            for before in self._before(edge.producer, wanted, found):
                 if before is None:
                     return []
                 if before not in seen:
@@ -544,37 +541,33 @@ class _Candidates:
         return found
 
     def _before(
-        self, output: int, key: Key, found: list[Change]
-    ) -> Iterator[tuple[int, Key] | None]:
+        self, output: Output, key: Key, found: list[Change]
+    ) -> Iterator[tuple[StreamEdge, Key] | None]:
         """The streams that have to be sealed for an output to be; None: it cannot be."""
-        graph = self._graph
-        for path in graph.output_paths[output]:
-            older = _older(graph.paths[path], key)
+        for path in output.paths:
+            older = _older(path.declared, key)
             if older is None:
                 yield None
                 return
-            inputs = {graph.path_input[path]}
-            if graph.shapes[graph.path_shape[path]].ordered:
-                keeps = self._rules.keeps(graph.paths[path].annotation.kind)
+            inputs = {path.input}
+            if path.shape.ordered:
+                keeps = self._rules.keeps(path.kind)
                 if keeps is Keeps.NONE or not self._passes(path, older, found):
                     yield None
                     return
-                inputs |= {graph.path_input[p] for p in meets(self._found, path)}
-            for number in sorted({s for i in inputs for s in graph.input_streams[i]}):
-                yield number, older
+                inputs |= {other.input for other in meets(self._propagation, path)}
+            for stream in in_file_order(s for source in inputs for s in source.streams):
+                yield stream, older
 
-    def _passes(self, path: int, key: Key, found: list[Change]) -> bool:
+    def _passes(self, path: PathEdge, key: Key, found: list[Change]) -> bool:
         """Whether a path can wait for the key, perhaps once its code is changed."""
-        behaviour = self._found.behaviours[self._graph.path_shape[path]]
-        gate = self._graph.paths[path].annotation.gate
+        gate, interpreter = path.shape.gate, self._propagation.interpreter
         assert gate is not None
-        if not self._found.interpreter.compatible(gate, key):
+        if not interpreter.compatible(gate, key):
             return False
-        refusal = behaviour.refusal(key)
+        refusal = interpreter.refusal(path.shape, key)
         if refusal is not None:
-            component = self._graph.components[self._graph.component_of(path)].name
-            target = self._graph.paths[path].target
-            found.append(Rewriting(component, target, key, refusal))
+            found.append(Rewriting(path.component.name, path.declared.target, key, refusal))
         return True
 
     def _single_records(self, stream: Stream, key: Key) -> bool:

@@ -9,13 +9,12 @@ from dataclasses import dataclass, field, replace
 from annotations.dataflow import Dataflow, Path
 from annotations.gc_pause import gc_paused
 from annotations.vocabulary import STAR, Delivery, Gate, Label, StreamLabel
-from blazes.cycles import SOLVERS
-from blazes.deliveries import Delivered, by_name, withheld
-from blazes.effects import Effect, Interpreter
-from blazes.graph import Graph
-from blazes.propagation import Propagation
-from blazes.rule_kinds import Conclusion, Rendezvous
-from blazes.rules import BLAZES, rule_set
+from blazes.core.deliveries import Delivered
+from blazes.core.effects import Effect, Interpreter
+from blazes.core.graph import Graph, PathEdge
+from blazes.core.propagation import Propagation
+from blazes.core.rule_kinds import Conclusion, Rendezvous
+from blazes.core.rules import BLAZES, rule_set
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +89,8 @@ class Analysis:
     (D7)."""
     cycles: tuple[tuple[str, ...], ...] = ()
     """The names of the streams inside each cycle (2.6)."""
-    found: Propagation | None = field(default=None, repr=False, compare=False)
-    """The labels by number, from which the plan goes on."""
+    propagation: Propagation | None = field(default=None, repr=False, compare=False)
+    """The labels on the graph, from which the plan goes on."""
 
 
 def analyze(dataflow: Dataflow, *, rules: str = BLAZES) -> Analysis:
@@ -108,148 +107,127 @@ def analyze(dataflow: Dataflow, *, rules: str = BLAZES) -> Analysis:
         return _analysis(explore(dataflow, rules=rules))
 
 
-def _analysis(found: Propagation) -> Analysis:
-    graph, rep, dataflow = found.graph, found.rep, found.graph.dataflow
+def _analysis(propagation: Propagation) -> Analysis:
+    graph, replicated = propagation.graph, propagation.replicated
+    deliveries = propagation.deliveries
     return Analysis(
-        dataflow=dataflow,
-        rules=found.interpreter.rules.name,
-        labels=labels_of(found),
+        dataflow=graph.dataflow,
+        rules=propagation.interpreter.rules.name,
+        labels=labels_of(propagation),
         rep={
-            stream.name: bool(stream.rep) or (output >= 0 and rep[graph.output_component[output]])
-            for stream, output in zip(graph.streams, graph.stream_output, strict=True)
+            name: bool(stream.rep)
+            or (stream.producer is not None and replicated[stream.producer.component])
+            for name, stream in graph.dataflow.streams.items()
         },
-        replicated={
-            component.name: replicated
-            for component, replicated in zip(graph.components, rep, strict=True)
-        },
-        derivations=tuple(_Derivations(found)),
-        verdict=verdict_of(found),
-        deliveries=by_name(found),
-        withheld=tuple(withheld(found)),
-        cycles=tuple(
-            tuple(graph.streams[stream].name for stream in graph.streams_in(cycle))
-            for cycle in graph.cycles
-        ),
-        found=found,
+        replicated=replicated,
+        derivations=tuple(_Derivations(propagation)),
+        verdict=verdict_of(propagation),
+        deliveries={} if deliveries is None else deliveries.by_name(),
+        withheld=() if deliveries is None else deliveries.withheld(),
+        cycles=tuple(tuple(stream.name for stream in cycle.streams) for cycle in graph.cycles),
+        propagation=propagation,
     )
 
 
 def explore(dataflow: Dataflow, *, rules: str = BLAZES) -> Propagation:
-    """The labels by number, without derivations; errors as `analyze`."""
+    """The labels on the graph, without derivations; errors as `analyze`."""
     tables = rule_set(rules)
     graph = Graph(dataflow, shared_state=tables.rendezvous is Rendezvous.STATE_GROUP)
-    interpreter = Interpreter(tables, dataflow.fds)
-    return Propagation(graph, replication(graph), interpreter, SOLVERS[tables.cycles])
+    return Propagation(graph, replication(dataflow), Interpreter(tables, dataflow.fds))
 
 
-def labels_of(found: Propagation) -> dict[str, StreamLabel]:
+def labels_of(propagation: Propagation) -> dict[str, StreamLabel]:
     """Stream name -> label, in the order of the file."""
-    values = found.interpreter.labels.values
-    return {
-        stream.name: values[label]
-        for stream, label in zip(found.graph.streams, found.stream_label, strict=True)
-    }
+    labels = propagation.stream_labels
+    return {stream.declared.name: labels[stream] for stream in propagation.graph.streams}
 
 
-def verdict_of(found: Propagation) -> Label:
+def verdict_of(propagation: Propagation) -> Label:
     """The highest severity at any sink; at any stream where no stream leaves the dataflow."""
-    values = found.interpreter.labels.values
-    labels = {found.stream_label[stream] for stream in found.graph.sinks()}
-    return max((values[label].label for label in labels), default=Label.SEAL)
+    labels = propagation.stream_labels
+    return max((labels[sink].label for sink in propagation.graph.sinks()), default=Label.SEAL)
 
 
-def replication(graph: Graph) -> list[bool]:
-    """Which components are replicated (2.4).
+def replication(dataflow: Dataflow) -> dict[str, bool]:
+    """Component name -> whether it is replicated (2.4).
 
     Those that say so and, unless they say `Rep: false`, those that a replicated stream enters; a
     stream is replicated if it says so or if its producer is.
     """
-    rep = [component.rep is True for component in graph.components]
-    numbers = {component.name: number for number, component in enumerate(graph.components)}
-    leaving: dict[int, list[int]] = {}
-    entered: list[int] = []
-    any_rep = any(rep) or any(stream.rep for stream in graph.streams)
-    if not any_rep:
-        return rep
-    for stream in graph.streams:
-        if stream.consumer is None:
-            continue
-        consumer = numbers[stream.consumer.component]
-        if stream.rep:
+    replicated = {name: each.rep is True for name, each in dataflow.components.items()}
+    streams = [stream for stream in dataflow.streams.values() if stream.consumer is not None]
+    if not any(replicated.values()) and not any(stream.rep for stream in streams):
+        return replicated
+    leaving: dict[str, list[str]] = {}
+    entered: deque[str] = deque()
+    for stream in streams:
+        assert stream.consumer is not None
+        producer, consumer = stream.producer, stream.consumer.component
+        if producer is not None:
+            leaving.setdefault(producer.component, []).append(consumer)
+        if stream.rep or (producer is not None and replicated[producer.component]):
             entered.append(consumer)
-        if stream.producer is not None:
-            leaving.setdefault(numbers[stream.producer.component], []).append(consumer)
-    queue = deque(number for number, replicated in enumerate(rep) if replicated)
-    while queue or entered:
-        for consumer in entered:
-            if not rep[consumer] and graph.components[consumer].rep is None:
-                rep[consumer] = True
-                queue.append(consumer)
-        entered = leaving.get(queue.popleft(), []) if queue else []
-    return rep
+    while entered:
+        name = entered.popleft()
+        if not replicated[name] and dataflow.components[name].rep is None:
+            replicated[name] = True
+            entered += leaving.get(name, ())
+    return replicated
 
 
 class _Derivations:
     """The derivation of every output, in the order in which they were labelled."""
 
-    def __init__(self, found: Propagation) -> None:
-        self._found = found
-        self._values = found.interpreter.labels.values
-        self._fired: dict[tuple[int, bool], tuple[tuple[str, tuple[Added, ...]], ...]] = {}
+    def __init__(self, propagation: Propagation) -> None:
+        self._propagation = propagation
+        self._fired: dict[tuple[Effect, bool], tuple[tuple[str, tuple[Added, ...]], ...]] = {}
 
     def __iter__(self) -> Iterator[Derivation]:
-        found, graph, values = self._found, self._found.graph, self._values
-        for output in graph.outputs():
-            component = graph.output_component[output]
-            rep = found.cycle_rep.get(output, found.rep[component])
-            paths = graph.output_paths[output]
-            label, reconciled = found.verdicts[output]
+        propagation = self._propagation
+        for output in propagation.graph.outputs():
+            label, reconciled = propagation.verdicts[output]
+            rep = propagation.rep(output)
+            steps: list[Step] = []
+            for path in output.paths:
+                self._add_steps(steps, path, rep=rep)
             yield Derivation(
-                graph.components[component].name,
-                graph.paths[paths[0]].target,
-                tuple([step for path in paths for step in self._steps(path, rep)]),
-                rep,
-                reconciled,
-                values[label],
+                output.component.name, output.name, tuple(steps), rep, reconciled, label
             )
 
-    def _steps(self, number: int, rep: bool) -> list[Step]:
-        found, graph = self._found, self._found.graph
-        path = graph.paths[number]
-        label = found.input_label[graph.path_input[number]]
-        if number in found.collapsed:
-            annotation, label = found.collapsed[number]
-            if annotation is not path.annotation:
-                path = replace(path, annotation=annotation)
-        effect = found.effects[number]
-        assert effect is not None
-        entered = self._values[label]
-        gate = path.annotation.gate
-        leaves = self._values[effect.leaves]
-        added = self._adds(effect, gate, rep)
-        steps = [Step(path, entered, rule, adds, leaves) for rule, adds in added]
-        crossing = None if found.deliveries is None else found.deliveries.crossings[number]
-        if crossing is not None and (crossing.enters > Delivery.ONCE or crossing.rule.id != "D1"):
+    def _add_steps(self, steps: list[Step], path: PathEdge, *, rep: bool) -> None:
+        propagation, declared = self._propagation, path.declared
+        label, effect = propagation.input_labels[path.input], propagation.effects[path]
+        if path in propagation.collapsed:
+            annotation, label = propagation.collapsed[path]
+            if annotation is not declared.annotation:
+                declared = replace(declared, annotation=annotation)
+        for rule, adds in self._adds(effect, declared.annotation.gate, rep=rep):
+            steps.append(Step(declared, label, rule, adds, effect.leaves))
+        if propagation.deliveries is None:
+            return
+        crossing = propagation.deliveries.crossings[path]
+        if crossing.enters > Delivery.ONCE or crossing.rule.id != "D1":
             harm: tuple[Added, ...] = ()
             if crossing.harms:
-                varies = self._values[found.interpreter.varies[rep]]
-                harm = (Taint() if path.annotation.kind.writes else varies,)
-            steps.append(Step(path, entered, crossing.rule.id, harm, leaves))
-        return steps
+                harm = (Taint() if path.kind.writes else self._varies(rep=rep),)
+            steps.append(Step(declared, label, crossing.rule.id, harm, effect.leaves))
+
+    def _varies(self, *, rep: bool) -> StreamLabel:
+        conclusion = Conclusion.RUN_OR_INST
+        return StreamLabel(self._propagation.interpreter.consequence(conclusion, rep=rep))
 
     def _adds(
-        self, effect: Effect, gate: Gate | None, rep: bool
+        self, effect: Effect, gate: Gate | None, *, rep: bool
     ) -> tuple[tuple[str, tuple[Added, ...]], ...]:
         """The rules that fired, each with the labels it adds; worked out once for each effect."""
-        key = (id(effect), rep)
-        known = self._fired.get(key)
+        known = self._fired.get((effect, rep))
         if known is None:
             adds: dict[Conclusion, tuple[Added, ...]] = {
                 Conclusion.NOTHING: (),
                 Conclusion.ND_READ: (NDRead(gate or STAR),),
                 Conclusion.TAINT: (Taint(),),
-                Conclusion.RUN_OR_INST: (self._values[self._found.interpreter.varies[rep]],),
+                Conclusion.RUN_OR_INST: (self._varies(rep=rep),),
             }
             known = tuple((rule.id, adds[rule.conclusion]) for rule in effect.fired)
-            self._fired[key] = known
+            self._fired[effect, rep] = known
         return known

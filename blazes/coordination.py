@@ -4,7 +4,8 @@ Which paths to order is not searched for. A label only gets worse on its way and
 nothing but the race of its own path, so every race whose consequence at some sink exceeds the
 target has to be ordered, wherever else an order is placed, and no other path has to be: the
 smallest set is unique, and one pass in the order of the dataflow finds it, exactly, at any size
-(`blazes.limits` says what a race may do, `blazes.propagation` orders it where it does more).
+(`blazes.core.limits` says what a race may do, `blazes.core.propagation` orders it where it does
+more).
 """
 
 from __future__ import annotations
@@ -19,13 +20,13 @@ from annotations.dependencies import minimal_keys
 from annotations.gc_pause import gc_paused
 from annotations.vocabulary import AnnotationKind, Gate, Key, Label, StreamLabel, Within
 from blazes.analysis import Analysis, explore, labels_of, verdict_of
-from blazes.deliveries import Delivered, Repairs, by_name
-from blazes.effects import ASYNC, WORST
-from blazes.limits import Limits, limits
-from blazes.propagation import Propagation
+from blazes.core.deliveries import Delivered, Repairs
+from blazes.core.graph import Input, PathEdge, StreamEdge, in_file_order
+from blazes.core.limits import Limits, limits
+from blazes.core.propagation import Propagation
+from blazes.core.rule_kinds import Conclusion, Condition
+from blazes.core.rules import BLAZES
 from blazes.repairs import NO_REPAIRS, RepairPlan, repaired
-from blazes.rule_kinds import Conclusion, Condition
-from blazes.rules import BLAZES
 from blazes.seals import identified, meets, single_producers, waits
 
 if TYPE_CHECKING:
@@ -171,174 +172,156 @@ def plan(analysis: Analysis, *, target: Label = Label.ASYNC) -> Plan:
 
 def _plan(analysis: Analysis, target: Label) -> Plan:
     mode = Mode.RECORDED if target is Label.ASYNC else Mode.DYNAMIC
-    before = analysis.found or explore(analysis.dataflow, rules=analysis.rules)
-    tolerated = limits(before.graph, before.rep, before.interpreter.rules, target=target)
+    before = analysis.propagation or explore(analysis.dataflow, rules=analysis.rules)
+    tolerated = limits(before.graph, before.replicated, before.interpreter.rules, target=target)
 
     def again(repairs: Repairs) -> Propagation:
         return before.ordering(tolerated, dynamic=mode is Mode.DYNAMIC, repairs=repairs)
 
-    repairs, found = repaired(before, again)
+    repairs, after = repaired(before, again)
     return Plan(
         analysis=analysis,
         target=target,
-        entries=tuple(_Entries(found, mode)),
-        repaired=labels_of(found),
-        inherited=(*_inherited(found, tolerated, target), *_from_repeats(found, repairs)),
-        verdict=verdict_of(found),
+        entries=tuple(_Entries(after, mode)),
+        repaired=labels_of(after),
+        inherited=(*_inherited(after, tolerated, target), *_from_repeats(repairs)),
+        verdict=verdict_of(after),
         repairs=repairs,
-        deliveries=by_name(found),
+        deliveries={} if after.deliveries is None else after.deliveries.by_name(),
     )
 
 
 class _Entries:
     """The entries of all order-sensitive paths, in the order in which outputs are labelled."""
 
-    def __init__(self, found: Propagation, mode: Mode) -> None:
-        self._found = found
-        self._graph = found.graph
+    def __init__(self, propagation: Propagation, mode: Mode) -> None:
+        self._propagation = propagation
+        self._graph = propagation.graph
         self._mode = mode
         self._keys: dict[tuple[Key, Key], list[Key]] = {}
-        self._waits = waits(found)
-        self._single = single_producers(found, self._waits) if self._waits else []
-        knows_ids = self._waits and found.interpreter.rules.name == BLAZES
-        self._identified = identified(found) if knows_ids else []
-        self._cyclic = {
-            stream for cycle in found.graph.cycles for stream in found.graph.streams_in(cycle)
-        }
+        self._waits = waits(propagation)
+        self._single = single_producers(propagation, self._waits) if self._waits else set()
+        knows_ids = self._waits and propagation.interpreter.rules.name == BLAZES
+        self._identified = identified(propagation) if knows_ids else {}
+        self._cyclic = {stream for cycle in self._graph.cycles for stream in cycle.streams}
 
     def __iter__(self) -> Iterator[Entry]:
-        graph = self._graph
-        for output in graph.outputs():
-            for number in graph.output_paths[output]:
-                if not graph.shapes[graph.path_shape[number]].ordered:
+        for output in self._graph.outputs():
+            for path in output.paths:
+                if not path.shape.ordered:
                     continue
-                path = graph.paths[number]
-                component = graph.components[graph.output_component[output]].name
-                if number in self._found.ordered:
-                    yield self._order(component, number)
-                elif number in self._waits:
-                    yield self._seal(component, number)
+                if path in self._propagation.ordered:
+                    yield self._order(path)
+                elif path in self._waits:
+                    yield self._seal(path)
                 else:
-                    cause = self._cause(number)
-                    yield Entry(component, path, Strategy.NONE, (), cause=cause)
+                    cause = self._cause(path)
+                    yield Entry(path.component.name, path.declared, Strategy.NONE, (), cause=cause)
 
-    def _cause(self, number: int) -> str | None:
-        effect = self._found.ordered.get(number) or self._found.effects[number]
-        if effect is None or effect.origin is None:
+    def _cause(self, path: PathEdge) -> str | None:
+        effect = self._propagation.ordered.get(path) or self._propagation.effects[path]
+        if effect.origin is None:
             return None
-        if effect.nd_read and self._found.protected(number):
+        if effect.nd_read and self._propagation.protected(path):
             return None
         return effect.origin.id
 
-    def _names(self, inputs: Iterable[int]) -> dict[int, str]:
-        """Input -> the name of its interface."""
-        return {i: self._graph.paths[self._graph.input_paths[i][0]].source for i in inputs}
+    def _streams(self, inputs: Iterable[Input]) -> list[StreamEdge]:
+        return in_file_order(stream for source in inputs for stream in source.streams)
 
-    def _streams(self, inputs: Iterable[int]) -> list[int]:
-        return sorted({s for i in inputs for s in self._graph.input_streams[i]})
-
-    def _seal(self, component: str, number: int) -> Entry:
-        path = self._graph.paths[number]
-        wait = self._waits[number]
-        names = self._names(wait.inputs)
+    def _seal(self, path: PathEdge) -> Entry:
+        wait = self._waits[path]
         streams = self._streams(wait.inputs)
-        one = len(streams) == 1 and self._single[streams[0]]
+        one = len(streams) == 1 and streams[0] in self._single
+        within = path.declared.within
         return Entry(
-            component,
-            path,
+            path.component.name,
+            path.declared,
             Strategy.SEAL,
-            tuple(sorted(names.values())),
+            tuple(sorted(source.name for source in wait.inputs)),
             key=wait.key,
-            streams=tuple(self._graph.streams[s].name for s in streams),
+            streams=tuple(stream.name for stream in streams),
             vote=Vote.NONE if one else Vote.UNANIMOUS,
-            release=Release.SORTED if path.within is Within.SEQUENCE else Release.WHOLE,
-            seals={names[i]: key for i, key in wait.keys.items()},
+            release=Release.SORTED if within is Within.SEQUENCE else Release.WHOLE,
+            seals={source.name: key for source, key in wait.keys.items()},
             dedup=self._dedup(streams),
         )
 
-    def _dedup(self, streams: Iterable[int]) -> tuple[Dedup, ...]:
+    def _dedup(self, streams: Iterable[StreamEdge]) -> tuple[Dedup, ...]:
         """The sources that these streams are made of, where they have an id; by name."""
-        if not self._identified:
-            return ()
-        numbers = {source for stream in streams for source in self._identified[stream]}
-        sources = [self._graph.streams[number] for number in numbers]
-        return tuple(sorted(Dedup(source.name, source.id) for source in sources))
+        sources = {source for stream in streams for source in self._identified.get(stream, ())}
+        return tuple(sorted(Dedup(source.name, source.declared.id) for source in sources))
 
-    def _order(self, component: str, number: int) -> Entry:
-        graph = self._graph
-        path = graph.paths[number]
-        own = graph.path_input[number]
-        others = sorted({own, *(graph.path_input[p] for p in graph.writers_beside(number))})
-        gate = path.annotation.gate
+    def _order(self, path: PathEdge) -> Entry:
+        others = {path.input, *(other.input for other in path.other_writers())}
+        gate = path.shape.gate
         assert gate is not None
         return Entry(
-            component,
-            path,
+            path.component.name,
+            path.declared,
             Strategy.ORDER,
-            tuple(sorted(self._names(others).values())),
-            cause=self._cause(number),
+            tuple(sorted(source.name for source in others)),
+            cause=self._cause(path),
             scope=self._scope(gate, others),
             mode=self._mode,
-            alternatives=self._alternatives(number, gate),
-            refused=tuple(self._refused(number, gate, others)),
+            alternatives=self._alternatives(path, gate),
+            refused=tuple(self._refused(path, gate, others)),
         )
 
-    def _refused(self, number: int, gate: Gate, inputs: Iterable[int]) -> Iterator[Refused]:
-        found = self._found
-        behaviour = found.behaviours[self._graph.path_shape[number]]
-        labels = {found.input_label[source] for source in inputs}
-        keys = {key for label in labels for key in found.interpreter.labels.values[label].keys}
+    def _refused(self, path: PathEdge, gate: Gate, inputs: Iterable[Input]) -> Iterator[Refused]:
+        interpreter, labels = self._propagation.interpreter, self._propagation.input_labels
+        keys = {key for source in inputs for key in labels[source].keys}
         for key in sorted(keys, key=sorted):
-            if found.interpreter.compatible(gate, key):
-                refusal = behaviour.refusal(key)
+            if interpreter.compatible(gate, key):
+                refusal = interpreter.refusal(path.shape, key)
                 if refusal is not None:
                     yield Refused(key, refusal)
 
-    def _scope(self, gate: Gate, inputs: Iterable[int]) -> Scope:
+    def _scope(self, gate: Gate, inputs: Iterable[Input]) -> Scope:
         """Within each gate partition, where all ordered streams are declared to have the gate."""
         if gate.attributes is None:
             return Scope.GLOBAL
         for source in inputs:
-            for stream in self._graph.input_streams[source]:
-                schema = self._graph.streams[stream].schema
+            for stream in source.streams:
+                schema = stream.declared.schema
                 if schema is None or not gate.attributes <= schema.keys():
                     return Scope.GLOBAL
         return Scope.GATE
 
-    def _alternatives(self, number: int, gate: Gate) -> tuple[Alternative, ...]:
+    def _alternatives(self, path: PathEdge, gate: Gate) -> tuple[Alternative, ...]:
         """The seals that would make the order unnecessary.
 
         A stream whose schema is not declared is taken to have the gate's attributes, which are
         those of the records that the path works on. A stream in a cycle can keep no seal, and no
         seal helps one whose contents are inherited as nondeterministic, or a collapsed cycle.
         """
-        found, graph = self._found, self._graph
-        if gate.attributes is None or number in found.unprotected:
+        propagation = self._propagation
+        if gate.attributes is None or path in propagation.unprotected:
             return ()
-        others = {graph.path_input[p] for p in meets(found, number)}
-        if not others or graph.paths[number].annotation.kind is AnnotationKind.OW:
-            others.add(graph.path_input[number])
+        others = {other.input for other in meets(propagation, path)}
+        if not others or path.kind is AnnotationKind.OW:
+            others.add(path.input)
         streams = self._streams(others)
         common: frozenset[str] | None = None
         for stream in streams:
-            if stream in self._cyclic or ASYNC < found.stream_label[stream] <= WORST:
+            if stream in self._cyclic or propagation.stream_labels[stream].label > Label.ASYNC:
                 return ()
-            schema = graph.streams[stream].schema
+            schema = stream.declared.schema
             names = gate.attributes if schema is None else frozenset(schema)
             common = names if common is None else common & names
         if common is None:
             return ()
         keys = self._keys.get((gate.attributes, common))
         if keys is None:
-            rules = found.interpreter.rules.name
-            keys = minimal_keys(gate, common, graph.dataflow.fds, rules=rules)
+            rules = propagation.interpreter.rules.name
+            keys = minimal_keys(gate, common, self._graph.dataflow.fds, rules=rules)
             self._keys[gate.attributes, common] = keys
-        sealed = tuple([graph.streams[s].name for s in streams])
-        takes = found.behaviours[graph.path_shape[number]].takes
-        return tuple([Alternative(key, sealed) for key in keys if takes(key)])
+        sealed = tuple([stream.name for stream in streams])
+        takes = propagation.interpreter.takes
+        return tuple([Alternative(key, sealed) for key in keys if takes(path.shape, key)])
 
 
-def _from_repeats(found: Propagation, repairs: RepairPlan) -> Iterator[Inherited]:
+def _from_repeats(repairs: RepairPlan) -> Iterator[Inherited]:
     """What repeats do where no id tells them from new records."""
     for each in repairs.unrepaired:
         reason = f"records that come again ({each.cause})"
@@ -346,30 +329,26 @@ def _from_repeats(found: Propagation, repairs: RepairPlan) -> Iterator[Inherited
             reason = "the key of its sink does not determine a row (D14)"
         elif each.alternatives:
             reason += f"; an id on {', '.join(each.alternatives)} would do"
-        label = found.interpreter.labels.values[each.label].label
-        yield Inherited(each.origin, label, reason)
+        yield Inherited(each.origin, each.label, reason)
 
 
-def _inherited(found: Propagation, tolerated: Limits, target: Label) -> Iterator[Inherited]:
+def _inherited(propagation: Propagation, tolerated: Limits, target: Label) -> Iterator[Inherited]:
     """Declared sources and nondeterministic paths that push a sink over the target."""
-    graph, interpreter = found.graph, found.interpreter
-    for number, stream in enumerate(graph.streams):
-        if stream.producer is not None or stream.label is None:
+    for stream in propagation.graph.streams:
+        label, consumer = stream.declared.label, stream.consumer
+        if stream.producer is not None or label is None:
             continue
-        consumer = graph.stream_input[number]
-        if stream.label > (target if consumer < 0 else tolerated.inputs[consumer]):
-            yield Inherited(stream.name, stream.label, f"declared {stream.label}")
-    for number, path in enumerate(graph.paths):
-        effect = found.effects[number]
-        if path.nondeterministic is None or effect is None:
+        if label > (target if consumer is None else tolerated.at(consumer)):
+            yield Inherited(stream.name, label, f"declared {label}")
+    for path in propagation.graph.paths:
+        reason = path.declared.nondeterministic
+        if reason is None:
             continue
-        output = graph.path_output[number]
-        component = graph.component_of(number)
-        for rule in effect.fired:
+        for rule in propagation.effects[path].fired:
             if rule.condition is not Condition.NONDETERMINISTIC:
                 continue
+            rep = propagation.replicated[path.component.name]
+            adds = propagation.interpreter.consequence(rule.conclusion, rep=rep)
             taints = rule.conclusion is Conclusion.TAINT
-            adds = (interpreter.tainted if taints else interpreter.varies)[found.rep[component]]
-            limit = tolerated.written(graph, number) if taints else tolerated.outputs[output]
-            if adds > limit:
-                yield Inherited(graph.place_of(number), Label(adds), path.nondeterministic)
+            if adds > (tolerated.written_by(path) if taints else tolerated.at(path.output)):
+                yield Inherited(path.place, adds, reason)

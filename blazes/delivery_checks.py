@@ -13,24 +13,22 @@ from blazes.repairs import Means, Unrepaired
 
 def delivery_findings(plan: Plan) -> Iterator[Diagnostic]:
     """Diagnostics about delivery, in the order of the dataflow."""
-    found = plan.analysis.found
-    if found is None or found.deliveries is None:
+    propagation = plan.analysis.propagation
+    if propagation is None or propagation.deliveries is None:
         return
-    graph = found.graph
-    for stream in graph.streams:
+    for stream in plan.analysis.dataflow.streams.values():
         told = counts(stream) and not stream.id  # BLZ074
         if stream.delivery is None and stream.source and may_repeat(stream) and not told:
             message = (
                 f"{stream.name} is read from {stream.source.format}, which may hold a record twice"
             )
             yield Diagnostic(CODES["BLZ070"], message, stream.position)
-    for path, crossing in enumerate(found.deliveries.crossings):
-        declared = graph.paths[path]
-        if crossing is None or crossing.rule.id not in ("D3", "D4") or declared.repeats is not None:
+    for path in propagation.graph.paths:
+        declared, rule = path.declared, propagation.deliveries.crossings[path].rule
+        if rule.id not in ("D3", "D4") or declared.repeats is not None:
             continue
-        if declared.annotation.kind is not AnnotationKind.CR:
-            component = graph.components[graph.component_of(path)].name
-            message = f"{component} does not say what repeats of {declared.source} do to "
+        if path.kind is not AnnotationKind.CR:
+            message = f"{path.component.name} does not say what repeats of {declared.source} do to "
             message += f"{declared.target}: taken for `corrupt`"
             yield Diagnostic(CODES["BLZ071"], message, declared.position)
     for each in plan.repairs.unrepaired:

@@ -15,12 +15,20 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from annotations.dataflow import Position
-from annotations.delivery import appends_again, repeats_of, replaces_rows, tells_arrival
+from annotations.delivery import appends_again, repeats_of, tells_arrival
 from annotations.dependencies import closure
-from annotations.vocabulary import Key, Label, Repeats
-from blazes.deliveries import CORRUPT, ONCE, REPEAT, UNREPAIRED, Delivered, Deliveries, Repairs
-from blazes.graph import Graph
-from blazes.propagation import Propagation
+from annotations.vocabulary import Delivery, Key, Label, Repeats
+from blazes.core.deliveries import (
+    CORRUPT,
+    ONCE,
+    REPEAT,
+    UNREPAIRED,
+    Delivered,
+    Deliveries,
+    Repairs,
+)
+from blazes.core.graph import PathEdge, StreamEdge, in_file_order
+from blazes.core.propagation import Propagation
 
 EXACTLY_ONCE: Final = "once"
 
@@ -74,8 +82,8 @@ class Unrepaired:
     component: str | None
     """None: a sink."""
     position: Position | None
-    label: int
-    """The order label of what leaves there, by number."""
+    label: Label
+    """The order label of what leaves there."""
     cause: str
     alternatives: tuple[str, ...]
     """Streams where an `id` would help."""
@@ -94,50 +102,50 @@ NO_REPAIRS: Final = RepairPlan()
 
 
 def repaired(
-    found: Propagation, again: Callable[[Repairs], Propagation]
+    before: Propagation, again: Callable[[Repairs], Propagation]
 ) -> tuple[RepairPlan, Propagation]:
     """The least that makes every stream right and every sink what is asked of it; with its labels.
 
     Args:
-        found: the labels without repairs.
+        before: the labels without repairs.
         again: finds the labels with them, and whatever else is planned.
     """
-    if found.deliveries is None:
+    if before.deliveries is None:
         return NO_REPAIRS, again(UNREPAIRED)
-    plan = _Planning(found, found.deliveries).plan()
+    plan = _Planning(before, before.deliveries).plan()
     items = plan.items
     while True:
         # A stream that is right or ordered now may be sealed now, and a gate counts (D7).
-        found = again(plan.repairs)
-        assert found.deliveries is not None
-        before, plan = plan.repairs, _Planning(found, found.deliveries).plan()
+        after = again(plan.repairs)
+        assert after.deliveries is not None
+        repairs, plan = plan.repairs, _Planning(after, after.deliveries).plan()
         items += plan.items
-        if plan.repairs == before:
-            return replace(plan, items=items), found
+        if plan.repairs == repairs:
+            return replace(plan, items=items), after
 
 
 @dataclass(frozen=True, slots=True)
 class _Origin:
-    """A path (its number) or a sink (its stream), with the streams that bring repeats."""
+    """A path, or a sink (None), with the streams that bring repeats."""
 
     cause: str
-    streams: tuple[int, ...]
-    path: int | None = None
+    streams: tuple[StreamEdge, ...]
+    path: PathEdge | None = None
 
 
 class _Planning:
-    def __init__(self, found: Propagation, deliveries: Deliveries) -> None:
-        self._found = found
-        self._graph: Graph = found.graph
+    def __init__(self, propagation: Propagation, deliveries: Deliveries) -> None:
+        self._propagation = propagation
+        self._graph = propagation.graph
         self._deliveries = deliveries
         self._after, self._begins = self._flow()
-        self._reached: dict[int, set[int]] = {}
+        self._reached: dict[StreamEdge, set[StreamEdge]] = {}
         self._sinks: list[Repair] = []
         self._keyless: list[_Origin] = []
         """Sinks whose key does not determine a row, and whose rows have no id; cycles that begin
         repeats themselves."""
-        self._upserted: set[int] = set()
-        self._transactional: set[int] = set()
+        self._upserted: set[str] = set()
+        self._transactional: set[str] = set()
 
     def plan(self) -> RepairPlan:
         """All items: de-duplications in the order of the file, then those of sinks."""
@@ -146,14 +154,14 @@ class _Planning:
         hopeless = self._keyless
         hopeless += [each for each in origins if not reached.isdisjoint(each.streams)]
         curable = [each for each in origins if reached.isdisjoint(each.streams)]
-        cut = self._cut(curable)
-        items = [self._dedup(stream, curable) for stream in sorted(cut)]
+        cut = in_file_order(self._cut(curable))
+        items = [self._dedup(stream, curable) for stream in cut]
         before = self._deliveries.repairs
         return RepairPlan(
             (*items, *self._sinks),
             tuple(self._unrepaired(each) for each in hopeless),
             Repairs(
-                before.deduplicated | cut,
+                before.deduplicated.union(stream.name for stream in cut),
                 before.upserted | self._upserted,
                 before.transactional | self._transactional,
             ),
@@ -162,121 +170,116 @@ class _Planning:
     # ---- origins
 
     def _at_paths(self) -> Iterator[_Origin]:
-        for path, crossing in enumerate(self._deliveries.crossings):
-            if crossing is not None and crossing.origin:
-                streams = self._graph.input_streams[self._graph.path_input[path]]
-                bring = tuple(s for s in streams if self._deliveries.streams[s].base is REPEAT)
-                yield _Origin(crossing.rule.id, bring, path)
+        for path in self._graph.paths:
+            crossing = self._deliveries.crossings[path]
+            if crossing.origin:
+                bring = (s for s in path.input.streams if self._base(s) is REPEAT)
+                yield _Origin(crossing.rule.id, tuple(bring), path)
 
     def _in_cycles(self) -> Iterator[_Origin]:
         """Cycles that are corrupt by themselves: what goes round hides where it began.
 
         Ids are lost in a cycle, so that only what enters it can be de-duplicated.
         """
-        graph, deliveries = self._graph, self._deliveries
-        for cycle in graph.cycles:
-            paths = [path for source in sorted(cycle.inputs) for path in graph.input_paths[source]]
-            into = {path for output in cycle.outputs for path in graph.feeding(output)}
-            sources = sorted(cycle.inputs | {graph.path_input[path] for path in into})
-            entering = [s for source in sources for s in graph.input_streams[source]]
-            inner = graph.streams_in(cycle)
-            outside = [s for s in entering if s not in inner]
-            wrong = {s for s in entering if deliveries.streams[s].base is CORRUPT}
-            if not wrong.intersection(inner) or wrong.intersection(outside):
+        for cycle in self._graph.cycles:
+            paths = [path for source in cycle.inputs for path in source.paths]
+            into = [path for output in cycle.outputs for path in output.feeding()]
+            inputs = in_file_order((*cycle.inputs, *(path.input for path in into)))
+            entering = [stream for source in inputs for stream in source.streams]
+            inner = cycle.streams
+            outside = [stream for stream in entering if stream not in inner]
+            wrong = {stream for stream in entering if self._base(stream) is CORRUPT}
+            if wrong.isdisjoint(inner) or not wrong.isdisjoint(outside):
                 continue
-            if any((known := deliveries.crossings[path]) and known.origin for path in into):
+            if any(self._deliveries.crossings[path].origin for path in into):
                 continue
             at = next((path for path in paths if self._would_harm(path)), None)
             if at is None:
                 continue
-            kind = graph.paths[at].annotation.kind
-            cause = "D5" if graph.paths[at].nondeterministic else "D4" if kind.writes else "D3"
-            bring = tuple(s for s in outside if self._repeats(s))
+            cause = "D5" if at.shape.nondeterministic else "D4" if at.shape.writes else "D3"
+            bring = tuple(stream for stream in outside if self._repeats(stream))
             origin = _Origin(cause, bring, at)
-            again = any(graph.streams[s].delivery == "may-repeat" for s in inner)
-            if again or any(
-                repeats_of(graph.paths[path]) is Repeats.MAKE for path in (*paths, *into)
-            ):
+            again = any(stream.declared.delivery == "may-repeat" for stream in inner)
+            if again or any(repeats_of(path.declared) is Repeats.MAKE for path in (*paths, *into)):
                 self._keyless.append(origin)
             else:
                 yield origin
 
-    def _would_harm(self, path: int) -> bool:
-        declared = self._graph.paths[path]
-        return repeats_of(declared) is Repeats.CORRUPT or declared.nondeterministic is not None
+    def _would_harm(self, path: PathEdge) -> bool:
+        return repeats_of(path.declared) is Repeats.CORRUPT or path.shape.nondeterministic
 
     def _at_sinks(self) -> Iterator[_Origin]:
         """Sinks that miss what is asked of them; those that a repair of their own helps get it."""
         repairs = self._deliveries.repairs
-        for number, before in self._deliveries.before_sink.items():
-            if number in repairs.upserted:
+        for stream, before in self._deliveries.before_sink.items():
+            if stream.name in repairs.upserted:
                 continue
-            stream = self._graph.streams[number]
-            delivered = self._deliveries.streams[number]
-            key = stream.sink.key if stream.sink is not None else ()
+            declared = stream.declared
+            key = declared.sink.key if declared.sink is not None else ()
             wrong_key = bool(key) and not self._deliveries.determines(key, before.id)
-            asked = stream.delivery == EXACTLY_ONCE
-            again = appends_again(stream) and number not in repairs.transactional
-            if before.base > REPEAT or not (wrong_key or (asked and delivered.base > ONCE)):
+            asked = declared.delivery == EXACTLY_ONCE
+            again = appends_again(declared) and stream.name not in repairs.transactional
+            missed = asked and self._base(stream) > ONCE
+            if before.base > REPEAT or not (wrong_key or missed):
                 continue
             cause = "D14" if wrong_key else "D13" if again else "D1"
-            upserts = stream.sink is not None and replaces_rows(stream.sink)
-            if (again or wrong_key) and upserts and before.id is not None:
-                self._upserted.add(number)
+            if (again or wrong_key) and before.id is not None:
+                self._upserted.add(stream.name)
                 self._sinks.append(Repair(Means.UPSERT, stream.name, before.id, cause))
                 continue
             if wrong_key:
-                self._keyless.append(_Origin(cause, (number,)))
+                self._keyless.append(_Origin(cause, (stream,)))
                 continue
             if again:
-                self._transactional.add(number)
+                self._transactional.add(stream.name)
                 self._sinks.append(Repair(Means.TRANSACTION, stream.name, None, cause))
             if before.base is REPEAT:
-                yield _Origin(cause, (number,))
+                yield _Origin(cause, (stream,))
 
-    def _before(self, stream: int) -> Delivered:
+    def _base(self, stream: StreamEdge) -> Delivery:
+        return self._deliveries.streams[stream].base
+
+    def _before(self, stream: StreamEdge) -> Delivered:
         """The delivery of a stream; of a result, as it reaches its sink."""
         return self._deliveries.before_sink.get(stream, self._deliveries.streams[stream])
 
     # ---- ways from repeats to origins
 
-    def _flow(self) -> tuple[list[set[int]], set[int]]:
+    def _flow(self) -> tuple[dict[StreamEdge, set[StreamEdge]], set[StreamEdge]]:
         """For each stream the streams that it sends repeats to, and the streams that begin them."""
-        graph, deliveries = self._graph, self._deliveries
-        after: list[set[int]] = [set() for _ in graph.streams]
+        after: dict[StreamEdge, set[StreamEdge]] = {s: set() for s in self._graph.streams}
         begins = {
-            number
-            for number, stream in enumerate(graph.streams)
-            if self._repeats(number)
-            and (stream.producer is None or stream.delivery == "may-repeat")
+            stream
+            for stream in self._graph.streams
+            if self._repeats(stream)
+            and (stream.producer is None or stream.declared.delivery == "may-repeat")
         }
-        for path, crossing in enumerate(deliveries.crossings):
-            if crossing is None or crossing.leaves.base is not REPEAT:
+        for path, crossing in self._deliveries.crossings.items():
+            if crossing.leaves.base is not REPEAT:
                 continue
-            behind = set(graph.output_streams[graph.path_output[path]])
-            group = graph.path_group[path]
-            if group >= 0 and path in graph.group_writers[group]:
-                for output in graph.group_outputs[group]:
-                    behind.update(graph.output_streams[output])
+            behind = set(path.output.streams)
+            if path.state is not None and path.shape.writes:
+                for output in path.state.outputs:
+                    behind.update(output.streams)
             if crossing.rule.id == "D2":
                 begins |= behind
-            for stream in graph.input_streams[graph.path_input[path]]:
+            for stream in path.input.streams:
                 if self._repeats(stream):
                     after[stream] |= behind
         return after, begins
 
-    def _repeats(self, stream: int) -> bool:
+    def _repeats(self, stream: StreamEdge) -> bool:
         return self._before(stream).base is REPEAT
 
-    def _has_id(self, stream: int) -> bool:
+    def _has_id(self, stream: StreamEdge) -> bool:
         return self._before(stream).id is not None
 
-    def _reached_uncut(self) -> set[int]:
+    def _reached_uncut(self) -> set[StreamEdge]:
         """The streams to which repeats come without passing a stream that has an id."""
-        without = {stream for stream in range(len(self._after)) if not self._has_id(stream)}
+        without = {stream for stream in self._after if not self._has_id(stream)}
         return self._reach(self._begins & without, without)
 
-    def _reach(self, begin: Iterable[int], among: Container[int]) -> set[int]:
+    def _reach(self, begin: Iterable[StreamEdge], among: Container[StreamEdge]) -> set[StreamEdge]:
         """The streams that repeats come to from these, among some streams only."""
         reached = set(begin)
         todo = list(reached)
@@ -286,7 +289,7 @@ class _Planning:
             todo.extend(new)
         return reached
 
-    def _cut(self, origins: Iterable[_Origin]) -> set[int]:
+    def _cut(self, origins: Iterable[_Origin]) -> set[StreamEdge]:
         """The smallest set of streams with ids on all ways to the origins.
 
         Of equal ones first that which leaves the order as it is, then that with fewer ids to
@@ -299,18 +302,20 @@ class _Planning:
 
         network: Any = nx.DiGraph()
         count = len(self._graph.streams) + 1
-        for stream, behind in enumerate(self._after):
-            if self._repeats(stream):
-                if (known := self._before(stream).id) is not None:
-                    late = Label.RUN < self._found.stream_label[stream] <= Label.DIVERGE
-                    unbounded = self._bound(stream, known) is None
-                    cost = (count + late) * count + unbounded
-                    network.add_edge((stream, 0), (stream, 1), capacity=cost)
-                else:
-                    network.add_edge((stream, 0), (stream, 1))
-                network.add_edges_from(((stream, 1), (other, 0)) for other in behind)
-        network.add_edges_from(("begin", (stream, 0)) for stream in self._begins)
-        network.add_edges_from(((stream, 1), "end") for stream in ends)
+        for stream, behind in self._after.items():
+            if not self._repeats(stream):
+                continue
+            known = self._before(stream).id
+            if known is None:
+                network.add_edge((stream, "in"), (stream, "out"))
+            else:
+                late = self._propagation.stream_labels[stream].label > Label.RUN
+                unbounded = self._bound(stream, known) is None
+                cost = (count + late) * count + unbounded
+                network.add_edge((stream, "in"), (stream, "out"), capacity=cost)
+            network.add_edges_from(((stream, "out"), (other, "in")) for other in behind)
+        network.add_edges_from(("begin", (stream, "in")) for stream in self._begins)
+        network.add_edges_from(((stream, "out"), "end") for stream in ends)
         left = nx.algorithms.flow.preflow_push(network, "begin", "end")
         behind_cut: set[Any] = {"end"}
         todo: list[Any] = ["end"]
@@ -323,70 +328,61 @@ class _Planning:
                     todo.append(before)
         return {
             stream
-            for stream in range(len(self._graph.streams))
-            if (stream, 1) in behind_cut
-            and (stream, 0) in network
-            and (stream, 0) not in behind_cut
+            for stream in self._graph.streams
+            if (stream, "out") in behind_cut
+            and (stream, "in") in network
+            and (stream, "in") not in behind_cut
         }
 
     # ---- items
 
-    def _dedup(self, stream: int, origins: Iterable[_Origin]) -> Repair:
-        graph = self._graph
+    def _dedup(self, stream: StreamEdge, origins: Iterable[_Origin]) -> Repair:
         behind = self._behind(stream)
         origin = next(each for each in origins if not behind.isdisjoint(each.streams))
-        known = self._before(stream).id
+        known, path = self._before(stream).id, origin.path
         assert known is not None
-        component, path = self._place(origin)
         return Repair(
             Means.DEDUP,
-            graph.streams[stream].name,
+            stream.name,
             known,
             origin.cause,
             bound=self._bound(stream, known),
-            component=component,
-            path=path,
+            component=None if path is None else path.component.name,
+            path=None if path is None else str(path.declared),
         )
 
-    def _behind(self, stream: int) -> set[int]:
+    def _behind(self, stream: StreamEdge) -> set[StreamEdge]:
         """The streams that repeats of a stream come to, and itself; found once."""
         if stream not in self._reached:
-            self._reached[stream] = self._reach([stream], range(len(self._after)))
+            self._reached[stream] = self._reach([stream], self._after)
         return self._reached[stream]
 
-    def _place(self, origin: _Origin) -> tuple[str | None, str | None]:
-        if origin.path is None:
-            return None, None
-        component = self._graph.components[self._graph.component_of(origin.path)]
-        return component.name, str(self._graph.paths[origin.path])
-
-    def _bound(self, stream: int, known: Key) -> Bound | None:
-        found, graph = self._found, self._graph
-        keys = found.interpreter.labels.values[found.stream_label[stream]].keys
-        determined = closure(known, graph.dataflow.fds)
+    def _bound(self, stream: StreamEdge, known: Key) -> Bound | None:
+        determined = closure(known, self._graph.dataflow.fds)
+        keys = self._propagation.stream_labels[stream].keys
         fitting = [key for key in keys if key <= determined]
         if fitting:
             return Bound(seal=min(fitting, key=lambda key: (len(key), sorted(key))))
-        declared = graph.streams[stream]
+        declared = stream.declared
         if declared.repeat_within is None or not tells_arrival(declared):
             return None
         return Bound(within=declared.repeat_within)
 
     def _unrepaired(self, origin: _Origin) -> Unrepaired:
-        graph = self._graph
-        if origin.path is None:
-            number = origin.streams[0]
-            name, position = graph.streams[number].name, graph.streams[number].position
-            label = self._found.stream_label[number]
+        path = origin.path
+        if path is None:
+            stream = origin.streams[0]
+            name, position = stream.name, stream.declared.position
+            label = self._propagation.stream_labels[stream].label
         else:
-            name, position = graph.place_of(origin.path), graph.paths[origin.path].position
-            label = self._found.verdicts[graph.path_output[origin.path]][0]
-        component, _ = self._place(origin)
+            name, position = path.place, path.declared.position
+            label = self._propagation.verdicts[path.output].label.label
         sources = tuple(
-            graph.streams[s].name
-            for s in sorted(self._begins)
-            if not self._has_id(s)
-            and graph.streams[s].producer is None
-            and not self._behind(s).isdisjoint(origin.streams)
+            stream.name
+            for stream in in_file_order(self._begins)
+            if not self._has_id(stream)
+            and stream.producer is None
+            and not self._behind(stream).isdisjoint(origin.streams)
         )
+        component = None if path is None else path.component.name
         return Unrepaired(name, component, position, label, origin.cause, sources)

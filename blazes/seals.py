@@ -14,10 +14,10 @@ from typing import Final
 
 from annotations.delivery import counts
 from annotations.vocabulary import AnnotationKind, Key
-from blazes.effects import WORST, images
-from blazes.graph import Graph
-from blazes.propagation import Propagation
-from blazes.rule_kinds import Rendezvous
+from blazes.core.effects import images
+from blazes.core.graph import Cycle, Input, Output, PathEdge, StreamEdge, in_file_order
+from blazes.core.propagation import Propagation
+from blazes.core.rule_kinds import Rendezvous
 
 NOTHING: Final[Counter[Key]] = Counter()
 
@@ -26,79 +26,71 @@ NOTHING: Final[Counter[Key]] = Counter()
 class Wait:
     """What a sealed path waits for."""
 
-    inputs: tuple[int, ...]
-    keys: dict[int, Key]
+    inputs: tuple[Input, ...]
+    keys: dict[Input, Key]
     """Input -> the key that is waited for there."""
     key: Key
     """The key of all inputs, or, where they have none in common, the union of their keys."""
 
 
-def waits(found: Propagation) -> dict[int, Wait]:
+def waits(propagation: Propagation) -> dict[PathEdge, Wait]:
     """For every order-sensitive path that a seal makes deterministic: what it waits for."""
-    return _Choice(found).waits
+    return _Choice(propagation).waits
 
 
-def sealed_inputs(found: Propagation, path: int) -> list[int]:
+def sealed_inputs(propagation: Propagation, path: PathEdge) -> list[Input]:
     """The inputs that a path waits for; none where no seal makes it deterministic.
 
     A writer waits for its own input and for those of the other writers of its state, or it would
     race with them. A reader waits for its rendezvous, and for its own input where that is sealed to
     fit too, because the seal then goes on with its answers (S3); without a rendezvous for its own.
     """
-    graph = found.graph
-    effect = found.effects[path]
-    behaviour = found.behaviours[graph.path_shape[path]]
-    if effect is None or path in found.ordered:
+    if path in propagation.ordered:
         return []
-    own = graph.path_input[path]
-    own_fits = behaviour.fits(found.input_label[own])
-    others = [graph.path_input[p] for p in meets(found, path)]
-    if graph.paths[path].annotation.kind is AnnotationKind.OW:
-        if not own_fits or effect.origin is not None:
+    own_fits = propagation.fits(path)
+    others = [other.input for other in meets(propagation, path)]
+    if path.kind is AnnotationKind.OW:
+        if not own_fits or propagation.effects[path].origin is not None:
             return []
-    elif others and not found.protected(path):
+    elif others and not propagation.protected(path):
         return []
-    fitting = [i for i in others if behaviour.fits(found.input_label[i])]
-    return sorted({own, *fitting} if own_fits else set(fitting))
+    labels, fits = propagation.input_labels, propagation.interpreter.fits
+    fitting = [source for source in others if fits(path.shape, labels[source])]
+    return in_file_order([path.input, *fitting] if own_fits else fitting)
 
 
-def meets(found: Propagation, path: int) -> list[int]:
+def meets(propagation: Propagation, path: PathEdge) -> list[PathEdge]:
     """The paths that an order-sensitive path races with.
 
     The other writers of its state; for a reader, what the rule set calls its rendezvous (2.3).
     """
-    graph = found.graph
-    reads = graph.paths[path].annotation.kind is AnnotationKind.OR
-    if reads and found.interpreter.rules.rendezvous is Rendezvous.SAME_OUTPUT:
-        return [p for p in graph.output_paths[graph.path_output[path]] if p != path]
-    return graph.writers_beside(path)
+    rendezvous = propagation.interpreter.rules.rendezvous
+    if path.kind is AnnotationKind.OR and rendezvous is Rendezvous.SAME_OUTPUT:
+        return [other for other in path.output.paths if other is not path]
+    return path.other_writers()
 
 
 class _Choice:
-    def __init__(self, found: Propagation) -> None:
-        self._found = found
-        self._graph = found.graph
-        self._wanted: dict[int, Counter[Key]] = {}
+    def __init__(self, propagation: Propagation) -> None:
+        self._propagation = propagation
+        self._wanted: dict[Output, Counter[Key]] = {}
         """Output -> the keys that something further down waits for, in the output's names."""
-        self.waits: dict[int, Wait] = {}
-        if max(found.stream_label, default=0) <= WORST:
+        self.waits: dict[PathEdge, Wait] = {}
+        if not any(label.keys for label in propagation.stream_labels.values()):
             return
-        for item in reversed(found.graph.order):
-            if isinstance(item, int):
-                self._choose(item)
+        for part in reversed(propagation.graph.parts):
+            if isinstance(part, Output):
+                self._choose(part)
 
-    def _choose(self, output: int) -> None:
-        graph = self._graph
+    def _choose(self, output: Output) -> None:
         wanted = self._wanted.pop(output, NOTHING)
-        offers: dict[int, dict[int, frozenset[Key]]] = {}
-        for path in graph.output_paths[output]:
-            if self._found.behaviours[graph.path_shape[path]].gate is None:
+        offers: dict[PathEdge, dict[Input, frozenset[Key]]] = {}
+        for path in output.paths:
+            if not path.shape.ordered:
                 if wanted:
                     self._pass_on(path, wanted)
-            elif path in self._found.ordered:
-                continue
-            elif inputs := sealed_inputs(self._found, path):
-                offers[path] = {i: self._fitting(path, i) for i in inputs}
+            elif inputs := sealed_inputs(self._propagation, path):
+                offers[path] = {source: self._fitting(path, source) for source in inputs}
         if not offers:
             return
         shared = _common(keys for offer in offers.values() for keys in offer.values())
@@ -110,12 +102,12 @@ class _Choice:
 
     def _wait(
         self,
-        path: int,
-        offer: dict[int, frozenset[Key]],
+        path: PathEdge,
+        offer: dict[Input, frozenset[Key]],
         shared: frozenset[Key],
         wanted: Counter[Key],
     ) -> Wait:
-        lineage = self._graph.shapes[self._graph.path_shape[path]].lineage
+        lineage = path.shape.lineage
 
         def rank(key: Key) -> tuple[int, int, list[str]]:
             behind = [key] if lineage is None else list(images(key, lineage))
@@ -128,25 +120,24 @@ class _Choice:
         keys = {source: min(each, key=rank) for source, each in offer.items()}
         return Wait(tuple(offer), keys, frozenset().union(*keys.values()))
 
-    def _fitting(self, path: int, source: int) -> frozenset[Key]:
-        found = self._found
-        keys = found.interpreter.labels.values[found.input_label[source]].keys
-        return frozenset(filter(found.behaviours[self._graph.path_shape[path]].takes, keys))
+    def _fitting(self, path: PathEdge, source: Input) -> frozenset[Key]:
+        keys = self._propagation.input_labels[source].keys
+        takes = self._propagation.interpreter.takes
+        return frozenset(key for key in keys if takes(path.shape, key))
 
-    def _pass_on(self, path: int, wanted: Counter[Key]) -> None:
+    def _pass_on(self, path: PathEdge, wanted: Counter[Key]) -> None:
         """What is wanted behind a confluent path is wanted before it, under the older names."""
-        names = self._graph.paths[path].lineage
+        names = path.declared.lineage
         for key in wanted:
             if names is None:
-                self._want(self._graph.path_input[path], key)
+                self._want(path.input, key)
             elif all(name in names for name in key):
-                self._want(self._graph.path_input[path], frozenset(names[n] for n in key))
+                self._want(path.input, frozenset(names[n] for n in key))
 
-    def _want(self, source: int, key: Key) -> None:
-        for stream in self._graph.input_streams[source]:
-            producer = self._graph.stream_output[stream]
-            if producer >= 0:
-                self._wanted.setdefault(producer, Counter())[key] += 1
+    def _want(self, source: Input, key: Key) -> None:
+        for stream in source.streams:
+            if stream.producer is not None:
+                self._wanted.setdefault(stream.producer, Counter())[key] += 1
 
 
 def _common(offers: Iterable[frozenset[Key]]) -> frozenset[Key]:
@@ -154,65 +145,64 @@ def _common(offers: Iterable[frozenset[Key]]) -> frozenset[Key]:
     return first.intersection(*rest)
 
 
-def single_producers(found: Propagation, sealed: Iterable[int]) -> list[bool]:
-    """For every stream: does one producer alone contribute to each of its partitions?
+def single_producers(propagation: Propagation, sealed: Iterable[PathEdge]) -> set[StreamEdge]:
+    """The streams to each of whose partitions one producer alone contributes.
 
     A source says so itself (`producers: one`). Behind record-wise paths the producers are those of
     the one stream before them; a component that waits for whole partitions (`sealed` lists such
     paths) is itself the one producer of what it releases, unless it is replicated.
     """
-    graph = found.graph
-    waiting = {graph.path_output[path] for path in sealed}
-    single = [False] * len(graph.streams)
-    for number, output in enumerate(graph.stream_output):
-        if output < 0:
-            single[number] = _declared_single(graph, number)
-    for item in graph.order:
-        for output in [item] if isinstance(item, int) else item.outputs:
-            for number in graph.output_streams[output]:
-                if found.stream_label[number] <= WORST:
-                    continue
-                if graph.streams[number].producers is not None:
-                    single[number] = _declared_single(graph, number)
-                elif not found.rep[graph.output_component[output]]:
-                    single[number] = output in waiting or _passes_one(graph, output, single)
+    graph = propagation.graph
+    waiting = {path.output for path in sealed}
+    single = {s for s in graph.streams if s.producer is None and _declared_single(s)}
+    for output in graph.outputs():
+        for stream in output.streams:
+            if not propagation.stream_labels[stream].keys:
+                continue
+            if stream.declared.producers is not None:
+                alone = _declared_single(stream)
+            else:
+                alone = not propagation.replicated[output.component.name] and (
+                    output in waiting or _passes_one(output, single)
+                )
+            if alone:
+                single.add(stream)
     return single
 
 
-def identified(found: Propagation) -> list[tuple[int, ...]]:
+def identified(propagation: Propagation) -> dict[StreamEdge, set[StreamEdge]]:
     """For every stream: the sources with an id whose records a component that waits for it counts.
 
     A seal travels through record-wise paths, and it is the records of the sources before them that
     are held back, known by their id and counted (D6). Behind any other path the gate lies there.
     """
-    graph = found.graph
-    sources: list[tuple[int, ...]] = [()] * len(graph.streams)
-    for number, stream in enumerate(graph.streams):
-        if stream.producer is None and stream.id and counts(stream):
-            sources[number] = (number,)
-    if not any(sources):
+    sources = {
+        stream: {stream}
+        for stream in propagation.graph.streams
+        if stream.producer is None and stream.declared.id and counts(stream.declared)
+    }
+    if not sources:
         return sources
-    for item in graph.order:
-        if not isinstance(item, int):
+    for output in propagation.graph.parts:
+        if isinstance(output, Cycle):
             continue  # no seal survives in a cycle
-        paths = graph.output_paths[item]
-        if any(graph.paths[path].annotation.kind is not AnnotationKind.CR for path in paths):
+        if any(path.kind is not AnnotationKind.CR for path in output.paths):
             continue
-        inputs = {graph.path_input[path] for path in paths}
-        before = {s for i in inputs for stream in graph.input_streams[i] for s in sources[stream]}
-        for number in graph.output_streams[item]:
-            sources[number] = tuple(sorted(before))
+        entering = {stream for path in output.paths for stream in path.input.streams}
+        before = set().union(*(sources.get(stream, ()) for stream in entering))
+        if before:
+            sources |= dict.fromkeys(output.streams, before)
     return sources
 
 
-def _declared_single(graph: Graph, stream: int) -> bool:
-    producers = graph.streams[stream].producers
+def _declared_single(stream: StreamEdge) -> bool:
+    producers = stream.declared.producers
     if producers is None:
         return False
     return producers.rule == "one" or (producers.rule == "all" and len(producers.members) == 1)
 
 
-def _passes_one(graph: Graph, output: int, single: list[bool]) -> bool:
-    inputs = {graph.path_input[path] for path in graph.output_paths[output]}
-    streams = [stream for source in inputs for stream in graph.input_streams[source]]
-    return len(streams) == 1 and single[streams[0]]
+def _passes_one(output: Output, single: set[StreamEdge]) -> bool:
+    inputs = {path.input for path in output.paths}
+    streams = [stream for source in inputs for stream in source.streams]
+    return len(streams) == 1 and streams[0] in single

@@ -24,12 +24,19 @@ LAW: dict[str, tuple[str, ...]] = {
     "annotations.whitebox": ("annotations",),
     "annotations.file": ("annotations", "annotations.whitebox"),
     # analysing it
-    "blazes": ("annotations", "annotations.file"),
+    "blazes.core": ("annotations",),
+    "blazes": ("blazes.core", "annotations", "annotations.file"),
     # compiling it
     "codegen": ("blazes", "annotations", "annotations.file", "annotations.whitebox"),
     # showing it, and trying it out
     "blazes.document": (),
-    "blazes.report": ("blazes.document", "blazes", "annotations", "annotations.file"),
+    "blazes.report": (
+        "blazes.document",
+        "blazes",
+        "blazes.core",
+        "annotations",
+        "annotations.file",
+    ),
     "blazes.verify": ("codegen", "blazes.document", "blazes", "annotations"),
     # running it
     "flux_runtime.sealing": (),
@@ -94,6 +101,7 @@ LAW: dict[str, tuple[str, ...]] = {
         "blazes.report",
         "blazes.document",
         "blazes",
+        "blazes.core",
         "codegen",
         "annotations",
         "annotations.file",

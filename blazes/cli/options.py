@@ -20,8 +20,8 @@ from blazes.analysis import analyze
 from blazes.cli import CommandError, one_of
 from blazes.cli.execution import add_execute, allowed
 from blazes.coordination import Plan, Strategy, plan
+from blazes.core.rules import BLAZES
 from blazes.delivery_checks import delivery_findings
-from blazes.rules import BLAZES
 
 if TYPE_CHECKING:
     from annotations.whitebox.sandbox import Limits

@@ -16,12 +16,12 @@ from annotations.file import loads
 from blazes.analysis import analyze
 from blazes.cli import COMMANDS, command
 from blazes.coordination import Plan, plan
+from blazes.core.rules import RULE_SETS, RULES
 from blazes.document.markdown import code, fenced, prose, table, text
 from blazes.document.terminal import picture
 from blazes.report import rules
 from blazes.report.document import analysis_document
 from blazes.report.result_schema import result_schema
-from blazes.rules import RULE_SETS, RULES
 from codegen import codes as compiler
 
 ROOT: Final = Path(__file__).parent.parent.parent

@@ -5,5 +5,5 @@
   are their labels, derivations and drawing.
 - `json_result` with its `result_schema`, and `sarif`: the same for programs.
 - `problems`: mistakes in a file. `rules`, `examples`: the pages about rules and codes.
-- `progress`, `live`: a job while it runs.
+- `progress`, `live`: a job while it runs. `jobs`: all streaming jobs of a repository.
 """

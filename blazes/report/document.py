@@ -19,6 +19,7 @@ from annotations.phrases import listed
 from annotations.vocabulary import Label
 from blazes.analysis import Derivation
 from blazes.coordination import Plan, Strategy
+from blazes.core.rules import BLAZES, rule_text
 from blazes.document import blocks as b
 from blazes.document.plain import cells, printable
 from blazes.report import words
@@ -35,7 +36,6 @@ from blazes.report.findings import (
 from blazes.report.index import Index
 from blazes.report.notation import derivation_block, label_span, role_of, rules_of
 from blazes.report.results import repair_sentence, results
-from blazes.rules import BLAZES, rule_text
 
 SMALL: Final = 40
 """Above so many components their numbers by label are given."""

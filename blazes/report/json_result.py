@@ -16,10 +16,10 @@ from annotations.vocabulary import Annotation, Delivery, Key
 from blazes.advice import Advisor
 from blazes.analysis import Derivation
 from blazes.coordination import Entry, Plan, Strategy
-from blazes.deliveries import Delivered
+from blazes.core.deliveries import Delivered
+from blazes.core.rules import BLAZES
 from blazes.repairs import Repair
 from blazes.report.results import results
-from blazes.rules import BLAZES
 
 SCHEMA_VERSION: Final = 2
 SCHEMA_VERSION_ICDE14: Final = 1

@@ -12,13 +12,13 @@ from annotations.dataflow import Stream
 from annotations.phrases import listed, tupled
 from annotations.vocabulary import Delivery, Label
 from blazes.coordination import Entry, Plan, Strategy
-from blazes.deliveries import Delivered
+from blazes.core.deliveries import Delivered
+from blazes.core.graph import Cycle, Output, PathEdge, StreamEdge
+from blazes.core.rules import BLAZES
 from blazes.repairs import Bound, Means, Repair
-from blazes.rules import BLAZES
 
 if TYPE_CHECKING:
-    from blazes.graph import Graph
-    from blazes.propagation import Propagation
+    from blazes.core.propagation import Propagation
 
 WHAT: Final = {
     Label.SEAL: "the same rows in every run",
@@ -59,12 +59,12 @@ def results(plan: Plan) -> Iterator[Result]:
     """
     if plan.analysis.rules != BLAZES:
         return
-    found = plan.analysis.found
-    assert found is not None
-    behind = _before_results(plan, found)
-    for number, stream in enumerate(plan.analysis.dataflow.streams.values()):
+    propagation = plan.analysis.propagation
+    assert propagation is not None
+    behind = _before_results(plan, propagation)
+    for name, stream in plan.analysis.dataflow.streams.items():
         if stream.consumer is None:
-            yield _result(plan, stream, behind.get(number, _NOTHING))
+            yield _result(plan, stream, behind.get(name, _NOTHING))
 
 
 def imperative(repair: Repair) -> str:
@@ -166,29 +166,32 @@ _NONE: Final = _Notes()
 class _Noted:
     """What is said at streams and paths, numbered in the order of telling."""
 
-    def __init__(self, plan: Plan, found: Propagation) -> None:
+    def __init__(self, plan: Plan, propagation: Propagation) -> None:
         self.texts: list[str] = []
-        self.at_stream: dict[int, _Notes] = {}
-        self.at_path: dict[int, _Notes] = {}
+        self._at: dict[StreamEdge | PathEdge, _Notes] = {}
         self._of_kind = dict.fromkeys(_Kind, 0)
         self._first: dict[tuple[_Kind, str], int] = {}
         items: dict[str, list[Repair]] = {}
         for item in plan.repairs.items:
             items.setdefault(item.stream, []).append(item)
-        for number, stream in enumerate(found.graph.streams):
+        for stream in propagation.graph.streams:
             for item in items.get(stream.name, ()):
-                self._add(self.at_stream, number, _Kind.REPAIR, imperative(item))
+                self._add(stream, _Kind.REPAIR, imperative(item))
         entries = {(each.component, str(each.path)): each for each in plan.entries}
-        for path in range(len(found.graph.paths)):
-            for kind, text in _told(found, path, entries):
-                self._add(self.at_path, path, kind, text)
+        for path in propagation.graph.paths:
+            for kind, text in _told(propagation, path, entries):
+                self._add(path, kind, text)
 
-    def _add(self, at: dict[int, _Notes], place: int, kind: _Kind, text: str) -> None:
+    def at(self, place: StreamEdge | PathEdge) -> _Notes:
+        """What is said there."""
+        return self._at.get(place, _NONE)
+
+    def _add(self, place: StreamEdge | PathEdge, kind: _Kind, text: str) -> None:
         number = len(self.texts)
         first = self._first.setdefault((kind, text), number)
         self.texts.append(text)
         self._of_kind[kind] |= 1 << number
-        at[place] = at.get(place, _NONE) | _Notes(1 << number, 1 << first)
+        self._at[place] = self.at(place) | _Notes(1 << number, 1 << first)
 
     def said(self, notes: _Notes, kind: _Kind) -> _Said:
         """What is named of some notes."""
@@ -203,12 +206,11 @@ class _Noted:
 
 
 def _told(
-    found: Propagation, path: int, entries: Mapping[tuple[str, str], Entry]
+    propagation: Propagation, path: PathEdge, entries: Mapping[tuple[str, str], Entry]
 ) -> Iterator[tuple[_Kind, str]]:
     """What a path adds to the causes, seals and repairs of the results behind it."""
-    graph = found.graph
-    component, declared = graph.components[graph.component_of(path)].name, graph.paths[path]
-    crossing = None if found.deliveries is None else found.deliveries.crossings[path]
+    component, declared, deliveries = path.component.name, path.declared, propagation.deliveries
+    crossing = None if deliveries is None else deliveries.crossings[path]
     if crossing is not None and crossing.origin:
         verb = "counts" if declared.annotation.kind.writes else "answers"
         said = f"{component} {verb} repeats of {declared.source} ({crossing.rule.id})"
@@ -225,50 +227,52 @@ def _told(
         yield _Kind.CAUSE, f"{component} is not deterministic: {declared.nondeterministic}"
 
 
-def _before_results(plan: Plan, found: Propagation) -> Mapping[int, _Behind]:
+def _before_results(plan: Plan, propagation: Propagation) -> Mapping[str, _Behind]:
     """Result -> what is said before it: carried once through the dataflow, as sets of bits."""
-    graph, noted = found.graph, _Noted(plan, found)
+    graph, noted = propagation.graph, _Noted(plan, propagation)
     if not noted.texts:
         return {}
-    behind: dict[int, _Behind] = {}
-    reached: dict[int, _Notes] = {}
-    """Output -> the notes before it, for as long as somebody reads them."""
-    entering = [
-        [stream for path in graph.feeding(output) for stream in _streams_of(graph, path)]
-        for output in range(len(graph.output_paths))
-    ]
-    readers = Counter(graph.stream_output[s] for streams in entering for s in streams)
+    behind: dict[str, _Behind] = {}
+    reached: dict[Output, _Notes] = {}
+    """The notes before an output, for as long as somebody reads them."""
+    entering = {
+        output: [stream for path in output.feeding() for stream in path.input.streams]
+        for output in graph.outputs()
+    }
+    readers = Counter(
+        stream.producer
+        for streams in entering.values()
+        for stream in streams
+        if stream.producer is not None
+    )
 
-    def at(stream: int) -> _Notes:
-        before = reached.get(graph.stream_output[stream], _NONE)
-        return before | noted.at_stream.get(stream, _NONE)
+    def at(stream: StreamEdge) -> _Notes:
+        if stream.producer is None:
+            return noted.at(stream)
+        return reached.get(stream.producer, _NONE) | noted.at(stream)
 
-    for item in graph.order:
-        outputs = [item] if isinstance(item, int) else sorted(item.outputs)
+    for part in graph.parts:
+        outputs = part.outputs if isinstance(part, Cycle) else (part,)
         notes = _NONE
         for output in outputs:
-            for path in graph.feeding(output):
-                notes |= noted.at_path.get(path, _NONE)
+            for path in output.feeding():
+                notes |= noted.at(path)
             for stream in entering[output]:
                 notes |= at(stream)
         for stream in (s for output in outputs for s in entering[output]):
-            producer = graph.stream_output[stream]
-            readers[producer] -= 1
-            if not readers[producer]:
-                reached.pop(producer, None)
+            if stream.producer is not None:
+                readers[stream.producer] -= 1
+                if not readers[stream.producer]:
+                    reached.pop(stream.producer, None)
         for output in outputs:
             reached[output] = notes
-            for stream in graph.output_streams[output]:
-                if graph.stream_input[stream] < 0:
+            for stream in output.streams:
+                if stream.consumer is None:
                     here = at(stream)
-                    behind[stream] = {kind: noted.said(here, kind) for kind in _Kind}
+                    behind[stream.name] = {kind: noted.said(here, kind) for kind in _Kind}
             if not readers[output]:
                 del reached[output]
     return behind
-
-
-def _streams_of(graph: Graph, path: int) -> list[int]:
-    return graph.input_streams[graph.path_input[path]]
 
 
 def _inputs(entry: Entry) -> str:

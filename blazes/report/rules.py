@@ -1,7 +1,7 @@
 """A rule of the analysis, or a code of the front end, as a page with fixed headings.
 
 `blazes rule R2` and `docs/reference/` print these pages; their contents are the rule tables
-(`blazes.rules`), the table of codes (`annotations.diagnostics`) and examples that are run.
+(`blazes.core.rules`), the table of codes (`annotations.diagnostics`) and examples that are run.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import Final
 
 from annotations.diagnostics import CODES, Code, did_you_mean
 from annotations.vocabulary import Label
+from blazes.core.rules import RULES, Condition, Inference, P, Reconciliation, Rule
 from blazes.document.blocks import Span, plain
 from blazes.document.derivation import centred
 from blazes.document.plain import cells
 from blazes.report.examples import IN_WORDS, diagnosed, examples
-from blazes.rules import RULES, Condition, Inference, P, Reconciliation, Rule
 
 SIDE: Final = {
     Condition.ALWAYS: "",

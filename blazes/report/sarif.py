@@ -11,9 +11,9 @@ from urllib.parse import quote
 from annotations.dataflow import Position
 from annotations.diagnostics import Diagnostic, Severity
 from blazes.coordination import Plan
+from blazes.core.rules import rule_text
 from blazes.report.findings import Finding, finding
 from blazes.report.index import Index
-from blazes.rules import rule_text
 
 SCHEMA: Final = "https://json.schemastore.org/sarif-2.1.0.json"
 LEVELS: Final = {Severity.NOTE: "note", Severity.WARNING: "warning", Severity.ERROR: "error"}

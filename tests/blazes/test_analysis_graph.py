@@ -223,6 +223,6 @@ def test_severities_along_a_chain_only_rise() -> None:
     assert list(found.values()) == sorted(found.values())
 
 
-def test_an_analysis_without_its_numbers_can_be_planned() -> None:
+def test_an_analysis_without_its_graph_can_be_planned() -> None:
     found = analyze(chain(4))
-    assert plan(replace(found, found=None)) == plan(found)
+    assert plan(replace(found, propagation=None)) == plan(found)

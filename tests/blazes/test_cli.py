@@ -199,7 +199,7 @@ def test_explain_as_json_has_the_component_alone(capsys: pytest.CaptureFixture[s
 
 
 def test_explain_gives_the_text_of_each_rule(capsys: pytest.CaptureFixture[str]) -> None:
-    from blazes.rules import RULES
+    from blazes.core.rules import RULES
 
     assert main(["explain", WORDCOUNT, "Count"]) == 0
     words = " ".join(capsys.readouterr().out.split())

@@ -17,9 +17,8 @@ from annotations.dataflow import Dataflow, External, Punctuation
 from annotations.vocabulary import Delivery, Label, Repeats, Rows
 from blazes.analysis import analyze, explore
 from blazes.coordination import plan
-from blazes.deliveries import Repairs
-from blazes.delivery_rules import DELIVERY_RULES
-from blazes.limits import limits
+from blazes.core.deliveries import Repairs
+from blazes.core.limits import limits
 from blazes.repairs import Means
 
 
@@ -73,7 +72,7 @@ def assert_equal_to_reference(dataflow: Dataflow) -> Counter[str]:
     fired = Counter[str]()
     for derivation in found.derivations:
         for step in derivation.steps:
-            if step.rule in DELIVERY_RULES:
+            if step.rule.startswith("D"):
                 number = dataflow.components[derivation.component].paths.index(step.path)
                 assert expected.rules_of_delivery[derivation.component, number] == step.rule
                 fired[step.rule] += 1
@@ -128,19 +127,20 @@ def test_no_smaller_set_of_deduplications_would_do() -> None:
         chosen = decided.repairs.repairs.deduplicated
         if not 0 < len(chosen) <= 2 or decided.repairs.unrepaired:
             continue
-        found = explore(dataflow)
-        assert found.deliveries is not None
-        tolerated = limits(found.graph, found.rep, found.interpreter.rules, target=Label.ASYNC)
-        with_id = [n for n, each in enumerate(found.deliveries.streams) if each.id]
+        before = explore(dataflow)
+        assert before.deliveries is not None
+        rules = before.interpreter.rules
+        tolerated = limits(before.graph, before.replicated, rules, target=Label.ASYNC)
+        with_id = [name for name, each in before.deliveries.by_name().items() if each.id]
         for smaller in combinations(with_id, len(chosen) - 1):
             repairs = replace(decided.repairs.repairs, deduplicated=frozenset(smaller))
-            after = found.ordering(tolerated, dynamic=False, repairs=repairs)
+            after = before.ordering(tolerated, dynamic=False, repairs=repairs)
             assert after.deliveries is not None
-            wrong = any(each.base is Delivery.CORRUPT for each in after.deliveries.streams)
+            delivered = after.deliveries.streams
+            wrong = any(each.base is Delivery.CORRUPT for each in delivered.values())
             missed = any(
-                stream.delivery == "once" and after.deliveries.streams[number].base > Delivery.ONCE
-                for number, stream in enumerate(found.graph.streams)
-                if number in after.deliveries.before_sink
+                stream.declared.delivery == "once" and delivered[stream].base > Delivery.ONCE
+                for stream in after.deliveries.before_sink
             )
             assert wrong or missed, smaller
         looked += 1

@@ -15,10 +15,10 @@ from annotations.vocabulary import Label, StreamLabel
 from blazes.analysis import Analysis, Derivation
 from blazes.analysis import analyze as analyze_dataflow
 from blazes.coordination import Entry, Plan, Strategy, plan
-from blazes.deliveries import Delivered
+from blazes.core.deliveries import Delivered
+from blazes.core.rules import RULES
 from blazes.delivery_checks import delivery_findings
 from blazes.report.results import repair_sentence
-from blazes.rules import RULES
 
 FOLDER = Path(__file__).parent.parent / "cases"
 FILES = ("inference.md", "reconciliation.md", "cycles.md", "plan.md", "delivery.md")

@@ -9,9 +9,9 @@ from annotations.diagnostics import CODES
 from annotations.file import loads
 from blazes.analysis import analyze
 from blazes.cli import main
+from blazes.core.rules import RULES
 from blazes.report import rules
 from blazes.report.examples import CODE_EXAMPLES, IN_WORDS, RULE_EXAMPLES, findings
-from blazes.rules import RULES
 
 
 @pytest.mark.parametrize("rule", RULES)

@@ -1,9 +1,13 @@
-"""The rules of the analysis, two tables of data: `blazes` (the default) and `icde14` (the paper).
+"""The rules of the analysis, as tables of data: the sets `blazes` (the default) and `icde14` (the
+paper), and the rules of delivery.
 
 The analyser interprets these tables, `blazes rule R2` and the reference pages print them. Rules of
 inference look at one path and what enters it (figure 9 of the paper), rules of reconciliation at
 one output interface and all that ends there (figure 10), rules of transfer at what becomes of a
 seal, rules of sharing at what one path's writes mean for the readers of the same state.
+
+Order and number are two questions: `count(*) > 1000` is confluent, and still wrong where a record
+comes twice. The rules of delivery (D1 to D14) say what becomes of records that come again.
 """
 
 from __future__ import annotations
@@ -12,14 +16,16 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from annotations.vocabulary import AnnotationKind, Label
-from blazes.delivery_rules import DELIVERY_RULES
-from blazes.rule_kinds import (
+from annotations.vocabulary import AnnotationKind, Delivery, Label, Repeats
+from blazes.core.rule_kinds import (
     Conclusion,
     Condition,
+    Copies,
     Cycles,
     Inference,
     Keeps,
+    Leaves,
+    Passage,
     Reconciliation,
     Rendezvous,
     Rule,
@@ -31,6 +37,7 @@ from blazes.rule_kinds import (
 
 __all__ = [
     "BLAZES",
+    "DELIVERY_RULES",
     "ICDE14",
     "RULES",
     "RULE_SETS",
@@ -51,6 +58,9 @@ BOTH: Final = (BLAZES, ICDE14)
 
 CR, CW, OR, OW = AnnotationKind
 SEAL, ASYNC, RUN, INST, DIVERGE = Label
+ONCE, REPEAT_ID, REPEAT, CORRUPT = Delivery
+AGAIN: Final = frozenset({REPEAT_ID, REPEAT})
+EVERY: Final = frozenset(Delivery)
 
 
 R1: Final = Inference(
@@ -298,6 +308,200 @@ S5: Final = Sharing(
 )
 
 
+_HARM: Final = "Taint, where the path writes; else Rep ? Inst : Run"
+_OURS: Final = "ours; the paper takes repeats for harmless (section III-B)"
+
+D9: Final = Passage(
+    id="D9",
+    sets=(BLAZES,),
+    when="Corrupt into any path",
+    adds=_HARM,
+    text="What is computed from wrong rows is wrong.",
+    why="`DISTINCT` of wrong rows is wrong, too: nothing behind can tell which they are.",
+    example="A ranking of counts that have counted a repeated click.",
+    source=_OURS,
+    enters=frozenset({CORRUPT}),
+    holds=lambda copies: True,
+    leaves=Leaves.CORRUPT,
+    harms=True,
+)
+D5: Final = Passage(
+    id="D5",
+    sets=(BLAZES,),
+    when="Repeat into a nondeterministic path",
+    adds=_HARM,
+    text="Each copy of a record draws anew, so that one record becomes two different rows.",
+    why="No later step recognises the second row as a copy of the first.",
+    example="An enricher that stamps each record with the time.",
+    source=_OURS,
+    enters=AGAIN,
+    holds=lambda copies: copies.nondeterministic,
+    leaves=Leaves.CORRUPT,
+    harms=True,
+    origin=True,
+)
+D6: Final = Passage(
+    id="D6",
+    sets=(BLAZES,),
+    when="Repeat[id] into a path that waits for a seal, every repeating stream has an id",
+    adds="nothing",
+    text="A gate drops the records that it knows before it counts, stream by stream.",
+    why="The punctuation promises how many records there are, and a known id is none of them. A "
+    "released partition takes nothing more (SE-5).",
+    example="Clicks with `id: [click]`, sealed on campaign, counted per campaign.",
+    source=_OURS,
+    enters=AGAIN,
+    holds=lambda copies: copies.gate and copies.identified,
+    leaves=Leaves.ONCE,
+)
+D7: Final = Passage(
+    id="D7",
+    sets=(BLAZES,),
+    when="Repeat into a path that waits for a seal, a repeating stream has no id",
+    adds="Taint; nothing where the punctuation has a digest",
+    text="A gate that does not know a copy counts it: the count is reached too early.",
+    why="Two records are promised, A comes twice while B is on its way: {A, A} is released, and B "
+    "is late. With a digest the partition goes into quarantine instead, and is withheld.",
+    example="Words of repeated tweets, sealed on their batch: words have no id.",
+    source=_OURS,
+    enters=AGAIN,
+    holds=lambda copies: copies.gate,
+    leaves=Leaves.CORRUPT,
+    harms=True,
+    origin=True,
+)
+D8: Final = Passage(
+    id="D8",
+    sets=(BLAZES,),
+    when="Repeat into OR[g] that is protected by a seal",
+    adds="nothing",
+    text="A request that comes again gets the same answer again.",
+    why="The state that answers it is sealed and does not change any more.",
+    example="A repeated request for the clicks of a campaign that is complete.",
+    source=_OURS,
+    enters=AGAIN,
+    holds=lambda copies: copies.sealed_state,
+    leaves=Leaves.AS_ENTERED,
+)
+D3: Final = Passage(
+    id="D3",
+    sets=(BLAZES,),
+    when="Repeat into CR or OR that repeats corrupt",
+    adds="Rep ? Inst : Run",
+    text="A copy gives a second answer that is not the first one.",
+    why="Whether there is a copy differs from run to run, and replicas get different ones.",
+    example="A running number for each record.",
+    source=_OURS,
+    enters=AGAIN,
+    holds=lambda copies: copies.repeats is Repeats.CORRUPT and not copies.writes,
+    leaves=Leaves.CORRUPT,
+    harms=True,
+    origin=True,
+)
+D4: Final = Passage(
+    id="D4",
+    sets=(BLAZES,),
+    when="Repeat into CW or OW that repeats corrupt",
+    adds="Taint",
+    text="A copy changes the state for good.",
+    why="It has been counted, and nothing takes it off again: a replay without the copy ends in "
+    "another state.",
+    example="The ads that were clicked more than 1000 times: one is named too early.",
+    source=_OURS,
+    enters=AGAIN,
+    holds=lambda copies: copies.repeats is Repeats.CORRUPT,
+    leaves=Leaves.CORRUPT,
+    harms=True,
+    origin=True,
+)
+D2: Final = Passage(
+    id="D2",
+    sets=(BLAZES,),
+    when="anything into a path that repeats make, and does not wait for a seal",
+    adds="nothing",
+    text="The path itself emits a row again.",
+    why="A group is put out in every micro-batch that touches it, also where its row is the same.",
+    example="max(price) by product in update mode.",
+    source=_OURS,
+    enters=EVERY,
+    holds=lambda copies: copies.repeats is Repeats.MAKE and not copies.gate,
+    leaves=Leaves.AGAIN,
+)
+D1: Final = Passage(
+    id="D1",
+    sets=(BLAZES,),
+    when="anything else",
+    adds="nothing",
+    text="The path passes copies on, or absorbs them.",
+    why="That is what `pass` and `absorb` mean.",
+    example="A filter passes copies on; DISTINCT absorbs them.",
+    source=_OURS,
+    enters=EVERY,
+    holds=lambda copies: True,
+    leaves=Leaves.ABSORBED,
+)
+
+PASSAGES: Final = (D9, D5, D6, D7, D8, D3, D4, D2, D1)
+"""In the order in which they are tried."""
+
+D10: Final = Rule(
+    id="D10",
+    sets=(BLAZES,),
+    when="paths end in an output, or write the state that it shows",
+    adds="the most severe",
+    text="An output's delivery is the most severe of its paths', and that of the state it shows.",
+    why="A row of the output may come from any of them.",
+    example="Clicks that may repeat, and requests that may not, make the answers of one report.",
+    source=_OURS,
+)
+D11: Final = Rule(
+    id="D11",
+    sets=(BLAZES,),
+    when="an id meets a path",
+    adds="the id, where its attributes survive",
+    text="An id goes on through a path of `rows: one`; a group that is put out once has its gate, "
+    "a row that is made again all attributes, and a join the ids of both sides together. Where "
+    "outputs of replicas meet, `replica` is part of it.",
+    why="Two rows of equal id must be copies of one row.",
+    example="Orders with id o joined with payments with id p: rows have the id o, p.",
+    source=_OURS,
+)
+D12: Final = Rule(
+    id="D12",
+    sets=(BLAZES,),
+    when="streams meet in an interface, paths meet in an output, or in a cycle",
+    adds="the id is lost",
+    text="Where rows of several origins meet, an id is lost, and in every cycle.",
+    why="Two different rows may have the same one.",
+    example="Orders of two shops, each of which numbers its own.",
+    source=_OURS,
+)
+D13: Final = Rule(
+    id="D13",
+    sets=(BLAZES,),
+    when="a sink that may append its last batch again",
+    adds="at least Repeat",
+    text="A sink that does not know what it has taken takes a batch again after a failure.",
+    why="Spark writes a batch before it notes that it did; killed in between, it writes it again.",
+    example="Rows that are appended to a table by JDBC.",
+    source=_OURS,
+)
+D14: Final = Rule(
+    id="D14",
+    sets=(BLAZES,),
+    when="a sink with an upsert key",
+    adds="Once, where the key determines the id; else Rep ? Diverge : Run, and Corrupt for Repeat",
+    text="An upsert replaces a row by itself where equal keys mean equal rows. Else the last write "
+    "wins, and a late copy of an old row overwrites a newer one.",
+    why="Which row is written last depends on the order of arrival.",
+    example="Running totals by product, upserted by product.",
+    source=_OURS,
+)
+
+DELIVERY_RULES: Final = (D1, D2, D3, D4, D5, D6, D7, D8, D9, D10, D11, D12, D13, D14)
+"""Those of delivery. Of D1 to D9 the first that fits is applied; D10 to D14, which say what holds
+between paths, are implemented by `blazes.core.deliveries`."""
+
 RULE_SETS: Final[Mapping[str, RuleSet]] = MappingProxyType(
     {
         BLAZES: RuleSet(
@@ -333,7 +537,7 @@ RULE_SETS: Final[Mapping[str, RuleSet]] = MappingProxyType(
 
 RULES: Final[Mapping[str, Rule]] = MappingProxyType(
     {rule.id: rule for rule in (R1, R2, R3, R4, S1, S2, S3, N1, N2, P, C1, C2, S4, S5)}
-    | DELIVERY_RULES
+    | {rule.id: rule for rule in DELIVERY_RULES}
 )
 """Every rule by its id, in the order in which the documentation lists them."""
 
@@ -352,3 +556,8 @@ def rule_text(rule: str, rule_set: str) -> str:
         if each.id == rule:
             return each.text
     return RULES[rule].text
+
+
+def passage(enters: Delivery, copies: Copies) -> Passage:
+    """The first rule that fits the path and what enters it; D1 fits everything."""
+    return next(rule for rule in PASSAGES if enters in rule.enters and rule.holds(copies))

@@ -1,6 +1,6 @@
 """What a rule of the analysis is: its kinds, its conditions and conclusions, and a set of rules.
 
-The rules themselves stand in `blazes.rules`.
+The rules themselves stand in `blazes.core.rules`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from annotations.vocabulary import AnnotationKind, Label
+from annotations.vocabulary import AnnotationKind, Delivery, Label, Repeats
 
 
 class Facts(NamedTuple):
@@ -153,6 +153,45 @@ class Sharing(Rule):
     trigger: StateFault
 
 
+class Copies(NamedTuple):
+    """What a condition may ask about a path and what enters it."""
+
+    repeats: Repeats
+    writes: bool
+    nondeterministic: bool
+    gate: bool
+    """The path waits for whole partitions and counts what enters it."""
+    identified: bool
+    """Every stream that enters and may repeat has an id."""
+    sealed_state: bool
+    """The path reads state that it waits for."""
+
+
+class Leaves(enum.Enum):
+    """The delivery behind a path."""
+
+    AS_ENTERED = enum.auto()
+    ABSORBED = enum.auto()
+    """As entered; `Once` where the path absorbs."""
+    ONCE = enum.auto()
+    AGAIN = enum.auto()
+    """`Repeat[id]` with all attributes of the row, or `Repeat`."""
+    CORRUPT = enum.auto()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Passage(Rule):
+    """A rule about one path."""
+
+    enters: frozenset[Delivery]
+    holds: Callable[[Copies], bool]
+    leaves: Leaves
+    harms: bool = False
+    """The order label gets worse: `Taint` where the path writes, else `Rep ? Inst : Run`."""
+    origin: bool = False
+    """A repair in front of the path silences the rule."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleSet:
     """One set of rules; the analyser has no other knowledge of what is and is not allowed."""
@@ -172,7 +211,7 @@ class RuleSet:
     splitting: bool
     """Whether a seal has to be enough for a component's code, too (SP-1 to SP-22)."""
     delivery: bool
-    """Whether records may come again (`blazes.delivery_rules`); else each is taken to come once."""
+    """Whether records may come again (D1 to D14); else each is taken to come once."""
     _fired: dict[tuple[Label, AnnotationKind, Facts], tuple[Inference, ...]] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
