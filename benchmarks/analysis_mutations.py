@@ -120,6 +120,8 @@ WHY: Final[dict[str, str]] = {
     "(appends_again(stream))": (
         "equivalent: what a transaction writes is there once, so that nothing more is asked of it"
     ),
+    'seals._declared_single: producers.rule == "all" and len(producers.members) == 1 => '
+    "(len(producers.members) == 1)": "equivalent: no other rule has members",
     "seals._Choice.__init__: 0 => 1": (
         "equivalent: the default is that of a dataflow without streams, where nothing is chosen"
     ),
