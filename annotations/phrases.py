@@ -9,14 +9,17 @@ NAMES_MAX: Final = 5
 """So many things are named in a sentence."""
 
 
-def listed(words: Iterable[str]) -> str:
-    """Words as a sentence lists them.
+def listed(words: Iterable[str], *, most: int | None = None) -> str:
+    """Words as a sentence lists them: all, or the first `most` and how many more there are.
 
-    >>> listed(["a", "b", "c"]), listed([])
-    ('a, b and c', '')
+    >>> listed(["a", "b", "c"]), listed([]), listed(["a", "b", "c"], most=1)
+    ('a, b and c', '', 'a and 2 more')
     """
-    *most, last = list(words) or [""]
-    return f"{', '.join(most)} and {last}" if most else last
+    names = list(words)
+    if most is not None and len(names) > most:
+        names[most:] = [f"{len(names) - most:,} more"]
+    *before, last = names or [""]
+    return f"{', '.join(before)} and {last}" if before else last
 
 
 def tupled(attributes: Iterable[str]) -> str:

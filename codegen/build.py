@@ -115,7 +115,7 @@ class Build:
             return
         variable = self._variable(stage, stage.streams[0], several=True)
         copies = (each for each in self._stages if isinstance(each, Unit) and each.replica)
-        number = sum(each.function == stage.function for each in copies)
+        number = sum(copy.function == stage.function for copy in copies)
         replicas = f"range(1, {number + 1})"
         yield f"{variable} = {comprehension(call, 'replica', replicas)}"
 

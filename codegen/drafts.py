@@ -122,7 +122,9 @@ def draft_of(
     )
     position = own[0].position or component.position
     operator = operator_of(implementation, dataflow, problems)
-    paths = own + tuple(each for each in others if mentions(implementation, operator, each.source))
+    paths = own + tuple(
+        other for other in others if mentions(implementation, operator, other.source)
+    )
     sources = tuple(dict.fromkeys(path.source for path in own))
     sensitive = any(not path.annotation.kind.confluent for path in own)
     waiting = {
@@ -274,7 +276,7 @@ def wrong_parameters(
         for name in operator.required
         if name not in draft.inputs
     ]
-    return [Diagnostic(CODES["BLZ507"], each, implementation.position) for each in messages]
+    return [Diagnostic(CODES["BLZ507"], message, implementation.position) for message in messages]
 
 
 def unknown(draft: Draft, implementation: Implementation) -> list[Diagnostic]:

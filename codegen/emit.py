@@ -25,9 +25,9 @@ RUNTIME: Final = ("Job", "Producers", "Punctuation", "Step", "deduplicated", "ma
 def emit(stages: Stages) -> str:
     """The text of job.py."""
     functions = stages.functions
-    modules = sorted({each.module for each in functions if each.module})
+    modules = sorted({function.module for function in functions if function.module})
     roots = [module.split(".")[0] for module in modules]
-    names = Names(*(each.name for each in functions), *roots)
+    names = Names(*(function.name for function in functions), *roots)
     hidden = frozenset({"sql", *roots})
     blocks = [
         *definitions(stages, hidden),
@@ -43,7 +43,9 @@ def docstring(stages: Stages) -> str:
     dataflow = stages.plan.analysis.dataflow
     file = dataflow.file.name if dataflow.file else "a text"
     chosen = [
-        f"{each.name}={each.variant}" for each in dataflow.components.values() if each.variant
+        f"{component.name}={component.variant}"
+        for component in dataflow.components.values()
+        if component.variant
     ]
     variants = f" with {', '.join(chosen)}" if chosen else ""
     lines = [
@@ -91,7 +93,9 @@ def definition(function: Function, hidden: frozenset[str], *, fused: bool) -> st
     Inputs are parameters by their own names where these are identifiers. A fused function is
     called with one DataFrame, by place, so that its parameter can have any name.
     """
-    plain = all(is_plain(each) and each not in hidden for each in function.parameters)
+    plain = all(
+        is_plain(parameter) and parameter not in hidden for parameter in function.parameters
+    )
     lines: list[str] = []
     if plain:
         parameters, named = list(function.parameters), True
@@ -129,7 +133,7 @@ def call(function: str, positional: list[Any], inputs: Sequence[str] | None) -> 
 
 def header(name: str, parameters: list[str]) -> str:
     """The line or lines up to the colon."""
-    typed = [f"{each}: DataFrame" for each in parameters]
+    typed = [f"{parameter}: DataFrame" for parameter in parameters]
     line = f"def {name}({', '.join(typed)}) -> DataFrame:"
     if len(line) <= WIDTH or parameters[0].startswith("**"):
         return line

@@ -39,7 +39,7 @@ def explain(stages: Stages, *, width: int = WIDTH) -> str:
 
 def once(stages: Stages) -> Iterator[Stage]:
     """The stages, of replicas the first."""
-    return (each for each in stages if getattr(each, "replica", None) in (None, 1))
+    return (stage for stage in stages if getattr(stage, "replica", None) in (None, 1))
 
 
 def coordination(stage: Unit) -> str | None:
@@ -155,7 +155,7 @@ def assumptions(stages: Stages, width: int) -> list[str]:
             f"{each.origin} is {each.label} by itself ({each.reason}); no coordination repairs it"
         )
         lines += fact("note", text, width)
-    left = [each for each in plan.entries if each.cause and each.strategy is Strategy.NONE]
+    left = [entry for entry in plan.entries if entry.cause and entry.strategy is Strategy.NONE]
     if left and plan.verdict > plan.target:
         paths = listed(path_of(each) for each in left)
         text = f"compiled without the coordination of {paths}: the results may be {plan.verdict}"

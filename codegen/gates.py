@@ -78,7 +78,7 @@ def _before(
     draft: Draft, interfaces: Iterable[str], key: tuple[str, ...], net: Network
 ) -> Iterator[tuple[Stream, tuple[str, ...]]]:
     """The streams from sources and units into a draft; fused outputs are passed."""
-    todo = [(Endpoint(draft.component.name, each), key) for each in interfaces]
+    todo = [(Endpoint(draft.component.name, interface), key) for interface in interfaces]
     seen = set(todo)
     while todo:
         at, names = todo.pop()

@@ -77,7 +77,7 @@ def refusals(plan: Plan) -> tuple[Diagnostic, ...]:
     if not sources and not code:
         return ()
     missing = (frozenset() if sources else OF_SOURCES) | (frozenset() if code else OF_CODE)
-    return tuple(each for each in judged(plan).problems if each.code.id not in missing)
+    return tuple(problem for problem in judged(plan).problems if problem.code.id not in missing)
 
 
 def place(problem: Diagnostic) -> tuple[str, int, int]:

@@ -143,7 +143,7 @@ class Lowering:
 
     def _inputs(self, draft: Draft, interfaces: Iterable[str]) -> Inputs:
         name = draft.component.name
-        return {each: self._feeds(Endpoint(name, each)) for each in interfaces}
+        return {interface: self._feeds(Endpoint(name, interface)) for interface in interfaces}
 
     def _feeds(self, at: Endpoint) -> tuple[str, ...]:
         """Ids of the stages that an input interface is fed from."""
@@ -274,8 +274,8 @@ class Lowering:
             release=release,
             order_by=draft.component.order_by if release is Release.SORTED else (),
             late=late,
-            seal_timeout_s=min(each.seal_timeout_s for each in policies),
-            remember_s=longest(each.remember_s for each in policies),
+            seal_timeout_s=min(policy.seal_timeout_s for policy in policies),
+            remember_s=longest(policy.remember_s for policy in policies),
             dedup={name: stream.id for name, stream in route.sources.items() if stream.id},
             forward=route.forward if draft.at in self._awaited else (),
             partial=self._partial(draft, function, route),
@@ -327,10 +327,10 @@ class Lowering:
     def _order(self, draft: Draft, function: Function) -> Order:
         writes = self._inputs(draft, draft.writes)
         reads = self._inputs(draft, draft.reads)
-        entries = [each for each in draft.entries if each.strategy is Strategy.ORDER]
+        entries = [entry for entry in draft.entries if entry.strategy is Strategy.ORDER]
         native = not reads and len(writes) == 1 and not draft.sequence
         scope = Scope.GATE if all(e.scope is Scope.GATE for e in entries) else Scope.GLOBAL
-        ordered = {name for each in entries for name in each.inputs}
+        ordered = {name for entry in entries for name in entry.inputs}
         partitioned = scope is Scope.GATE and ordered >= writes.keys()
         changed_by = None if reads or native else common_gate(entries) if partitioned else ()
         return Order(
@@ -346,7 +346,7 @@ class Lowering:
             reads=reads,
             native=native,
             scope=scope,
-            mode=next((each.mode for each in entries if each.mode), Mode.RECORDED),
+            mode=next((entry.mode for entry in entries if entry.mode), Mode.RECORDED),
             order_by=() if native else draft.component.order_by,
             changed_by=changed_by,
             kept=None if native else self._kept(draft, function, draft.writes, changed_by or ()),
@@ -416,14 +416,14 @@ class Lowering:
             balance=deployment.balance,
             site_memory=deployment.site_memory,
             keep_every=deployment.keep_every,
-            ordered=any(each.strategy is Strategy.ORDER for each in entries),
+            ordered=any(entry.strategy is Strategy.ORDER for entry in entries),
             order_by=first.component.order_by,
             why=wording.flux_why(draft, entries),
         )
 
     def _flux_step(self, draft: Draft, function: Function) -> Step:
         streams = self._net.leaving[draft.at]
-        schema = next((each.schema for each in streams if each.schema is not None), None)
+        schema = next((stream.schema for stream in streams if stream.schema is not None), None)
         query = None
         if function.operator is None:
             query = translated(function.sql or f"SELECT * FROM `{draft.inputs[0]}`")
@@ -471,14 +471,14 @@ def module_root(draft: Draft) -> str:
 
 def common_gate(entries: Iterable[Entry]) -> tuple[str, ...]:
     """Attributes whose partitions contain the gate partitions of every path."""
-    gates = [each.path.annotation.gate for each in entries]
+    gates = [entry.path.annotation.gate for entry in entries]
     known = [gate.attributes for gate in gates if gate and gate.attributes is not None]
     return tuple(sorted(frozenset.intersection(*known)))
 
 
 def gates(entries: Iterable[Entry]) -> tuple[str, ...]:
     """The gates of sealed paths, each once; a confluent path has none."""
-    found = (each.path.annotation.gate for each in entries)
+    found = (entry.path.annotation.gate for entry in entries)
     return tuple(dict.fromkeys(str(gate) for gate in found if gate is not None))
 
 

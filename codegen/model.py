@@ -93,7 +93,7 @@ class Kept:
     def functions(self) -> Iterator[Function]:
         """All of them, in the order in which they are used."""
         for steps in self.inputs.values():
-            yield from (each for each in steps if each is not None)
+            yield from (step for step in steps if step is not None)
         yield self.whole
 
 

@@ -172,7 +172,7 @@ def beside(module: str, folder: Path) -> Path | None:
     """The file of a module in the dataflow's folder."""
     base = folder.joinpath(*module.split("."))
     candidates = (base.with_name(base.name + ".py"), base / "__init__.py")
-    return next((each for each in candidates if each.is_file()), None)
+    return next((candidate for candidate in candidates if candidate.is_file()), None)
 
 
 def installed(module: str) -> Path | None:

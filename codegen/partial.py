@@ -113,7 +113,7 @@ class _Splitter:
     def result(self) -> Steps:
         """Both queries."""
         exp, tree = self._exp, self._tree
-        second = exp.select(*[self._projection(each) for each in tree.expressions])
+        second = exp.select(*[self._projection(expression) for expression in tree.expressions])
         having = tree.args.get("having")
         if having is not None:
             second = second.having(self._finished(self._without_aliases(having.this)))
@@ -247,9 +247,9 @@ class _Splitter:
     def _without_aliases(self, node: Any) -> Any:
         """HAVING with the names that SELECT gives replaced by what they stand for."""
         named = {
-            each.alias.lower(): each.this
-            for each in self._tree.expressions
-            if isinstance(each, self._exp.Alias)
+            expression.alias.lower(): expression.this
+            for expression in self._tree.expressions
+            if isinstance(expression, self._exp.Alias)
         }
 
         def replaced(each: Any) -> Any:
@@ -287,7 +287,7 @@ class _Splitter:
             case exp.Cast():
                 return node.to.sql(dialect="spark").lower() in INTEGERS
             case exp.Case(args=args):
-                results = [each.args["true"] for each in args["ifs"]]
+                results = [arg.args["true"] for arg in args["ifs"]]
                 return self._are_integers([*results, args.get("default")])
             case exp.If(args=args):
                 return self._are_integers([args["true"], args.get("false")])

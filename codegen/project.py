@@ -74,7 +74,7 @@ def write(stages: Stages, folder: Path | str, *, analysis: Mapping[str, Any]) ->
 
 def contents(stages: Stages) -> dict[str, bytes]:
     """Every file but plan.json: relative name -> content."""
-    modules = [each.module for each in stages.functions if each.module]
+    modules = [function.module for function in stages.functions if function.module]
     beside = files(modules, folder_of(stages.plan.analysis.dataflow))
     return {
         **{name: file.read_bytes() for name, file in beside.items()},

@@ -52,7 +52,7 @@ def origin(stages: Stages) -> Iterator[str]:
 
 def running(stages: Stages) -> Iterator[str]:
     """The commands."""
-    modules = [each.module for each in stages.functions if each.module]
+    modules = [function.module for function in stages.functions if function.module]
     yield "```"
     yield "spark-submit job.py                    # on a cluster, or local[*]"
     yield "python job.py --master 'local[*]'      # the same without spark-submit"

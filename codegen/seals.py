@@ -93,7 +93,7 @@ def route(
     keys = sealed_keys(draft)
     key = tuple(sorted(frozenset().union(*keys)))
     if len(keys) > 1:
-        told = listed(f"{each} on {attributes(sorted(seals[each]))}" for each in seals)
+        told = listed(f"{seal} on {attributes(sorted(seals[seal]))}" for seal in seals)
         message = f"{draft.at} would wait for {told}"
         problems.append(Diagnostic(CODES["BLZ524"], message, draft.position))
         return Route(key)

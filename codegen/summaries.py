@@ -310,14 +310,14 @@ class _Summariser:
     def _check_names(self) -> None:
         """Names that SELECT gives must not hide columns, and aggregates must have one."""
         exp = self._exp
-        for each in self._select.expressions:
-            simple = isinstance(each, exp.Column)
-            renamed = isinstance(each, exp.Alias) and isinstance(each.this, exp.Column)
-            if simple or (renamed and each.alias.lower() == each.this.name.lower()):
+        for expression in self._select.expressions:
+            simple = isinstance(expression, exp.Column)
+            renamed = isinstance(expression, exp.Alias) and isinstance(expression.this, exp.Column)
+            if simple or (renamed and expression.alias.lower() == expression.this.name.lower()):
                 continue
-            if not isinstance(each, exp.Alias):
+            if not isinstance(expression, exp.Alias):
                 raise _Whole  # the name of the column would be another
-            name = each.alias.lower()
+            name = expression.alias.lower()
             if name in self._types or any(name in of for of in self._others.values()):
                 raise _Whole
 

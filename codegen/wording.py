@@ -87,7 +87,7 @@ def seal(draft: Draft, key: tuple[str, ...]) -> str:
 
 def seal_why(entries: Iterable[Entry]) -> str:
     """Why an output is sealed: for its own sake, else for that of what waits for it."""
-    sensitive = [each for each in entries if not each.path.annotation.kind.confluent]
+    sensitive = [entry for entry in entries if not entry.path.annotation.kind.confluent]
     if not sensitive:
         return "what comes after it waits for whole partitions, and for their punctuations"
     told = listed(f"{each.path} is {each.path.annotation}" for each in sensitive)
@@ -194,8 +194,8 @@ def order(draft: Draft, changed_by: tuple[str, ...] | None, *, native: bool) -> 
 def order_why(entries: Iterable[Entry]) -> str:
     """Why an output is ordered."""
     told = listed(
-        f"{each.path} is {each.path.annotation}{f' ({each.cause})' if each.cause else ''}"
-        for each in entries
+        f"{entry.path} is {entry.path.annotation}{f' ({entry.cause})' if entry.cause else ''}"
+        for entry in entries
     )
     return f"{told}: it depends on arrival, and nothing seals what it depends on"
 

@@ -121,7 +121,7 @@ def _data(component: str, output: Output, path: PathThrough) -> dict[str, Any]:
         "nondeterministic": path.nondeterministic,
         "lineage": None if path.lineage is None else dict(path.lineage),
         "evidence": list(dict.fromkeys(map(str, output.derivation.paths[path.source].evidence))),
-        "assumptions": [each.text for each in output.derivation.assumptions],
+        "assumptions": [assumption.text for assumption in output.derivation.assumptions],
         "written": None,
         "why": None,
         "claims_more": False,

@@ -37,14 +37,14 @@ def run(arguments: argparse.Namespace) -> int:
                 "schema_version": json_result.SCHEMA_VERSION,
                 "component": component,
                 "derivations": [
-                    json_result.derivation_object(each)
-                    for each in plan.analysis.derivations
-                    if each.component == component
+                    json_result.derivation_object(derivation)
+                    for derivation in plan.analysis.derivations
+                    if derivation.component == component
                 ],
                 "plan": [
-                    json_result.entry_object(each)
-                    for each in plan.entries
-                    if each.component == component
+                    json_result.entry_object(entry)
+                    for entry in plan.entries
+                    if entry.component == component
                 ],
             }
         )

@@ -68,7 +68,7 @@ def run(arguments: argparse.Namespace) -> int:
         options.write(arguments, text)
     said = "would write" if arguments.dry_run else "wrote"
     file = arguments.file if arguments.dry_run else arguments.output
-    print(f"{said} {listed([change_text(each) for each in changes])} into {file}")
+    print(f"{said} {listed([change_text(change) for change in changes])} into {file}")
     print(f"verdict: {after.analysis.verdict}, it was {decided.analysis.verdict}")
     for line in _left(written, changes):
         print(f"left to do: {line}")
@@ -110,7 +110,10 @@ def _changes(advisor: Advisor, chosen: Mapping[str, int]) -> list[Change]:
         if chosen:
             found += advice.alternatives[chosen[component]].changes
         else:
-            found += next((each.changes for each in advice.alternatives if _safe(each)), ())
+            found += next(
+                (alternative.changes for alternative in advice.alternatives if _safe(alternative)),
+                (),
+            )
     return list(dict.fromkeys(found))
 
 
@@ -132,11 +135,11 @@ def _nothing(decided: Plan, advisor: Advisor) -> int:
 
 
 def _seals(changes: list[Change]) -> list[tuple[str, Key]]:
-    return [(each.stream, each.key) for each in changes if isinstance(each, Sealing)]
+    return [(change.stream, change.key) for change in changes if isinstance(change, Sealing)]
 
 
 def _fds(changes: list[Change]) -> list[FunctionalDependency]:
-    return [each.fd for each in changes if isinstance(each, Depending)]
+    return [change.fd for change in changes if isinstance(change, Depending)]
 
 
 def _difference(file: str, text: str) -> Iterator[str]:

@@ -169,7 +169,7 @@ def plan_of(arguments: argparse.Namespace) -> tuple[Plan, tuple[Diagnostic, ...]
     dataflow, warnings = dataflow_of(arguments, execute)
     analysis = analyze(dataflow, rules=arguments.rules)
     if arguments.rules != BLAZES:
-        warnings = tuple(each for each in warnings if each.code.id not in OF_DELIVERY)
+        warnings = tuple(warning for warning in warnings if warning.code.id not in OF_DELIVERY)
     else:
         warnings = (*warnings, *unshown(dataflow, execute))
     result = plan(analysis, target=Label.parse(arguments.target))

@@ -154,8 +154,9 @@ def _gate_json(gate: GateView) -> dict[str, object]:
         "seal_timeout_s": gate.seal_timeout_s,
         "released": gate.released,
         "partitions": [
-            {name: getattr(each, name) for name in names} | {"contradiction": each.contradiction}
-            for each in gate.partitions
+            {name: getattr(partition, name) for name in names}
+            | {"contradiction": partition.contradiction}
+            for partition in gate.partitions
         ],
     }
 
@@ -272,11 +273,12 @@ def _registered(arguments: argparse.Namespace, project: Path) -> int:
         objects = {
             stream: [
                 {
-                    "key": each.key,
-                    "producers": sorted(each.producers),
-                    "frozen": each.frozen and {"by": each.frozen.by, "time": each.frozen.time},
+                    "key": registration.key,
+                    "producers": sorted(registration.producers),
+                    "frozen": registration.frozen
+                    and {"by": registration.frozen.by, "time": registration.frozen.time},
                 }
-                for each in registrations
+                for registration in registrations
             ]
             for stream, registrations in found.items()
         }

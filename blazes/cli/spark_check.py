@@ -128,7 +128,7 @@ class _Check:
 def _start(error: Any) -> int | None:
     """The offset in the query that Spark blames; None where it does not say."""
     contexts = error.getQueryContext() or ()
-    starts = [int(each.startIndex()) for each in contexts if hasattr(each, "startIndex")]
+    starts = [int(context.startIndex()) for context in contexts if hasattr(context, "startIndex")]
     return next((start for start in starts if start >= 0), None)
 
 

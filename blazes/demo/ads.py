@@ -44,7 +44,7 @@ class Size:
 
 @dataclass(frozen=True)
 class Traffic:
-    """What arrives, and who was to send it."""
+    """Messages in order of arrival, and the producers of each campaign."""
 
     clicks: tuple[Message, ...]
     """Clicks and punctuations, in no order: `at` is the hour of arrival."""
@@ -60,7 +60,7 @@ class Traffic:
 
 
 def records(messages: Iterable[Message]) -> list[dict[str, Any]]:
-    """What the messages say, but for lines that are no records."""
+    """The records of messages, without lines that are no records."""
     return [dict(message.line) for message in messages if not isinstance(message.line, str)]
 
 
@@ -141,13 +141,13 @@ def _clicks(
     }
     campaigns = rng.choices([*ads], cum_weights=_skewed(len(ads), 0.6), k=size.clicks)
     within = _skewed(size.ads, 1.1)
-    made = []
+    timed = []
     for campaign in campaigns:
         hour = start[campaign] + rng.random() * length_h
         [ad] = rng.choices(ads[campaign], cum_weights=within)
         server = rng.choice(mastered[campaign])
-        made.append((hour, server, _click(campaign, ad, hour, server)))
-    return made
+        timed.append((hour, server, _click(campaign, ad, hour, server)))
+    return timed
 
 
 def _click(campaign: int, ad: int, hour: float, server: str) -> dict[str, Any]:
@@ -193,7 +193,7 @@ def _punctuations(
 
 def _requests(size: Size, rng: random.Random, ads: Mapping[int, list[int]]) -> list[Message]:
     """Requests about ads, at any hour: the later campaigns are often asked about too early."""
-    made = []
+    messages = []
     campaigns, within = _skewed(len(ads), 0.5), _skewed(size.ads, 0.4)
     for number in range(1, size.requests + 1):
         [campaign] = rng.choices([*ads], cum_weights=campaigns)
@@ -204,5 +204,5 @@ def _requests(size: Size, rng: random.Random, ads: Mapping[int, list[int]]) -> l
             "campaign": campaign,
             "window": rng.randrange(HOURS),
         }
-        made.append(Message(rng.random() * HOURS, "analysts", request))
-    return made
+        messages.append(Message(rng.random() * HOURS, "analysts", request))
+    return messages

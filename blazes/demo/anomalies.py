@@ -138,17 +138,17 @@ def execute(
 ) -> dict[Task, Answers]:
     """Run every task, a few at once; the requests that each answered with "poor"."""
     producers = sorted({server for servers in clicks.campaigns.values() for server in servers})
-    found: dict[Task, Answers] = {}
+    results: dict[Task, Answers] = {}
     with ThreadPoolExecutor(AT_ONCE) as pool:
         futures = [pool.submit(answer, session, folder, task, producers) for task in tasks]
         try:
             for task, future in zip(tasks, futures, strict=True):
-                found[task] = future.result()
-                progress(len(found), len(tasks))
+                results[task] = future.result()
+                progress(len(results), len(tasks))
         except BaseException:
             pool.shutdown(cancel_futures=True)
             raise
-    return found
+    return results
 
 
 def answer(session: SparkSession, folder: Path, task: Task, producers: Sequence[str]) -> Answers:
@@ -228,18 +228,18 @@ def dispute(
     Of several, the one about the ad with the most clicks: the plainest mistake.
     """
     asked = {request["request"]: request for request in records(clicks.requests)}
-    found: list[Dispute] = []
+    disputes: list[Dispute] = []
     for number, (answers, of_run) in enumerate(zip(given, orders, strict=True), 1):
         for name in contested(answers):
             request = asked[name]
             witnesses = []
-            for replica, (order, said) in enumerate(zip(of_run, answers, strict=True), 1):
+            for replica, (order, poor_ids) in enumerate(zip(of_run, answers, strict=True), 1):
                 batch, seen = order.clicks_before(request)
                 batches = len(order.batches)
-                witnesses.append(Witness(replica, batch, batches, seen, name in said))
+                witnesses.append(Witness(replica, batch, batches, seen, name in poor_ids))
             total = sum(
                 click["id"] == request["id"] and click["campaign"] == request["campaign"]
                 for click in clicks.click_records()
             )
-            found.append(Dispute(number, request, total, name in right, tuple(witnesses)))
-    return max(found, key=lambda each: each.clicks, default=None)
+            disputes.append(Dispute(number, request, total, name in right, tuple(witnesses)))
+    return max(disputes, key=lambda candidate: candidate.clicks, default=None)

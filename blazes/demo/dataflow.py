@@ -54,7 +54,7 @@ def report(*, sealed: bool = True) -> Dataflow:
 
 
 def query() -> str:
-    """What Report computes, in Spark SQL over `click` and `request`."""
+    """The query of Report, in Spark SQL over `click` and `request`."""
     text = report().components["Report"].implementations["response"].sql
     assert text is not None
     return text
@@ -67,14 +67,14 @@ def schema(stream: str) -> str:
 
 
 def verdicts() -> dict[str, str]:
-    """What the analysis says of the answers, for each way of coordination.
+    """The labels of the answers, for each way of coordination.
 
     An order that every run decides anew leaves `Run`: it is the target at which the plan orders.
     """
     racing = analyze(report(sealed=False))
-    whole = plan(analyze(report()))
+    sealed = plan(analyze(report()))
     return {
         UNCOORDINATED: str(racing.labels["answers"]),
         ORDERED: str(plan(racing, target=Label.RUN).repaired["answers"]),
-        SEALED: str(whole.repaired["answers"]),
+        SEALED: str(sealed.repaired["answers"]),
     }

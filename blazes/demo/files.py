@@ -143,7 +143,7 @@ def _visible(file: Path, folder: Path) -> bool:
 
 @dataclass(frozen=True)
 class Difference:
-    """What two multisets of rows do not have in common."""
+    """The rows that two multisets do not have in common."""
 
     expected: int
     """How many rows there should be."""

@@ -21,7 +21,7 @@ BATCHES: Final = (2, 3, 4)
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What one micro-batch brings."""
+    """The lines of one micro-batch."""
 
     clicks: tuple[Line, ...]
     requests: tuple[Line, ...]
@@ -29,7 +29,7 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class ArrivalOrder:
-    """What one replica receives, in order."""
+    """The micro-batches of one replica, in order."""
 
     batches: tuple[Batch, ...]
 
@@ -67,7 +67,7 @@ def arrival_order(traffic: Traffic, rng: random.Random) -> ArrivalOrder:
 
     tagged = [(arrives(m), "clicks", m.line) for m in traffic.clicks]
     tagged += [(arrives(m), "requests", m.line) for m in traffic.requests]
-    tagged.sort(key=lambda each: each[0])
+    tagged.sort(key=lambda pair: pair[0])
     count = rng.choice(BATCHES)
     inner = sorted(rng.sample(range(1, len(tagged)), count - 1))
     bounds = [0, *inner, len(tagged)]

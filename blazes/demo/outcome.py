@@ -36,7 +36,7 @@ class Tally:
 
 @dataclass(frozen=True, slots=True)
 class Witness:
-    """What one replica had seen when it answered a request."""
+    """The knowledge of one replica when it answered a request."""
 
     replica: int
     """From 1."""

@@ -18,7 +18,7 @@ def to_json(outcome: Outcome) -> dict[str, Any]:
 
 
 def document(outcome: Outcome) -> b.Document:
-    """What was done, a table, an example."""
+    """The demonstration as a document: how it was made, a table, an example."""
     size = outcome.size
     intro = (
         f"Which ads have fewer than 100 clicks in their campaign (the query CAMPAIGN)? "
@@ -40,26 +40,26 @@ def table(outcome: Outcome) -> b.Table:
     runs, requests = outcome.runs, outcome.size.requests
     total = runs * outcome.replicas
     labels = (label_span(Label.parse(outcome.verdicts[way])) for way in outcome.ways)
-    found: list[tuple[b.Words, ...]] = [("what the analysis says of the answers", *labels)]
+    lines: list[tuple[b.Words, ...]] = [("what the analysis says of the answers", *labels)]
     rows: list[tuple[str, int, Callable[[Tally], int]]] = [
-        (f"different outputs, of {total}", 1, lambda found: found.outputs),
-        (f"runs whose replicas disagreed, of {runs}", 0, lambda found: found.replicas_disagreed),
+        (f"different outputs, of {total}", 1, lambda tally: tally.outputs),
+        (f"runs whose replicas disagreed, of {runs}", 0, lambda tally: tally.replicas_disagreed),
         (
             f"requests that replicas answered differently (Inst), of {requests}",
             0,
-            lambda found: found.requests_by_replica,
+            lambda tally: tally.requests_by_replica,
         ),
         (
             f"requests that runs answered differently (Run), of {requests}",
             0,
-            lambda found: found.requests_by_run,
+            lambda tally: tally.requests_by_run,
         ),
-        (f"wrong answers, of {total * requests:,}", 0, lambda found: found.wrong),
+        (f"wrong answers, of {total * requests:,}", 0, lambda tally: tally.wrong),
     ]
     for name, ideal, count in rows:
         figures = [count(tally) for tally in outcome.ways.values()]
-        found.append((name, *(b.Span(f"{n:,}", "bad" if n > ideal else "good") for n in figures)))
-    return b.Table(("", *outcome.ways), tuple(found), right=[*outcome.ways])
+        lines.append((name, *(b.Span(f"{n:,}", "bad" if n > ideal else "good") for n in figures)))
+    return b.Table(("", *outcome.ways), tuple(lines), right=[*outcome.ways])
 
 
 def story(dispute: Dispute) -> b.Paragraph:
@@ -68,19 +68,19 @@ def story(dispute: Dispute) -> b.Paragraph:
     asked = (
         f"Request {request['request']} of run {dispute.run}: is ad {request['id']} of campaign "
         f"{request['campaign']} a poor performer? It gets {dispute.clicks} clicks in all, so the "
-        f"right answer is: {said(dispute.right)}. Uncoordinated,"
+        f"right answer is: {answer_word(dispute.right)}. Uncoordinated,"
     )
     return b.Paragraph((asked, *map(witness, dispute.witnesses)))
 
 
 def witness(seen: Witness) -> str:
-    """What one replica had seen when it answered."""
+    """The knowledge of one replica when it answered, in a line."""
     return (
         f"  replica {seen.replica} got it in micro-batch {seen.batch} of {seen.batches}, knew "
-        f"{seen.clicks} clicks, and said: {said(seen.poor)}"
+        f"{seen.clicks} clicks, and said: {answer_word(seen.poor)}"
     )
 
 
-def said(poor: bool) -> str:
+def answer_word(poor: bool) -> str:
     """An answer in a word."""
     return "poor" if poor else "not poor"

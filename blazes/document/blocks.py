@@ -1,4 +1,4 @@
-"""What a document consists of: plain values that every renderer lays out in its own way.
+"""The blocks of a document: plain values that every renderer lays out in its own way.
 
 Texts are data, never markup: a renderer escapes them. Arrows, bars and marks are written in
 Unicode; where a terminal lacks the characters they are replaced.
@@ -134,7 +134,7 @@ class Entries:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Derivation:
-    """What is known, over what follows from it: labels and annotations, or derivations again."""
+    """Premises over their conclusion; premises are labels and annotations, or derivations again."""
 
     premises: tuple[Span | Derivation, ...]
     by: str
@@ -189,5 +189,5 @@ def aspects(*pairs: tuple[str, Sequence[Block]]) -> Entries:
 
 def section(title: str, blocks: Iterable[Block]) -> list[Block]:
     """A heading with what stands under it; nothing where nothing would."""
-    found = list(blocks)
-    return [Heading(title), *found] if found else []
+    body = list(blocks)
+    return [Heading(title), *body] if body else []

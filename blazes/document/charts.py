@@ -184,12 +184,12 @@ class _Frame:
 
     def marks(self) -> list[tuple[Mark, float]]:
         """Marks, and where their words go, so that no two are on top of each other."""
-        found: list[tuple[Mark, float]] = []
+        places: list[tuple[Mark, float]] = []
         flat = sorted((m for m in self.chart.marks if not m.vertical), key=lambda m: -m.at)
         below = -math.inf
         for mark in flat:
             below = max(self.y.pixel(mark.at) - 4, below + 13, self.top - 5)
-            found.append((mark, below))
+            places.append((mark, below))
         taken: list[tuple[float, float, float]] = []
         lowest = self.bottom - (22 if below > self.bottom - 24 else 8)
         for mark in sorted((m for m in self.chart.marks if m.vertical), key=lambda m: m.at):
@@ -198,8 +198,8 @@ class _Frame:
             while any(row == r and left < b and a < left + wide for a, b, r in taken):
                 row -= 14
             taken.append((left, left + wide, row))
-            found.append((mark, row))
-        return found
+            places.append((mark, row))
+        return places
 
     def mark(self, mark: Mark, place: float) -> str:
         if mark.vertical:
@@ -283,7 +283,7 @@ def _across(chart: Chart) -> list[float]:
 def _labels(chart: Chart) -> tuple[list[tuple[Event, float, int]], int]:
     """Which events are named where: beside one another, or in up to three rows; and the rows."""
     x = Axis(_across(chart), LEFT, WIDTH - RIGHT, log=chart.log_x, zero=False)
-    found: list[tuple[Event, float, int]] = []
+    labels: list[tuple[Event, float, int]] = []
     ends = [0.0, 0.0, 0.0]
     for event in sorted((e for e in chart.events if e.name), key=lambda e: e.at):
         wide = extent(event.name, 11)
@@ -291,9 +291,9 @@ def _labels(chart: Chart) -> tuple[list[tuple[Event, float, int]], int]:
         row = next((r for r, end in enumerate(ends) if left > end), None)
         if row is not None:
             ends[row] = left + wide + 8
-            found.append((event, left, row))
-    rows = max((row + 1 for _, _, row in found), default=0)
-    return [(event, left, rows - 1 - row) for event, left, row in found], rows
+            labels.append((event, left, row))
+    rows = max((row + 1 for _, _, row in labels), default=0)
+    return [(event, left, rows - 1 - row) for event, left, row in labels], rows
 
 
 def _colour(chart: Chart, event: Event) -> str:

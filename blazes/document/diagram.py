@@ -36,7 +36,7 @@ class Edge:
 
 @dataclass(frozen=True, slots=True)
 class Diagram:
-    """What is drawn, in a stable order."""
+    """The whole drawing, in a stable order."""
 
     name: str
     nodes: tuple[Node, ...]

@@ -143,9 +143,9 @@ def _condensed(diagram: Diagram, *, ends: bool) -> tuple[list[Node], list[Edge]]
             continue
         before = alike.get((edge.tail, head))
         lines = (f"from {names[edge.tail]}",) if edge.tail != head else ()
-        found = Edge(edge.tail, head, lines, edge.role, edge.replicated)
+        outer = Edge(edge.tail, head, lines, edge.role, edge.replicated)
         if before is None or SEVERITIES.index(edge.role) > SEVERITIES.index(before.role):
-            alike[edge.tail, head] = found
+            alike[edge.tail, head] = outer
     return nodes, list(alike.values())
 
 
@@ -182,15 +182,15 @@ def _routes(boxes: dict[str, Box], edges: Sequence[Edge], *, step: int) -> list[
                 next_one.before.append(one)
         path = tuple(reversed(chain)) if index in turned else tuple(chain)
         routes.append(Route(edge, path, label))
-    for head, found in far.items():
+    for head, joined in far.items():
         end = boxes[head]
-        lines = [line for edge in found for line in edge.lines]
+        lines = [line for edge in joined for line in edge.lines]
         more = [f"and {len(lines) - NAMES_MAX} more"] if len(lines) > NAMES_MAX else []
         start = Box((*lines[:NAMES_MAX], *more), "far", end.rank - 1, tip="; ".join(lines))
         boxes[f"far {head}"] = start
         start.after.append(end)
         end.before.append(start)
-        worst = max(found, key=lambda edge: SEVERITIES.index(edge.role))
+        worst = max(joined, key=lambda edge: SEVERITIES.index(edge.role))
         routes.append(Route(worst, (start, end), None))
     return routes
 

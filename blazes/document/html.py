@@ -115,9 +115,9 @@ def _block(block: b.Block, title: str) -> Iterator[str]:
     match block:
         case b.Verdict(_, word, role, (first, *lines)):
             label = f'<span class="label">{escape(word)}</span>'
-            said = "".join(f"<p>{escape(line)}</p>" for line in lines)
+            body = "".join(f"<p>{escape(line)}</p>" for line in lines)
             yield f'<div class="verdict c-{role}"><p>{label}</p>'
-            yield f'<div class="c-ink"><p>{escape(first)}</p>{said}</div></div>'
+            yield f'<div class="c-ink"><p>{escape(first)}</p>{body}</div></div>'
         case b.Paragraph(lines, "verbatim"):
             yield _verbatim(lines, title)
         case b.Paragraph(lines, "list" | "numbered" as form):
@@ -135,9 +135,9 @@ def _block(block: b.Block, title: str) -> Iterator[str]:
             yield _scroll(_fraction(block), title, "proof")
         case b.Drawing(diagram, outline) if diagram:
             yield f"<figure>{_scroll(graph.drawn(diagram), title, 'drawing')}"
-            said = _verbatim(outline, f"{title} as text")
+            body = _verbatim(outline, f"{title} as text")
             yield f"<figcaption>{LEGEND}</figcaption>"
-            yield f"<details><summary>The same as text</summary>{said}</details></figure>"
+            yield f"<details><summary>The same as text</summary>{body}</details></figure>"
         case b.Charts(heading, panels):
             drawn = [
                 charts.panel(panel) if isinstance(panel, charts.Chart) else placement.panel(panel)
@@ -149,7 +149,7 @@ def _block(block: b.Block, title: str) -> Iterator[str]:
 
 
 def _scroll(inside: str, name: str, kind: str = "") -> str:
-    """What may be wider than the screen: it scrolls by itself, by keyboard, too."""
+    """A part that may be wider than the screen: it scrolls by itself, by keyboard, too."""
     look = f"scroll {kind}".strip()
     return (
         f'<div class="{look}" tabindex="0" role="group" aria-label="{escape(name)}">{inside}</div>'
@@ -188,8 +188,8 @@ def _entries(block: b.Entries, title: str) -> Iterator[str]:
     for entry in block.entries:
         note = f" {_words(entry.note)}" if entry.note else ""
         place = f'<span class="at">{escape(entry.place)}</span>' if entry.place else ""
-        said = "".join(part for each in entry.body for part in _block(each, title))
-        yield f"<dt>{_words(entry.name)}{note}{place}</dt><dd>{said}</dd>"
+        inside = "".join(part for inner in entry.body for part in _block(inner, title))
+        yield f"<dt>{_words(entry.name)}{note}{place}</dt><dd>{inside}</dd>"
     yield "</dl>"
     if block.more:
         yield f"<p>and {block.more:,} more</p>"

@@ -67,11 +67,13 @@ def _aspect(aspect: b.Entry) -> Iterator[str]:
 
 
 def _entry(entry: b.Entry) -> str:
-    said = [words(x) for block in entry.body if isinstance(block, b.Paragraph) for x in block.lines]
-    ended = all(line.endswith(".") for line in said)
+    sentences = [
+        words(x) for block in entry.body if isinstance(block, b.Paragraph) for x in block.lines
+    ]
+    ended = all(line.endswith(".") for line in sentences)
     note = f" {text(entry.note.text)}" if entry.note else ""
     place = f" ({code(entry.place)})" if entry.place else ""
-    return f"{words(entry.name)}{note}: {(' ' if ended else '; ').join(said)}{place}"
+    return f"{words(entry.name)}{note}: {(' ' if ended else '; ').join(sentences)}{place}"
 
 
 def _table(block: b.Table) -> str:
@@ -83,8 +85,8 @@ def _table(block: b.Table) -> str:
         for row in block.rows
     ]
     right = [title in block.right for title in block.columns]
-    found = table([text(title) for title in block.columns], *rows, right=right)
-    return f"{found}\n\nand {block.more:,} more" if block.more else found
+    shown = table([text(title) for title in block.columns], *rows, right=right)
+    return f"{shown}\n\nand {block.more:,} more" if block.more else shown
 
 
 def words(given: b.Words) -> str:
@@ -144,7 +146,7 @@ def items(lines: Iterable[str]) -> str:
 def table(*rows: Sequence[str], right: Sequence[bool] = ()) -> str:
     """A table; the first row is its head. Cells are Markdown already."""
     head, *body = rows
-    lines = [head, ["--:" if each else "---" for each in right or [False] * len(head)], *body]
+    lines = [head, ["--:" if numeric else "---" for numeric in right or [False] * len(head)], *body]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
 

@@ -1,4 +1,4 @@
-"""What a terminal shows while something goes on: a document redrawn in place, and a bar."""
+"""A terminal while something goes on: a document redrawn in place, and a progress bar."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ def picture(
 
 
 def style() -> str:
-    """What the roles look like, for pictures and for the page around them."""
+    """The style sheet of the roles, for pictures and for the page around them."""
     halo = ".picture .halo{stroke-width:3.5px;paint-order:stroke;stroke-linejoin:round}"
     halo += '.picture [class^="s-"]{fill:none}'
     light = halo + "".join(_rules(name, colours[0]) for name, colours in PALETTE.items())
@@ -69,7 +69,7 @@ def _rules(name: str, colour: str) -> str:
 def text(
     x: float,
     y: float,
-    what: str,
+    words: str,
     *,
     colour: str = "ink",
     anchor: str = "start",
@@ -87,7 +87,7 @@ def text(
     more += f' text-anchor="{anchor}"' if anchor != "start" else ""
     more += f' transform="rotate({turn:g} {x:.1f} {y:.1f})"' if turn else ""
     around = " halo" if halo else ""
-    return f'<text x="{x:.1f}" y="{y:.1f}" class="f-{colour}{around}"{more}>{escape(what)}</text>'
+    return f'<text x="{x:.1f}" y="{y:.1f}" class="f-{colour}{around}"{more}>{escape(words)}</text>'
 
 
 def line(
@@ -111,10 +111,10 @@ def box(
     return f"{start}><title>{escape(tip)}</title></rect>" if tip else f"{start}/>"
 
 
-def extent(what: str, size: float = 12) -> float:
+def extent(words: str, size: float = 12) -> float:
     """About how wide words are."""
-    narrow = sum(character in "iljtfr.,:;'|!()[] " for character in what)
-    return size * (0.62 * (len(what) - narrow) + 0.36 * narrow)
+    narrow = sum(character in "iljtfr.,:;'|!()[] " for character in words)
+    return size * (0.62 * (len(words) - narrow) + 0.36 * narrow)
 
 
 class Axis:
@@ -167,8 +167,8 @@ class Axis:
             return [i * step for i in range(first, last + 1)]
         first, last = math.floor(math.log10(self.least)), math.ceil(math.log10(self.most))
         steps = (1,) if last - first > 3 else (1, 2, 5)
-        found = [m * 10.0**e for e in range(first, last + 1) for m in steps]
-        return [v for v in found if self.least * 0.999 <= v <= self.most * 1.001]
+        multiples = [m * 10.0**e for e in range(first, last + 1) for m in steps]
+        return [v for v in multiples if self.least * 0.999 <= v <= self.most * 1.001]
 
 
 def round_step(span: float, about: int = 5) -> float:

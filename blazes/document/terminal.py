@@ -85,7 +85,7 @@ def text(document: b.Document, layout: Layout | None = None) -> str:
 
 
 def picture(document: b.Document, *, title: str, width: int = 80) -> str:
-    """What a terminal shows, as SVG, without links to fonts elsewhere."""
+    """A terminal with the document as SVG, without links to fonts elsewhere."""
     layout = Layout(width=width, colour=True)
     console = layout.console(record=True)
     console.print(Group(*parts(document, layout)))
@@ -95,24 +95,24 @@ def picture(document: b.Document, *, title: str, width: int = 80) -> str:
 
 def parts(document: b.Document, layout: Layout) -> list[RenderableType]:
     """The document as what rich prints."""
-    found: list[RenderableType] = []
+    renderables: list[RenderableType] = []
     if document.title:
         title = Text(layout.shown(document.title), style="bold")
         if document.about:
             title.append("  ").append_text(_text(document.about, layout, "dim not bold"))
-        found.append(title)
+        renderables.append(title)
     if document.lead:
-        found.append(_text(document.lead, layout, "dim"))
-    indent, headed = 0, not found
+        renderables.append(_text(document.lead, layout, "dim"))
+    indent, headed = 0, not renderables
     for block in document.blocks:
         if isinstance(block, b.Charts) and not (layout.unicode and block.bars):
             continue
         if not headed:
-            found.append("")
+            renderables.append("")
         headed = isinstance(block, b.Heading)
         indent = INDENT if isinstance(block, b.Heading | b.Charts) else indent
-        found += _block(block, layout, indent)
-    return found
+        renderables += _block(block, layout, indent)
+    return renderables
 
 
 def _block(block: b.Block, layout: Layout, indent: int) -> Iterator[RenderableType]:
@@ -164,13 +164,15 @@ def _body(block: b.Block, layout: Layout, indent: int, *, nested: bool = False) 
 def _entries(block: b.Entries, layout: Layout) -> RenderableType:
     rows: list[tuple[Text, RenderableType]] = []
     for entry in block.entries:
-        said = [_body(each, layout, INDENT + PROOF, nested=True) for each in entry.body]
+        contents = [_body(inner, layout, INDENT + PROOF, nested=True) for inner in entry.body]
         note = [_text(entry.note, layout)] if entry.note else []
         place = [_text(b.Span(entry.place, "soft"), layout)] if entry.place else []
-        rows.append((_text(entry.name, layout, "bold"), Group(*note, *said, *place)))
+        rows.append((_text(entry.name, layout, "bold"), Group(*note, *contents, *place)))
     more = [Text(f"and {block.more:,} more")] if block.more else []
     if block.form == "below":
-        return Group(*(Group(name, Padding(said, (0, 0, 0, 2))) for name, said in rows), *more)
+        return Group(
+            *(Group(name, Padding(contents, (0, 0, 0, 2))) for name, contents in rows), *more
+        )
     return Group(_pairs(rows), *more)
 
 
@@ -196,9 +198,9 @@ def _table(table: b.Table, layout: Layout, width: int, *, nested: bool) -> Rende
     titled = any(table.columns)
     ruled = titled and table.wrap and not nested
     rows = [tuple(_text(cell, layout) for cell in row) for row in table.rows]
-    whole = [row for row in rows if len(row) == len(table.columns)]
+    full = [row for row in rows if len(row) == len(table.columns)]
     widths = [
-        max([cells(title) * titled, *(cells(row[n].plain) for row in whole)])
+        max([cells(title) * titled, *(cells(row[n].plain) for row in full)])
         for n, title in enumerate(table.columns)
     ]
     spare = [table.spare.get(title, 0) for title in table.columns]
@@ -272,8 +274,8 @@ def _heading(words: str, place: str, layout: Layout) -> Text:
 
 
 def _lines(lines: Iterable[b.Words], layout: Layout, role: str = "", *, wrap: bool = True) -> Text:
-    found = [_text(line, layout, TERMINAL.get(role, "")) for line in lines]
-    text = Text("\n").join(found)
+    texts = [_text(line, layout, TERMINAL.get(role, "")) for line in lines]
+    text = Text("\n").join(texts)
     if not wrap:
         text.no_wrap, text.overflow = True, "ignore"
         if layout.cut:

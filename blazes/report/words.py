@@ -52,7 +52,7 @@ def verdict(plan: Plan) -> str:
     seals = [entry for entry in plan.entries if entry.strategy is Strategy.SEAL]
     same = "Every run, replay and replica gives the same answers"
     if seals:
-        keys = listed(sorted({sealed_on(entry) for entry in seals}))
+        keys = listed(sorted({sealed_on(entry) for entry in seals}), most=NAMES_MAX)
         said = f"{same}, because the seals are waited for ({keys})."
     else:
         said = f"{same}; nothing has to wait."
@@ -68,7 +68,7 @@ def _may_come_again(plan: Plan) -> Iterator[str]:
         and plan.analysis.dataflow.streams[name].consumer is None
     ]
     if again:
-        yield f"Rows may come again at {listed(again[:NAMES_MAX])}."
+        yield f"Rows may come again at {listed(again, most=NAMES_MAX)}."
 
 
 def refused(diagnostics: Iterable[Diagnostic]) -> str | None:
@@ -109,8 +109,7 @@ def rests_on(plan: Plan) -> str | None:
     ]
     if not taken:
         return None
-    more = [f"{len(taken) - NAMES_MAX} more"] if len(taken) > NAMES_MAX else []
-    return f"It rests on what the file says: {listed([*taken[:NAMES_MAX], *more])}."
+    return f"It rests on what the file says: {listed(taken, most=NAMES_MAX)}."
 
 
 def outcome(plan: Plan) -> str | None:

@@ -33,7 +33,7 @@ VERSION: Final = 1
 
 
 class NotOwnerError(Exception):
-    """What a job would write to belongs to another one, or to another state.
+    """A place that a job would write to belongs to another job, or to another state.
 
     Args:
         place: what it is.
@@ -89,7 +89,7 @@ class Location:
 
 @dataclass(slots=True)
 class OwnerFile:
-    """What stands beside an output."""
+    """The mark beside an output."""
 
     job: str
     state: str
@@ -136,7 +136,7 @@ def read_owner(location: Location) -> OwnerFile | None:
 
 
 class Inventory:
-    """What the state knows of its outputs; for any thread.
+    """The outputs that a state knows of; for any thread.
 
     Args:
         state: the state folder.
@@ -355,11 +355,11 @@ class Ownership:
     def _check_paths(self) -> None:
         paths = {local_path(self.state.uri()).as_posix(), *(o.key for o in self.outputs)}
         for path in sorted(paths):
-            if wrong := sorted(set(path) & set(NOT_IN_PATHS)):
+            if refused := sorted(set(path) & set(NOT_IN_PATHS)):
                 raise ValueError(
-                    f"{path}: Spark cannot use a folder with {' '.join(wrong)} in its path, which "
-                    "it reads as a pattern or a scheme; move the project to another folder, or "
-                    "choose other ones for state (--state-dir) and results"
+                    f"{path}: Spark cannot use a folder with {' '.join(refused)} in its path, "
+                    "which it reads as a pattern or a scheme; move the project to another folder, "
+                    "or choose other ones for state (--state-dir) and results"
                 )
 
     def _check_deletable(self, location: Location) -> None:

@@ -1,4 +1,4 @@
-"""What a commit says of itself: `_commit`, written into its folder before it gets its place.
+"""The record of a commit: `_commit`, written into its folder before it gets its place.
 
 Readers of data pass over names that begin with `_`, and a name without a suffix is in nobody's
 `*/*.json`. It has what the folder holds (files with size and CRC32, rows), what that covers (source
@@ -36,7 +36,7 @@ _PLAIN: Final = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitRecord:
-    """What a commit holds, and whose it is."""
+    """The contents of a commit, and whose it is."""
 
     unit: str
     number: int
@@ -119,7 +119,7 @@ def number_of(name: str, unit: str) -> int | None:
 
 
 def read_record(folder: Storage, name: str) -> CommitRecord:
-    """What a commit says of itself.
+    """The record of a commit, read.
 
     Args:
         folder: which the commits are in.
@@ -144,7 +144,7 @@ def read_record(folder: Storage, name: str) -> CommitRecord:
 
 
 def check_commit(folder: Storage, name: str) -> CommitRecord:
-    """What a commit says of itself, compared with what it holds.
+    """The record of a commit, compared with what the commit holds.
 
     Raises:
         DamagedError: see `read_record`; or a file is missing, was added or changed.

@@ -1,4 +1,4 @@
-"""What a run leaves behind: the run folder, the metrics it holds, and reading it back.
+"""The traces of a run: the run folder, the metrics it holds, and reading it back.
 
 - `run_folder`: what a job writes while it runs, in files that `thinned` keeps small; `metrics`:
   every metric that it writes; `ending`: what is left when it ends.

@@ -95,11 +95,11 @@ def check_identity(state: Path, results: Sequence[Path]) -> Iterator[Finding]:
             return
         problem = "the id of this state is missing"
     owners = {owner.state for path in results if (owner := _owner(path)) is not None}
-    told = f" ({', '.join(sorted(owners))})" if owners else ""
+    names = f" ({', '.join(sorted(owners))})" if owners else ""
     yield Finding(
         place,
         problem,
-        f"the results say which state they belong to{told}",
+        f"the results say which state they belong to{names}",
         f"restore this file from a copy, or {FRESH}",
     )
 

@@ -80,10 +80,10 @@ def read_dead_letters(
 
 def count(letters: Iterable[DeadLetter]) -> tuple[Count, ...]:
     """Numbers by unit, stream and reason, the largest first."""
-    found: dict[tuple[str, str, str], list[float]] = {}
+    times_of: dict[tuple[str, str, str], list[float]] = {}
     for letter in letters:
-        found.setdefault((letter.unit, letter.stream, letter.reason), []).append(letter.time)
-    counts = [Count(*what, len(times), min(times), max(times)) for what, times in found.items()]
+        times_of.setdefault((letter.unit, letter.stream, letter.reason), []).append(letter.time)
+    counts = [Count(*kind, len(times), min(times), max(times)) for kind, times in times_of.items()]
     return tuple(sorted(counts, key=lambda c: (-c.number, c.unit, c.stream, c.reason)))
 
 

@@ -1,4 +1,4 @@
-"""What people decide about partitions: `state/decisions/UNIT/*.json`.
+"""Decisions of people about partitions: `state/decisions/UNIT/*.json`.
 
 A decision is a file, so that it can be made while the job runs or before it starts. The unit takes
 it up, writes it down in its ledger, and moves the file to `taken/`, where it stays as a record.
@@ -39,7 +39,7 @@ class Excuse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resolve:
-    """What becomes of a partition in quarantine (SE-6)."""
+    """The end of a quarantine, decided by a person (SE-6)."""
 
     key: tuple[str, ...]
     resolution: Resolution

@@ -1,4 +1,4 @@
-"""What a run leaves behind at its end: partitions that are open or in quarantine, dead letters.
+"""The remains of a run at its end: partitions that are open or in quarantine, dead letters.
 
 A run that has worked off all that was there has not therefore done all that was asked of it: what
 is left is counted in the summary, said in the last line, and an exit status where somebody asked
@@ -51,7 +51,7 @@ class Oldest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Left:
-    """What a run has left."""
+    """The remains of a run."""
 
     open_partitions: int = 0
     """Without those in quarantine."""
@@ -103,7 +103,7 @@ class Left:
 
 
 def what_is_left(before: Units, after: Units, state: Path) -> Left:
-    """What a run has left, from its units' metrics before and after it.
+    """The remains of a run, from its units' metrics before and after it.
 
     Args:
         before: as the units reported before anything was read; their counters go on.

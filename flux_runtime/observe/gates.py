@@ -1,4 +1,4 @@
-"""What the sealed units of a job wait for, read from their journals, running or not.
+"""The partitions that the sealed units of a job wait for, read from their journals, running or not.
 
 A unit says once what it waits for (`gate.json` beside its journal); its tracker's state is rebuilt
 from the journal without touching it.
@@ -88,7 +88,7 @@ def read_gates(state: Path) -> tuple[GateView, ...]:
 
 
 def read_rules(folder: Path) -> Rules:
-    """What a sealed unit waits for, from its part of the state folder."""
+    """The open partitions of a sealed unit, from its part of the state folder."""
     data = json.loads((folder / DESCRIPTION).read_text(encoding="utf-8"))
     return Rules(
         inputs={name: _set_from_json(rule) for name, rule in data["inputs"].items()},
@@ -128,7 +128,7 @@ def _tracker(folder: Path, rules: Rules) -> Tracker:
 
 def _view(key: str, partition: Partition) -> OpenPartition:
     shares = partition.shares.items()
-    wrong = partition.quarantine
+    conflict = partition.quarantine
     return OpenPartition(
         key=key_values(key),
         status=partition.status.value,
@@ -138,8 +138,9 @@ def _view(key: str, partition: Partition) -> OpenPartition:
         excused={name: tuple(share.excused) for name, share in shares if share.excused},
         records=sum(sum(share.received.values()) for _, share in shares),
         contradiction=None
-        if wrong is None
-        else f"{wrong.input}: {wrong.producer}: {wrong.why}: {wrong.promised}, then {wrong.found}",
+        if conflict is None
+        else f"{conflict.input}: {conflict.producer}: {conflict.why}: {conflict.promised}, "
+        f"then {conflict.found}",
     )
 
 

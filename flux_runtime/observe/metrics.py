@@ -210,14 +210,14 @@ def check(values: Mapping[str, Value]) -> None:
     Raises:
         ValueError: naming every value that is not so.
     """
-    wrong = [name for name in values if name not in METRICS]
-    wrong += [
+    problems = [name for name in values if name not in METRICS]
+    problems += [
         f"{name} (expected {'a number for each ' + metric.label if metric.label else 'a number'})"
         for name, metric in METRICS.items()
         if name in values and isinstance(values[name], Mapping) != (metric.label is not None)
     ]
-    if wrong:
-        raise ValueError(f"not in the table of metrics: {', '.join(wrong)}")
+    if problems:
+        raise ValueError(f"not in the table of metrics: {', '.join(problems)}")
 
 
 def prometheus_text(units: Mapping[str, Mapping[str, Value]]) -> str:

@@ -48,7 +48,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What is known of a run at one moment."""
+    """A run as it is known at one moment."""
 
     folder: Path
     units: Mapping[str, Sample]
@@ -95,7 +95,7 @@ class Follower:
         self._dropped = _NONE
 
     def poll(self) -> Run:
-        """What is known of the run at this moment."""
+        """The run as it is known at this moment."""
         for record in self._metrics.records():
             sample = _sample(record)
             if sample is not None:
@@ -123,7 +123,7 @@ class Follower:
 
 
 def read_run(folder: Path) -> Run:
-    """What a run folder tells."""
+    """The run of a folder."""
     return Follower(folder).poll()
 
 

@@ -152,20 +152,20 @@ class StagesFollower:
             losses=len(fields.get("losses") or ()),
         )
 
-    def _site(self, stage: str, said: Mapping[str, Any]) -> Site:
-        report = self._reports.get((stage, said["number"]))
+    def _site(self, stage: str, site: Mapping[str, Any]) -> Site:
+        report = self._reports.get((stage, site["number"]))
         return Site(
-            said["number"],
-            said["id"],
-            said["host"],
-            said["executor"],
+            site["number"],
+            site["id"],
+            site["host"],
+            site["executor"],
             report.t if report else None,
             report.fields if report else _EMPTY,
         )
 
 
 def read_stages(folder: Path, run: Run | None = None) -> Mapping[str, Stage]:
-    """What a run folder tells of its Flux stages."""
+    """The Flux stages of a run folder."""
     return StagesFollower(folder).poll(run)
 
 

@@ -74,12 +74,12 @@ class ThinnedLog:
 
     def _thin(self) -> None:
         lines = self._file.read_bytes().splitlines(keepends=True)
-        kept = thinned(lines, self._max_bytes // 2, of=self._of, lasting=self._lasting)
+        remaining = thinned(lines, self._max_bytes // 2, of=self._of, lasting=self._lasting)
         if self._counted:
-            left = set(map(id, kept))
-            kept.insert(0, self._count(line for line in lines if id(line) not in left))
+            left = set(map(id, remaining))
+            remaining.insert(0, self._count(line for line in lines if id(line) not in left))
         temporary = self._file.with_name(f".{self._file.name}.{os.getpid()}")
-        temporary.write_bytes(b"".join(kept))
+        temporary.write_bytes(b"".join(remaining))
         temporary.replace(self._file)
 
     def _count(self, gone: Iterable[bytes]) -> bytes:
@@ -98,7 +98,7 @@ class ThinnedLog:
 
 
 def dropped(record: Record) -> Iterator[tuple[tuple[Any, ...], int]]:
-    """What a line says that has been thinned out: (what it is about, how many)."""
+    """The summary in a line that stands for others: (its subject, how many)."""
     if record.keys() == {DROPPED}:
         for about, number in record[DROPPED]:
             yield tuple(about), int(number)
@@ -115,28 +115,28 @@ def thinned(
         of: see `ThinnedLog`.
         lasting: see `ThinnedLog`.
     """
-    whole = [each for line in lines if (each := _read(line, of, lasting)) is not None]
-    last = {each.key: n for n, each in enumerate(whole)}
-    recent = len(whole) - max(1, int(len(whole) * RECENT))
+    records = [record for line in lines if (record := _read(line, of, lasting)) is not None]
+    last = {record.key: n for n, record in enumerate(records)}
+    recent = len(records) - max(1, int(len(records) * RECENT))
 
-    def kept(spacing_s: float) -> list[bytes]:
+    def spaced(spacing_s: float) -> list[bytes]:
         due: dict[Hashable, float] = {}
-        found = []
-        for n, each in enumerate(whole):
-            if n < recent and each.t < due.get(each.key, each.t):
-                if not (each.lasting and last[each.key] == n):
+        result = []
+        for n, record in enumerate(records):
+            if n < recent and record.t < due.get(record.key, record.t):
+                if not (record.lasting and last[record.key] == n):
                     continue
             else:
-                due[each.key] = each.t + spacing_s
-            found.append(each.line)
-        return found
+                due[record.key] = record.t + spacing_s
+            result.append(record.line)
+        return result
 
     spacing_s = FINEST_S
-    found = kept(spacing_s)
-    while sum(map(len, found)) > size and spacing_s < COARSEST_S:
+    result = spaced(spacing_s)
+    while sum(map(len, result)) > size and spacing_s < COARSEST_S:
         spacing_s *= 2
-        found = kept(spacing_s)
-    return found
+        result = spaced(spacing_s)
+    return result
 
 
 class _Line(NamedTuple):

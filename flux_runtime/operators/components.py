@@ -94,7 +94,7 @@ class Components:
     def __call__(self) -> Dataflow:
         """The dataflow."""
         first, *others = self.stages
-        widths = (self.replicas * first.buckets, *(each.buckets for each in others))
+        widths = (self.replicas * first.buckets, *(other.buckets for other in others))
         shape = Shape(
             widths=widths,
             copies=self.copies,

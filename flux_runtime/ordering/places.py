@@ -58,7 +58,7 @@ Claims: TypeAlias = tuple[Claim, ...]
 
 
 class Verdict(Enum):
-    """What a claim amounts to."""
+    """The outcome of a claim."""
 
     BEGUN = "begun"
     COUNTS = "counts"
@@ -72,7 +72,7 @@ Verdicts: TypeAlias = tuple[Verdict, ...]
 
 
 class Producer(NamedTuple):
-    """What the order knows of a producer."""
+    """A producer as the order knows it."""
 
     token: str
     next: int
@@ -143,7 +143,7 @@ class Order:
 
 
 def _judge(known: Producer | None, claim: Claim) -> tuple[Verdict, Producer | None]:
-    """What a claim amounts to, and what is known of its producer after it."""
+    """The outcome of a claim, and its producer after it."""
     present = None if known is None else known.token
     if isinstance(claim, Begin):
         if present == claim.token:

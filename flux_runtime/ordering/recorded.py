@@ -58,10 +58,12 @@ def recorded(
 
 
 def total_order(schema: StructType, order_by: Sequence[str]) -> list[Column]:
-    """What to sort by so that only equal rows are left unordered."""
+    """Columns to sort by, so that only equal rows are left unordered."""
     rest = [f.name for f in schema.fields if f.name not in order_by]
     return [
-        each for name in (*order_by, *rest) for each in _sortable(schema[name].dataType, _col(name))
+        column
+        for name in (*order_by, *rest)
+        for column in _sortable(schema[name].dataType, _col(name))
     ]
 
 

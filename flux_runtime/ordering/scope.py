@@ -49,8 +49,8 @@ class Scope:
 
     def base(self) -> Order:
         """The order up to the first place that is kept."""
-        found = read(self.client, self._base)
-        return Order() if found is None else Order.from_json(json.loads(found[0]))
+        node = read(self.client, self._base)
+        return Order() if node is None else Order.from_json(json.loads(node[0]))
 
     def register(self, consumer: str, passed: int) -> int:
         """Keep the places from `passed` on for a consumer, if they are still there.
@@ -63,8 +63,8 @@ class Scope:
         try:
             ask(self.client, lambda: self.client.kazoo.create_async(path, b"%d" % passed))
         except NodeExistsError:
-            found = read(self.client, path)
-            return int(found[0]) if found else passed
+            node = read(self.client, path)
+            return int(node[0]) if node else passed
         return passed
 
     def passed(self, consumer: str, place: int) -> None:
@@ -76,12 +76,12 @@ class Scope:
 
     def consumers(self) -> dict[str, int]:
         """Registered consumer -> the first place it has not passed."""
-        found: dict[str, int] = {}
+        places: dict[str, int] = {}
         for name in children(self.client, self._consumers):
             data = read(self.client, f"{self._consumers}/{name}")
             if data is not None:
-                found[name] = int(data[0])
-        return found
+                places[name] = int(data[0])
+        return places
 
     def end(self) -> int:
         """The place that comes next, also if it was another server that gave the last one."""
@@ -95,7 +95,7 @@ class Scope:
         never says less than is gone.
         """
         below = min(self.consumers().values(), default=0)
-        found = read(self.client, self._base)
+        node = read(self.client, self._base)
         order = self.base()
         if below <= order.at:
             return tail.trim(self.client, self.places, order.at)
@@ -105,10 +105,10 @@ class Scope:
             return 0  # somebody else trims
         data = json.dumps(order.to_json()).encode()
         try:
-            if found is None:
+            if node is None:
                 ask(self.client, lambda: self.client.kazoo.create_async(self._base, data))
             else:
-                version = found[1]
+                version = node[1]
                 ask(
                     self.client,
                     lambda: self.client.kazoo.set_async(self._base, data, version=version),

@@ -27,7 +27,7 @@ log.addHandler(logging.NullHandler())  # into the job's log where there is one, 
 
 
 class SessionState(enum.Enum):
-    """What can be relied on at this moment."""
+    """The state of a session: how much it can be relied on."""
 
     CONNECTED = "connected"
     SUSPENDED = "suspended"

@@ -1,4 +1,4 @@
-"""What the leader has decided, kept so that a follower can take over: a log, and the layout.
+"""Decisions of the leader, kept so that a follower can take over: a log, and the layout.
 
 `/blazes/APP/control/log/n-NUMBER` is one total order of controller messages (CT-1). Only the leader
 appends, in transactions that check its token, so its numbers have no gaps and an entry whose answer
@@ -97,10 +97,10 @@ class ControlLog:
         """
         sync(self._client, self.path)
         reader = tail.Reader(self._client, self.path, start)
-        found: list[tail.Entry] = []
+        current: list[tail.Entry] = []
         while more := reader.read():
-            found += more
-        return [(number, data[_ID_BYTES:]) for number, data in found]
+            current += more
+        return [(number, data[_ID_BYTES:]) for number, data in current]
 
     def follow(
         self,
@@ -131,8 +131,8 @@ class ControlLog:
         return tail.trim(self._client, self.path, below)
 
     def _at(self, number: int) -> bytes:
-        found = read(self._client, tail.numbered(self.path, number))
-        return b"" if found is None else found[0]
+        node = read(self._client, tail.numbered(self.path, number))
+        return b"" if node is None else node[0]
 
 
 class Versioned:
@@ -151,8 +151,8 @@ class Versioned:
     def read(self) -> tuple[bytes, int] | None:
         """Value and version; None if there is none yet."""
         sync(self._client, self.path)
-        found = read(self._client, self.path)
-        return None if found is None else (found[0][_ID_BYTES:], found[1])
+        current = read(self._client, self.path)
+        return None if current is None else (current[0][_ID_BYTES:], current[1])
 
     def write(self, leadership: Leadership, value: bytes, *, version: int | None) -> int:
         """Replace the value if it has still this version (None: if there is none); the new version.
@@ -187,9 +187,9 @@ class Versioned:
             except ANSWER_LOST:
                 self._client.wait_for_session(30.0)
                 sync(self._client, self.path)
-                found = read(self._client, self.path)
-                if found is not None and found[0] == data:
-                    return found[1]
+                current = read(self._client, self.path)
+                if current is not None and current[0] == data:
+                    return current[1]
 
     def follow(self, on_value: Callable[[bytes, int], None]) -> Watcher:
         """Hand on value and version now and after changes, until the watcher is closed.
@@ -201,10 +201,10 @@ class Versioned:
         def look(poke: Poke) -> None:
             if self._client.kazoo.exists_async(self.path, watch=poke).get(timeout=30.0) is None:
                 return
-            found = read(self._client, self.path)
-            if found is not None and [found[1]] != seen:
-                seen[:] = [found[1]]
-                on_value(found[0][_ID_BYTES:], found[1])
+            current = read(self._client, self.path)
+            if current is not None and [current[1]] != seen:
+                seen[:] = [current[1]]
+                on_value(current[0][_ID_BYTES:], current[1])
 
         return Watcher(self._client, look, name=self.path).start()
 

@@ -77,8 +77,8 @@ class EpochNode:
         ensure(self._client, self.path.rpartition("/")[0])
         while True:
             sync(self._client, self.path)
-            found = read(self._client, self.path)
-            before = None if found is None else _driver(found[0])
+            current = read(self._client, self.path)
+            before = None if current is None else _driver(current[0])
             if before is not None and before.run == driver.run and before.epoch == driver.epoch:
                 return driver  # the answer was lost, and it had been carried out
             if before is not None and before.state != driver.state and not fresh:
@@ -92,7 +92,7 @@ class EpochNode:
             if before is not None and before.run != driver.run:
                 driver = replace(driver, epoch=max(driver.epoch, before.epoch + 1))
             try:
-                self._write(driver.to_bytes(), None if found is None else found[1])
+                self._write(driver.to_bytes(), None if current is None else current[1])
             except (BadVersionError, NodeExistsError, NoNodeError):
                 continue  # another one was quicker
             except ANSWER_LOST:

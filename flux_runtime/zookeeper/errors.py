@@ -1,4 +1,4 @@
-"""What can go wrong around Java and ZooKeeper, each with what to do about it.
+"""Problems around Java and ZooKeeper, each with what to do about it.
 
 The classes say whose fault it is: `JavaProblem` is the machine's, `ServerProblem` the embedded
 server's, `SessionProblem` the network's or the ensemble's, `RegistrationProblem` the caller's.

@@ -88,17 +88,17 @@ def _locate(environ: Mapping[str, str]) -> tuple[Path, str]:
                 "the `java` on the PATH is used.",
             )
         return executable, "JAVA_HOME"
-    found = shutil.which("java", path=environ.get("PATH", os.defpath))
-    if found is None:
+    java = shutil.which("java", path=environ.get("PATH", os.defpath))
+    if java is None:
         raise JavaMissing(
             "Java was not found: JAVA_HOME is not set and no `java` is on the PATH", INSTALL
         )
-    return Path(found), "PATH"
+    return Path(java), "PATH"
 
 
 @functools.lru_cache
 def _ask_version(executable: Path, origin: str, tool_options: str) -> str:
-    """What `java -version` says; remembered, since every answer costs a Java start."""
+    """The answer of `java -version`; remembered, since every answer costs a Java start."""
     del tool_options  # only part of the key: bad options keep Java from starting
     try:
         answer = subprocess.run(
@@ -112,10 +112,10 @@ def _ask_version(executable: Path, origin: str, tool_options: str) -> str:
         )
     except (OSError, subprocess.TimeoutExpired) as failure:
         raise JavaBroken(f"{executable} (from {origin}) does not run: {failure}", INSTALL) from None
-    said = f"{answer.stderr}\n{answer.stdout}"
-    version = _VERSION.search(said)
+    output = f"{answer.stderr}\n{answer.stdout}"
+    version = _VERSION.search(output)
     if answer.returncode != 0 or version is None or not version["text"][:1].isdigit():
-        lines = [line.strip() for line in said.splitlines() if line.strip()]
+        lines = [line.strip() for line in output.splitlines() if line.strip()]
         raise JavaBroken(
             f"{executable} (from {origin}) does not tell its version: "
             f"{' / '.join(lines[:3]) or 'it prints nothing'} (exit status {answer.returncode})",

@@ -69,7 +69,7 @@ def ask(client: Client, request: Callable[[], Any], *, timeout_s: float = 30.0) 
 
 
 def again(client: Client, work: Callable[[float], _Found], *, timeout_s: float = 30.0) -> _Found:
-    """What some work finds out; it is done again where an answer was lost.
+    """The result of some work; it is done again where an answer was lost.
 
     Args:
         client: a session.

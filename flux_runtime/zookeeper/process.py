@@ -287,15 +287,17 @@ class ServerProcess:
                 os.killpg(self._watchdog.pid, signal.SIGKILL)
         self.stop(grace_s=0.0)
 
-    def failure(self, what: str | None = None) -> ZooKeeperProblem:
+    def failure(self, event: str | None = None) -> ZooKeeperProblem:
         """The error that the server's log tells of."""
         text = self.log.read_text(encoding="utf-8", errors="replace") if self.log.exists() else ""
         for pattern, problem, message, remedy in _FAILURES:
             if re.search(pattern, text):
-                told = message.format(port=self.port, heap_mb=self._heap_mb, folder=self.folder)
-                return problem(told, remedy)
+                explanation = message.format(
+                    port=self.port, heap_mb=self._heap_mb, folder=self.folder
+                )
+                return problem(explanation, remedy)
         status = self._watchdog.poll() if self._watchdog else None
-        if status == 128 + signal.SIGKILL and what is None:
+        if status == 128 + signal.SIGKILL and event is None:
             return NoMemory(
                 "the ZooKeeper server was killed while it ran; where nobody did that by hand, the "
                 "machine ran out of memory",
@@ -303,7 +305,7 @@ class ServerProcess:
             )
         last = [line for line in text.splitlines() if line.strip()][-3:]
         return ServerFailed(
-            f"the ZooKeeper server {what or f'ended with status {status}'}"
+            f"the ZooKeeper server {event or f'ended with status {status}'}"
             + (f": {' / '.join(last)}" if last else ""),
             f"Its log is {self.log}.",
         )

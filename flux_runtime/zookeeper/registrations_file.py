@@ -33,7 +33,7 @@ def load_registrations(file: Path) -> Mapping[PartitionKey, frozenset[str]]:
         BadRegistrations: with every mistake of the file.
     """
     mistakes: list[str] = []
-    found: dict[PartitionKey, frozenset[str]] = {}
+    sets: dict[PartitionKey, frozenset[str]] = {}
     for where, key, producers in _entries(file):
         try:
             parsed = _key(key)
@@ -42,15 +42,15 @@ def load_registrations(file: Path) -> Mapping[PartitionKey, frozenset[str]]:
             continue
         if not _is_producers(producers):
             mistakes.append(f"{where}: producers must be a list of names, not {producers!r:.60}")
-        elif parsed in found:
+        elif parsed in sets:
             mistakes.append(f"{where}: {show_key(parsed)} occurs twice")
-        elif found and len(parsed) != len(next(iter(found))):
+        elif sets and len(parsed) != len(next(iter(sets))):
             mistakes.append(f"{where}: {show_key(parsed)} has another number of attributes")
         else:
-            found[parsed] = frozenset(producers)
+            sets[parsed] = frozenset(producers)
     if mistakes:
         _refuse(file, "\n    ".join(mistakes))
-    return found
+    return sets
 
 
 def _entries(file: Path) -> list[tuple[str, Any, Any]]:

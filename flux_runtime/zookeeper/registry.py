@@ -146,7 +146,7 @@ class ProducerRegistry:
             )
             if isinstance(answer, NodeExistsError)
         ]
-        made = len(wanted) - len(present)
+        count = len(wanted) - len(present)
         refused = []
         while present:
             stale: list[PartitionKey] = []
@@ -161,15 +161,15 @@ class ProducerRegistry:
                 else:
                     refused.append((registered, wanted[key]))
             lost_race = self._write(stream, {k: (wanted[k], v) for k, v in rewrite.items()})
-            made += len(rewrite) - len(lost_race)
+            count += len(rewrite) - len(lost_race)
             if stale:
-                made += self.register_many(
+                count += self.register_many(
                     stream, {key: wanted[key].producers for key in stale}, replace=replace
                 )
             present = lost_race
         if refused:
             raise _refusal(stream, refused)
-        return made
+        return count
 
     def lookup(self, stream: str, key: PartitionKey) -> frozenset[str] | None:
         """The producers of one partition; see `lookup_many`."""
@@ -187,22 +187,22 @@ class ProducerRegistry:
         Raises:
             EnsembleUnreachable: no answer within the time limit.
         """
-        found: dict[PartitionKey, frozenset[str] | None] = {}
+        producers_of: dict[PartitionKey, frozenset[str] | None] = {}
         todo = list(dict.fromkeys(keys))
         while todo:
             freeze: dict[PartitionKey, tuple[Registration, int]] = {}
             for key, registered, version in self._read(stream, todo):
                 if registered is None:
-                    found[key] = None
+                    producers_of[key] = None
                 elif registered.frozen is not None:
-                    found[key] = registered.producers
+                    producers_of[key] = registered.producers
                 else:
                     now = Frozen(self._by, time.time())
                     freeze[key] = (dataclasses.replace(registered, frozen=now), version)
             todo = self._write(stream, freeze)
             lost_race = set(todo)
-            found |= {k: r.producers for k, (r, _) in freeze.items() if k not in lost_race}
-        return found
+            producers_of |= {k: r.producers for k, (r, _) in freeze.items() if k not in lost_race}
+        return producers_of
 
     def registered(self, stream: str) -> tuple[Registration, ...]:
         """Every registration of a stream, sorted by key, without freezing any."""
@@ -212,8 +212,12 @@ class ProducerRegistry:
             lambda name: self._client.kazoo.get_async(f"{path}/{name}"),
             NoNodeError,
         )
-        found = [Registration.from_bytes(a[0]) for _, a in read if not isinstance(a, Exception)]
-        return tuple(sorted(found, key=lambda r: tuple((v is not None, v or "") for v in r.key)))
+        registrations = [
+            Registration.from_bytes(a[0]) for _, a in read if not isinstance(a, Exception)
+        ]
+        return tuple(
+            sorted(registrations, key=lambda r: tuple((v is not None, v or "") for v in r.key))
+        )
 
     def names(self, stream: str) -> list[str]:
         """The names of a stream's registrations: see `znode_names`."""

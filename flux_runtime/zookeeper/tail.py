@@ -69,7 +69,7 @@ class Reader:
         self._end = 0
 
     def read(self, watch: Poke | None = None) -> list[Entry]:
-        """What there is from `next` on, up to a thousand; `watch` is called when more comes.
+        """The entries from `next` on, up to a thousand; `watch` is called when more comes.
 
         `watch` is set only if the result is empty. Where an answer is lost and nobody watches,
         who would look again anyway, it is asked for again.
@@ -88,9 +88,9 @@ class Reader:
             if fresh:
                 self._end = end_of(self._client, self._parent)
             if self.next < self._end:
-                if found := self._get():
-                    self.next += len(found)
-                    return found
+                if entries := self._get():
+                    self.next += len(entries)
+                    return entries
                 if fresh:
                     raise Trimmed(self.next)
                 self._end = 0  # known from a server that was ahead of this one, or trimmed since
@@ -102,11 +102,11 @@ class Reader:
         kazoo = self._client.kazoo
         numbers = range(self.next, min(self._end, self.next + IN_FLIGHT_MAX))
         sent = [kazoo.get_async(numbered(self._parent, number)) for number in numbers]
-        found: list[Entry] = []
+        entries: list[Entry] = []
         with contextlib.suppress(NoNodeError):
             for number, answer in zip(numbers, sent, strict=True):
-                found.append((number, answer.get(timeout=30.0)[0]))
-        return found
+                entries.append((number, answer.get(timeout=30.0)[0]))
+        return entries
 
     def _comes(self, watch: Poke) -> bool:
         """Whether the next number has yet to come, and is watched; else it has come meanwhile."""

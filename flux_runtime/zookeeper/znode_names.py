@@ -74,8 +74,8 @@ def _text(value: KeyValue) -> str | None:
             )
 
 
-def _with_fraction(whole: str, microsecond: int) -> str:
-    return f"{whole}.{microsecond:06d}".rstrip("0") if microsecond else whole
+def _with_fraction(seconds: str, microsecond: int) -> str:
+    return f"{seconds}.{microsecond:06d}".rstrip("0") if microsecond else seconds
 
 
 def znode_name(key: PartitionKey) -> str:

@@ -219,6 +219,20 @@ def test_a_large_dataflow_is_summarised() -> None:
     assert "C199 needs an order" in everything
 
 
+def test_the_verdict_names_a_few_of_many_seals() -> None:
+    names = [f"C{number}" for number in range(40)]
+    components = "".join(
+        f"  {name}: {{annotation: {{from: a, to: b, label: 'OW[k]'}}}}\n" for name in names
+    )
+    streams = "".join(
+        f"  i{name}: {{to: {name}.a, seal: [k]}}\n  o{name}: {{from: {name}.b}}\n" for name in names
+    )
+    dataflow, _ = loads(f"name: many\ncomponents:\n{components}streams:\n{streams}", file="m")
+    report = terminal.text(analysis_document(plan(analyze(dataflow))), Layout(width=200))
+    (sentence,) = [line for line in report.splitlines() if "because the seals" in line]
+    assert sentence.endswith("[k] on iC12 and 35 more).")
+
+
 @pytest.mark.parametrize("width", [20, 70, 80])
 def test_a_derivation_that_is_wider_than_the_terminal_is_not_cut(width: int) -> None:
     long = chain(["a_name_of_a_column_that_is_longer_than_anybody_would_like_to_write_it_or_read"])
