@@ -125,7 +125,7 @@ class Cell:
         write(stages(decided), self.folder, analysis=to_json(decided))
         if self.planted:
             job = self.folder / "job.py"
-            job.write_text(job.read_text().replace("\n\n", PLANT + "\n\n", 1))
+            job.write_text(PLANT + job.read_text())
         return rows
 
     def said(self, sink: str) -> Guarantee:
