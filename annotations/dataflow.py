@@ -178,6 +178,10 @@ class External:
     """Of a sink: the row of equal key is replaced."""
     delivery: str | None = None
     """What the writer of a sink guarantees, `once` or `may-repeat`; None: by its format."""
+    value: str | None = None
+    """Of a Kafka source: what the values of messages are; None: bytes, as Kafka has them."""
+    columns: Mapping[str, str] = field(default_factory=lambda: EMPTY)
+    """Of a Kafka source: attribute -> the part of a message that it is, outside the value."""
     position: Position | None = field(default=None, compare=False)
 
 

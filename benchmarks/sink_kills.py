@@ -1,7 +1,7 @@
 """Kill jobs around the commits to their sinks, and compare what the sinks have with the truth.
 
     python benchmarks/sink_kills.py --seed 1 [--only files,delta,s3,kafka,jdbc] [--rounds 1]
-        [--together] [--plant]
+        [--when "two drivers"] [--together] [--plant]
 
 For each sink a dataflow is compiled and run on files of rows that the seed decides. Its driver
 kills itself with SIGKILL before, inside and after a commit, of a number that the seed decides; or
@@ -125,7 +125,7 @@ class Cell:
         write(stages(decided), self.folder, analysis=to_json(decided))
         if self.planted:
             job = self.folder / "job.py"
-            job.write_text(job.read_text().replace("\n\n", PLANT + "\n\n", 1))
+            job.write_text(PLANT + job.read_text())
         return rows
 
     def said(self, sink: str) -> Guarantee:
@@ -338,6 +338,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", default="")
+    parser.add_argument("--when", choices=("before", "inside", "after", TWO))
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--together", action="store_true")
     parser.add_argument("--plant", action="store_true")
@@ -357,7 +358,7 @@ def main() -> int:
                 continue
             for sink in chosen:
                 moments = [*POINTS[sink], *([TWO] if "inside" in POINTS[sink] else [])]
-                for moment in moments:
+                for moment in (each for each in moments if args.when in (None, each)):
                     rng = random.Random(f"{seed} {sink} {moment}")
                     folder = Path(name) / f"{sink}-{moment.replace(' ', '-')}-{seed}"
                     cell = Cell(folder, [sink], ends, args.plant)

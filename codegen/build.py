@@ -267,6 +267,10 @@ def external(it: Any) -> list[tuple[str, Any]]:
         named.append(("path", it.path))
     if it.options:
         named.append(("options", it.options))
+    if it.value is not None:
+        named.append(("value", it.value))
+    if it.columns:
+        named.append(("columns", it.columns))
     return named
 
 

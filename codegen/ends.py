@@ -30,6 +30,9 @@ def source_problems(stream: Stream) -> list[Diagnostic]:
     if format in FILE_FORMATS - OWN_SCHEMA and stream.schema is None:
         message = f"stream {stream.name} is read from {format} files and has no schema"
         found.append(Diagnostic(CODES["BLZ502"], message, stream.position))
+    if stream.source.value is not None and stream.schema is None:
+        message = f"stream {stream.name} has values of {stream.source.value} and no schema"
+        found.append(Diagnostic(CODES["BLZ502"], message, stream.position))
     if format in FILE_FORMATS and stream.source.path is None:
         message = f"the source of stream {stream.name} reads {format} files and has no path"
         at = stream.source.position or stream.position

@@ -90,7 +90,8 @@ def _check_punctuation(name: str, fields: Fields, out: Findings) -> None:
     """The expressions of a source's punctuation must be over columns that it has (BLZ054)."""
     source, value = fields.get("source"), fields.get("punctuation")
     format = (source.get("format", "json") if source else "json").lower()
-    brought = formats.COLUMNS.get(format)
+    decoded = source is not None and "value" in source
+    brought = () if decoded else formats.COLUMNS.get(format)
     if not value or (brought is None and format not in formats.FILES):
         return
     columns = [*fields.get("schema"), *(brought or ())]

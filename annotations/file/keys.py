@@ -212,10 +212,29 @@ _END_KEYS: Final = {
     "path": Entry(Text("a path"), "File or folder, relative to the folder of this file."),
     "options": Entry(_OPTIONS, "Options of the format, passed on as they are."),
 }
+_PART: Final = r"^(key|topic|partition|offset|timestamp|headers\..+)$"
 _SOURCE: Final = _record(
     "a source",
     "Where records come from: a Spark format with its options.",
-    _END_KEYS,
+    {
+        **_END_KEYS,
+        "value": Entry(
+            Choice(("json",)),
+            "Of kafka: what the values of messages are. The schema is that of the values then, and "
+            "a message whose value is something else is a dead letter. Without it, the columns are "
+            "those of Kafka (key, value, headers, ...).",
+        ),
+        "columns": Entry(
+            MapOf(
+                ATTRIBUTE_NAME,
+                Text("key, topic, partition, offset, timestamp or headers.NAME", _PART),
+                "a mapping from attributes to parts of a message",
+                True,
+            ),
+            "Of kafka, with `value`: attributes of the schema that are another part of the "
+            "message: key, topic, partition, offset, timestamp, or a header (headers.NAME).",
+        ),
+    },
     elsewhere=dict.fromkeys(
         ("key", "delivery"), "`key` is for sinks; `delivery` of a source stands beside `source`."
     ),

@@ -200,6 +200,8 @@ def _external(fields: Fields, out: Findings) -> External:
         options=texts(fields.get("options", {})),
         key=tuple(name.text for name in fields.get("key", ())),
         delivery=fields.get("delivery"),
+        value=fields.get("value"),
+        columns=texts(fields.get("columns", {})),
         position=out.position(fields.node.mark),
     )
 
@@ -213,6 +215,9 @@ def _check_format(fields: Fields, out: Findings) -> None:
         near = out.suggest(format.lower(), (*OPTIONS, *OTHERS))
         message = f"the format `{shorten(format)}` is not known{near}"
         out.add("BLZ064", message, fields.node.value_mark("format"))
+    if format.lower() != "kafka" and ("value" in fields or "columns" in fields):
+        message = "`value` and `columns` of a source are for kafka"
+        out.add("BLZ065", message, fields.node.value_mark("format"))
     for key, _ in fields.get("options", {}).values():
         if unknown_option(format, key.text):
             near = out.suggest(key.text, sorted(OPTIONS[format.lower()]))

@@ -111,6 +111,8 @@ class Job:
         producer: str | None = None,
         punctuation: Punctuation | None = None,
         id: Sequence[str] = (),
+        value: str | None = None,
+        columns: Mapping[str, str] | None = None,
     ) -> Feed:
         """An external source.
 
@@ -124,8 +126,14 @@ class Job:
             punctuation: how punctuations are recognised; None: there are none.
             id: the columns that identify a record: two deliveries agree on them exactly if they
                 are the same record. Sealed units drop what they know already before it counts.
+            value: of `kafka`: what the values of messages are, `json`; the schema is that of the
+                values then. None: the columns are those of Kafka.
+            columns: of `kafka`, column -> the part of a message that it is: `key`, `topic`,
+                `partition`, `offset`, `timestamp` or `headers.NAME`.
         """
         self._new(name)
+        if (value or columns) and (format != "kafka" or value != "json" or schema is None):
+            raise ValueError(f"source {name}: value is `json`, of kafka, and has a schema")
         source = Source(
             name=name,
             format=format,
@@ -135,6 +143,8 @@ class Job:
             producer=producer,
             punctuation=punctuation,
             id=tuple(id),
+            value=value,
+            columns=dict(columns or {}),
         )
         self.sources[name] = source
         return Feed(source)

@@ -117,3 +117,16 @@ streams:
         variants={"P": "A"},
     )
     assert "with P=A." in emit(stages(plan(analyze(dataflow)))).split("\n")[0]
+
+
+def test_messages_of_kafka_are_decoded_as_the_file_says() -> None:
+    text = (
+        SEALED.replace("source: {format: json, path: data}", "source: KAFKA", 1)
+        .replace("KAFKA", "{format: Kafka, options: {subscribe: t}, value: json, columns: COLUMNS}")
+        .replace("COLUMNS", "{day: headers.day, n: offset}")
+    )
+    dataflow, _ = loads(text)
+    job = emit(stages(plan(analyze(dataflow))))
+    assert 'format="kafka",' in job
+    assert 'value="json",' in job
+    assert 'columns={"day": "headers.day", "n": "offset"},' in job

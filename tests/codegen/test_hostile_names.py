@@ -151,7 +151,7 @@ def test_a_job_says_what_the_dataflow_says(dataflow: Dataflow) -> None:
     assert source.punctuation.when == stream.punctuation.when
     assert source.punctuation.digest == (stream.punctuation.digest or None)
     assert source.producer == stream.producer_column
-    assert job.sinks[sink.name].options == dict(sink.sink.options)
+    assert job.sinks[sink.name].target.options == dict(sink.sink.options)
     for component in dataflow.components.values():
         for implementation in component.implementations.values():
             squeezed = {"".join(c.split()) for c in constants if isinstance(c, str)}

@@ -12,6 +12,7 @@ from pyspark.sql import functions as sf
 from pyspark.sql.streaming.readwriter import DataStreamReader
 from pyspark.sql.types import DataType, StringType, StructType
 
+from flux_runtime.spark.ends.kafka_source import format_of
 from flux_runtime.spark.feed import (
     COUNT,
     DATA,
@@ -38,6 +39,10 @@ _COLUMNAR: Final = frozenset({"parquet", "orc"})
 
 _GLOB: Final = re.compile(r"[*?\[{]")
 
+PARTS: Final = ("key", "topic", "partition", "offset", "timestamp")
+"""The parts of a message of Kafka that a column can be, besides its headers."""
+HEADER: Final = "headers."
+
 _NEVER_TOO_OLD: Final = "10000d"
 """Spark's file source silently skips files a week older than the newest; a record lost."""
 
@@ -55,6 +60,11 @@ class Source:
     producer: str | None = None
     """The column that names a record's producer; None: the source is one producer."""
     punctuation: Punctuation | None = None
+    value: str | None = None
+    """What the values of Kafka's messages are: `json`; None: the columns are Kafka's own."""
+    columns: Mapping[str, str] = field(default_factory=dict)
+    """Column -> the part of a message that it is, where it is not in the value: see `PARTS`, and
+    `headers.NAME`."""
     id: tuple[str, ...] = ()
     """Columns that identify a record: a sealed unit drops one that is known before it counts."""
 
@@ -89,6 +99,10 @@ class Source:
         schema = self.schema(session)
         reader = self._reader(session)
         keeps_unreadable = self._keeps_unreadable(schema)
+        if self.value is not None:
+            messages = self._decoded(reader.load(), schema)
+            envelope = self._envelope(self.producer_type(session), keeps_unreadable)
+            return messages.select("*", *envelope, *more)
         if self.format not in _FIXED_SCHEMA:
             read = schema
             if keeps_unreadable:
@@ -115,14 +129,34 @@ class Source:
 
     def _reader(self, session: SparkSession) -> DataStreamReader:
         options: dict[str, Any] = dict(self.options)
-        if self.format in FILE_FORMATS:
+        format = self.format
+        if format in FILE_FORMATS:
             options.setdefault("maxFileAge", _NEVER_TOO_OLD)
-        return session.readStream.format(self.format).options(**options)
+        if format == "kafka":
+            format = format_of(session)
+        return session.readStream.format(format).options(**options)
+
+    def _decoded(self, messages: DataFrame, schema: StructType) -> DataFrame:
+        """Kafka's messages as records: columns of the value, and those that are other parts."""
+        of_value = StructType([of for of in schema.fields if of.name not in self.columns])
+        of_value = extended(of_value, **{UNREADABLE_TEXT: "string"})
+        options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": UNREADABLE_TEXT}
+        text = sf.col("value").cast("string")
+        value = sf.from_json(text, of_value, options).alias("__value")
+        parts = {name: _part(self.columns[name]) for name in self.columns}
+        kept = [
+            (parts[of.name].cast(of.dataType) if of.name in parts else _in_value(of.name)).alias(
+                of.name
+            )
+            for of in schema.fields
+        ]
+        others = [sf.col(name) for name in messages.columns if name != "value"]
+        return messages.select(*others, value).select(*kept, _in_value(UNREADABLE_TEXT))
 
     def _keeps_unreadable(self, schema: StructType) -> bool:
         """Whether unreadable records can be told apart; not where the options say otherwise."""
         return (
-            self.format in _TEXT_FORMATS
+            (self.format in _TEXT_FORMATS or self.value is not None)
             and self.options.get("mode", "PERMISSIVE").upper() == "PERMISSIVE"
             and "columnNameOfCorruptRecord" not in self.options
             and "_corrupt_record" not in schema.fieldNames()
@@ -159,3 +193,16 @@ class Source:
             unreadable = sf.col(UNREADABLE_TEXT).isNotNull()
             count = sf.when(unreadable, sf.lit(UNREADABLE)).otherwise(count)
         return [*columns, count.cast("bigint").alias(COUNT)]
+
+
+def _in_value(name: str) -> Column:
+    return sf.col("__value").getField(name).alias(name)
+
+
+def _part(part: str) -> Column:
+    """A part of a message; keys and headers as texts. Of headers of one name, the last."""
+    if not part.startswith(HEADER):
+        return sf.col(part).cast("string") if part == "key" else sf.col(part)
+    name = part.removeprefix(HEADER)
+    named = sf.filter(sf.col("headers"), lambda header: header.getField("key") == name)
+    return sf.get(sf.reverse(named), sf.lit(0)).getField("value").cast("string")

@@ -32,6 +32,6 @@ def test_every_sink_has_each_row_once_wherever_the_job_is_killed(
 
 
 def test_a_sink_that_forgets_what_it_has_is_noticed(ends: Ends, tmp_path: Path) -> None:
-    cell = Cell(tmp_path / "planted", ["delta", "kafka"], ends, planted=True)
-    lines = attack(cell, [("kafka", "after")], random.Random(1))
-    assert all(line.startswith("rows again: ") for line in lines)
+    cell = Cell(tmp_path / "planted", ["kafka"], ends, planted=True)
+    (line,) = attack(cell, [("kafka", "after")], random.Random(1))
+    assert line.startswith("rows again: "), line

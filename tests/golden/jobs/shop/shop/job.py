@@ -37,7 +37,7 @@ Stages, each after what it reads:
       takes my-notes micro-batch by micro-batch, in the order that Spark's offset log
       records; computes the partitions of [article] that changed again
   sink archive
-      writes delta archive, appending: at least once
+      writes delta archive, one transaction for each commit: exactly once
   sink ranking
       writes parquet results/ranking, one folder for each commit: exactly once
   sink visits
