@@ -294,3 +294,17 @@ class Dataflow:
     """The file it was read from; relative paths in it are relative to the file's folder."""
     sha256: str = ""
     """Of the input's text, as hexadecimal digits."""
+
+    @property
+    def has_sources(self) -> bool:
+        """True where a stream says where its records come from."""
+        return any(stream.source is not None for stream in self.streams.values())
+
+    @property
+    def has_code(self) -> bool:
+        """True where a component has code that a job runs; rules in Bloom are only analysed."""
+        return any(
+            by.bloom is None
+            for component in self.components.values()
+            for by in component.implementations.values()
+        )

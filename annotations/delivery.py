@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from annotations.dataflow import Path, Stream
+from annotations.dataflow import External, Path, Stream
 from annotations.vocabulary import AnnotationKind, Repeats
 
 ONCE: Final = frozenset(
@@ -31,9 +31,23 @@ def may_repeat(stream: Stream) -> bool:
     return stream.source is not None and stream.source.format.lower() not in ONCE
 
 
-WRITES_ONCE: Final = frozenset({"avro", "csv", "json", "orc", "parquet", "text", "xml"})
-"""Formats whose sink takes each row once, also when the job was killed in between: files, which a
-job commits by itself. To all others, Delta tables too, it appends."""
+FILES: Final = frozenset({"avro", "csv", "json", "orc", "parquet", "text", "xml"})
+"""Formats that are folders of files, which a job commits by itself."""
+
+WRITES_ONCE: Final = FILES | {"delta"}
+"""Formats whose sink takes each row once, also when the job was killed in between: files, and Delta
+tables, whose log remembers the number of a commit. To all others a job appends."""
+
+TRANSACTIONAL: Final = frozenset({"jdbc", "kafka"})
+"""Formats whose sink takes each row once where that is asked for (`delivery: once`): in one
+transaction with the number of the commit."""
+
+_ADDS_ONLY: Final = WRITES_ONCE | {"kafka"}
+
+
+def replaces_rows(sink: External) -> bool:
+    """False for a sink whose rows are never replaced, by whatever key."""
+    return sink.format.lower() not in _ADDS_ONLY
 
 
 def tells_arrival(stream: Stream) -> bool:
@@ -43,7 +57,7 @@ def tells_arrival(stream: Stream) -> bool:
     """
     if stream.producer is not None:
         return False
-    return stream.source is None or stream.source.format.lower() in WRITES_ONCE
+    return stream.source is None or stream.source.format.lower() in FILES
 
 
 def appends_again(stream: Stream) -> bool:

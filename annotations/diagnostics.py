@@ -319,6 +319,9 @@ CODES: Final = _table(
     ("BLZ065", _W, "option that the format does not have",
      "Spark passes options on unread: one that is misspelt is without effect, and nothing says so.",
      "Correct or remove the option."),
+    ("BLZ066", _W, "secret in the file",
+     "The value stands in this file, in job.py and in plan.json, and in every copy of them.",
+     "Write ${env:NAME} or ${file:PATH}, which get their value when the job runs."),
     # ---- records that come twice
     ("BLZ070", _N, "source that may repeat, by its format",
      "Spark reads each record of a topic once, but the topic may hold it twice: a producer that "

@@ -102,6 +102,9 @@ def query(spark: Any, folder: Path, each: Any) -> Any:
 class Files(threading.Thread):
     """Lets files of packets arrive at a steady pace until it is stopped.
 
+    Each is younger than the one before, also where several are late and come at once, so that Spark
+    takes them in order.
+
     Args:
         folder: for the files.
         rows: packets of a batch.
@@ -120,7 +123,7 @@ class Files(threading.Thread):
 
     def run(self) -> None:
         """One after the other."""
-        began = time.monotonic()
+        began, wall = time.monotonic(), time.time()
         stream = packets(self.rows, pairs=self.pairs)
         while not self.enough.is_set():
             number = self.batches // self.every
@@ -128,6 +131,7 @@ class Files(threading.Thread):
             table = pa.Table.from_batches(islice(stream, self.every))
             temporary = self.folder / f".{number:06d}"
             pq.write_table(table, temporary)
+            os.utime(temporary, (wall + number * self.pace_s,) * 2)
             temporary.rename(self.folder / f"{number:06d}.parquet")
             self.batches += self.every
 

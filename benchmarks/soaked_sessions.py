@@ -22,6 +22,7 @@ from flux_runtime.site.client import Client
 from flux_runtime.site.config import Config
 from flux_runtime.site.key import JobKey
 from flux_runtime.spark.context import file_name
+from flux_runtime.spark.flux.ingress_staging import ROWS_MAX
 from flux_runtime.spark.flux.stage import membership
 
 SESSIONS = Path(__file__).resolve().parents[1] / "examples" / "sessions"
@@ -101,7 +102,10 @@ def read_rows(file: Path) -> Iterator[expected.Row]:
 
 
 class SparkJob:
-    """The session job, compiled, in a process of its own; a micro-batch takes all that is there.
+    """The session job, compiled, in a process of its own.
+
+    A micro-batch takes all that is there, up to what is one batch of the recorded order: `order_by`
+    sorts no further, and Spark may read the files of a micro-batch in any order.
 
     Args:
         folder: for all that belongs to it.
@@ -115,7 +119,8 @@ class SparkJob:
         folder.mkdir(parents=True, exist_ok=True)
         shutil.copy(SESSIONS / "operators.py", folder)
         dataflow = (SESSIONS / "sessions.yaml").read_text()
-        dataflow = re.sub(r"maxFilesPerTrigger: \d+", "maxFilesPerTrigger: 100000", dataflow)
+        most = f"maxFilesPerTrigger: {ROWS_MAX // ROWS}"
+        dataflow = re.sub(r"maxFilesPerTrigger: \d+", most, dataflow)
         (folder / "sessions.yaml").write_text(dataflow + DEPLOYMENT)
         compiled = [sys.executable, "-m", "blazes", "compile", "sessions.yaml"]
         subprocess.run(compiled, cwd=folder, check=True, stdout=subprocess.DEVNULL)

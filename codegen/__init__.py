@@ -1,1 +1,15 @@
-"""From a coordination plan to a PySpark project: stages, the text of the job, the folder."""
+"""From a coordination plan to a PySpark project: stages, the text of the job, the folder.
+
+In the order in which a plan meets them:
+
+- `judge`: what can be compiled, by all that follow; `codes`: what is refused.
+- `deduplication`: what is done about repeats, as components; `drafts`: what each output becomes,
+  with the Python functions that `operators` looks up; `network`: who feeds whom; `cycles`: in
+  which order.
+- `gates`, `seals`: which outputs wait, and how punctuations reach them; `sites`: what runs on
+  Flux sites, as far as `duckdb_sql` can evaluate it there; `ends`: sources and sinks.
+- `stages`, `lowering`: drafts become stages, whose classes are in `model`; `partial`,
+  `summaries`: aggregates in place of records; `wording`: what each stage does, in words.
+- `emit`, `build`: the text of the job, with `names`, `literals`, `sql_text`; `explain`, `readme`:
+  the stages for people; `project`: the folder.
+"""

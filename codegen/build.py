@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from annotations.dataflow import Producers, Punctuation
-from codegen.ends import JDBC
+from codegen.ends import is_transactional
 from codegen.explain import base_name
 from codegen.literals import INDENT, WIDTH, Call, Code, Text, value
 from codegen.model import (
@@ -77,7 +77,7 @@ class Build:
                 options = external(it)
                 if it.key:
                     options.append(("key", list(it.key)))
-                elif it.format == JDBC and stage.guarantee is Guarantee.EXACTLY_ONCE:
+                elif is_transactional(it) and stage.guarantee is Guarantee.EXACTLY_ONCE:
                     options.append(("transaction", True))
                 sink = Call("job.sink", [stage.name, self._list(stage.inputs)], options)
                 yield value(sink, depth=1, before=len(INDENT), after=0)

@@ -125,10 +125,11 @@ _ROWS: Final = (
         "BLZ517",
         Severity.ERROR,
         "a sink that compiled jobs cannot write like that",
-        "Jobs commit files and tables of databases (jdbc) once, and append to all other sinks: "
-        "nothing replaces rows by a key there, or remembers which batches it has.",
-        "write to a table by jdbc, or files; or drop the sink's key and the stream's delivery: "
-        "once, if rows may come again",
+        "Jobs commit files, Delta tables, topics of Kafka and tables of databases (jdbc) once, and "
+        "append to all other sinks, which do not remember what batches they have. Only tables of "
+        "databases have their rows replaced by a key.",
+        "write to one of these; or drop the sink's key and the stream's delivery: once, if rows "
+        "may come again",
     ),
     Code(
         "BLZ518",

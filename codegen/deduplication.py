@@ -20,7 +20,7 @@ from blazes.analysis import analyze
 from blazes.coordination import Plan, plan
 from blazes.repairs import Means, Repair
 from codegen.codes import CODES
-from codegen.ends import is_table
+from codegen.ends import is_table, is_transactional
 
 RECORDS: Final = "records"
 """The one input and output of such a component."""
@@ -103,7 +103,7 @@ def _with_sinks(decided: Plan) -> Plan:
     streams = dict(dataflow.streams)
     for item in decided.repairs.items:
         sink = streams[item.stream].sink
-        if item.means is Means.DEDUP or sink is None or not is_table(sink):
+        if item.means is Means.DEDUP or sink is None or not is_transactional(sink):
             continue
         if item.means is Means.UPSERT:
             sink = replace(sink, key=tuple(sorted(item.id or ())))
@@ -121,8 +121,9 @@ def _unwritable(decided: Plan) -> Iterator[Diagnostic]:
     for name, stream in streams.items():
         if stream.sink is None or not (stream.sink.key or name in planned):
             continue
-        if is_table(stream.sink):
-            continue
         means = planned.get(name, Means.UPSERT)
+        possible = is_transactional if means is Means.TRANSACTION else is_table
+        if possible(stream.sink):
+            continue
         message = f"{name} needs a sink of format {stream.sink.format} with {means.value}"
         yield Diagnostic(CODES["BLZ517"], message, stream.sink.position or stream.position)

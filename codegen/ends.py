@@ -6,13 +6,13 @@ from dataclasses import replace
 from typing import Final
 
 from annotations.dataflow import External, Stream
-from annotations.delivery import WRITES_ONCE
+from annotations.delivery import FILES, TRANSACTIONAL, WRITES_ONCE
 from annotations.diagnostics import Diagnostic
 from codegen import wording
 from codegen.codes import CODES
 from codegen.model import Guarantee, Sink, Source
 
-FILE_FORMATS: Final = WRITES_ONCE
+FILE_FORMATS: Final = FILES
 """Formats that are a folder of files: a sink commits them exactly once."""
 JDBC: Final = "jdbc"
 """The format of tables in databases."""
@@ -57,7 +57,8 @@ def source(stream: Stream) -> Source:
 def sink(stream: Stream, inputs: tuple[str, ...]) -> Sink:
     """The stage of an external sink; without one in the file, parquet under results/."""
     it = normal(stream.sink or External("parquet"))
-    once = it.format in FILE_FORMATS or (is_table(it) and (it.key or it.delivery == "once"))
+    asked = it.format in TRANSACTIONAL and bool(it.key or it.delivery == "once")
+    once = it.format in WRITES_ONCE or asked
     guarantee = Guarantee.EXACTLY_ONCE if once else Guarantee.AT_LEAST_ONCE
     return Sink(
         id=f"{Sink.kind}:{stream.name}",
@@ -70,11 +71,16 @@ def sink(stream: Stream, inputs: tuple[str, ...]) -> Sink:
 
 
 def is_table(it: External) -> bool:
-    """True for a sink that a job can commit to in a transaction, with upserts or without."""
+    """True for a sink whose rows a job can replace by a key."""
     return it.format.lower() == JDBC
+
+
+def is_transactional(it: External) -> bool:
+    """True for a sink that a job can commit to in a transaction, where that is asked for."""
+    return it.format.lower() in TRANSACTIONAL
 
 
 def normal(it: External) -> External:
     """Formats that the running job tells apart, in lower case."""
     format = it.format.lower()
-    return replace(it, format=format) if format in {*FILE_FORMATS, JDBC} else it
+    return replace(it, format=format) if format in WRITES_ONCE | TRANSACTIONAL else it

@@ -15,12 +15,10 @@ from typing import TYPE_CHECKING, Final
 from annotations.dataflow import Endpoint
 from annotations.diagnostics import Diagnostic
 from blazes.coordination import Plan
-from codegen.append import with_kept_inputs
 from codegen.deduplication import with_deduplication
 from codegen.ends import source_problems
 from codegen.gates import with_gates
-from codegen.meant import has_code, has_sources
-from codegen.network import Network, network
+from codegen.network import Network, network, with_kept_inputs
 from codegen.seals import Route, routes
 
 if TYPE_CHECKING:
@@ -75,7 +73,7 @@ def refusals(plan: Plan) -> tuple[Diagnostic, ...]:
     that these are missing, and of one that has neither nothing is said.
     """
     dataflow = plan.analysis.dataflow
-    sources, code = has_sources(dataflow), has_code(dataflow)
+    sources, code = dataflow.has_sources, dataflow.has_code
     if not sources and not code:
         return ()
     missing = (frozenset() if sources else OF_SOURCES) | (frozenset() if code else OF_CODE)

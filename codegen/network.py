@@ -1,9 +1,13 @@
-"""The drafts of a dataflow, wired: who feeds which interface, which streams close a cycle."""
+"""The drafts of a dataflow, wired: who feeds which interface, which streams close a cycle.
+
+Then it is known which confluent components Spark runs by itself, and which keep their inputs.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from annotations.dataflow import Endpoint, Stream
 from annotations.diagnostics import Diagnostic
@@ -11,6 +15,9 @@ from blazes.coordination import Plan
 from codegen.codes import CODES
 from codegen.cycles import layout
 from codegen.drafts import Draft, Kind, drafts, in_cycle
+
+if TYPE_CHECKING:
+    from annotations.whitebox.code import Code
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,3 +101,51 @@ def read_by_queries(
             seen |= before
             todo += before
     return frozenset(read)
+
+
+def with_kept_inputs(net: Network, code: Callable[[], Code]) -> Network:
+    """The network in which confluent SQL that Spark does not run in append mode keeps its inputs.
+
+    In append mode Spark's own state takes projections, filters, inner joins, unions and generators.
+    DISTINCT, GROUP BY without a watermark, outer and semi joins and the like it refuses when the
+    query starts. The answers of a confluent component only ever grow, so that it can keep its
+    inputs and give what follows from them, once.
+
+    Args:
+        net: with the kinds that the plan gives.
+        code: gives the dataflow's code.
+    """
+
+    def kept(draft: Draft) -> Draft:
+        by = draft.implementation
+        native = draft.kind is Kind.NATIVE and draft.confluent and draft.component.output_mode
+        if native != "append" or by is None or by.sql is None or draft.reads:
+            return draft
+        if any(path.nondeterministic for path in draft.own) or _runs(code(), draft):
+            return draft
+        return replace(draft, kind=Kind.ACCUMULATING)
+
+    return replace(net, drafts={at: kept(draft) for at, draft in net.drafts.items()})
+
+
+def _runs(code: Code, draft: Draft) -> bool:
+    """True where nothing shows that Spark would not run it; a watermark closes groups."""
+    from annotations.whitebox.ir import (
+        Aggregate,
+        Deduplicate,
+        Join,
+        JoinKind,
+        SetOperation,
+        Watermark,
+        nodes_of,
+    )
+
+    plan = code.plan(draft.component, draft.output)
+    nodes = list(nodes_of(plan)) if plan is not None else []
+    if any(isinstance(node, Watermark) for node in nodes):
+        return True
+    return not any(
+        isinstance(node, Aggregate | Deduplicate | SetOperation)
+        or (isinstance(node, Join) and node.kind is not JoinKind.INNER)
+        for node in nodes
+    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from annotations.dataflow import External, Producers, Stream
+from annotations.delivery import FILES
 from annotations.phrases import listed
 from blazes.coordination import Entry, Mode, Release, Scope, Vote
 from codegen.drafts import Draft
@@ -284,8 +285,9 @@ def channel(streams: Iterable[str], *, loop: bool) -> str:
 def sink(name: str, it: External, guarantee: Guarantee) -> str:
     """What a sink does."""
     once = guarantee is Guarantee.EXACTLY_ONCE
-    files = once and it.format != "jdbc"
-    where = it.path or (f"results/{name}" if files else None) or it.options.get("dbtable")
+    files = once and it.format in FILES
+    named = it.options.get("dbtable") or it.options.get("topic")
+    where = it.path or (f"results/{name}" if files else None) or named
     how = ", appending"
     if once:
         how = ", one folder for each commit" if files else ", one transaction for each commit"

@@ -27,6 +27,13 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 os.environ.setdefault("SPARK_SUBMIT_OPTS", spark_classes.options())  # Spark passes it on to Java
 
+LONGEST = ("test_seal_faults", "test_flux_on_spark", "test_drivers", "test_flux_soak_on_spark")
+"""Files that take minutes come first, so that no process is left alone with one at the end."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: item.path.stem not in LONGEST)
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(

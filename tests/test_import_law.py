@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import networkx as nx
@@ -152,12 +153,15 @@ def imports(tree: ast.AST, known: dict[str, Path] = MODULES) -> Iterator[tuple[s
         yield from ((name, node.lineno) for name in names if name in known)
 
 
-def all_imports() -> Iterator[tuple[str, str, int]]:
+@cache
+def all_imports() -> tuple[tuple[str, str, int], ...]:
     """(module, imported module, line)."""
-    for module, file in MODULES.items():
-        for imported, line in imports(ast.parse(file.read_text(encoding="utf-8"))):
-            if imported != module:
-                yield module, imported, line
+    return tuple(
+        (module, imported, line)
+        for module, file in MODULES.items()
+        for imported, line in imports(ast.parse(file.read_text(encoding="utf-8")))
+        if imported != module
+    )
 
 
 def against(module: str, imported: str) -> str | None:

@@ -1,14 +1,14 @@
 """The dataflow file: read with all its mistakes at once, and written to without losing its layout.
 
 - `reader`: `load(path)` and `loads(text)`; every other module is a part of it or writes files.
-- `shapes`, `records`, `traps`: what a value of YAML may look like; `keys`: every key of the file,
-  with its shape; `notation`, `compact`, `type_names`, `formats`: how values are written. `schema`
-  and `reference` are made from the keys.
+- `shapes`, `records`: what a value of YAML may look like; `keys`: every key of the file, with its
+  shape; `notation`, `compact`, `formats`: how values are written. `schema` and `reference` are
+  made from the keys.
 - `components`, `unannotated`, `streams`, `connect`: what is built of them; `checks`: what has to
   hold between them.
 - `splits`, `repeats`: questions to the code behind a path, asked by the analysis.
-- `insertions`, `writing`, `additions`: what commands write into a file; `importing`: a file made of
-  a Spark project.
+- `insertions`, `writing`, `additions`: what commands write into a file; `importing`: a file made
+  of a Spark project.
 """
 
 from annotations.file.reader import load, loads

@@ -6,6 +6,7 @@ writers, of batches and streams, are in one list; names are compared without cas
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
@@ -112,6 +113,27 @@ COLUMNS: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
 
 FILES: Final = _names("json csv text parquet orc avro xml")
 """Formats whose records have the columns of the schema."""
+
+
+_SECRET_NAME: Final = re.compile(r"password|passwd|secret|token|credential|jaas|access.?key", re.I)
+_SECRET_VALUE: Final = re.compile(
+    r"(password|passwd|pwd|secret|token)=[^&;]|://[^/@:]+:[^/@]+@", re.I
+)
+_REFERENCE: Final = re.compile(r"\$\{(env|file):[^}]*\}")
+
+
+def is_secret(option: str, value: str) -> bool:
+    """True for an option whose value looks like one that nobody else should read.
+
+    >>> is_secret("password", "hunter2"), is_secret("url", "jdbc:x://db/shop?password=hunter2")
+    (True, True)
+    >>> is_secret("password", "${env:DB_PASSWORD}"), is_secret("url", "jdbc:x://db/shop")
+    (False, False)
+    """
+    said = _REFERENCE.sub("", value)
+    if _SECRET_NAME.search(option):
+        return bool(said.strip())
+    return _SECRET_VALUE.search(said) is not None
 
 
 def is_known(format: str) -> bool:

@@ -18,6 +18,7 @@ from typing import Any, Final, TypeAlias
 from annotations.dataflow import Dataflow, Position
 from annotations.diagnostics import CODES, BadInput, Diagnostic
 from annotations.file import loads
+from annotations.file.formats import is_secret
 from annotations.whitebox.components import lineage_to_write, reasons, written_path
 from annotations.whitebox.derivation import DerivedPath
 from annotations.whitebox.existing import (
@@ -272,7 +273,7 @@ def _external(key: str, told: Mapping[str, Any]) -> Iterator[str]:
     if told.get("delivery"):
         parts.append(f"delivery: {told['delivery']}")
     options = {k: v for k, v in dict(told.get("options") or {}).items() if k != "path"}
-    hidden = [k for k in options if re.search(r"password|secret|token|credential", k, re.I)]
+    hidden = [k for k, v in options.items() if is_secret(k, str(v))]
     unnamed = [k for k in options if not re.fullmatch(r"\w[\w.-]*", k)]
     hidden += unnamed
     if options.keys() - set(hidden):
@@ -280,7 +281,8 @@ def _external(key: str, told: Mapping[str, Any]) -> Iterator[str]:
         parts.append(f"options: {{{', '.join(inside)}}}")
     yield from _long(f"    {key}: {{{', '.join(parts)}}}")
     for name in hidden:
-        why = "it is not known here" if name in unnamed else "it looks like a secret"
+        secret = "it looks like a secret: write ${env:NAME} or ${file:PATH}"
+        why = "it is not known here" if name in unnamed else secret
         yield from _comment(f"TODO the option {name} was left out: {why}", "    ")
 
 

@@ -229,8 +229,8 @@ _SINK: Final = _record(
         "delivery": Entry(
             Choice(("once", "may-repeat")),
             "What the writer guarantees: each row once, or its last batch perhaps again after a "
-            "failure. Without it, `once` for files and where no format is given, and `may-repeat` "
-            "for delta, kafka, jdbc, foreach, console and any other format.",
+            "failure. Without it, `once` for files, delta and where no format is given, and "
+            "`may-repeat` for kafka, jdbc, foreach, console and any other format.",
         ),
     },
 )

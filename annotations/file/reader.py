@@ -32,7 +32,7 @@ from annotations.file.records import Fields
 from annotations.file.repeats import with_repeats
 from annotations.file.shapes import BAD, Pairs
 from annotations.file.splits import with_splits
-from annotations.file.streams import Streams, texts
+from annotations.file.streams import Streams, check_secrets, texts
 from annotations.file.unannotated import Declared, Ends, ends_of
 from annotations.gc_pause import gc_paused
 from annotations.positions import Map, Node, Place, Scalar, describe, place_at, read_tree, shorten
@@ -254,7 +254,7 @@ class _Reading:
                 FunctionalDependency(key_of(fd.determinant), key_of(fd.dependent), fd.injective)
                 for fd in self._dependencies()
             ),
-            deployment=_deployment(self.sections.get("deployment")),
+            deployment=_deployment(self.sections.get("deployment"), self.out),
             file=file,
             sha256=hashlib.sha256(data).hexdigest(),
         )
@@ -316,9 +316,10 @@ def _has_sql(component: Component) -> bool:
     return any(by.sql is not None for by in component.implementations.values())
 
 
-def _deployment(fields: Fields | None) -> Deployment:
+def _deployment(fields: Fields | None, out: Findings) -> Deployment:
     if fields is None:
         return Deployment()
+    check_secrets(fields.get("conf", {}), out)
     return Deployment(
         master=fields.get("master"),
         zookeeper=fields.get("zookeeper", "embedded"),

@@ -10,11 +10,10 @@ from annotations.dataflow import Endpoint, External, Producers, Punctuation, Str
 from annotations.delivery import counts, may_repeat
 from annotations.diagnostics import Findings
 from annotations.file.components import Built
-from annotations.file.formats import OPTIONS, OTHERS, is_known, unknown_option
+from annotations.file.formats import OPTIONS, OTHERS, is_known, is_secret, unknown_option
 from annotations.file.notation import key_of
 from annotations.file.records import Fields
-from annotations.file.shapes import Pairs
-from annotations.file.traps import ENDPOINT
+from annotations.file.shapes import ENDPOINT, Pairs
 from annotations.positions import Scalar, shorten
 from annotations.vocabulary import Label
 
@@ -194,6 +193,7 @@ def _all(built: Built, side: str) -> set[str]:
 
 def _external(fields: Fields, out: Findings) -> External:
     _check_format(fields, out)
+    check_secrets(fields.get("options", {}), out)
     return External(
         format=fields.get("format", ""),
         path=fields.get("path"),
@@ -218,6 +218,13 @@ def _check_format(fields: Fields, out: Findings) -> None:
             near = out.suggest(key.text, sorted(OPTIONS[format.lower()]))
             message = f"{format} has no option `{shorten(key.text)}`{near}"
             out.add("BLZ065", message, key.mark)
+
+
+def check_secrets(options: Pairs, out: Findings) -> None:
+    """No option should hold a secret (BLZ066)."""
+    for key, text in options.values():
+        if text and is_secret(key.text, text):
+            out.add("BLZ066", f"the value of `{shorten(key.text)}` looks like a secret", key.mark)
 
 
 def texts(pairs: Pairs) -> Mapping[str, str]:

@@ -15,8 +15,7 @@ from annotations.dataflow import Path
 from annotations.diagnostics import Findings
 from annotations.file.keys import has_implementation
 from annotations.file.records import Fields
-from annotations.file.shapes import BAD, Pairs
-from annotations.file.traps import ENDPOINT
+from annotations.file.shapes import BAD, ENDPOINT, Pairs
 from annotations.positions import Map, Scalar
 from annotations.vocabulary import UNKNOWN
 

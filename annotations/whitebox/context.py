@@ -56,6 +56,10 @@ class Context:
         return True
 
 
+NOBODY: Final = frozenset[int]()
+"""The occurrences whose order matters to what is done to tables."""
+
+
 def keep(facts: Facts, construct: str, text: str, position: Position | None) -> Facts:
     """The facts where an operator keeps the records it has seen."""
     if not facts.kept:
@@ -75,12 +79,15 @@ def effect(
 ) -> Effect | None:
     """An order-sensitive operator over these rows; None where no records come any more.
 
+    Of rows of tables only their order is not known, which nothing keeps: the effect has no targets.
+
     Where requests take part, it is what a request gets to see that depends on the order: the
     effect is theirs, and its partitions are those of what is kept. What depends on the order
     inside a partition depends on the order of what is kept, too, whenever the request comes.
     """
     if not facts.live:
-        return None
+        by_order = within is Within.SEQUENCE
+        return Effect(construct, text, position, None, NOBODY, NOBODY, within) if by_order else None
     if facts.mixed:
         return Effect(construct, text, position, None, facts.live, facts.live, within)
     if gate is not None:
@@ -99,9 +106,23 @@ def effect(
 
 
 def sensitive(facts: Facts, *effects: Effect | None) -> Facts:
-    """The facts with these effects."""
-    found = tuple(each for each in effects if each is not None)
-    return replace(facts, effects=unique((*facts.effects, *found)))
+    """The facts with these effects; one without targets leaves the rows to chance."""
+    found = tuple(each for each in effects if each is not None and each.targets)
+    chances = tuple(
+        (
+            NOBODY,
+            Evidence(
+                "nondeterministic", f"{each.text}; those of a table come in any", each.position
+            ),
+        )
+        for each in effects
+        if each is not None and not each.targets
+    )
+    return replace(
+        facts,
+        effects=unique((*facts.effects, *found)),
+        chances=unique((*facts.chances, *chances)),
+    )
 
 
 def moved(column: Column, way: Direction, *effects: Effect | None) -> dict[Column, Moving]:
@@ -150,7 +171,7 @@ def _chance(facts: Facts, call: Call) -> Facts:
         reason = "reads the clock"
     if reads_special_time(call):
         reason = "is a time by the clock"
-    if reason is None or not facts.live:
+    if reason is None:
         return facts
     evidence = Evidence("nondeterministic", f"{text_of(call)} {reason}", call.position)
     return replace(facts, chances=unique((*facts.chances, (facts.live, evidence))))
@@ -230,11 +251,10 @@ def define(facts: Facts, column: Column, expression: Expression, inner: Facts) -
             target == old.type and target.family is not Family.UNKNOWN
         ):
             facts.copies[column] = inner.copies.get(old, frozenset())
-        case Call(function="coalesce" | "nvl" | "ifnull", arguments=arguments) if (
-            frozenset(each.column for each in arguments if isinstance(each, Ref)) in inner.either
+        case Call(function="coalesce" | "nvl" | "ifnull", arguments=(Ref(one), Ref(other))) if (
+            frozenset({one, other}) in inner.either
         ):
-            columns = frozenset(each.column for each in arguments if isinstance(each, Ref))
-            facts.copies[column] = inner.either[columns]
+            facts.copies[column] = inner.either[frozenset({one, other})]
         case _:
             facts.copies[column] = frozenset()
     read = dict.fromkeys(each.column for each in walk(expression) if isinstance(each, Ref))

@@ -83,6 +83,13 @@ class DataType:
         return True
 
     @property
+    def collated(self) -> bool:
+        """True where a collation compares a text of the value: equal values may differ."""
+        inner = (self.element, self.key, *(each for _, each, _ in self.fields))
+        itself = self.family is Family.STRING and bool(self.bits)
+        return itself or any(each.collated for each in inner if each is not None)
+
+    @property
     def numeric(self) -> bool:
         """True for numbers of any kind."""
         return self.exact or self.family is Family.FLOAT

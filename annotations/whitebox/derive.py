@@ -283,7 +283,7 @@ def _path(
     effects = [effect for effect in facts.effects if effect.targets & mine]
     gates = [gate_of(effect, live) for effect in effects]
     stores = [evidence for kept, evidence in facts.stores if kept & mine]
-    chances = [evidence for seen, evidence in facts.chances if seen & mine]
+    chances = [evidence for seen, evidence in facts.chances if seen & mine or not seen]
     shown = [_evidence(effect, gate) for effect, gate in zip(effects, gates, strict=True)]
     thresholds = [evidence for seen, evidence in facts.thresholds if seen & mine]
     return DerivedPath(

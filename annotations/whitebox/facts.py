@@ -70,7 +70,8 @@ class Facts:
     stores: tuple[tuple[frozenset[int], Evidence], ...] = ()
     """What keeps records of which occurrences."""
     chances: tuple[tuple[frozenset[int], Evidence], ...] = ()
-    """Nondeterministic expressions, with the occurrences whose rows they are computed for."""
+    """Nondeterministic expressions, with the occurrences whose rows they are computed for; none:
+    for rows of tables, and so for whatever they meet."""
     watermarks: tuple[tuple[int, str | None, float | None, Position | None], ...] = ()
     """(occurrence, its attribute if the column is an unchanged copy of one, delay in seconds)."""
     either: Mapping[frozenset[Column], Copies] = field(default_factory=dict)
@@ -164,6 +165,8 @@ def retargeted(
 def _asked(
     effect: Effect, targets: frozenset[int], asked: Collection[tuple[Copies, Copies]]
 ) -> Effect:
+    if not effect.targets:
+        return effect
     gate = effect.gate
     if gate is not None:
         gate = tuple(

@@ -19,7 +19,7 @@ from annotations.whitebox.context import (
     sensitive,
     use,
 )
-from annotations.whitebox.datatypes import COLLATED, UNKNOWN, Family
+from annotations.whitebox.datatypes import UNKNOWN, Family
 from annotations.whitebox.derivation import Assumption
 from annotations.whitebox.facts import Copies, Facts, unique
 from annotations.whitebox.functions import (
@@ -179,7 +179,7 @@ class _Grouping:
                 copied = self.inner.copies.get(key.column) if isinstance(key, Ref) else None
                 whole = at in _in_every_set(self.node)
                 temporary.copies[column] = (copied or frozenset()) if whole else frozenset()
-                if column.type == COLLATED:
+                if column.type.collated:
                     text = f"`{text_of(key)}` is shown as the row that comes first writes it"
                     shown = effect(
                         self.inner,
@@ -401,7 +401,7 @@ def deduplicate(context: Context, node: Deduplicate, facts: Facts) -> Facts:
     by = listed(keys)
     facts = keep(facts, "distinct", f"what was seen is kept for each {by}", node.position)
     classes = [each for key in keys for each in classes_of(key, facts)]
-    exact = {column for column in node.keys if column.type != COLLATED}
+    exact = {column for column in node.keys if not column.type.collated}
     rest = [column for column in node.columns if column not in exact]
     text = f"of several rows with the same {by} the one that comes first is kept"
     gate = None if facts.asked else classes
@@ -423,8 +423,8 @@ def window(context: Context, node: Window, facts: Facts) -> Facts:
     by = f"each {listed(node.partition)}" if node.partition else "the whole stream"
     facts = keep(facts, "window", f"rows are kept for {by}", node.position)
     classes = [each for key in node.partition for each in classes_of(key, facts)]
-    ordered = [each for key in node.order for each in classes_of(key.expression, facts)]
-    total = context.determines([*classes, *ordered], facts.live)
+    order = (key.expression for key in node.order)
+    total = _tells_apart(context, (*node.partition, *order), facts)
     facts = use(facts, *(each for _, call in node.outputs for each in _arguments(call)))
     found = replace(facts, copies=dict(facts.copies), moving=dict(facts.moving))
     for column, call in node.outputs:
@@ -440,6 +440,14 @@ def window(context: Context, node: Window, facts: Facts) -> Facts:
         one = effect(facts, "window-value", text, _place(call, node), gate=gate, within=within)
         found.moving |= moved(column, Direction.ANY, one)
     return found
+
+
+def _tells_apart(context: Context, keys: Iterable[Expression], facts: Facts) -> bool:
+    """True where rows whose keys are equal are the same; 0.0 and -0.0 are equal and differ."""
+    exact = (key for key in keys if type_of(key).identical)
+    return context.determines(
+        (each for key in exact for each in classes_of(key, facts)), facts.live
+    )
 
 
 def _place(call: Expression, node: Window) -> Position | None:
@@ -470,8 +478,7 @@ def limit(context: Context, node: Limit, facts: Facts) -> Facts:
     """Some rows of all: the whole stream is one partition (row 15)."""
     facts = use(facts, *(key.expression for key in node.order))
     facts = keep(facts, "limit", "rows are counted", node.position)
-    classes = [each for key in node.order for each in classes_of(key.expression, facts)]
-    total = bool(node.order) and context.determines(classes, facts.live)
+    total = bool(node.order) and _tells_apart(context, (k.expression for k in node.order), facts)
     text = "which rows come first of all depends on every row of the stream"
     if not node.order:
         text = "rows are taken as they come until there are enough"

@@ -222,15 +222,15 @@ class Join:
     """Pairs of rows; `condition` None: all pairs. SEMI and ANTI have the left columns only.
 
     `null_aware` marks `NOT IN`: a NULL on either side takes the row away (row 8 of the table of
-    constructs); `condition` is then the conjunction of `=` between the value and the subquery's
-    column with the correlated conditions.
+    constructs). It is the number of values that are compared: `condition` is then the conjunction
+    of as many `=` between a value and a column of the subquery, and of the correlated conditions.
     """
 
     left: Relation
     right: Relation
     kind: JoinKind
     condition: Expression | None
-    null_aware: bool = False
+    null_aware: int = 0
     position: Position | None = None
 
     @property

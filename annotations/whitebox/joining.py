@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from dataclasses import replace
+from itertools import islice
 
 from annotations.vocabulary import Within
 from annotations.whitebox.context import Context, effect, keep, moved, sensitive, use
@@ -280,11 +281,14 @@ def _absence(
 
 def _nullable(node: Join) -> bool:
     """True where a value that NOT IN compares may be NULL, or become NULL when it is compared."""
-    first = next(conjuncts(node.condition), None)
-    if not isinstance(first, Call):
+    return any(map(_may_be_null, islice(conjuncts(node.condition), node.null_aware)))
+
+
+def _may_be_null(condition: Expression) -> bool:
+    if not isinstance(condition, Call):
         return True
-    types = [type_of(each) for each in first.arguments]
-    return any(map(may_be_null, first.arguments)) or not same_value(types[0], types[-1])
+    types = [type_of(each) for each in condition.arguments]
+    return any(map(may_be_null, condition.arguments)) or not same_value(types[0], types[-1])
 
 
 def _columns(

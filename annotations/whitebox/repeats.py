@@ -84,12 +84,13 @@ def _of(node: Relation, *, put_out_once: bool) -> Copies:
             return _join(node, *inputs)
         case Union():
             return _together(inputs)
-        case Aggregate(outputs=outputs, sets=sets):
+        case Aggregate(outputs=outputs, keys=keys, sets=sets):
             harmless = all(map(_counts_once, (e for _, e in outputs)))
             behind = CORRUPT if not harmless else ABSORB if put_out_once else MAKE
             found = _counted(inputs[0], behind)
             # A record that made several rows may be in several groups.
-            return found if put_out_once and sets is None else _rows(found, MANY)
+            single = put_out_once and sets is None and not any(map(_slides, keys))
+            return found if single else _rows(found, MANY)
         case Deduplicate(expires=expires):
             return _counted(inputs[0], MAKE if expires else ABSORB)
         case SetOperation(all=every):
@@ -136,6 +137,14 @@ def _if_known(expressions: Iterable[Expression], copies: Copies) -> Copies:
     """As they are, unless one of the expressions is not understood."""
     known = not any(isinstance(part, Unknown) for each in expressions for part in walk(each))
     return copies if known else _counted(copies, CORRUPT)
+
+
+def _slides(key: Expression) -> bool:
+    """Whether a record may be in several groups: of windows that overlap."""
+    return any(
+        isinstance(part, Call) and part.function == "window" and len(part.arguments) > 2
+        for part in walk(key)
+    )
 
 
 def _counts_once(expression: Expression) -> bool:

@@ -371,14 +371,12 @@ class _Splitting:
         in_left, in_right = set(node.left.columns), set(node.right.columns)
         left = self.rows(node.left, _about((*conditions, *above), in_left) if kind is JoinKind.INNER
                          else () if kind is JoinKind.FULL else _about(above, in_left))  # fmt: skip
+        compared, tied = conditions[: node.null_aware], conditions[node.null_aware :]
+        conditions = (*(each for each in compared if not _may_be_null(each)), *tied)  # SP-7
         right = self.rows(node.right, () if kind is JoinKind.FULL else _about(conditions, in_right))
         for side in (left, right):
             if side.kind is Kind.NONE:
                 return side
-        if node.null_aware and conditions:  # SP-7
-            value = conditions[0]
-            if not isinstance(value, Call) or any(map(may_be_null, value.arguments)):
-                conditions = conditions[1:]
         equal = self._equal(conditions, left, right, in_left, in_right)
         same = self._same_partition([pair for *_, pair in equal], left.pins, right.pins)
         found = self._joined(node, kind, left, right, same, equal)
@@ -752,6 +750,10 @@ def _substituted(condition: Expression, made: Mapping[Column, Expression]) -> Ex
         case Call(arguments=arguments):
             return replace(condition, arguments=tuple(_substituted(a, made) for a in arguments))
     return condition
+
+
+def _may_be_null(condition: Expression) -> bool:
+    return not isinstance(condition, Call) or any(map(may_be_null, condition.arguments))
 
 
 def _rejects_null(conditions: Iterable[Expression], columns: Collection[Column]) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from sqlglot import exp
@@ -74,6 +74,10 @@ SELECT_PARTS: Final = frozenset(
     | {"windows", "qualify"}
 )
 """Clauses of a SELECT that are understood; any other makes the query unknown."""
+CORRELATED_PARTS: Final = SELECT_PARTS - {
+    *("order", "limit", "offset", "qualify", "windows", "group", "having")
+}
+"""Those of a subquery that names the row around it, which is read as a join with its tables."""
 WINDOWS: Final = ("window", "session_window")
 """Functions that group by time, whose result can be named like them."""
 
@@ -128,13 +132,20 @@ class Select:
         tree, builder = self.tree, self.builder
         builder.only(tree, SELECT_PARTS)
         found = self.body()
-        found, items = self._generators(found)
         group, having = tree.args.get("group"), tree.args.get("having")
-        if group or having or any(has_aggregate(each) for _, each in items):
+        if group or having or any(map(has_aggregate, tree.expressions)):
             if tree.args.get("qualify"):
                 raise NotUnderstood("QUALIFY over groups", tree.args["qualify"])
+            items, generators = self._items()
+            for at, (bare, _) in generators.items():
+                everything = group is not None and group.args.get("all")
+                if len(generators) > 1 or len(bare.expressions) != 1 or everything:
+                    raise NotUnderstood("this generator over groups", bare)
+                items[at] = items[at][0], bare.expressions[0]
             found = self._grouped(found, items, group, having)
+            found = self._generated_of_groups(found, generators)
         else:
+            found, items = self._generators(found)
             found = self._projected(found, items)
         if tree.args.get("distinct"):
             if tree.args["distinct"].args.get("on"):
@@ -171,6 +182,8 @@ class Select:
         if isinstance(node.this, exp.Lateral):
             return self._joined_lateral(left, node)
         self.builder.only(node, {"this", "on", "using", "kind", "side", "method", "global"})
+        if node.this.args.get("joins"):
+            raise NotUnderstood("a join inside of a join is not understood", node.this)
         named, right = self.builder.table(node.this, self.ctes, self.scope, self.scope.outer)
         kind, swapped = join_kind(node)
         only_left = kind in (JoinKind.SEMI, JoinKind.ANTI)
@@ -211,6 +224,7 @@ class Select:
 
     def _queried(self, left: Relation, node: Any, kind: JoinKind) -> Relation:
         """LATERAL with a query: a join by the conditions that tie it to the row."""
+        self.builder.only(node.this, {"this", "alias"})
         tree = node.this.this
         alias = node.args.get("alias")
         if not isinstance(tree, exp.Select) or alias is None:
@@ -307,6 +321,7 @@ class Select:
             return found, node, self.express
         columns: list[Column] = []
         for part in parts:
+            self.builder.only(part, {"this"})
             tree = part.this
             conditions: list[Expression] = []
             where = tree.args.get("where")
@@ -386,6 +401,7 @@ class Select:
     ) -> Relation:
         """IN and EXISTS as joins that keep the columns of the left side."""
         while isinstance(tree, exp.Subquery):
+            self.builder.only(tree, {"this"})
             tree = tree.this
         conditions: list[Expression] = []
         if isinstance(tree, exp.Select) and not tree.args.get("group"):
@@ -402,7 +418,7 @@ class Select:
             conditions = [*(Call("=", pair) for pair in pairs), *conditions]
         condition = _all(conditions)
         kind = JoinKind.ANTI if negated else JoinKind.SEMI
-        null_aware = negated and value is not None
+        null_aware = len(members) if negated and value is not None else 0
         return Join(found, right, kind, condition, null_aware, self.builder.at(node))
 
     def correlated(self) -> tuple[Relation, list[Expression], tuple[Ref, ...]]:
@@ -415,7 +431,7 @@ class Select:
             found = self.build()
             self.scope.outer = scope
             return found, [], tuple(map(Ref, found.columns))
-        self.builder.only(tree, SELECT_PARTS - {"order", "limit", "offset"})
+        self.builder.only(tree, CORRELATED_PARTS)
         tree = tree.copy()
         tree.set("where", None)
         self.tree = tree
@@ -484,9 +500,10 @@ class Select:
 
     # ---- what is selected
 
-    def _generators(self, found: Relation) -> tuple[Relation, list[tuple[str, Any]]]:
-        """The items by name; EXPLODE among them makes rows before anything else is computed."""
+    def _items(self) -> tuple[list[tuple[str, Any]], dict[int, tuple[Any, list[str]]]]:
+        """The items by name; place of an item -> (generator, names that it gives)."""
         items: list[tuple[str, Any]] = []
+        generators: dict[int, tuple[Any, list[str]]] = {}
         for node in self.tree.expressions:
             if isinstance(node, exp.Star) or (
                 isinstance(node, exp.Column) and isinstance(node.this, exp.Star)
@@ -498,14 +515,38 @@ class Select:
             if isinstance(node, exp.Aliases):
                 bare, names = node.this, [each.name for each in node.expressions]
             if isinstance(bare, exp.Anonymous) and bare.name.lower() in GENERATORS:
-                generator = self.express(bare)
-                assert isinstance(generator, Call)
-                columns = generated(generator, names)
-                found = Generate(found, generator, columns, self.builder.at(bare))
-                items += [(column.name, Ref(column)) for column in columns]
-            else:
-                items.append((name_of(node), bare))
-        return found, items
+                generators[len(items)] = bare, names
+            items.append((name_of(node), bare))
+        return items, generators
+
+    def _generators(self, found: Relation) -> tuple[Relation, list[tuple[str, Any]]]:
+        """The items by name; EXPLODE among them makes rows before anything else is computed."""
+        items, generators = self._items()
+        made: list[tuple[str, Any]] = []
+        for at, item in enumerate(items):
+            if at not in generators:
+                made.append(item)
+                continue
+            bare, names = generators[at]
+            generator = self.express(bare)
+            assert isinstance(generator, Call)
+            columns = generated(generator, names)
+            found = Generate(found, generator, columns, self.builder.at(bare))
+            made += [(column.name, Ref(column)) for column in columns]
+        return found, made
+
+    def _generated_of_groups(
+        self, found: Relation, generators: Mapping[int, tuple[Any, list[str]]]
+    ) -> Relation:
+        """EXPLODE of what is computed of groups: its rows are made of theirs."""
+        for at, (bare, names) in generators.items():
+            column, place = found.columns[at], self.builder.at(bare)
+            generator = Call(bare.name.lower(), (Ref(column),), position=place)
+            columns = generated(generator, names)
+            outputs = [(each, Ref(each)) for each in found.columns]
+            outputs[at : at + 1] = [(each, Ref(each)) for each in columns]
+            found = Project(Generate(found, generator, columns, place), tuple(outputs), place)
+        return found
 
     def _star(self, node: Any) -> Iterator[tuple[str, Any]]:
         star = node if isinstance(node, exp.Star) else node.this
@@ -666,10 +707,10 @@ class Select:
                 keys.append(self._key(node, items))
         for name in ("rollup", "cube", "grouping_sets"):
             for node in group.args.get(name) or ():
-                if node.expressions:
-                    self._add_sets(node, items, keys, optional)
-                else:  # GROUP BY a, b WITH ROLLUP
-                    optional |= set(range(len(keys)))
+                # Without a comma before them the sets choose among the keys: GROUP BY a, b
+                # GROUPING SETS ((a)), GROUP BY a, b WITH ROLLUP.
+                optional |= set(range(len(keys)))
+                self._add_sets(node, items, keys, optional)
         if not optional:
             return tuple(keys), None
         # Which sets there are does not matter, only which keys are in all of them.

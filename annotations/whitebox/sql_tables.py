@@ -53,6 +53,8 @@ class Ctes:
     known: dict[str, tuple[Any, Ctes]] = field(default_factory=dict)
 
 
+_CONSTANTS: Final = (exp.Literal, exp.Boolean, exp.Null, exp.Neg)
+"""Values that are written down."""
 ReadSelect = Callable[["Builder", Any, Ctes, Scope | None], Relation]
 """Reads one SELECT (`sql_select.select`)."""
 
@@ -317,11 +319,23 @@ class Builder:
         return Named(alias, source.columns, not source.complete), source
 
     def _values(self, node: Any) -> tuple[Named, Relation]:
-        """Constants, as a table that never changes."""
-        first = node.expressions[0]
-        width = len(first.expressions) if isinstance(first, exp.Tuple) else 1
-        columns = tuple([Column(f"col{at + 1}") for at in range(width)])
-        return Named(node.alias, columns), Source("values", columns, Role.TABLE)
+        """Values as a table that never changes; those that are computed may be left to chance."""
+        rows = [each.expressions if isinstance(each, exp.Tuple) else [each]
+                for each in node.expressions]  # fmt: skip
+        columns = tuple([Column(f"col{at + 1}") for at in range(len(rows[0]))])
+        named = Named(node.alias, columns)
+        if all(isinstance(cell.unnest(), _CONSTANTS) for row in rows for cell in row):
+            return named, Source("values", columns, Role.TABLE)
+        express = Expressions(lambda name: Scope().resolve(name, self.at(name)), self.own)
+        parts = [
+            Project(
+                Source("nothing", (), Role.TABLE),
+                tuple((Column(c.name), express(v)) for c, v in zip(columns, row, strict=False)),
+                self.at(node),
+            )
+            for row in rows
+        ]
+        return named, Union(tuple(parts), columns, self.at(node))
 
     def _delayed(self, node: Any, named: Named, found: Relation) -> Relation:
         """The WATERMARK clause that stands right after the table."""

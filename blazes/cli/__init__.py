@@ -7,6 +7,15 @@ list of commands says about the others stands in `COMMANDS`.
 Exit status: 0; 1 where a check was asked for and failed (`--strict`); 2 for bad input or bad
 usage; 3 where something is left: claims that were not tested (`verify`), what `run --fail-on`
 names; 130 after Ctrl-C.
+
+Beside the commands:
+
+- `options`, `execution`: arguments on dataflow files, and whether code of the user's may run to
+  be read; `projects`: arguments on compiled projects.
+- `fix`: `analyze --fix`; `spark_check`: `compile --check-with-spark`; `checks`, `audit`: what
+  `doctor` looks at; `reference`: writes the generated pages of docs/reference.
+- `job_process`, `preview`: a job as a process, and the first rows of its results, for `run`.
+- `run_report`, `run_charts`: what `report` shows; `top_screen`: what `top` shows.
 """
 
 from __future__ import annotations

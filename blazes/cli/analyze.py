@@ -74,12 +74,12 @@ def render(plan: Plan, warnings: Sequence[Diagnostic], arguments: argparse.Names
                 json_result.to_json(plan, warnings=warnings, advisor=Advisor(plan))
             )
         case "mermaid":
-            from blazes.document.mermaid import flowchart
+            from blazes.document.diagram import flowchart
             from blazes.report.diagram import diagram_of
 
             return flowchart(diagram_of(plan))
         case "dot":
-            from blazes.document.dot import digraph
+            from blazes.document.diagram import digraph
             from blazes.report.diagram import diagram_of
 
             return digraph(diagram_of(plan))

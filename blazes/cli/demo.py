@@ -42,14 +42,14 @@ def run(arguments: argparse.Namespace) -> int:
 
     for warning in check_before_run(Path(tempfile.gettempdir())):
         print(as_text(warning, colour=False, unicode=False), file=sys.stderr)
-    from blazes.verify.show import progress
+    from blazes.document.screen import bar
 
-    with progress() as told:
+    with bar() as progress:
         outcome = demonstrate(
             runs=arguments.orders,
             seed=arguments.seed,
             master=arguments.master,
-            progress=lambda done, of: told("running replicas on Spark", done, of),
+            progress=lambda done, of: progress("running replicas on Spark", done, of),
         )
     arguments.format = options.format_of(arguments)
     if arguments.format == "json":

@@ -177,9 +177,7 @@ def plan_of(arguments: argparse.Namespace) -> tuple[Plan, tuple[Diagnostic, ...]
 
 def compiler_refusals(dataflow: Dataflow, decided: Plan | None = None) -> tuple[Diagnostic, ...]:
     """What `blazes compile` would refuse, and says so; `decided` is its plan, where it is known."""
-    from codegen.meant import is_meant
-
-    if not is_meant(dataflow):
+    if not (dataflow.has_sources or dataflow.has_code):
         return ()
     from codegen.judge import refusals
 
@@ -240,10 +238,7 @@ def rendered(document: Document, arguments: argparse.Namespace) -> str:
 
         return html.page(document)
     from blazes.document import terminal
-    from blazes.document.plain import colour_of, unicode_of, width_of
 
     if getattr(arguments, "output", None) not in (None, "", "-"):
         return terminal.text(document)
-    out = sys.stdout
-    layout = terminal.Layout(width_of(out), colour_of(out), unicode_of(out))
-    return terminal.text(document, layout)
+    return terminal.text(document, terminal.Layout.of(sys.stdout))

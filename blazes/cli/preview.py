@@ -9,8 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from blazes.document.plain import cells, printable
-from blazes.report.progress import amount, cut
+from blazes.document.blocks import Document, Table
+from blazes.document.plain import cut, printable
+from blazes.document.terminal import Layout, text
+from blazes.report.progress import amount
 
 ROWS: Final = 5
 WIDTH: Final = 28
@@ -50,16 +52,11 @@ def as_table(rows: list[Mapping[str, Any]]) -> list[str]:
     """Rows below their column names."""
     if not rows:
         return []
-    names = list(dict.fromkeys(name for row in rows for name in row))
-    table = [names, *([_text(row.get(name)) for name in names] for row in rows)]
-    table = [[cut(printable(text), WIDTH) for text in line] for line in table]
-    widths = [max(cells(line[at]) for line in table) for at in range(len(names))]
-
-    def padded(line: list[str]) -> str:
-        both = zip(line, widths, strict=True)
-        return "  ".join(text + " " * (wide - cells(text)) for text, wide in both).rstrip()
-
-    return list(map(padded, table))
+    names = tuple(dict.fromkeys(name for row in rows for name in row))
+    heads = tuple(cut(printable(name), WIDTH) for name in names)
+    cells = (tuple(cut(printable(_text(row.get(n))), WIDTH) for n in names) for row in rows)
+    table = Table(heads, tuple(cells), wrap=False)
+    return text(Document("", (table,)), Layout((WIDTH + 2) * len(names))).splitlines()
 
 
 def _rows(files: list[Path], format: str) -> Iterator[Mapping[str, Any]]:

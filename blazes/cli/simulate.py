@@ -66,10 +66,10 @@ def run(arguments: argparse.Namespace) -> int:
     """Simulate FILE and print what was seen."""
     arguments.format = options.format_of(arguments)
     dataflow, _ = options.dataflow_of(arguments, limits_for(arguments.file))
+    from blazes.document.screen import bar
     from blazes.simulate import repro, show
     from blazes.simulate.network import Refused
     from blazes.simulate.simulation import Simulation
-    from blazes.verify.show import progress
     from blazes.verify.spark import Spark
 
     with contextlib.ExitStack() as stack:
@@ -86,12 +86,12 @@ def run(arguments: argparse.Namespace) -> int:
             )
             if arguments.replay:
                 return _replay(arguments, simulation)
-            told = stack.enter_context(progress())
+            progress = stack.enter_context(bar())
             found = simulation.simulate(
                 inputs=arguments.inputs,
                 time_s=float(arguments.time),
                 seed=arguments.seed,
-                progress=told,
+                progress=progress,
             )
         except Refused as reason:
             raise CommandError(

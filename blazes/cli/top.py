@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 EVERY_S: Final = 0.5
 RATES_KEPT: Final = 60
+ONCE_COLUMNS_MAX: Final = 200
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -143,31 +144,20 @@ def newest(target: Path) -> Path:
 
 def show(watched: Watched, *, once: bool) -> None:
     """Draw the screen, again and again until the job ends."""
-    from rich.console import Console, Group
-    from rich.live import Live
-
     from blazes.cli.top_screen import document
-    from blazes.document.plain import colour_of, unicode_of, width_of
-    from blazes.document.terminal import Layout, parts
-
-    unicode = unicode_of(sys.stdout)
-    width = None if sys.stdout.isatty() else width_of(sys.stdout)
-    console = Console(
-        no_color=not colour_of(sys.stdout), highlight=False, markup=False, width=width
-    )
-
-    def screen(top: Top) -> Group:
-        layout = Layout(console.width, unicode=unicode)
-        return Group(*parts(document(top, console.width), layout))
+    from blazes.document.plain import colour_of, safe_write
+    from blazes.document.terminal import Layout, text
 
     if once:
-        console.print(screen(watched.look()))
+        layout = Layout.of(sys.stdout, most=ONCE_COLUMNS_MAX, cut=True)
+        safe_write(sys.stdout, text(document(watched.look()), layout))
         return
-    with Live(console=console, auto_refresh=False, screen=True) as live:
+    from blazes.document.screen import Screen
+
+    with Screen(sys.stdout, colour=colour_of(sys.stdout), alone=True) as screen:
         while True:
             top = watched.look()
-            live.update(screen(top), refresh=True)
+            screen.show(document(top))
             if top.state not in ("running", "starting"):
                 break
             time.sleep(EVERY_S)
-    console.print(screen(top))

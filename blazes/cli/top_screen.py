@@ -12,15 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from blazes.document import blocks as b
 from blazes.document.plain import bars
-from blazes.report.progress import (
-    BAD_EVENTS,
-    amount,
-    cut,
-    duration,
-    event_text,
-    recent,
-    table,
-)
+from blazes.report.progress import BAD_EVENTS, amount, duration, events, recent, units
 
 if TYPE_CHECKING:
     from blazes.report.progress import Event
@@ -30,8 +22,6 @@ if TYPE_CHECKING:
 EVENTS_SHOWN: Final = 6
 PARTITIONS_SHOWN: Final = 8
 SITES_SHOWN: Final = 24
-WIDE: Final = 100
-"""Columns below which less is said of a site."""
 METER: Final = 10
 """Cells of a bar."""
 QUIET: Final = frozenset({"view_change"})
@@ -172,26 +162,19 @@ def _stage_json(stage: Stage) -> dict[str, Any]:
     }
 
 
-def document(top: Top, width: int) -> b.Document:
-    """The screen; what has no room in so many columns is left out."""
-    blocks: list[b.Block] = []
-    if top.units:
-        head, *lines = table(top.units, width)
-        blocks.append(b.paragraph(b.Span(head, "soft"), *lines, form="verbatim"))
+def document(top: Top) -> b.Document:
+    """The screen."""
+    blocks: list[b.Block] = [units(top.units)] if top.units else []
     for stage in top.stages:
-        blocks += _stage(top, stage, width)
+        blocks += _stage(top, stage)
     if shown := _telling(top.events, EVENTS_SHOWN):
-        lines_of_events = (
-            b.Span(cut(event_text(event), width), "warn" if event.kind in ALARMING else "soft")
-            for event in shown
-        )
-        blocks.append(b.paragraph(*lines_of_events, form="verbatim"))
+        blocks.append(events(shown, ALARMING))
     state = b.Span(top.state, "good" if top.state == "running" else "strong")
     about = (state, f"  {duration(top.elapsed_s)}  {top.run}")
     return b.Document(top.name, tuple(blocks), about=about)
 
 
-def _stage(top: Top, stage: Stage, width: int) -> Iterator[b.Block]:
+def _stage(top: Top, stage: Stage) -> Iterator[b.Block]:
     state = headline(stage)
     values = stage.values
     rates = top.rates.get(stage.name, ())
@@ -212,9 +195,8 @@ def _stage(top: Top, stage: Stage, width: int) -> Iterator[b.Block]:
         ("  ", failures, f", recoveries: {stage.recoveries}{last}, moves: {stage.moves}"),
         form="verbatim",
     )
-    yield _sites(top, stage, narrow=width < WIDE)
-    if len(partitions(stage)) > len(stage.sites) or width >= 90:
-        yield _partitions(stage)
+    yield _sites(top, stage)
+    yield _partitions(stage)
 
 
 _BATCHES: Final = (
@@ -235,33 +217,33 @@ def _latency(stage: Stage) -> Iterator[b.Span]:
             yield b.Span(f"{_ms(stage.latency_ms[name])} ")
 
 
-def _sites(top: Top, stage: Stage, *, narrow: bool) -> b.Table:
-    names = ["site", "host", "executor", "pid", "rows/s", "busy", "cpu", "state", "held"]
-    if narrow:
-        names = [name for name in names if name not in ("executor", "pid")]
-    found: list[tuple[b.Words, ...]] = []
+def _sites(top: Top, stage: Stage) -> b.Table:
+    numbers = ("site", "executor", "pid", "rows/s", "cpu", "state", "held", "busy")
+    rows: list[tuple[b.Words, ...]] = []
     for site in sorted(stage.sites, key=lambda s: s.number)[:SITES_SHOWN]:
         silent = site.t is None or top.now - site.t > SILENT_S
         busy = site.value("utilisation") if "utilisation" in site.report else site.value("busy")
-        texts = {
-            "site": str(site.number),
-            "host": site.host,
-            "executor": site.executor,
-            "pid": f"{site.value('pid'):.0f}",
-            "rows/s": amount(site.value("rows_per_s")),
-            "busy": f"{busy:.0%}" if narrow else _meter(busy),
-            "cpu": f"{site.value('cpu'):.0%}",
-            "state": _bytes(site.value("state_bytes")),
-            "held": amount(site.value("buffered_units")),
-        }
+        texts = (
+            str(site.number),
+            site.host,
+            site.executor,
+            f"{site.value('pid'):.0f}",
+            amount(site.value("rows_per_s")),
+            f"{site.value('cpu'):.0%}",
+            _bytes(site.value("state_bytes")),
+            amount(site.value("buffered_units")),
+            f"{busy:.0%}",
+            _meter(busy),
+        )
         look = "soft" if silent and top.state == "running" else ""
         copies = tuple(
             b.Span(copy_name(copy) + " ", "" if copy.status == "ACTIVE" else "warn")
             for copy in stage.hosted(site.number)
         )
-        found.append((*(b.Span(texts[name], look) for name in names), copies))
-    right = set(names) - {"host", "executor", "busy"}
-    return b.Table((*names, "copies"), tuple(found), right=right, wrap=False)
+        rows.append((*(b.Span(text, look) for text in texts), copies))
+    names = (numbers[0], "host", *numbers[1:], "", "copies")
+    spare = {"pid": 3, "executor": 2, "": 1}
+    return b.Table(names, tuple(rows), right=numbers, spare=spare, wrap=False)
 
 
 def _partitions(stage: Stage) -> b.Table:
@@ -298,7 +280,7 @@ def _telling(events: Sequence[Event], number: int) -> list[Event]:
 
 def _meter(part: float) -> str:
     full = round(min(max(part, 0.0), 1.0) * METER)
-    return "█" * full + "░" * (METER - full) + f" {part:4.0%}"
+    return "█" * full + "░" * (METER - full)
 
 
 def _bytes(number: float) -> str:

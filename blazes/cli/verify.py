@@ -76,16 +76,17 @@ def run(arguments: argparse.Namespace) -> int:
                 f"{did_you_mean(name, dataflow.components)}",
                 remedy="blazes analyze FILE lists the components",
             )
-    from blazes.verify.show import document, progress
+    from blazes.document.screen import bar
+    from blazes.verify.show import document
     from blazes.verify.verify import Verifier
 
-    with progress() as told, session() as spark:
-        told("starting Spark", 0, 0)
+    with bar() as progress, session() as spark:
+        progress("starting Spark", 0, 0)
         verifier = Verifier(dataflow, spark, seed=arguments.seed, time_s=float(arguments.time))
         report = verifier.report(
             components=arguments.components,
             tries=arguments.tries,
-            progress=told,
+            progress=progress,
         )
     if arguments.format == "json":
         from blazes.report.json_result import dumps

@@ -23,8 +23,7 @@ from blazes.demo.ads import Size, Traffic, poor, records, traffic
 from blazes.demo.dataflow import ORDERED, SEALED, UNCOORDINATED, WAYS
 from blazes.demo.files import land, read_results
 from blazes.demo.orders import ArrivalOrder, arrival_order
-from blazes.demo.outcome import Dispute, Outcome, Witness
-from blazes.demo.tally import Answers, contested, tally
+from blazes.demo.outcome import Answers, Dispute, Outcome, Witness, contested, tally
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

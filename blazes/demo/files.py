@@ -1,4 +1,4 @@
-"""Files as a streaming job meets them: written whole, one after the other; and read back.
+"""Files as a streaming job meets them: written whole, one after the other; read back; compared.
 
 A file source reads a folder in the order of modification times, so the order of arrival is a
 property of the files. Everything here is standard library, but for reading Parquet results.
@@ -10,7 +10,8 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -138,3 +139,42 @@ def read_results(folder: Path) -> list[dict[str, Any]]:
 
 def _visible(file: Path, folder: Path) -> bool:
     return not any(part.startswith((".", "_")) for part in file.relative_to(folder).parts)
+
+
+@dataclass(frozen=True)
+class Difference:
+    """What two multisets of rows do not have in common."""
+
+    expected: int
+    """How many rows there should be."""
+    missing: tuple[Hashable, ...]
+    unexpected: tuple[Hashable, ...]
+
+    @property
+    def equal(self) -> bool:
+        """True where every row is there, as often as it should be, and no other."""
+        return not self.missing and not self.unexpected
+
+    def __str__(self) -> str:
+        if self.equal:
+            return f"exactly the expected {self.expected:,} rows"
+        parts = []
+        for name, rows in (("missing", self.missing), ("unexpected", self.unexpected)):
+            if rows:
+                shown = ", ".join(map(str, rows[:2])) + (", ..." if len(rows) > 2 else "")
+                parts.append(f"{len(rows):,} {name}: {shown}")
+        return f"not the expected {self.expected:,} rows; " + "; ".join(parts)
+
+
+def difference(expected: Iterable[Hashable], got: Iterable[Hashable]) -> Difference:
+    """How `got` differs from `expected`, as multisets.
+
+    >>> print(difference([("a", 1), ("b", 2)], [("a", 1), ("b", 2), ("b", 2)]))
+    not the expected 2 rows; 1 unexpected: ('b', 2)
+    """
+    should, did = Counter(expected), Counter(got)
+    return Difference(
+        expected=should.total(),
+        missing=tuple(sorted((should - did).elements(), key=repr)),
+        unexpected=tuple(sorted((did - should).elements(), key=repr)),
+    )

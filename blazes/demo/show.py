@@ -7,8 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from annotations.vocabulary import Label
-from blazes.demo.outcome import Dispute, Outcome, Witness
-from blazes.demo.tally import Tally
+from blazes.demo.outcome import Dispute, Outcome, Tally, Witness
 from blazes.document import blocks as b
 from blazes.report.notation import label_span
 

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from blazes.document import blocks as b
-from blazes.document import derivation, mermaid
+from blazes.document import derivation
+from blazes.document.diagram import flowchart
 from blazes.document.plain import printable
 
 SPECIAL: Final = frozenset(r"\`*_{}[]<>#|~&")
@@ -50,7 +51,7 @@ def _block(block: b.Block) -> Iterator[str]:
         case b.Derivation():
             yield fenced(derivation.text(block, width=WIDTH), "text")
         case b.Drawing(diagram) if diagram:
-            yield fenced(mermaid.flowchart(diagram).rstrip(), "mermaid")
+            yield fenced(flowchart(diagram).rstrip(), "mermaid")
 
 
 def _aspect(aspect: b.Entry) -> Iterator[str]:

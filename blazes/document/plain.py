@@ -61,6 +61,19 @@ def cells(text: str) -> int:
     )
 
 
+def cut(text: str, width: int) -> str:
+    """The text, not wider than `width` cells.
+
+    >>> cut("counting", 6), cut("counts", 6)
+    ('count…', 'counts')
+    """
+    if cells(text) <= width:
+        return text
+    while text and cells(text) > width - 1:
+        text = text[:-1]
+    return text + "…"
+
+
 def colour_of(stream: TextIO) -> bool:
     """True where colours are wanted: a terminal, and no NO_COLOR in the environment."""
     if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":

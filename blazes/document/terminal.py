@@ -10,7 +10,7 @@ import io
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final, Literal, Self, TextIO
 
 from rich.box import SIMPLE_HEAD, Box
 from rich.console import Console, Group, RenderableType
@@ -21,12 +21,22 @@ from rich.text import Text
 from blazes.document import blocks as b
 from blazes.document.derivation import laid_out
 from blazes.document.palette import TERMINAL
-from blazes.document.plain import ASCII, bars, cells, printable
+from blazes.document.plain import (
+    ASCII,
+    bars,
+    cells,
+    colour_of,
+    printable,
+    unicode_of,
+    width_of,
+)
 
 INDENT: Final = 2
 PROOF: Final = 9
 """Cells that a derivation is set in by, below the words beside it."""
 NARROW: Final = 60
+LAST_MIN: Final = 24
+"""Cells that the last column of a table keeps where it is cut and nothing else is left out."""
 PLAIN_BOX: Final = Box("    \n    \n -- \n    \n    \n    \n    \n    \n", ascii=True)
 
 
@@ -37,6 +47,13 @@ class Layout:
     width: int = 80
     colour: bool = False
     unicode: bool = True
+    cut: bool = False
+    """Lines that keep their spaces end at the margin, as on a screen that is redrawn."""
+
+    @classmethod
+    def of(cls, stream: TextIO, *, most: int = 120, cut: bool = False) -> Self:
+        """The layout for what a stream leads to, at most so many columns wide."""
+        return cls(width_of(stream, most=most), colour_of(stream), unicode_of(stream), cut)
 
     def console(self, *, record: bool = False) -> Console:
         """A console of this layout that prints into memory."""
@@ -114,7 +131,7 @@ def _block(block: b.Block, layout: Layout, indent: int) -> Iterator[RenderableTy
         case b.Derivation():
             indent += PROOF if layout.width >= NARROW else 0
     body = _body(block, layout, indent)
-    if isinstance(body, Text) and body.no_wrap:  # padding would cut it at the margin
+    if isinstance(body, Text) and body.no_wrap and not layout.cut:  # padding would cut it
         yield Text("\n", no_wrap=True, overflow="ignore").join(
             Text(" " * indent).append_text(line) for line in body.split("\n")
         )
@@ -187,9 +204,17 @@ def _table(table: b.Table, layout: Layout, width: int, *, nested: bool) -> Rende
     spare = [table.spare.get(title, 0) for title in table.columns]
     shown = list(range(len(table.columns)))
     gap = 3 if ruled else 2
-    while sum(widths[n] + gap for n in shown) - gap > width and any(spare[n] for n in shown):
+
+    def needed() -> int:
+        *others, last = (widths[n] for n in shown)
+        return sum(others) + gap * len(others) + (last if table.wrap else min(last, LAST_MIN))
+
+    while needed() > width and any(spare[n] for n in shown):
         most = max(spare[n] for n in shown)
         shown = [n for n in shown if spare[n] < most]
+    room = width - sum(widths[n] + gap for n in shown[:-1])
+    fixed = not table.wrap and room > 0
+    overflow: Literal["fold", "ellipsis", "crop"] = "ellipsis" if layout.unicode else "crop"
     grid = Grid(
         box=(SIMPLE_HEAD if layout.unicode else PLAIN_BOX) if ruled else None,
         pad_edge=False,
@@ -203,8 +228,9 @@ def _table(table: b.Table, layout: Layout, width: int, *, nested: bool) -> Rende
             layout.shown(table.columns[n]),
             justify="right" if table.columns[n] in table.right else "left",
             no_wrap=not table.wrap,
-            overflow="fold" if table.wrap else "ellipsis",
-            min_width=None if table.wrap or n == shown[-1] else widths[n],
+            overflow="fold" if table.wrap else overflow,
+            min_width=widths[n] if fixed and n != shown[-1] else None,
+            max_width=room if fixed and n == shown[-1] else None,
         )
     for row in rows:
         if len(row) < len(table.columns):
@@ -250,6 +276,8 @@ def _lines(lines: Iterable[b.Words], layout: Layout, role: str = "", *, wrap: bo
     text = Text("\n").join(found)
     if not wrap:
         text.no_wrap, text.overflow = True, "ignore"
+        if layout.cut:
+            text.overflow = "ellipsis" if layout.unicode else "crop"
     return text
 
 

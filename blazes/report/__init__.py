@@ -1,9 +1,9 @@
 """What is said about a plan and a running job: documents for people, and data for programs.
 
-- `index`, `findings`, `words`, `results`, `advice`: what there is to say, and the sentences.
+- `index`, `findings`, `words`, `results`: what there is to say, and the sentences.
 - `document`: the documents about a plan, which `blazes.document` renders; `notation` and `diagram`
   are their labels, derivations and drawing.
 - `json_result` with its `result_schema`, and `sarif`: the same for programs.
-- `problems`: mistakes in a file. `rules`, `examples`, `reference`: the pages about rules and codes.
+- `problems`: mistakes in a file. `rules`, `examples`: the pages about rules and codes.
 - `progress`, `live`: a job while it runs.
 """

@@ -4,24 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Final, Protocol, Self, TextIO
 
 from blazes.document.plain import safe_write, unicode_of
-from blazes.report.progress import (
-    BAD_EVENTS,
-    Event,
-    Progress,
-    duration,
-    event_text,
-    plain_line,
-    recent,
-    screen,
-)
+from blazes.report.progress import Event, Progress, document, event_text, plain_line, recent
 
 NARROWEST: Final = 60
-"""Columns below which there is no table."""
+"""Columns below which there are lines, not a table."""
 PLAIN_EVERY_S: Final = 5.0
 
 
@@ -109,22 +100,15 @@ class PlainView:
 
 
 class LiveView:
-    """Redraws the screen in place, on a terminal, with rich."""
+    """Redraws the screen in place, on a terminal."""
 
     def __init__(self, out: TextIO, *, colour: bool = True) -> None:
-        from rich.console import Console
-        from rich.live import Live
+        from blazes.document.screen import Screen
 
-        self._dots = "…" if unicode_of(out) else "~"
-        self._console = Console(
-            file=out, force_terminal=True, no_color=not colour, highlight=False, markup=False
-        )
-        self._live = Live(
-            console=self._console, auto_refresh=False, redirect_stdout=False, redirect_stderr=False
-        )
+        self._screen = Screen(out, colour=colour)
 
     def __enter__(self) -> Self:
-        self._live.start()
+        self._screen.__enter__()
         return self
 
     def __exit__(
@@ -133,23 +117,15 @@ class LiveView:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._live.stop()
+        self._screen.__exit__(kind, error, trace)
 
     def show(self, progress: Progress) -> None:
         """Draw this in place of what was drawn before."""
-        from rich.text import Text
-
-        width, height = self._console.size
-        lines = screen(progress, width - 1) if width >= NARROWEST else list(_narrow(progress))
-        text = Text(no_wrap=True, overflow="ellipsis")
-        for number, line in enumerate(lines[: max(height - 1, 1)]):
-            text.append(line.replace("…", self._dots) + "\n", style=_style(number, line, progress))
-        text.rstrip()
-        self._live.update(text, refresh=True)
+        self._screen.show(document(progress))
 
     def say(self, text: str) -> None:
         """Print a line above the picture."""
-        self._console.print(text, soft_wrap=True)
+        self._screen.say(text)
 
 
 def view_for(out: TextIO, *, progress: bool, colour: bool, width: int) -> View:
@@ -157,19 +133,3 @@ def view_for(out: TextIO, *, progress: bool, colour: bool, width: int) -> View:
     if progress and out.isatty() and width >= NARROWEST:
         return LiveView(out, colour=colour)
     return PlainView(out)
-
-
-def _narrow(progress: Progress) -> Iterator[str]:
-    yield f"{progress.state}, {duration(progress.elapsed_s)}"
-    yield from map(plain_line, progress.units)
-
-
-def _style(number: int, line: str, progress: Progress) -> str:
-    if number == 0:
-        return "bold"
-    if number == 2 and progress.units:
-        return "dim"
-    kinds = [kind.replace("_", " ") for kind in BAD_EVENTS]
-    if "quarantined" in line or any(f"  {kind}" in line for kind in kinds):
-        return "yellow"
-    return ""

@@ -1,17 +1,17 @@
-"""The view of a job while it runs: one line per unit, what waits for what, the last events.
+"""A job while it runs, as a document: a line per unit, what waits for what, the last events.
 
-Pure functions from what is known to lines of text, cut to the width of the terminal;
-`blazes.report.live` puts them on the screen.
+`blazes.report.live` puts it on the screen.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
-from blazes.document.plain import cells, printable
+from blazes.document import blocks as b
+from blazes.document.plain import printable
 
 EVENTS_SHOWN: Final = 4
 UNITS_SHOWN_MAX: Final = 24
@@ -80,29 +80,22 @@ class Progress:
     events: Sequence[Event]
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
-    """A column of the table, and how important it is where there is no room for all."""
-
-    title: str
-    importance: int
-    """Columns are left out from the highest number down."""
-    right: bool = True
-
-
-COLUMNS: Final = (
-    Column("unit", 0, right=False),
-    Column("batches", 3),
-    Column("rows in", 4),
-    Column("rows/s", 1),
-    Column("rows out", 7),
-    Column("open", 1),
-    Column("oldest", 2),
-    Column("released", 5),
-    Column("requests", 8),
-    Column("dead", 2),
-    Column("waits for", 6, right=False),
-)
+COLUMNS: Final[Mapping[str, int]] = {
+    "unit": 0,
+    "batches": 3,
+    "rows in": 4,
+    "rows/s": 1,
+    "rows out": 7,
+    "open": 1,
+    "oldest": 2,
+    "released": 5,
+    "requests": 8,
+    "dead": 2,
+    "waits for": 6,
+}
+"""Column -> where there is no room for all, the highest numbers are left out first."""
+WORDS: Final = frozenset({"unit", "waits for"})
+"""The columns that hold no numbers."""
 
 
 def amount(number: float) -> str:
@@ -184,29 +177,28 @@ def row(sample: Sample) -> dict[str, str]:
     }
 
 
-def table(samples: Sequence[Sample], width: int) -> list[str]:
-    """A heading and a line per unit, none longer than `width`; columns that are empty are left out.
+def units(samples: Sequence[Sample]) -> b.Table:
+    """A row per unit; columns that are empty in all of them are left out.
 
-    Where there are more units than `UNITS_SHOWN_MAX`, those with open partitions come first and
-    the last line says how many are not shown.
+    Of more units than `UNITS_SHOWN_MAX`, those with open partitions are shown.
     """
-    shown = sorted(samples, key=lambda s: -_trouble(s)) if _too_many(samples) else list(samples)
-    rows = [row(sample) for sample in shown[:UNITS_SHOWN_MAX]]
-    columns = [
-        column
-        for column in COLUMNS
-        if column.title in ("unit", "batches") or any(line[column.title] for line in rows)
-    ]
-    while len(columns) > 1 and sum(_widths(columns, rows)) + 2 * (len(columns) - 1) > width:
-        least = max(columns, key=lambda column: column.importance)
-        if least.title == "waits for" and _room_for_waits(columns, rows, width) >= 16:
-            break
-        columns.remove(least)
-    lines = [_line({c.title: c.title for c in columns}, columns, rows, width)]
-    lines += [_line(line, columns, rows, width) for line in rows]
-    if _too_many(samples):
-        lines.append(f"and {len(samples) - UNITS_SHOWN_MAX} more units")
-    return lines
+    too_many = len(samples) > UNITS_SHOWN_MAX
+    shown = sorted(samples, key=lambda s: -_trouble(s)) if too_many else samples
+    texts = [row(sample) for sample in shown[:UNITS_SHOWN_MAX]]
+    always = ("unit", "batches")
+    titles = [title for title in COLUMNS if title in always or any(line[title] for line in texts)]
+    roles = ["warn" if s.values.get("quarantined_partitions") else "" for s in shown]
+    return b.Table(
+        tuple(titles),
+        tuple(
+            tuple(b.Span(line[title], role) for title in titles)
+            for line, role in zip(texts, roles, strict=False)
+        ),
+        right=COLUMNS.keys() - WORDS,
+        spare=COLUMNS,
+        wrap=False,
+        more=len(samples) - len(texts),
+    )
 
 
 def event_text(event: Event) -> str:
@@ -223,16 +215,20 @@ def recent(events: Iterable[Event], number: int = EVENTS_SHOWN) -> list[Event]:
     return telling[-number:]
 
 
-def screen(progress: Progress, width: int) -> list[str]:
-    """Everything that is shown, as lines of at most `width` columns."""
-    head = f"{printable(progress.name)}: {progress.state}, {duration(progress.elapsed_s)}"
-    lines = [head]
-    if progress.units:
-        lines += ["", *table(progress.units, width)]
-    shown = recent(progress.events)
-    if shown:
-        lines += ["", *map(event_text, shown)]
-    return [cut(line, width) for line in lines]
+def events(shown: Sequence[Event], alarming: Collection[str] = BAD_EVENTS) -> b.Paragraph:
+    """A line for each event; kinds that alarm stand out."""
+    lines = (
+        b.Span(event_text(event), "warn" if event.kind in alarming else "soft") for event in shown
+    )
+    return b.paragraph(*lines, form="verbatim")
+
+
+def document(progress: Progress) -> b.Document:
+    """Everything that is shown."""
+    blocks: list[b.Block] = [units(progress.units)] if progress.units else []
+    blocks += [events(shown)] if (shown := recent(progress.events)) else []
+    about = f"{progress.state}, {duration(progress.elapsed_s)}"
+    return b.Document(progress.name, tuple(blocks), about=about)
 
 
 def plain_line(sample: Sample) -> str:
@@ -243,55 +239,10 @@ def plain_line(sample: Sample) -> str:
     return f"{parts[0]} {', '.join(parts[1:]) or 'nothing yet'}"
 
 
-def cut(text: str, width: int) -> str:
-    """The text, not wider than `width` cells.
-
-    >>> cut("counting", 6), cut("counts", 6)
-    ('count…', 'counts')
-    """
-    if cells(text) <= width:
-        return text
-    while text and cells(text) > width - 1:
-        text = text[:-1]
-    return text + "…"
-
-
 def _trouble(sample: Sample) -> float:
     weights = {"quarantined_partitions": 1e6, "open_partitions": 1.0, "waiting_requests": 1.0}
-    found = ((sample.values.get(metric, 0), weight) for metric, weight in weights.items())
-    return sum(value * weight for value, weight in found if not isinstance(value, Mapping))
-
-
-def _too_many(samples: Sequence[Sample]) -> bool:
-    return len(samples) > UNITS_SHOWN_MAX
-
-
-def _widths(columns: Sequence[Column], rows: Sequence[Mapping[str, str]]) -> list[int]:
-    return [
-        max([len(column.title), *(cells(line[column.title]) for line in rows)])
-        for column in columns
-    ]
-
-
-def _room_for_waits(
-    columns: Sequence[Column], rows: Sequence[Mapping[str, str]], width: int
-) -> int:
-    others = [column for column in columns if column.title != "waits for"]
-    return width - sum(_widths(others, rows)) - 2 * len(others)
-
-
-def _line(
-    texts: Mapping[str, str],
-    columns: Sequence[Column],
-    rows: Sequence[Mapping[str, str]],
-    width: int,
-) -> str:
-    parts = []
-    for column, wide in zip(columns, _widths(columns, rows), strict=True):
-        text = texts[column.title]
-        gap = " " * (wide - cells(text))
-        parts.append(gap + text if column.right else text + gap)
-    return cut("  ".join(parts).rstrip(), width)
+    values = ((sample.values.get(metric, 0), weight) for metric, weight in weights.items())
+    return sum(value * weight for value, weight in values if not isinstance(value, Mapping))
 
 
 def _short(value: Any) -> str:

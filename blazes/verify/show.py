@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
-import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import groupby, zip_longest
 from typing import Final
 
 from blazes.document import blocks as b
-from blazes.document.plain import printable
 from blazes.verify.claims import KINDS, Kind
 from blazes.verify.experiment import Way
 from blazes.verify.findings import Finding, Refutation, Report, Result, Status, tried_as
@@ -218,25 +215,3 @@ def _number(count: int, thing: str) -> str:
     """
     plural = thing[:-1] + "ies" if thing.endswith("y") else thing + "s"
     return f"{count} {thing if count == 1 else plural}"
-
-
-@contextlib.contextmanager
-def progress() -> Iterator[Callable[[str, int, int], None]]:
-    """A bar on stderr while something is tried, where that is a terminal."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-    bar = Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        console=Console(stderr=True),
-        transient=True,
-        disable=not sys.stderr.isatty(),
-    )
-    with bar:
-        task = bar.add_task("", total=None)
-        yield lambda what, done, of: bar.update(
-            task, description=printable(what), completed=done, total=of or None
-        )

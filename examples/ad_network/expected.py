@@ -9,8 +9,7 @@ import sys
 from pathlib import Path
 
 from blazes.demo.ads import poor, popular
-from blazes.demo.check import difference
-from blazes.demo.files import Record, read_records, read_results
+from blazes.demo.files import Record, difference, read_records, read_results
 
 HERE = Path(__file__).parent
 COUNTED_BY = {"POOR": ("id",), "WINDOW": ("id", "window"), "CAMPAIGN": ("id", "campaign")}

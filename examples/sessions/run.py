@@ -26,7 +26,7 @@ import pyarrow.parquet as pq
 from packets import packets
 
 from flux_lab.local_sites import LocalSites
-from flux_runtime.observe.endpoint import serving
+from flux_runtime.observe.exposition import serving
 from flux_runtime.observe.run_folder import RunFolder
 from flux_runtime.operators.rows import SN, KeySplit, merge, rows_size
 from flux_runtime.protocol.dataflow import Dataflow

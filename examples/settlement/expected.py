@@ -15,8 +15,7 @@ from typing import Any
 import books
 import yaml
 
-from blazes.demo.check import difference
-from blazes.demo.files import lines, read_records, read_results
+from blazes.demo.files import difference, lines, read_records, read_results
 
 HERE = Path(__file__).parent
 

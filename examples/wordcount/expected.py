@@ -14,8 +14,7 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-from blazes.demo.check import difference
-from blazes.demo.files import read_records, read_results
+from blazes.demo.files import difference, read_records, read_results
 
 HERE = Path(__file__).parent
 WORD = re.compile(r"[#@]?[a-z0-9]+(?:['_-][a-z0-9]+)*")

@@ -1,1 +1,10 @@
-"""What a run leaves behind: the run folder, the metrics it holds, and reading it back."""
+"""What a run leaves behind: the run folder, the metrics it holds, and reading it back.
+
+- `run_folder`: what a job writes while it runs, in files that `thinned` keeps small; `metrics`:
+  every metric that it writes; `ending`: what is left when it ends.
+- `reader`: the folder read back, once or again and again; `stages`: its Flux stages;
+  `exposition`: the newest values for Prometheus.
+- `gates`: what sealed units wait for; `decisions`: what people decide about that; `dead_letters`:
+  records that could not be processed.
+- `audit`, `seal_audit`: whether what lies there is whole, while nothing runs.
+"""

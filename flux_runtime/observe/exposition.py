@@ -1,15 +1,26 @@
-"""A run's newest values in Prometheus' text format: units, Flux stages and their sites."""
+"""A run's newest values in Prometheus' text format: units, Flux stages and their sites.
+
+`serving` gives them to whoever fetches `/metrics`, on 127.0.0.1 only. They are read from the run
+folder, so that they are what `blazes top` says.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import logging
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from flux_runtime.observe.metrics import escaped, prometheus_text
 from flux_runtime.observe.reader import Follower, Run
 from flux_runtime.observe.stages import Site, Stage, StagesFollower
+
+CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,3 +144,42 @@ def _site_lines(stages: Mapping[str, Stage]) -> Iterator[str]:
 
 def _labels(stage: Stage, site: Site) -> str:
     return f'stage="{escaped(stage.name)}",site="{site.number}",host="{escaped(site.host)}"'
+
+
+@contextlib.contextmanager
+def serving(folder: Path, port: int | None) -> Iterator[int | None]:
+    """Serve a run folder's metrics; gives the port. `None` serves nothing, 0 takes a free port.
+
+    Raises:
+        OSError: the port is taken.
+    """
+    if port is None:
+        yield None
+        return
+    exposition, lock = Exposition(folder), threading.Lock()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            if self.path.partition("?")[0] != "/metrics":
+                self.send_error(404, "the metrics are at /metrics")
+                return
+            with lock:
+                body = exposition.text().encode()
+            self.send_response(200)
+            self.send_header("Content-Type", CONTENT_TYPE)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: Any) -> None:
+            log.debug(format, *args)
+
+    server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
+    server.daemon_threads = True
+    thread = threading.Thread(target=server.serve_forever, name="metrics", daemon=True)
+    thread.start()
+    try:
+        yield int(server.server_address[1])
+    finally:
+        server.shutdown()
+        server.server_close()

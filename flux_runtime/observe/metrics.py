@@ -67,6 +67,22 @@ METRICS: Final = _table(
         "Zero while rows come in: partitions are waiting; see open_partitions.",
     ),
     Metric(
+        "sink_rows",
+        Kind.COUNTER,
+        "records",
+        "Rows that each sink has taken since the start.",
+        "Less than rows_out: the sink had the rest before the start.",
+        label="sink",
+    ),
+    Metric(
+        "rows_may_repeat",
+        Kind.COUNTER,
+        "records",
+        "Those that went to sinks which only append: after a crash the newest commit of them may "
+        "be there twice.",
+        "`blazes analyze` says which sinks, and what would take each row once.",
+    ),
+    Metric(
         "rows_per_s",
         Kind.GAUGE,
         "records/s",

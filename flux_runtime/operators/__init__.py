@@ -4,11 +4,15 @@ Every operator has `process(batch)`, `get_state()`, `install_state(state)` and `
 (`flux_runtime.protocol.dataflow.Operator`). It is a deterministic function of the sequence of its
 input: no wall clock, no randomness, no iteration over unordered sets (DET-1 to DET-4).
 
-- `rows`: sequence numbers as columns, merging, stable partitioning.
+- `rows`: sequence numbers as columns, merging, stable partitioning; `grouping`: keys as dense
+  numbers.
 - `stateless`: filter, map.
 - `window`: windowed group-by (history and slide, by count or by time).
 - `session`: sessions from start and end events.
 - `join`: symmetric hash join with a window; requests answered from what has accumulated.
+- `query`: a component's SQL, evaluated by DuckDB.
+- `partitioned`: one run of an operator over several partitions; `state_file`: states in files;
+  `components`: what every site makes for itself of a job's components.
 """
 
 from flux_runtime.operators.join import Answer, SymmetricHashJoin

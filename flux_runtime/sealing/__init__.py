@@ -1,5 +1,10 @@
 """The seal protocol: whole partitions, released once, after every producer has voted.
 
-`tracker` is the protocol itself, pure and without I/O; `journal` makes it durable; `digest` is the
-order-independent digest that a punctuation may carry. `flux_runtime.spark.sealed.gate` drives them.
+- `events`: what happens to a gate, and what follows; `keys`: key values as text.
+- `tracker`: the protocol, pure and without I/O; `partition`: one of its partitions; `report`:
+  what people are told about it.
+- `ledger`: the tracker with every change on disk; `storage`, `manifest`: files that are checked
+  before they are believed; `digest`: the order-independent digest that a punctuation may carry.
+
+`flux_runtime.spark.sealed.gate` drives them.
 """

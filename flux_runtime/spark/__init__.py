@@ -9,9 +9,11 @@
 - `job`: the graph as its author declares it, of `units` and the `feed`s between them.
 - `main`: arguments, folders, ZooKeeper, the `session`; `fingerprint`: whether the state that is
   there is of this job; `runner`: runs the units; `context`: what each of them is handed.
-- `query`: one streaming query; `native`: a unit that is nothing but such a query.
-- Rooms: `ends` for sources and sinks; `sealed`, `stateful` and `flux` for the other kinds of units,
-  which know nothing of each other.
+- `query`: one streaming query, its checkpoint's errors explained (`checkpoint_errors`); `native`:
+  a unit that is nothing but such a query; `frames`: what is done to DataFrames; `key_columns`:
+  keys of partitions as columns; `faults`: points at which tests end the process.
+- Rooms: `ends` for sources and sinks; `sealed`, `stateful` and `flux` for the other kinds of
+  units, which know nothing of each other.
 """
 
 from flux_runtime.spark.feed import Feed, Producers, Punctuation

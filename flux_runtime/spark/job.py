@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit
 
 from pyspark.sql import DataFrame, SparkSession
@@ -17,13 +17,17 @@ from pyspark.sql.types import DataType, StringType, StructType
 
 from flux_runtime.spark.context import file_name
 from flux_runtime.spark.ends.commit import Folders
+from flux_runtime.spark.ends.delta import DeltaSink
 from flux_runtime.spark.ends.outputs import Sink
+from flux_runtime.spark.ends.sinks import Appended, CommitSink
 from flux_runtime.spark.ends.source import FILE_FORMATS, Source
 from flux_runtime.spark.ends.tables import Table
+from flux_runtime.spark.ends.topics import Topic
 from flux_runtime.spark.feed import COUNT, DATA, PRODUCER, Feed, Producers, Punctuation
 from flux_runtime.spark.flux.components import Step
 from flux_runtime.spark.flux.order_checkpoint import KEEP_EVERY
 from flux_runtime.spark.frames import ARRIVED, Operator, column, parse_schema, union
+from flux_runtime.spark.secrets import resolved
 from flux_runtime.spark.units import (
     FluxUnit,
     Inputs,
@@ -35,6 +39,9 @@ from flux_runtime.spark.units import (
 )
 
 U = TypeVar("U", bound=Unit)
+
+EXACT: Final = FILE_FORMATS | {"delta", "jdbc", "kafka"}
+"""Formats whose sinks can take each commit once."""
 
 
 @dataclass(eq=False)
@@ -81,6 +88,17 @@ class Job:
     units: dict[str, Unit] = field(default_factory=dict)
     loops: dict[str, Loop] = field(default_factory=dict)
     sinks: dict[str, Sink] = field(default_factory=dict)
+    problems: list[str] = field(default_factory=list)
+    """What is wrong with the options, for `check`."""
+
+    def check(self) -> None:
+        """Return if the job can be run as it is declared.
+
+        Raises:
+            ValueError: options refer to secrets that are not there; all of them.
+        """
+        if self.problems:
+            raise ValueError("\n".join(self.problems))
 
     def source(
         self,
@@ -100,7 +118,7 @@ class Job:
             name: of the stream; producers are registered under it.
             format: any format that Spark can read as a stream.
             path: for formats that have one; a relative one is relative to the job's root.
-            options: Spark's, for the format.
+            options: Spark's, for the format; `${env:NAME}` and `${file:PATH}` in them are secrets.
             schema: the columns, `name TYPE, ...`; None: what the format says.
             producer: the column that names a record's producer.
             punctuation: how punctuations are recognised; None: there are none.
@@ -112,7 +130,7 @@ class Job:
             name=name,
             format=format,
             path=self._resolved(path),
-            options=dict(options or {}),
+            options=self._options(f"source {name}", options),
             ddl=schema,
             producer=producer,
             punctuation=punctuation,
@@ -389,36 +407,54 @@ class Job:
             path: None: the job's results folder, for file formats.
             options: Spark's, for the format.
             key: columns by which rows of a table are replaced; for `jdbc`, and exactly once.
-            transaction: each row exactly once; files are anyhow, `jdbc` is with this.
+            transaction: each row exactly once: `jdbc` and `kafka` with this, files and `delta`
+                anyhow.
         """
-        if (key or transaction) and format not in ("jdbc", *FILE_FORMATS):
+        if transaction and format not in EXACT:
             raise ValueError(
-                f"sink {name}: rows of format {format} are appended, at least once; a jdbc sink "
-                "can commit them exactly once, or replace them by a key"
+                f"sink {name}: rows of format {format} are appended, at least once; files and "
+                f"{', '.join(sorted(EXACT - FILE_FORMATS))} take each once"
             )
-        if key and format in FILE_FORMATS:
-            raise ValueError(f"sink {name}: rows in {format} files are not replaced by a key")
+        if key and format != "jdbc":
+            raise ValueError(f"sink {name}: only rows of a jdbc sink are replaced by a key")
         if name in self.sinks:
             raise ValueError(f"there are two sinks named {name}")
-        location = self._resolved(path)
-        folders = None
-        if format in FILE_FORMATS:
-            location = location or str(self.results / file_name(name))
-            folders = Folders(location, format, dict(options or {}))
         passed = tuple(self._of_unit(name, number, feed) for number, feed in enumerate(feeds, 1))
-        self.sinks[name] = Sink(
-            name=name,
-            feeds=passed,
-            format=format,
-            path=location,
-            options=dict(options or {}),
-            folders=folders,
-            table=Table(name=name, options=dict(options or {}), key=tuple(key))
-            if format == "jdbc" and (key or transaction)
-            else None,
-        )
+        given = self._options(f"sink {name}", options)
+        target = self._target(name, format, self._resolved(path), given, tuple(key), transaction)
+        self.sinks[name] = Sink(name=name, feeds=passed, target=target)
 
     # ---- parts
+
+    def _target(
+        self,
+        name: str,
+        format: str,
+        location: str | None,
+        options: Mapping[str, str],
+        key: tuple[str, ...],
+        transaction: bool,
+    ) -> CommitSink:
+        """What takes the rows of a sink."""
+        if format in FILE_FORMATS:
+            return Folders(location or str(self.results / file_name(name)), format, options)
+        if format == "delta":
+            if location is None:
+                raise ValueError(f"sink {name}: a delta sink needs a path")
+            return DeltaSink(name=name, location=location, options=options)
+        if format == "jdbc" and (key or transaction):
+            return Table(name=name, options=options, key=key)
+        if format == "kafka" and transaction:
+            return Topic(name=name, options=options)
+        return Appended(format=format, path=location, options=options)
+
+    def _options(self, of: str, options: Mapping[str, str] | None) -> dict[str, str]:
+        """Options, with a value in place of each reference to a secret."""
+        try:
+            return resolved(options or {}, self.root, of=of)
+        except ValueError as error:
+            self.problems.append(str(error))
+            return dict(options or {})
 
     def _of_unit(self, sink: str, number: int, feed: Feed) -> Feed:
         """The feed, behind a unit that passes it on if it does not come from a unit."""

@@ -13,21 +13,22 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
 from flux_runtime.commits.owner import Ownership
 from flux_runtime.observe.ending import FAIL_ON, FAILED_ON, Left, parse_fail_on
-from flux_runtime.observe.endpoint import serving
+from flux_runtime.observe.exposition import serving
 from flux_runtime.observe.run_folder import RunFolder
 from flux_runtime.sealing.manifest import DamagedError
-from flux_runtime.sealing.storage import LocalStorage, Storage, make_folder
+from flux_runtime.sealing.storage import LocalStorage, Storage, local_path, make_folder
 from flux_runtime.sealing.tracker import Registered
 from flux_runtime.spark.fingerprint import differences, fingerprint
 from flux_runtime.spark.flux.stage import forget_memberships
 from flux_runtime.spark.job import Job
 from flux_runtime.spark.runner import assign_channels, locations, run_job, site_count
+from flux_runtime.spark.secrets import RedactingFormatter, redacted, resolved
 from flux_runtime.spark.session import start_session
 from flux_runtime.spark.units import FluxUnit, SealUnit
 from flux_runtime.zookeeper.client import Client, connect
@@ -117,6 +118,9 @@ def run(build: Build, settings: Settings) -> int:
     try:
         job = Job(root=settings.root, results=settings.folder / "results")
         build(job)
+        job.check()
+        conf = resolved(settings.conf, settings.root, of="deployment")
+        settings = replace(settings, conf=conf)
         with _locked(settings.state):
             return _run_in_folder(job, settings)
     except (JobError, ValueError, TypeError, OSError) as error:
@@ -140,13 +144,14 @@ def _run_in_folder(job: Job, settings: Settings) -> int:
             summary = _run(job, settings, folder)
         except BaseException as error:
             print(
-                f"{settings.name}: {_first_lines(error)}\n    log: {folder.log_path}",
+                f"{settings.name}: {redacted(_first_lines(error))}\n    log: {folder.log_path}",
                 file=sys.stderr,
             )
             with contextlib.suppress(OSError):  # the disk may be full
                 logging.getLogger(__name__).exception("the job failed")
-                folder.event("job_failed", error=f"{type(error).__name__}: {error}"[:2000])
-                folder.finish({"status": "failed", "error": f"{error}"[:2000]})
+                said = redacted(f"{error}")[:2000]
+                folder.event("job_failed", error=f"{type(error).__name__}: {said}")
+                folder.finish({"status": "failed", "error": said})
             return 1
         status = "stopped" if summary["stopped"] else "finished"
         left = Left.from_json(summary["left"])
@@ -382,7 +387,7 @@ def _metrics(settings: Settings, folder: RunFolder) -> Iterator[None]:
 @contextlib.contextmanager
 def _python_log(log: Path) -> Iterator[None]:
     handler = logging.FileHandler(log, encoding="utf-8")
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    handler.setFormatter(RedactingFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     root = logging.getLogger()
     root.addHandler(handler)
     try:
@@ -400,9 +405,9 @@ def _settings(argv: Sequence[str] | None, **given: Any) -> Settings:
     env = os.environ
     add = parser.add_argument
     add("--available-now", action="store_true", help="stop when all that is there is processed")
-    add("--run-dir", type=Path, help="run folder (default: runs/DATE beside the job)")
-    add("--state-dir", type=Path, help="checkpoints and buffers (default: state beside the job)")
-    add("--root", type=Path, help="what relative data paths are relative to")
+    add("--run-dir", type=_folder, help="run folder (default: runs/DATE beside the job)")
+    add("--state-dir", type=_folder, help="checkpoints and buffers (default: state beside the job)")
+    add("--root", type=_folder, help="what relative data paths are relative to")
     add("--fresh", action="store_true", help="delete state and results, and start from scratch")
     add("--master", default=env.get("BLAZES_MASTER"), help="Spark master URL")
     add("--zookeeper", default=env.get("BLAZES_ZOOKEEPER"), help="host:port,... or embedded")
@@ -432,6 +437,14 @@ def _settings(argv: Sequence[str] | None, **given: Any) -> Settings:
         metrics_port=args.metrics_port,
         fail_on=args.fail_on,
     )
+
+
+def _folder(text: str) -> Path:
+    """A folder of a mounted file system; `s3a://...` is none."""
+    try:
+        return local_path(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def _fail_on(text: str) -> tuple[str, ...]:

@@ -124,4 +124,5 @@ class Native:
             rows_per_s=round(query.rows_per_s, 1),
             dead_letters=self._dead_letters,
             dropped_by_watermark=self._dropped,
+            **self.context.outputs[self.unit.name].metrics(),
         )

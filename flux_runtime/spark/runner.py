@@ -26,6 +26,7 @@ from flux_runtime.spark.flux.stage import Hosting
 from flux_runtime.spark.job import Job
 from flux_runtime.spark.native import Native
 from flux_runtime.spark.sealed.gate import Gate
+from flux_runtime.spark.secrets import redacted
 from flux_runtime.spark.stateful.unit import Stateful
 from flux_runtime.spark.units import FluxUnit, NativeUnit, SealUnit, StatefulUnit, Unit
 from flux_runtime.zookeeper.registration_sweep import RegistrationSweep
@@ -144,7 +145,7 @@ class Runner:
             if running.error is not None:
                 self._context.fence.check_state()  # a failure may be the newer driver's doing
                 self._context.run.event(
-                    "unit_failed", running.name, error=str(running.error)[:2000]
+                    "unit_failed", running.name, error=redacted(str(running.error))[:2000]
                 )
                 raise running.error
 
@@ -178,6 +179,7 @@ def run_job(
     Args:
         ownership: claimed; None: it is claimed here.
     """
+    job.check()
     assign_channels(job, state)
     if ownership is None:
         ownership = Ownership(app, state, locations(job))
@@ -260,14 +262,14 @@ def _run(unit: Unit, context: Context) -> Running:
 def assign_channels(job: Job, state: Storage) -> None:
     """Give each unit a channel whose output is read by other units, or goes to several sinks.
 
-    Or to a table: what is staged for one is counted first, and has to be the same rows twice.
+    Or to a sink that takes rows from a channel only, as they are the same each time.
     """
     read = readers_of(job)
     sinks = [(sink, feed.origin) for sink in job.sinks.values() for feed in sink.feeds]
     for unit in job.units.values():
         to = [sink for sink, origin in sinks if origin is unit]
-        to_table = any(sink.table is not None for sink in to)
-        if reads_itself(unit) or read[unit.name] or len(to) > 1 or to_table:
+        needed = any(sink.target.needs_channel for sink in to)
+        if reads_itself(unit) or read[unit.name] or len(to) > 1 or needed:
             unit.channel = Folders(state.uri(f"channels/{file_name(unit.name)}"))
 
 
@@ -311,7 +313,8 @@ def owned_channels(job: Job, ownership: Ownership) -> Mapping[str, Folders]:
     channels = {}
     for unit in job.units.values():
         if unit.channel is not None:
-            unit.channel = _owned(unit.channel, ownership)
+            owner = ownership.owner(unit.channel.location)
+            unit.channel = replace(unit.channel, owner=owner)
             channels[unit.name] = unit.channel
     return channels
 
@@ -322,12 +325,8 @@ def outputs(
     """Where each unit's output goes."""
 
     def owned(sink: Sink) -> Sink:
-        if sink.folders is not None:
-            return replace(sink, folders=_owned(sink.folders, ownership))
-        if sink.table is None:
-            return sink
         units = [feed.origin.name for feed in sink.feeds]
-        return replace(sink, table=sink.table.taken(session, ownership, units))
+        return replace(sink, target=sink.target.taken(session, ownership, units))
 
     owned_sinks = map(owned, job.sinks.values())
     sinks = [(sink, feed) for sink in owned_sinks for feed in sink.feeds]
@@ -342,7 +341,3 @@ def outputs(
         )
         for unit in job.units.values()
     }
-
-
-def _owned(folders: Folders, ownership: Ownership) -> Folders:
-    return replace(folders, owner=ownership.owner(folders.location))

@@ -9,8 +9,7 @@ import pytest
 from blazes.cli import main
 from blazes.demo import show
 from blazes.demo.anomalies import NOTE, SIZE
-from blazes.demo.outcome import Dispute, Outcome, Witness
-from blazes.demo.tally import tally
+from blazes.demo.outcome import Dispute, Outcome, Witness, tally
 from blazes.document.terminal import Layout, text
 
 RIGHT = frozenset({1, 2})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from blazes.demo.tally import tally
+from blazes.demo.outcome import tally
 
 YES = frozenset({1, 2})
 

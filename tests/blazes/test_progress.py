@@ -1,4 +1,4 @@
-"""The live view as text: what is shown at which width."""
+"""The live view: what is shown at which width."""
 
 from __future__ import annotations
 
@@ -11,17 +11,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blazes.document.plain import cells
+from blazes.document.blocks import Document
+from blazes.document.plain import cells, cut
+from blazes.document.terminal import Layout, text
 from blazes.report.live import LiveView, PlainView
 from blazes.report.progress import (
     UNITS_SHOWN_MAX,
     Progress,
     amount,
-    cut,
+    document,
     duration,
     plain_line,
-    screen,
-    table,
+    units,
 )
 from flux_runtime.observe.reader import Event, Sample
 
@@ -49,6 +50,14 @@ CACHE = unit("Cache.response", batches=3, rows_in=10, rows_per_s=1.5, rows_out=1
 
 def progress(*units: Sample, events: tuple[Event, ...] = (), state: str = "running") -> Progress:
     return Progress("ad-network", state, 83.0, units, events)
+
+
+def screen(shown: Progress, width: int) -> list[str]:
+    return text(document(shown), Layout(width, cut=True)).splitlines()
+
+
+def table(samples: list[Sample], width: int) -> list[str]:
+    return text(Document("", (units(samples),)), Layout(width, cut=True)).splitlines()
 
 
 def test_one_line_for_each_unit() -> None:
@@ -90,9 +99,9 @@ def test_less_important_columns_go_first() -> None:
     ),
     st.text(max_size=200),
 )
-def test_no_line_is_wider_than_the_screen(width: int, units: list[Sample], name: str) -> None:
+def test_no_line_is_wider_than_the_screen(width: int, samples: list[Sample], name: str) -> None:
     event = Event(0.0, "late_data", name, {"key": [name]})
-    for line in screen(Progress(name, "running", 1.0, units, [event]), width):
+    for line in screen(Progress(name, "running", 1.0, samples, [event]), width):
         assert cells(line) <= width
         assert line.isprintable()
 
@@ -103,15 +112,15 @@ def test_columns_without_content_are_not_there() -> None:
 
 
 def test_of_many_units_those_in_trouble_are_shown() -> None:
-    units = [unit(f"U{n}.out", batches=1) for n in range(100)]
-    units[77] = unit("U77.out", batches=1, open_partitions=5)
-    units[88] = unit("U88.out", batches=1, quarantined_partitions=1)
-    lines = table(units, 100)
+    samples = [unit(f"U{n}.out", batches=1) for n in range(100)]
+    samples[77] = unit("U77.out", batches=1, open_partitions=5)
+    samples[88] = unit("U88.out", batches=1, quarantined_partitions=1)
+    lines = table(samples, 100)
     assert len(lines) == UNITS_SHOWN_MAX + 2
     assert lines[1].startswith("U88.out")
     assert "1 quarantined" in lines[1]
     assert lines[2].startswith("U77.out")
-    assert lines[-1] == f"and {100 - UNITS_SHOWN_MAX} more units"
+    assert lines[-1] == f"and {100 - UNITS_SHOWN_MAX} more"
 
 
 def test_the_last_events_stand_below() -> None:
@@ -119,7 +128,7 @@ def test_the_last_events_stand_below() -> None:
     quiet = Event(10.0, "unit_started", "U.out")
     lines = screen(progress(CACHE, events=(*events, quiet)), 100)
     assert [line.split("records=")[1] for line in lines[-4:]] == ["5", "6", "7", "8"]
-    assert lines[0] == "ad-network: running, 1m23s"
+    assert lines[0] == "ad-network  running, 1m23s"
 
 
 def test_a_unit_without_columns() -> None:
@@ -212,12 +221,14 @@ def size(monkeypatch: pytest.MonkeyPatch) -> Mapping[str, str]:
 
 def test_the_live_view_fits_the_screen(size: Mapping[str, str]) -> None:
     out = Terminal()
-    units = [unit(f"U{n}.out", batches=n) for n in range(20)]
+    samples = [unit(f"U{n}.out", batches=n) for n in range(20)]
     with LiveView(out, colour=False) as view:
-        view.show(progress(*units))
+        view.show(progress(*samples))
         view.say("stopping")
-    drawn = out.getvalue()
-    assert "ad-network: running, 1m23s" in drawn
+        drawn = out.getvalue()
+    assert "ad-network" in drawn
+    assert "running, 1m23s" in drawn
     assert "U3.out" in drawn
     assert "U10.out" not in drawn, "eight lines are all there are"
     assert "stopping" in drawn
+    assert "U19.out" in out.getvalue(), "at the end all of it stays"

@@ -19,7 +19,8 @@ from annotations.file import load, loads
 from annotations.vocabulary import Annotation, AnnotationKind, Gate
 from blazes.analysis import analyze
 from blazes.coordination import Plan, plan
-from blazes.document import dot, graph, html, markdown, mermaid, terminal
+from blazes.document import graph, html, markdown, terminal
+from blazes.document.diagram import digraph, flowchart
 from blazes.document.plain import cells, printable
 from blazes.document.terminal import Layout
 from blazes.report import sarif
@@ -74,9 +75,9 @@ names = st.lists(st.text(min_size=1, max_size=12), min_size=1, max_size=4, uniqu
 def test_every_rendering_takes_every_name(found: list[str]) -> None:
     drawn = chain(found)
     diagram, document = diagram_of(drawn), analysis_document(drawn)
-    for line in mermaid.flowchart(diagram).splitlines()[1:]:
+    for line in flowchart(diagram).splitlines()[1:]:
         assert MERMAID_LINE.fullmatch(line), line
-    assert dot_strings_are_closed(dot.digraph(diagram))
+    assert dot_strings_are_closed(digraph(diagram))
     ET.fromstring(html.page(document))
     for text in (terminal.text(document), markdown.page(document)):
         assert all(character.isprintable() or character == "\n" for character in text)
@@ -103,7 +104,7 @@ def dot_strings_are_closed(text: str) -> bool:
 def test_graphviz_draws_it(drawn: Plan) -> None:
     found = subprocess.run(
         ["dot", "-Tsvg"],
-        input=dot.digraph(diagram_of(drawn)),
+        input=digraph(diagram_of(drawn)),
         capture_output=True,
         encoding="utf-8",
         timeout=60,

@@ -10,7 +10,8 @@ from annotations.dataflow import Dataflow
 from annotations.vocabulary import Label
 from blazes.analysis import analyze
 from blazes.coordination import Plan, Strategy, plan
-from blazes.document import dot, html, markdown, mermaid, terminal
+from blazes.document import html, markdown, terminal
+from blazes.document.diagram import digraph, flowchart
 from blazes.document.terminal import Layout
 from blazes.report import sarif
 from blazes.report.diagram import diagram_of
@@ -51,8 +52,8 @@ def test_every_rendering_takes_every_dataflow(seed: int) -> None:
                 terminal.text(component_document(each, component))
             markdown.page(document)
             html.page(document)
-            mermaid.flowchart(diagram_of(each))
-            dot.digraph(diagram_of(each))
+            flowchart(diagram_of(each))
+            digraph(diagram_of(each))
             sarif.dumps(sarif.log(each))
             dumps(to_json(each))
 

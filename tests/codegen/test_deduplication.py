@@ -69,7 +69,8 @@ def test_nothing_is_added_where_a_gate_knows_the_ids() -> None:
     ("result", "says"),
     [
         ("sink: {format: delta, key: [shop, click]}", "format delta with upsert"),
-        ("delivery: once, sink: {format: kafka}", "format kafka with upsert"),
+        ("delivery: once, sink: {format: mongodb}", "format mongodb with upsert"),
+        ("sink: {format: kafka, key: [click]}", "format kafka with upsert"),
         ("delivery: once, sink: {format: console}, schema: {ad: STRING}", "with transaction"),
     ],
 )
@@ -79,6 +80,7 @@ def test_a_sink_that_no_job_can_write_is_refused(result: str, says: str) -> None
         compiled(text)
 
 
+TOPIC = 'format: KAFKA, options: {kafka.bootstrap.servers: "broker:9092", topic: kept}'
 TABLE = 'format: jdbc, options: {url: "jdbc:derby:x", dbtable: kept}'
 
 
@@ -89,6 +91,7 @@ TABLE = 'format: jdbc, options: {url: "jdbc:derby:x", dbtable: kept}'
         (f"delivery: once, sink: {{{TABLE}}}", 'key=["click", "shop"],'),
         (f"delivery: once, schema: {{ad: STRING}}, sink: {{{TABLE}}}", "transaction=True,"),
         (f"sink: {{{TABLE}, delivery: once}}", "transaction=True,"),
+        (f"delivery: once, sink: {{{TOPIC}}}", "transaction=True,"),
     ],
 )
 def test_a_table_is_written_as_the_plan_asks_for(result: str, call: str) -> None:

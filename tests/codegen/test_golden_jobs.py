@@ -100,6 +100,7 @@ def test_the_job_passes_the_linter(golden: Golden, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.slow
 def test_the_jobs_pass_the_type_checker(tmp_path: Path) -> None:
     names = []
     for golden in JOBS:

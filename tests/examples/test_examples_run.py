@@ -75,12 +75,6 @@ def copied(name: str, folder: Path) -> Example:
     return Example(folder / name)
 
 
-def test_sealed_word_counts_are_exact(wordcount: Example) -> None:
-    wordcount.script("generate.py", "--tweets", 3000, "--batches", 12, "--steps", 15)
-    wordcount.run_dataflow("wordcount.yaml")
-    wordcount.script("expected.py", "--check", wordcount.results("wordcount", "db"))
-
-
 def test_word_counts_of_real_text_are_exact(wordcount: Example) -> None:
     wordcount.script("generate.py", "--text", "--batches", 8, "--steps", 10)
     wordcount.run_dataflow("wordcount.yaml")
@@ -96,8 +90,8 @@ def test_unsealed_word_counts_end_right_after_wrong_ones(wordcount: Example) -> 
     assert early > 0
 
 
-@pytest.mark.parametrize("query", ["CAMPAIGN", "THRESH"])
-def test_three_replicas_give_one_right_answer(ad_network: Example, query: str) -> None:
+def test_three_replicas_give_one_right_answer(ad_network: Example) -> None:
+    query = "THRESH"
     ad_network.script("generate.py", "--clicks", 20_000, "--campaigns", 10, "--requests", 80)
     ad_network.run_dataflow("ad_network.yaml", "--variant", f"Report={query}")
     ad_network.script("expected.py", query, "--check", ad_network.results("ad-network", "results"))

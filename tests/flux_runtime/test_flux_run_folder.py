@@ -13,8 +13,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from flux_run import STAGE, STARTED, append, report, stage_line, write_run
 
-from flux_runtime.observe.endpoint import serving
-from flux_runtime.observe.exposition import Exposition
+from flux_runtime.observe.exposition import Exposition, serving
 from flux_runtime.observe.reader import read_run
 from flux_runtime.observe.run_folder import SITES_FILE, STAGES_FILE
 from flux_runtime.observe.stages import StagesFollower, read_stages

@@ -2,7 +2,8 @@
 
 - `source`: any Spark format, with its punctuations; `unreadable`: records that cannot be read;
   `watermark`: records that Spark's watermark keeps out; `dead_letters`: where all of these go.
-- `commit`: rows as a folder that gets its place in one step; `tables`: rows of a database's table,
-  in one transaction with the number of their commit; `outputs`: the sinks and channels of a unit.
+- `sinks`: what takes the commits of a unit; `commit`: as a folder that gets its place in one step;
+  `tables`, `delta`, `topics`: as rows of a database's or a Delta table, messages of Kafka, in one
+  transaction with their number; `outputs`: the sinks and channels of a unit.
 - `retention`: channels are checked when they are read, and lose what all readers are done with.
 """

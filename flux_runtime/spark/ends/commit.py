@@ -13,15 +13,15 @@ one that covers something else is damage, not a repetition.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Self
 
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
-from flux_runtime.commits.owner import Owner, gone_of, staging_of
+from flux_runtime.commits.owner import Owner, Ownership, gone_of, staging_of
 from flux_runtime.commits.record import (
     RECORD,
     CommitRecord,
@@ -43,12 +43,18 @@ __all__ = ["Folders", "check_commits_of", "commit_name", "count_rows"]
 class Folders:
     """An output: a folder that holds one folder for every commit of every unit that writes it."""
 
+    exact: ClassVar[bool] = True
+    needs_channel: ClassVar[bool] = False
     location: str
     """A path or `file:` address."""
     format: str = "parquet"
-    options: Mapping[str, str] = field(default_factory=dict)
+    options: Mapping[str, str] = field(default_factory=dict, repr=False)
     owner: Owner | None = None
     """The driver that commits; None: nobody else can."""
+
+    def taken(self, session: SparkSession, ownership: Ownership, units: Iterable[str]) -> Self:
+        """See `flux_runtime.spark.ends.sinks.CommitSink`."""
+        return replace(self, owner=ownership.owner(self.location))
 
     def committed(self, name: str) -> bool:
         """Whether a commit has been made, and is still there."""
@@ -78,34 +84,31 @@ class Folders:
 
     def commit(
         self,
-        name: str,
-        frame: DataFrame,
+        unit: str,
+        number: int,
+        rows: DataFrame,
         *,
         staged: Callable[[], object] | None = None,
         more: Callable[[str], None] | None = None,
         keep_empty: bool = True,
         covers: Any = None,
-        unit: str | None = None,
     ) -> int:
         """Write a commit in one step, unless it has been made; how many rows it holds.
 
         Args:
-            name: see `commit_name`.
-            frame: its rows.
+            unit: whose commit.
+            number: of the commit.
+            rows: of the commit.
             staged: called after the rows have been computed, before they are committed.
             more: adds files to the staging folder, whose address it is given.
             keep_empty: False: a commit without rows leaves no folder.
             covers: what the rows are made of, as JSON data; a repetition covers the same.
-            unit: whose commit; None: the name says so.
 
         Raises:
             FencedError: a newer driver runs the job; nothing was committed.
             DamagedError: the commit has been made, and is damaged or covers something else.
         """
-        unit = unit or name.rpartition("-")[0]
-        number = number_of(name, unit)
-        if number is None:
-            raise ValueError(f"{name} is no commit of {unit}")
+        name = commit_name(unit, number)
         if self.owner is not None:
             self.owner.check()
             if number <= self.owner.floor(unit):  # all who read it have, and it was deleted
@@ -116,21 +119,21 @@ class Folders:
             return 0
         staging = f"{self._staging}/{name}"
         uri = self._parent.uri(staging)
-        frame.write.format(self.format).options(**self.options).mode("overwrite").save(uri)
+        rows.write.format(self.format).options(**self.options).mode("overwrite").save(uri)
         if staged is not None:
             staged()
         faults.point("output-staged")
-        rows = count_rows(frame.sparkSession, uri, self.format)
+        count = count_rows(rows.sparkSession, uri, self.format)
         if more is not None:
             more(uri)
-        if not rows and not keep_empty:
+        if not count and not keep_empty:
             self._parent.delete(staging)
         else:
-            self._record(staging, unit, number, rows, covers)
+            self._record(staging, unit, number, count, covers)
             self._put(staging, name)
             self._note(unit, number)
         faults.point("output-committed")
-        return rows
+        return count
 
     def delete(self, unit: str) -> None:
         """Delete every commit of a unit."""

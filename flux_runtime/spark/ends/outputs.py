@@ -6,6 +6,7 @@ sinks from it; every place recognises a commit that it has already got.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -17,11 +18,10 @@ from pyspark.sql import functions as sf
 from pyspark.sql.types import StructType
 
 from flux_runtime.commits.fence import Fence
-from flux_runtime.commits.record import number_of
 from flux_runtime.sealing.events import KeyText
 from flux_runtime.sealing.keys import key_text
 from flux_runtime.spark.ends.commit import Folders, commit_name
-from flux_runtime.spark.ends.tables import Table
+from flux_runtime.spark.ends.sinks import CommitSink
 from flux_runtime.spark.feed import COUNT, DATA, PRODUCER, Feed
 from flux_runtime.spark.frames import column
 from flux_runtime.spark.key_columns import KeyColumns, value_of
@@ -30,19 +30,16 @@ from flux_runtime.spark.units import in_channel
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Sink:
-    """An external sink."""
+    """An external sink of a job: what it gets, and what takes it."""
 
     name: str
     feeds: Sequence[Feed]
-    format: str
-    path: str | None
-    """Absolute, or a URI; None for formats that need none."""
-    options: Mapping[str, str]
-    folders: Folders | None
-    """Set for file formats: committed exactly once."""
-    table: Table | None = None
-    """Set for tables that are committed to exactly once. What is neither is appended to, at least
-    once."""
+    target: CommitSink
+
+    @property
+    def folders(self) -> Folders | None:
+        """The folder of commits that it is, if it is one."""
+        return self.target if isinstance(self.target, Folders) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,14 +63,20 @@ class Output:
     """Stops a driver that has been replaced; None: there is no other."""
     on_commit: Callable[[], object] | None = None
     """Called when a commit is in every place."""
+    rows: Counter[str] = field(default_factory=Counter)
+    """Sink -> rows that it has taken since the start."""
 
-    def places(self) -> Iterator[Folders]:
-        """Where commits go exactly once."""
+    def places(self) -> Iterator[CommitSink]:
+        """Everything that commits go to."""
         if self.channel is not None:
             yield self.channel
-        for sink, _ in self.sinks:
-            if sink.folders is not None:
-                yield sink.folders
+        yield from (sink.target for sink, _ in self.sinks)
+
+    def metrics(self) -> Mapping[str, Any]:
+        """What the sinks have taken, for the metrics of the unit."""
+        appended = [sink.name for sink, _ in self.sinks if not sink.target.exact]
+        repeatable = {"rows_may_repeat": sum(self.rows[n] for n in appended)} if appended else {}
+        return {"sink_rows": dict(self.rows), **repeatable} if self.sinks else {}
 
     def newest(self, unit: str | None = None) -> int | None:
         """The number of the newest commit that is in any of the places; None: there is none.
@@ -83,7 +86,6 @@ class Output:
         starts (`flux_runtime.commits.owner`).
         """
         numbers = [place.newest(unit or self.unit) for place in self.places()]
-        numbers += [sink.table.newest(unit or self.unit) for sink, _ in self.sinks if sink.table]
         return max((number for number in numbers if number is not None), default=None)
 
     def commit(
@@ -115,16 +117,14 @@ class Output:
         """
         if self.fence is not None:
             self.fence.check()
-        rows = self._commit(
-            commit_name(self.unit, number), frame, seals, keep_empty, staged, covers
-        )
+        rows = self._commit(number, frame, seals, keep_empty, staged, covers)
         if self.on_commit is not None:
             self.on_commit()
         return rows
 
     def _commit(
         self,
-        name: str,
+        number: int,
         frame: DataFrame,
         seals: Seals | None,
         keep_empty: bool,
@@ -134,11 +134,12 @@ class Output:
         session = frame.sparkSession
         if self.channel is None:
             counts = [
-                self._to_sink(sink, name, feed.apply(frame), covers, staged)
+                self._to_sink(sink, number, feed.apply(frame), covers, staged)
                 for sink, feed in self.sinks
             ]
             return max(counts, default=0)
-        rows = self._to_channel(self.channel, name, frame, seals, keep_empty, staged, covers)
+        rows = self._to_channel(self.channel, number, frame, seals, keep_empty, staged, covers)
+        name = commit_name(self.unit, number)
         if not self.channel.committed(name):  # nothing to pass on
             return 0
         if self.sinks:
@@ -147,13 +148,13 @@ class Output:
             stored = reader.parquet(self.channel.uri(name)).where(sf.col(COUNT) == DATA)
             passed_on = stored.drop(PRODUCER, COUNT)
             for sink, feed in self.sinks:
-                self._to_sink(sink, name, feed.apply(passed_on), covers)
+                self._to_sink(sink, number, feed.apply(passed_on), covers)
         return rows
 
     def _to_channel(
         self,
         channel: Folders,
-        name: str,
+        number: int,
         frame: DataFrame,
         seals: Seals | None,
         keep_empty: bool,
@@ -165,7 +166,7 @@ class Output:
             sf.lit(self.unit).alias(PRODUCER),
             sf.lit(DATA).cast("bigint").alias(COUNT),
         )
-        commit = partial(channel.commit, name, rows, covers=covers, unit=self.unit)
+        commit = partial(channel.commit, self.unit, number, rows, covers=covers)
         if seals is None:
             return commit(keep_empty=keep_empty, staged=staged)
         session = frame.sparkSession
@@ -200,20 +201,17 @@ class Output:
     def _to_sink(
         self,
         sink: Sink,
-        name: str,
+        number: int,
         rows: DataFrame,
         covers: Any,
         staged: Callable[[], object] | None = None,
     ) -> int:
-        if sink.folders is not None:
-            folders = sink.folders
-            return folders.commit(name, rows, staged=staged, covers=covers, unit=self.unit)
-        if sink.table is not None:  # behind a channel, so that `staged` has been called
-            number = number_of(name, self.unit)
-            assert number is not None
-            return sink.table.commit(self.unit, number, rows, covers=covers)
-        writer = rows.write.format(sink.format).options(**sink.options).mode("append")
-        writer.save(sink.path)
-        if staged is not None:
-            staged()
-        return 0
+        target = sink.target
+        if isinstance(target, Folders):
+            count = target.commit(self.unit, number, rows, staged=staged, covers=covers)
+        else:
+            count = target.commit(self.unit, number, rows, covers=covers)
+            if staged is not None:  # there is no channel, so that rows are only appended
+                staged()
+        self.rows[sink.name] += count
+        return count

@@ -49,7 +49,7 @@ class Source:
     name: str
     format: str
     path: str | None = None
-    options: Mapping[str, str] = field(default_factory=dict)
+    options: Mapping[str, str] = field(default_factory=dict, repr=False)
     ddl: str | None = None
     """The columns, `name TYPE, ...`; None: what the format or the present files say."""
     producer: str | None = None

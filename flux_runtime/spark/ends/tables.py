@@ -16,20 +16,18 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 import logging
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, NoReturn
+from typing import Any, ClassVar, Final, NoReturn
 
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
 
-from flux_runtime.commits.fence import FencedError
-from flux_runtime.commits.owner import NotOwnerError, Ownership
-from flux_runtime.sealing.manifest import DamagedError
+from flux_runtime.commits.owner import Ownership
 from flux_runtime.spark import faults
+from flux_runtime.spark.ends.sinks import Claim, Note, SinkError, covers_digest
 
 log = logging.getLogger(__name__)
 
@@ -47,20 +45,6 @@ _WHOSE: Final = "job_name = ? AND sink_name = ? AND unit_name = ?"
 _NAME: Final = re.compile(r"""(?:(.+)\.)?((?:\w|\$)+|"[^"]+"|`[^`]+`|\[[^\]]+\])""", re.S)
 
 
-class TableError(Exception):
-    """A table that cannot be written to as it should be; the message says what to do."""
-
-
-@dataclass(frozen=True, slots=True)
-class Note:
-    """What the database says of the commits of a unit."""
-
-    state: str
-    epoch: int
-    number: int
-    covers: str
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
     """A table that a sink writes to.
@@ -73,6 +57,8 @@ class Table:
         ownership: the driver's claim; without one nothing can be committed.
     """
 
+    exact: ClassVar[bool] = True
+    needs_channel: ClassVar[bool] = True
     name: str
     options: Mapping[str, str] = field(repr=False)
     key: tuple[str, ...] = ()
@@ -103,19 +89,7 @@ class Table:
     # ---- taking over
 
     def taken(self, session: SparkSession, ownership: Ownership, units: Iterable[str]) -> Table:
-        """The table in the hands of this driver, taken over from those before.
-
-        Args:
-            session: to reach the database with.
-            ownership: claimed.
-            units: who commits to it.
-
-        Raises:
-            NotOwnerError: the rows are those of another state.
-            FencedError: a newer driver has taken it over.
-            DamagedError: the table has fewer commits than the state knows of.
-            TableError: the database cannot do what is needed.
-        """
+        """See `CommitSink`."""
         mine = replace(self, session=session, ownership=ownership)
         with mine._connection() as database:
             database.make_notes(mine._notes)
@@ -125,31 +99,9 @@ class Table:
 
     def _take(self, database: Database, unit: str) -> None:
         owner, note = self._owner, self._read(database, unit)
-        if note is None or (owner.fresh and note.state != owner.state_id):
-            if note is not None:
-                log.warning("%s is not emptied; its rows stay", self.target)
+        if self._claim.begins(note, unit):
             self._begin(database, unit)
             return
-        if note.state != owner.state_id:
-            raise NotOwnerError(
-                self.place,
-                f"holds rows of another state, {note.state} (epoch {note.epoch})",
-                "nothing was changed. Go on with the state that the rows belong to (--state-dir), "
-                "write to another table, or start afresh with --fresh: rows that are in the table "
-                "stay there, so empty it before",
-            )
-        inventory = owner.inventory
-        known = -1
-        if inventory.outputs().get(self._entry) == self.place:
-            known = inventory.newest(self._entry).get(unit, -1)
-        if note.number < known:
-            raise DamagedError(
-                self.place,
-                f"the state says that {unit} has made its commit {known}, and the newest one that "
-                f"the table has got is number {note.number}",
-                "nothing was changed. The database was put back to an older copy: put back the "
-                "state of the same moment, or empty the table and start with --fresh",
-            )
         taken = database.update(
             f"UPDATE {self._notes} SET driver_epoch = ? WHERE {_WHOSE} AND state_id = ? "
             "AND driver_epoch <= ?",
@@ -158,7 +110,7 @@ class Table:
         if not taken:
             self._raise_replaced(database, unit)
         database.commit()
-        if note.epoch != owner.driver.epoch:
+        if note is not None and note.epoch != owner.driver.epoch:
             database.drop(self._staging(unit, note.epoch))
 
     def _begin(self, database: Database, unit: str) -> None:
@@ -174,61 +126,36 @@ class Table:
     # ---- commits
 
     def newest(self, unit: str) -> int | None:
-        """The number of the unit's newest commit that the table has; None: it has none."""
+        """See `CommitSink`."""
         with self._connection() as database:
             note = self._read(database, unit)
         return None if note is None or note.number < 0 else note.number
 
-    def commit(self, unit: str, number: int, frame: DataFrame, *, covers: Any = None) -> int:
-        """Bring the rows into the table, unless they are there; how many have come.
-
-        Args:
-            unit: who commits.
-            number: of the commit; those of a unit rise.
-            frame: the rows; computed twice, so that they have to be the same both times.
-            covers: what the rows are made of, as JSON data.
-
-        Raises:
-            FencedError: a newer driver runs the job; nothing was changed.
-            DamagedError: the commit was made, and covers something else.
-            TableError: the database does not take the rows.
-        """
-        owner, digest = self._owner, _digest(covers)
+    def commit(self, unit: str, number: int, rows: DataFrame, *, covers: Any = None) -> int:
+        """See `CommitSink`."""
+        owner, digest = self._owner, covers_digest(covers)
         owner.fence.check()
         with self._connection() as database:
             if self._is_made(database, unit, number, digest):
                 return 0
             there = database.columns_of(self.target) is not None
         if self.key:
-            frame = frame.dropDuplicates([*self.key])
-        rows = frame.count()
-        if rows and not there:  # Spark makes the table that is not there
-            self._write(frame.limit(0), self.target)
+            rows = rows.dropDuplicates([*self.key])
+        count = rows.count()
+        if count and not there:  # Spark makes the table that is not there
+            self._write(rows.limit(0), self.target)
         staging = self._staging(unit, owner.driver.epoch)
         with self._connection() as database:
-            columns = self._stage(database, frame, staging, rows) if rows else {}
+            columns = self._stage(database, rows, staging, count) if count else {}
             faults.point("table-staged")
             moved = self._move(database, unit, number, digest, staging, columns)
             faults.point("table-committed")
             database.drop(staging)
-        newest = {**owner.inventory.newest(self._entry), unit: number}
-        owner.inventory.note(self._entry, self.place, newest)
-        return rows if moved else 0
+        self._claim.made(unit, number)
+        return count if moved else 0
 
     def _is_made(self, database: Database, unit: str, number: int, digest: str) -> bool:
-        note = self._read(database, unit)
-        if note is None or note.state != self._owner.state_id:
-            self._raise_replaced(database, unit)
-        elif note.number == number and digest and note.covers and note.covers != digest:
-            raise DamagedError(
-                self.place,
-                f"commit {number} of {unit} covers something else than the one that the job is "
-                "about to make under its number: the state has lost entries, or its checkpoint "
-                "was deleted",
-                "the rows in the table are safe, and nothing was changed. Restore the state folder "
-                "from a copy of the same moment",
-            )
-        return note is not None and note.number >= number
+        return self._claim.is_made(self._read(database, unit), unit, number, digest)
 
     def _stage(
         self, database: Database, frame: DataFrame, staging: str, rows: int
@@ -242,7 +169,7 @@ class Table:
         by_name = {name.lower(): name for name in has} | {name: name for name in has}
         unknown = [each for each in frame.columns if each.lower() not in by_name]
         if unknown:
-            raise TableError(
+            raise SinkError(
                 f"sink {self.name}: {self.place} has no column {', '.join(unknown)}; it has "
                 f"{', '.join(has)}. Add the columns, or name them alike in the dataflow"
             )
@@ -254,7 +181,7 @@ class Table:
             if found == rows:
                 return {name: has[name] for name in names}
             log.warning("%s has %d rows in place of %d: written again", staging, found, rows)
-        raise TableError(
+        raise SinkError(
             f"sink {self.name}: {staging} did not get {rows} rows in {ATTEMPTS} attempts; nothing "
             "was committed"
         )
@@ -294,7 +221,7 @@ class Table:
             except Py4JJavaError as error:
                 database.rollback()
                 if not _is_transient(error) or attempt == ATTEMPTS - 1:
-                    raise TableError(
+                    raise SinkError(
                         f"sink {self.name}: {self.place} did not take commit {number} of "
                         f"{unit}: {_words(error)}; nothing was changed, and the rows are kept in "
                         "the state. Repair the table and start the job again"
@@ -325,9 +252,8 @@ class Table:
         return self.ownership
 
     @property
-    def _entry(self) -> str:
-        """What the inventory of the state calls it."""
-        return f"sink {self.name}"
+    def _claim(self) -> Claim:
+        return Claim(self.name, self.place, self._owner)
 
     def _connection(self) -> contextlib.AbstractContextManager[Database]:
         if self.session is None:
@@ -363,12 +289,7 @@ class Table:
         return Note(state, int(epoch), int(number), covers or "")
 
     def _raise_replaced(self, database: Database, unit: str) -> NoReturn:
-        note = self._read(database, unit)
-        by = "nobody" if note is None else f"state {note.state}, epoch {note.epoch}"
-        raise FencedError(
-            f"{self.place} was taken over by {by}; this driver, epoch {self._owner.driver.epoch}, "
-            "stops; it committed nothing after that"
-        )
+        raise self._claim.replaced(self._read(database, unit))
 
 
 class Database:
@@ -481,7 +402,7 @@ def connected(
     """A connection to the database of a sink, as Spark's own writer makes it.
 
     Raises:
-        TableError: no connection, or a database without transactions.
+        SinkError: no connection, or a database without transactions.
     """
     jvm: Any = session._jvm
     given = jvm.PythonUtils.toScalaMap({name.lower(): text for name, text in options.items()})
@@ -491,13 +412,13 @@ def connected(
         dialect = jvm.org.apache.spark.sql.jdbc.JdbcDialects.get(url)
         connection = dialect.createConnectionFactory(jdbc).apply(-1)
     except Py4JJavaError as error:
-        raise TableError(
+        raise SinkError(
             f"sink {sink}: no connection to the database: {_words(error)}. Look at url, driver, "
             "user and password; the JDBC driver comes with `spark.jars.packages` or `spark.jars`"
         ) from None
     try:
         if not connection.getMetaData().supportsTransactions():
-            raise TableError(
+            raise SinkError(
                 f"sink {sink}: this database has no transactions, so that rows cannot be committed "
                 "exactly once; without `key` and `delivery: once` they are appended"
             )
@@ -513,13 +434,6 @@ def connected(
 def _same(one: str, other: str, *, nullable: bool) -> str:
     equal = f"{one} = {other}"
     return f"({equal} OR ({one} IS NULL AND {other} IS NULL))" if nullable else equal
-
-
-def _digest(covers: Any) -> str:
-    """What tells whether two commits cover the same; empty where nobody said."""
-    if covers is None:
-        return ""
-    return hashlib.sha256(json.dumps(covers, sort_keys=True).encode()).hexdigest()
 
 
 def _is_transient(error: Py4JJavaError) -> bool:

@@ -361,6 +361,7 @@ class Stateful:
             rows_out=self._rows_out,
             rows_per_s=round(self._query.rows_per_s, 1),
             dead_letters=self._dead_letters,
+            **self.context.outputs[self.unit.name].metrics(),
         )
 
 

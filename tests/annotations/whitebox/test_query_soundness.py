@@ -46,5 +46,5 @@ MISTAKES: Final[dict[str, tuple[Any, str, Any]]] = {
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_a_planted_mistake_is_found(mistake: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(*MISTAKES[mistake])
-    found = sweep(range(1500), seed=7, refuted_max=1, shrink_s=1, price=False)
+    found = sweep(range(6000), seed=7, refuted_max=1, shrink_s=1, price=False)
     assert found.refuted

@@ -38,8 +38,8 @@ def folders(tmp_path: Path) -> Folders:
 
 def commit(folders: Folders, spark: SparkSession, number: int = 1, **options: object) -> int:
     frame = spark.range(0, 100, 1, 4).selectExpr("id", "id % 7 AS k")
-    given = {"covers": COVERS, "unit": UNIT, **options}
-    return folders.commit(commit_name(UNIT, number), frame, **given)  # type: ignore[arg-type]
+    given = {"covers": COVERS, **options}
+    return folders.commit(UNIT, number, frame, **given)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("format", ["parquet", "json", "csv", "orc", "text"])
@@ -63,7 +63,7 @@ def test_a_commit_is_whole_or_absent_whenever_the_power_is_cut(
 
     disk.on_flush = cut
     frame = spark.range(0, 100, 1, 4).selectExpr("CAST(id AS STRING) AS id")
-    assert folders.commit(commit_name(UNIT, 1), frame, unit=UNIT) == 100
+    assert folders.commit(UNIT, 1, frame) == 100
     assert seen[0] == []
     image = disk.image(tmp_path / "last") / "my results" / "out"
     names = [p.name for p in image.iterdir()]
@@ -114,10 +114,10 @@ def test_one_without_rows_leaves_nothing_where_that_is_asked_for(
     folders: Folders, spark: SparkSession
 ) -> None:
     name = commit_name(UNIT, 1)
-    assert folders.commit(name, spark.range(0), keep_empty=False, unit=UNIT) == 0
+    assert folders.commit(UNIT, 1, spark.range(0), keep_empty=False) == 0
     assert not folders.committed(name)
     assert folders.newest(UNIT) is None
-    assert folders.commit(name, spark.range(0), unit=UNIT) == 0
+    assert folders.commit(UNIT, 1, spark.range(0)) == 0
     assert folders.check(name).rows == 0
 
 

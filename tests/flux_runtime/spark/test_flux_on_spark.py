@@ -194,19 +194,6 @@ class FluxJob:
         said = [(seat, seat.read_text()) for seat in seats]
         return {int(seat.name): (int(pid), seat.parent) for seat, pid in said if pid}
 
-    def apart(self) -> bool:
-        """Whether every pair has two whole copies, in different executors."""
-        told = Tail(self.folder / "runs" / "latest" / "stages.jsonl").records()
-        placed = [line for line in told if "copies" in line]
-        if not placed:
-            return False
-        executor_of = {site["number"]: site["executor"] for site in placed[-1]["sites"]}
-        pairs: dict[tuple[int, int], set[str]] = {}
-        for stage, part, _, _, site, status in placed[-1]["copies"]:
-            if status == "ACTIVE":
-                pairs.setdefault((stage, part), set()).add(executor_of[site])
-        return len(pairs) == 5 and all(len(executors) == 2 for executors in pairs.values())
-
     def contents(self, unit: str = "*") -> list[Path]:
         """Batches of the recorded order."""
         return list(self.folder.glob(f"state/units/{unit}/order/*/*.arrow"))
@@ -226,25 +213,6 @@ def counts(tmp_path: Path) -> Iterator[FluxJob]:
     job = FluxJob(tmp_path, COUNTS)
     yield job
     job.kill()
-
-
-def test_a_site_dies_the_driver_dies_and_the_output_is_exact(counts: FluxJob) -> None:
-    counts.more()
-    counts.start()
-    counts.until_counted()
-    site, (worker, _) = next(iter(counts.seats().items()))
-    os.kill(worker, signal.SIGKILL)
-    counts.more()
-    counts.until_counted()
-    counts.until(lambda: counts.events("recovered"))
-    assert any(event["site"] == site for event in counts.events("site_ended"))
-    counts.more()
-    counts.kill()
-    counts.start()
-    counts.more()
-    counts.until_counted()
-    counts.stop()
-    counts.check()
 
 
 def test_the_driver_dies_between_any_two_steps(counts: FluxJob) -> None:
@@ -349,26 +317,6 @@ def test_or_5_a_job_runs_on_where_its_states_cannot_be_kept_and_says_so(counts: 
     counts.check()
     assert counts.events("state_kept")
     assert not counts.contents()
-
-
-@pytest.mark.cluster
-def test_ct_4_one_executor_dies_after_the_other(tmp_path: Path) -> None:
-    """Sites and copies are in two executors again before the second one dies."""
-    job = FluxJob(tmp_path, COUNTS)
-    try:
-        job.more()
-        job.start(BLAZES_MASTER="local-cluster[2,3,1024]", SPARK_LOCAL_IP="127.0.0.1")
-        job.until_counted()
-        for executor in {executor for _, executor in job.seats().values()}:
-            job.until(job.apart)
-            os.kill(int(executor.name.rpartition("-")[2]), signal.SIGKILL)
-            job.more()
-            job.until_counted()
-        job.until(job.apart)
-        assert job.events("recovered")
-        job.stop()
-    finally:
-        job.kill()
 
 
 def test_replicas_and_steps_give_sparks_answer(tmp_path: Path) -> None:

@@ -243,25 +243,6 @@ def process(tmp_path: Path) -> Process:
     return Process(tmp_path)
 
 
-def test_kill_9_at_points_and_at_a_random_time(process: Process, spark) -> None:
-    traffic = Traffic(process.file, 3)
-    for point in ("chunk-written@2", "output-committed"):
-        traffic.more()
-        status, err = process.run("--available-now", crash_at=point)
-        assert status == -signal.SIGKILL, err
-    traffic.more()
-    running = process.start()
-    offsets = process.path / "state" / "units" / "Total" / "checkpoint" / "items" / "offsets"
-    before = set(offsets.iterdir())
-    until(lambda: set(offsets.iterdir()) != before, running)
-    time.sleep(random.Random().uniform(0, 1.5))
-    running.kill()
-    running.communicate()
-    status, err = process.run("--available-now")
-    assert status == 0, err
-    process.check(spark, traffic)
-
-
 def test_sigterm_stops_cleanly_and_the_job_resumes(process: Process, spark) -> None:
     traffic = Traffic(process.file, 4)
     traffic.more()

@@ -22,7 +22,8 @@ from flux_runtime.commits.owner import NotOwnerError, Ownership
 from flux_runtime.sealing.manifest import DamagedError
 from flux_runtime.sealing.storage import LocalStorage
 from flux_runtime.spark import Job, faults
-from flux_runtime.spark.ends.tables import Table, TableError, connected
+from flux_runtime.spark.ends.sinks import SinkError
+from flux_runtime.spark.ends.tables import Table, connected
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
@@ -159,14 +160,14 @@ def test_what_the_database_refuses_changes_nothing_and_says_what_to_do(
 ) -> None:
     table = derby.table("latest", key=("k",)).taken(spark, claimed(tmp_path / "s"), ["A"])
     table.commit("A", 0, frame(spark, (1, "a", 1)))
-    with pytest.raises(TableError, match=r"did not take commit 1 of A.*check constraint"):
+    with pytest.raises(SinkError, match=r"did not take commit 1 of A.*check constraint"):
         table.commit("A", 1, frame(spark, (2, "a", 2), (3, "b", 2000)))
-    with pytest.raises(TableError, match=r"no column other, w; it has"):
+    with pytest.raises(SinkError, match=r"no column other, w; it has"):
         table.commit("A", 1, frame(spark, (2, "a", 2)).selectExpr("k", "v AS other", "v AS w"))
     assert [row[1:] for row in derby.rows("latest")] == [(1, "a", 1)]
     assert table.commit("A", 1, frame(spark, (2, "a", 2))) == 1
     absent = Table(name="x", options={"url": "jdbc:derby:/nowhere/at/all", "dbtable": "t"})
-    with pytest.raises(TableError, match="no connection to the database"):
+    with pytest.raises(SinkError, match="no connection to the database"):
         absent.taken(spark, claimed(tmp_path / "s"), ["A"])
 
 

@@ -1,0 +1,244 @@
+"""Sinks: what takes the rows of a commit, named by the unit that makes it and its number.
+
+A sink that is *exact* decides by itself, in a transaction of its own, whether it has got a commit
+already: folders of files (`commit`), tables of databases (`tables`), Delta tables (`delta`) and
+topics of Kafka (`topics`). Any other format of Spark's is appended to (`Appended`): after a crash
+the rows of the newest commit may come again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import json
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from types import ModuleType
+from typing import Any, ClassVar, Protocol, Self
+
+from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import functions as sf
+
+from flux_runtime.commits.fence import FencedError
+from flux_runtime.commits.owner import NotOwnerError, Ownership
+from flux_runtime.sealing.manifest import DamagedError
+
+log = logging.getLogger(__name__)
+
+
+class SinkError(Exception):
+    """A sink that cannot be written to as it should be; the message says what to do."""
+
+
+class CommitSink(Protocol):
+    """Takes commits, each named by its unit and number."""
+
+    @property
+    def exact(self) -> bool:
+        """Whether a commit that is repeated adds nothing."""
+
+    @property
+    def needs_channel(self) -> bool:
+        """Whether rows come from a channel only: the same, however often they are read."""
+
+    def taken(self, session: SparkSession, ownership: Ownership, units: Iterable[str]) -> Self:
+        """The sink in the hands of this driver, taken over from those before.
+
+        Args:
+            session: of the job.
+            ownership: claimed.
+            units: who commits to it.
+
+        Raises:
+            NotOwnerError: it holds the rows of another state.
+            FencedError: a newer driver has taken it over.
+            DamagedError: it has fewer commits than the state knows of.
+            SinkError: it cannot do what is needed.
+        """
+
+    def newest(self, unit: str) -> int | None:
+        """The number of the unit's newest commit that it has; None: it has none."""
+
+    def commit(self, unit: str, number: int, rows: DataFrame, *, covers: Any = None) -> int:
+        """Take the rows, unless it has got this commit; how many have come.
+
+        Args:
+            unit: who commits.
+            number: of the commit; those of a unit rise.
+            rows: of the commit.
+            covers: what the rows are made of, as JSON data; a repetition covers the same.
+
+        Raises:
+            FencedError: a newer driver runs the job; nothing was changed.
+            DamagedError: the commit was made, and covers something else.
+            SinkError: it does not take the rows.
+        """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Appended:
+    """Any format that Spark can write: rows are appended, at least once."""
+
+    exact: ClassVar[bool] = False
+    needs_channel: ClassVar[bool] = False
+    format: str
+    path: str | None
+    """Absolute, or a URI; None for formats that need none."""
+    options: Mapping[str, str] = field(repr=False)
+
+    def taken(self, session: SparkSession, ownership: Ownership, units: Iterable[str]) -> Self:
+        """See `CommitSink`; it belongs to nobody."""
+        return self
+
+    def newest(self, unit: str) -> int | None:
+        """See `CommitSink`; it does not know."""
+        return None
+
+    def commit(self, unit: str, number: int, rows: DataFrame, *, covers: Any = None) -> int:
+        """See `CommitSink`."""
+        counted = Observation()
+        frame = rows.observe(counted, sf.count(sf.lit(1)).alias("rows"))
+        frame.write.format(self.format).options(**self.options).mode("append").save(self.path)
+        return int(counted.get["rows"])
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """What an exact sink has noted, with the rows, of the commits of a unit."""
+
+    state: str
+    """Id of the state folder that the rows belong to."""
+    epoch: int
+    """Of the driver that took the sink over last."""
+    number: int
+    """Of the newest commit; -1: there is none."""
+    covers: str
+    """See `covers_digest`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A driver's claim on an exact sink: its notes are compared with what the state knows.
+
+    Args:
+        sink: its name in the job.
+        place: what messages call it.
+        ownership: of the driver.
+    """
+
+    sink: str
+    place: str
+    ownership: Ownership
+
+    @property
+    def state(self) -> str:
+        """Id of this driver's state folder."""
+        return self.ownership.state_id
+
+    @property
+    def epoch(self) -> int:
+        """Of this driver."""
+        return self.ownership.driver.epoch
+
+    def writer(self, unit: str) -> str:
+        """What tells this unit's commits from those of others, in a place that several share."""
+        return f"blazes/{self.ownership.job}/{self.sink}/{unit}"
+
+    def begins(self, note: Note | None, unit: str) -> bool:
+        """Whether the sink has nothing of this unit, or is to forget what it has.
+
+        Raises:
+            NotOwnerError: it holds the rows of another state.
+            DamagedError: it has fewer commits than the state knows of.
+            FencedError: a newer driver has taken it over.
+        """
+        owner = self.ownership
+        if note is not None and note.state != self.state and not owner.fresh:
+            raise NotOwnerError(
+                self.place,
+                f"holds rows of another state, {note.state} (epoch {note.epoch})",
+                "nothing was changed. Go on with the state that the rows belong to (--state-dir), "
+                "write to another place, or start afresh with --fresh: rows that are there stay "
+                "there, so empty it before",
+            )
+        known = -1
+        if owner.inventory.outputs().get(self._entry) == self.place:
+            known = owner.inventory.newest(self._entry).get(unit, -1)
+        if note is None or note.state != self.state:
+            if note is not None:
+                log.warning("%s is not emptied; its rows stay", self.place)
+            noted = -1
+        else:
+            noted = note.number
+        if noted < known:
+            has = f"number {noted}" if noted >= 0 else "none"
+            raise DamagedError(
+                self.place,
+                f"the state says that {unit} has made its commit {known}, and the newest one that "
+                f"it has got is {has}",
+                "nothing was changed. It was emptied, or put back to an older copy: put back the "
+                "state of the same moment, or empty it and start with --fresh",
+            )
+        if note is not None and note.state == self.state and note.epoch > self.epoch:
+            raise self.replaced(note)
+        return note is None or note.state != self.state
+
+    def is_made(self, note: Note | None, unit: str, number: int, covers: str) -> bool:
+        """Whether the sink has a commit already.
+
+        Raises:
+            DamagedError: it has, and the commit covers something else.
+            FencedError: another driver has taken the sink over.
+        """
+        if note is None or note.state != self.state or note.epoch > self.epoch:
+            raise self.replaced(note)
+        if note.number == number and covers and note.covers and note.covers != covers:
+            raise DamagedError(
+                self.place,
+                f"commit {number} of {unit} covers something else than the one that the job is "
+                "about to make under its number: the state has lost entries, or its checkpoint "
+                "was deleted",
+                "the rows that are there are safe, and nothing was changed. Restore the state "
+                "folder from a copy of the same moment",
+            )
+        return note.number >= number
+
+    def replaced(self, note: Note | None) -> FencedError:
+        """The error of a driver that another one has replaced."""
+        by = "nobody" if note is None else f"state {note.state}, epoch {note.epoch}"
+        return FencedError(
+            f"{self.place} was taken over by {by}; this driver, epoch {self.epoch}, stops; it "
+            "committed nothing after that"
+        )
+
+    def made(self, unit: str, number: int) -> None:
+        """Write into the state's inventory that the sink has a commit."""
+        inventory = self.ownership.inventory
+        newest = {**inventory.newest(self._entry), unit: number}
+        inventory.note(self._entry, self.place, newest)
+
+    @property
+    def _entry(self) -> str:
+        return f"sink {self.sink}"
+
+
+def package(module: str, extra: str, *, sink: str) -> ModuleType:
+    """A package that only jobs with such a sink need.
+
+    Raises:
+        SinkError: it is not installed.
+    """
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise SinkError(
+            f"sink {sink} needs a package: pip install 'blazes[{extra}]' ({error})"
+        ) from None
+
+
+def covers_digest(covers: Any) -> str:
+    """What tells whether two commits cover the same; empty where nobody said."""
+    if covers is None:
+        return ""
+    return hashlib.sha256(json.dumps(covers, sort_keys=True).encode()).hexdigest()

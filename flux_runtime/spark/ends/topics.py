@@ -1,0 +1,272 @@
+"""Topics of Kafka: rows that are committed exactly once, by Kafka's transactions.
+
+Every unit that writes to a sink has a transactional id. One transaction holds the rows of a commit
+and its number, which is kept as the offset of a consumer group of that name in the topic's first
+partition, with the state and the driver's epoch in the offset's metadata. A driver that takes the
+topic over begins with `init_transactions`, which fences the driver before: nothing that this one
+has sent, or sends when it wakes up, is ever committed.
+
+Consumers see each row once where they read with `isolation.level=read_committed`. A broker forgets
+the offsets of groups that nobody uses (`offsets.retention.minutes`, a week): a job that stands
+still for longer is refused, as it cannot be told any more what it has written.
+
+The columns are those of Spark's own Kafka sink: `value`, and where they are there `key`, `headers`,
+`partition` and `topic`. Rows without a column `value` are sent as JSON objects.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Final
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sf
+
+from flux_runtime.commits.owner import Ownership
+from flux_runtime.spark import faults
+from flux_runtime.spark.ends.sinks import Claim, Note, SinkError, covers_digest, package
+
+ATTEMPTS: Final = 5
+"""So often a transaction is tried that the broker or the network has ended."""
+TIMEOUT_S: Final = 60.0
+"""How long the broker is waited for."""
+DEFAULTS: Final[Mapping[str, Any]] = {
+    "transaction.timeout.ms": 900_000,  # the most that a broker allows by default
+    "linger.ms": 50,
+    "compression.type": "lz4",
+}
+"""Settings of the producer that the options of the sink win over."""
+MESSAGE: Final = ("topic", "partition", "key", "value", "headers")
+"""The columns that a message is made of, as Spark's own Kafka sink calls them."""
+
+Message = tuple[str | None, int | None, Any, Any, Any]
+"""See `MESSAGE`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Topic:
+    """A topic that a sink sends rows to.
+
+    Args:
+        name: of the sink.
+        options: as for Spark's own sink: `kafka.bootstrap.servers`, `topic`, and `kafka.` before
+            any setting of librdkafka.
+        ownership: the driver's claim; without one nothing can be committed.
+        producers: unit -> its producer, once it is taken over.
+    """
+
+    exact: ClassVar[bool] = True
+    needs_channel: ClassVar[bool] = True
+    name: str
+    options: Mapping[str, str] = field(repr=False)
+    ownership: Ownership | None = None
+    producers: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        missing = [
+            each for each in ("kafka.bootstrap.servers", "topic") if each not in self.options
+        ]
+        if missing:
+            raise ValueError(f"sink {self.name}: a kafka sink needs the options {missing}")
+
+    @property
+    def target(self) -> str:
+        """The topic, which also holds the numbers of the commits."""
+        return self.options["topic"]
+
+    @property
+    def place(self) -> str:
+        """What messages call it."""
+        return f"topic {self.target}"
+
+    # ---- taking over
+
+    def taken(self, session: SparkSession, ownership: Ownership, units: Iterable[str]) -> Topic:
+        """See `CommitSink`."""
+        mine = replace(self, ownership=ownership, producers={})
+        for unit in units:
+            mine._take(unit)
+        return mine
+
+    def _take(self, unit: str) -> None:
+        kafka = self._kafka
+        claim = self._claim
+        claim.begins(self._note(unit), unit)  # refused before anybody is fenced
+        try:
+            producer = kafka.Producer(
+                {**DEFAULTS, **self._settings, "transactional.id": claim.writer(unit)}
+            )
+            producer.init_transactions(TIMEOUT_S)
+        except kafka.KafkaException as error:
+            raise self._refused(f"no transactions with {self.place}", error) from None
+        self.producers[unit] = producer
+        note = self._note(unit)  # nobody else can change it from now
+        begins = claim.begins(note, unit)
+        kept = (-1, "") if begins or note is None else (note.number, note.covers)
+        self._transact(unit, (), *kept)
+
+    # ---- commits
+
+    def newest(self, unit: str) -> int | None:
+        """See `CommitSink`."""
+        note = self._note(unit)
+        return None if note is None or note.number < 0 else note.number
+
+    def commit(self, unit: str, number: int, rows: DataFrame, *, covers: Any = None) -> int:
+        """See `CommitSink`."""
+        return self.send(unit, number, Messages(rows), covers)
+
+    def send(self, unit: str, number: int, messages: Iterable[Message], covers: Any = None) -> int:
+        """A commit of messages, which are gone through once for each attempt; see `CommitSink`."""
+        digest = covers_digest(covers)
+        self._owner.fence.check()
+        if self._claim.is_made(self._note(unit), unit, number, digest):
+            self._claim.made(unit, number)
+            return 0
+        faults.point("topic-begun")
+        count = self._transact(unit, messages, number, digest)
+        faults.point("topic-committed")
+        self._claim.made(unit, number)
+        return count
+
+    def _transact(self, unit: str, messages: Iterable[Message], number: int, covers: str) -> int:
+        """Send messages and the number of the commit in one transaction; how many there are."""
+        kafka = self._kafka
+        producer = self.producers[unit]
+        for attempt in range(ATTEMPTS):
+            try:
+                producer.begin_transaction()
+                count = self._send(producer, messages)
+                self._note_down(producer, unit, number, covers)
+                if number >= 0:
+                    producer.flush(TIMEOUT_S)
+                    faults.point("topic-sent")
+                self._finish(producer)
+                return count
+            except kafka.KafkaException as error:
+                problem = error.args[0]
+                if problem.fatal():
+                    if problem.code() in _fenced(kafka):
+                        raise self._claim.replaced(self._note(unit)) from None
+                    raise self._refused(f"{self.place} does not go on", error) from None
+                if problem.txn_requires_abort():
+                    producer.abort_transaction(TIMEOUT_S)
+                if attempt == ATTEMPTS - 1 or not problem.txn_requires_abort():
+                    what = f"{self.place} did not take commit {number} of {unit}"
+                    raise self._refused(what, error) from None
+        raise AssertionError("unreachable")
+
+    def _send(self, producer: Any, messages: Iterable[Message]) -> int:
+        count = 0
+        for topic, partition, key, value, headers in messages:
+            more = {} if partition is None else {"partition": partition}
+            while True:
+                try:
+                    producer.produce(
+                        topic or self.target, value=value, key=key, headers=headers, **more
+                    )
+                    break
+                except BufferError:  # what is on its way goes first
+                    producer.poll(1)
+            producer.poll(0)
+            count += 1
+        return count
+
+    def _note_down(self, producer: Any, unit: str, number: int, covers: str) -> None:
+        kafka, claim = self._kafka, self._claim
+        says = {"state": claim.state, "epoch": claim.epoch, "covers": covers}
+        note = kafka.TopicPartition(self.target, 0, number + 1, json.dumps(says))
+        group = self._group(unit)
+        try:
+            producer.send_offsets_to_transaction([note], group.consumer_group_metadata(), TIMEOUT_S)
+        finally:
+            group.close()
+
+    def _finish(self, producer: Any) -> None:
+        """Commit; an answer that was lost is asked for again."""
+        kafka = self._kafka
+        for attempt in range(ATTEMPTS):
+            try:
+                producer.commit_transaction(TIMEOUT_S)
+                return
+            except kafka.KafkaException as error:
+                if not error.args[0].retriable() or attempt == ATTEMPTS - 1:
+                    raise
+
+    # ---- notes
+
+    def _note(self, unit: str) -> Note | None:
+        kafka = self._kafka
+        group = self._group(unit)
+        try:
+            (found,) = group.committed([kafka.TopicPartition(self.target, 0)], TIMEOUT_S)
+        except kafka.KafkaException as error:
+            raise self._refused(f"no connection to {self.place}", error) from None
+        finally:
+            group.close()
+        if found.error is not None or found.offset < 0 or not found.metadata:
+            return None
+        says = json.loads(found.metadata)
+        return Note(says["state"], says["epoch"], found.offset - 1, says["covers"])
+
+    def _group(self, unit: str) -> Any:
+        named = {"group.id": self._claim.writer(unit), "enable.auto.commit": False}
+        return self._kafka.Consumer({**self._settings, **named})
+
+    # ---- parts
+
+    @property
+    def _settings(self) -> dict[str, Any]:
+        """Settings of librdkafka: the options that begin with `kafka.`."""
+        given = self.options.items()
+        return {n.removeprefix("kafka."): text for n, text in given if n.startswith("kafka.")}
+
+    @property
+    def _kafka(self) -> Any:
+        return package("confluent_kafka", "kafka", sink=self.name)
+
+    @property
+    def _owner(self) -> Ownership:
+        if self.ownership is None:
+            raise ValueError(f"nobody owns {self.target}")
+        return self.ownership
+
+    @property
+    def _claim(self) -> Claim:
+        return Claim(self.name, self.place, self._owner)
+
+    def _refused(self, what: str, error: Exception) -> SinkError:
+        return SinkError(
+            f"sink {self.name}: {what}: {error.args[0].str()}. Look at the options and at the "
+            "broker; nothing was committed, and the rows are kept in the state"
+        )
+
+
+class Messages:
+    """The rows of a frame as messages, as often as they are gone through."""
+
+    def __init__(self, rows: DataFrame) -> None:
+        if "value" not in rows.columns:
+            rows = rows.select(sf.to_json(sf.struct("*")).alias("value"))
+        null = sf.lit(None)
+        columns = [sf.col(n) if n in rows.columns else null.alias(n) for n in MESSAGE]
+        self._rows = rows.select(*columns)
+
+    def __iter__(self) -> Iterator[Message]:
+        for topic, partition, key, value, headers in self._rows.toLocalIterator():
+            yield topic, partition, _bytes(key), _bytes(value), _headers(headers)
+
+
+def _headers(headers: Any) -> list[tuple[str, bytes | None]] | None:
+    return None if headers is None else [(key, _bytes(value)) for key, value in headers]
+
+
+def _bytes(value: Any) -> Any:
+    return bytes(value) if isinstance(value, bytearray) else value
+
+
+def _fenced(kafka: Any) -> tuple[int, ...]:
+    codes = kafka.KafkaError
+    return (codes._FENCED, codes.PRODUCER_FENCED, codes.INVALID_PRODUCER_EPOCH)

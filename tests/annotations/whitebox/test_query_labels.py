@@ -1,0 +1,160 @@
+"""Queries that are easily taken for harmless: what is in them decides, wherever it stands.
+
+Each was once read as if a part of it were not there. What the parts do is tried by
+`benchmarks/query_soundness.py`; here stands what they have to be taken for.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pytest
+
+from annotations.vocabulary import Within
+from annotations.whitebox.components import Output, derive_output
+from annotations.whitebox.inputs import Input
+from annotations.whitebox.ir import Role
+from annotations.whitebox.splitting import splits
+from annotations.whitebox.sql import read
+
+COLUMNS: Final = {
+    "id": "INT NOT NULL",
+    "k": "INT",
+    "n": "INT",
+    "m": "INT",
+    "ts": "TIMESTAMP",
+    "tags": "ARRAY<STRING>",
+    "name": "STRING COLLATE UTF8_LCASE",
+}
+INPUTS: Final = {
+    **{name: Input(COLUMNS) for name in "abc"},
+    "measured": Input({"k": "INT", "d": "DOUBLE"}),
+    "t": Input({"x": "INT", "y": "INT"}, Role.TABLE),
+}
+
+
+def derived(sql: str, *, output_mode: str = "update") -> Output:
+    return derive_output("out", read(sql, inputs=INPUTS), output_mode=output_mode)
+
+
+def labels(sql: str) -> dict[str, str]:
+    return {path.source: str(path.annotation) for path in derived(sql).paths()}
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        # QUALIFY, LIMIT and groups of a subquery that names the row around it
+        "SELECT k FROM a WHERE EXISTS (SELECT 1 FROM b WHERE b.k = a.k QUALIFY max(n) OVER () < 3)",
+        "SELECT k FROM a WHERE n IN (SELECT n FROM b WHERE b.k = a.k LIMIT 1)",
+        "SELECT k FROM a WHERE k IN ((SELECT k FROM b) LIMIT 1)",
+        "SELECT a.k FROM a, LATERAL (SELECT n FROM b WHERE b.k = a.k GROUP BY ROLLUP (n)) v",
+        # joins inside of joins
+        "SELECT a.k FROM a JOIN b LEFT ANTI JOIN c ON b.k = c.k ON a.k = b.k",
+        "SELECT a.k FROM a JOIN (b LEFT ANTI JOIN c ON b.k = c.k) ON a.k = b.k",
+        # what INTERSECT binds
+        "SELECT x FROM t EXCEPT SELECT y FROM t INTERSECT SELECT k FROM b",
+    ],
+)
+def test_no_part_of_a_query_is_left_out(sql: str) -> None:
+    assert labels(sql)["b" if " b" in sql else "a"] == "OW[*]"
+
+
+@pytest.mark.parametrize(
+    ("sql", "label"),
+    [
+        ("SELECT explode(array(min(n), max(n))) AS e FROM a", "OW[*]"),
+        ("SELECT inline(array(struct(count(*), 1))) FROM a", "OW[*]"),
+        ("SELECT stack(2, min(n), max(n)) FROM a", "OW[*]"),
+        ("SELECT k, explode(array(min(n), max(n))) AS e FROM a GROUP BY k", "OW[k]"),
+        ("SELECT k, posexplode(collect_set(n)) AS (p, e) FROM a GROUP BY k", "OW[k]"),
+        ("SELECT k, explode(tags) AS e FROM a GROUP BY k, tags", "CW"),
+        ("SELECT k, explode(tags) AS e FROM a", "CR"),
+    ],
+)
+def test_rows_that_are_made_of_groups_wait_for_the_groups(sql: str, label: str) -> None:
+    assert labels(sql) == {"a": label}
+
+
+@pytest.mark.parametrize(
+    ("sql", "reason"),
+    [
+        ("WITH p AS (SELECT current_date() AS d) SELECT k FROM a, p WHERE ts < p.d", "clock"),
+        ("SELECT k FROM a JOIN (VALUES (1, now())) AS v(i, d) ON ts < v.d", "clock"),
+        ("SELECT k FROM a JOIN (VALUES (DATE'today')) AS v(d) ON ts < v.d", "clock"),
+        ("SELECT k FROM a WHERE n < (SELECT max(y) FROM t WHERE rand() < 0.5)", "random"),
+        ("SELECT k FROM a JOIN t TABLESAMPLE (10 PERCENT) ON k = x", "random"),
+        ("SELECT k FROM a JOIN (SELECT x FROM t LIMIT 1) q ON k = q.x", "come in any"),
+        (
+            "SELECT k FROM a JOIN (SELECT x, first(y) AS f FROM t GROUP BY x) q ON n = f",
+            "come in any",
+        ),
+        ("SELECT k FROM a JOIN (SELECT x, max(y) AS f FROM t GROUP BY x) q ON n = f", None),
+        ("SELECT k FROM a JOIN (SELECT x FROM t ORDER BY x LIMIT 1) q ON k = q.x", None),
+        ("SELECT k FROM a JOIN (VALUES (1, 'x')) AS v(i, d) ON k = v.i", None),
+    ],
+)
+def test_chance_in_what_is_read_of_tables_is_chance_of_the_stream(
+    sql: str, reason: str | None
+) -> None:
+    (path,) = derived(sql).paths()
+    assert (reason in path.nondeterministic) if reason else path.nondeterministic is None
+
+
+@pytest.mark.parametrize(
+    ("sql", "split"),
+    [
+        # GROUP BY k GROUPING SETS (...): the sets choose; with a comma k is in each of them.
+        ("SELECT n, count(*) AS c FROM a GROUP BY n, k GROUPING SETS ((n))", False),
+        ("SELECT k, count(*) AS c FROM a GROUP BY k WITH ROLLUP", False),
+        ("SELECT k, n, count(*) AS c FROM a GROUP BY k, GROUPING SETS ((n), ())", True),
+        # A NULL that an outer join puts in place of k empties NOT IN for every partition.
+        (
+            "SELECT k FROM c WHERE k = 5 AND 5 NOT IN (SELECT b.k FROM a LEFT JOIN b ON a.k = b.k)",
+            False,
+        ),
+        ("SELECT k FROM a WHERE k = 5 AND k NOT IN (SELECT x FROM t)", True),
+    ],
+)
+def test_a_query_splits_by_the_key_or_not(sql: str, split: bool) -> None:
+    query = read(sql, inputs=INPUTS)
+    keys = dict.fromkeys("abc", ("k",))
+    assert (splits(query.plan, keys) is None) is split
+
+
+def test_every_value_that_not_in_compares_may_be_the_null_that_empties_it() -> None:
+    sql = "SELECT id FROM a WHERE (id, {0}) NOT IN (SELECT id, {0} FROM b)"
+    assert labels(sql.format("n")) == {"a": "OW[*]", "b": "OW[*]"}
+    assert labels(sql.format("id")) == {"a": "OW[id]", "b": "OW[id]"}
+
+
+@pytest.mark.parametrize("call", ["coalesce(5, a.k, b.k)", "coalesce(a.k, b.k, 5)"])
+def test_only_the_two_keys_of_a_full_join_together_are_its_key(call: str) -> None:
+    for path in derived(f"SELECT {call} AS k FROM a FULL JOIN b ON a.k = b.k").paths():
+        assert not path.lineage
+    for path in derived("SELECT coalesce(a.k, b.k) AS k FROM a FULL JOIN b ON a.k = b.k").paths():
+        assert path.lineage == {"k": "k"}
+
+
+@pytest.mark.parametrize(
+    ("sql", "within"),
+    [
+        ("SELECT k, row_number() OVER (PARTITION BY k ORDER BY d) AS r FROM measured", "sequence"),
+        ("SELECT k, rank() OVER (PARTITION BY k ORDER BY d) AS r FROM measured", "set"),
+        ("SELECT named_struct('x', name) AS s FROM a GROUP BY 1", "sequence"),
+        ("SELECT DISTINCT array(name) AS s FROM a", "sequence"),
+        ("SELECT DISTINCT named_struct('x', n) AS s FROM a", "set"),
+    ],
+)
+def test_values_that_are_equal_and_differ_are_told_apart_by_who_comes_first(
+    sql: str, within: str
+) -> None:
+    """0.0 and -0.0, and texts under a collation."""
+    assert [path.within for path in derived(sql).paths()] == [Within(within)]
+
+
+def test_a_record_is_in_several_windows_that_overlap() -> None:
+    sql = "SELECT window(ts, '1 hour'{}) AS w, max(n) AS m FROM a GROUP BY 1"
+    for slide, rows in (("", "one"), (", '10 minutes'", "many")):
+        (path,) = derived(sql.format(slide), output_mode="append").paths()
+        assert path.rows.value == rows
