@@ -2,7 +2,9 @@
 
 Spark's Connect client turns every operation on a DataFrame into a protobuf plan and sends it over a
 gRPC channel. `channel` is such a channel that ends in this process, `answers` what it answers, and
-`relations` turns the plans into the representation of `annotations.whitebox.ir`. User code runs, so
-all of this happens in a process of its own (`annotations.whitebox.pyspark`); nothing else of this
-package may be imported before that process has said how (`channel.prepare`).
+`relations` turns the plans into the representation of `annotations.whitebox.ir`. `scripts` runs a
+script or notebook, whose text `program` gives; `project` plans a pipeline; what only their place
+knows has stand-ins in `outside` and `databricks`. User code runs, so all of this happens in a
+process of its own (`annotations.whitebox.pyspark_code`); nothing else of this package may be
+imported before that process has said how (`channel.prepare`).
 """
