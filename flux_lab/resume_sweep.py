@@ -213,8 +213,8 @@ def _fault(rng: random.Random, world: World, plan: Plan) -> Step | None:
     if kind == "depose":
         return None if world.leaderless else Step("depose", rng.randrange(2), rng.random() < 0.6)
     if kind == "break":
-        one, other = rng.sample(list(world.sites), 2) if len(world.sites) > 1 else (0, 0)
-        return Step("break", one, other) if one != other else None
+        links = [link for link, sent in world.links.items() if sent and link[0] in world.sites]
+        return Step("break", *rng.choice(links)) if links else None
     if world.leaderless:
         return None
     if kind == "join":
@@ -224,7 +224,7 @@ def _fault(rng: random.Random, world: World, plan: Plan) -> Step | None:
         if not copies or not view.sites:
             return None
         return Step("move", rng.choice(view.sites), rng.choice(copies))
-    sites = [site for site in view.sites if plan.reckless or _maskable(world, site)]
+    sites = [site for site in view.sites if plan.reckless or maskable(world, site)]
     sites = [site for site in sites if site in world.sites]
     if not sites:
         return None
@@ -233,7 +233,7 @@ def _fault(rng: random.Random, world: World, plan: Plan) -> Step | None:
     return Step(kind, at, rng.random() < 0.5)
 
 
-def _maskable(world: World, site: int) -> bool:
+def maskable(world: World, site: int) -> bool:
     """Whether every pair keeps an installed copy on a site that lives and is not suspected."""
     view = world.controller
     for pair, members in view.members.items():

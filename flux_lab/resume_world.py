@@ -38,6 +38,9 @@ from flux_runtime.resume.site import Site
 FAULTS: Final = ("crash", "suspect", "move", "switch", "break", "depose", "join")
 """`crash` and `depose` take a site, or the leader's; `suspect` lets it live, for ever if `deaf`."""
 
+SETTLING: Final = ("log", "load", "notice")
+"""Steps before anything is fed."""
+
 
 class Step(NamedTuple):
     """One step: its kind, where, and what else it needs."""
@@ -139,7 +142,12 @@ class World:
     # ---- copies of the whole
 
     def packed(self) -> bytes:
-        """The state as bytes, the same for the same state."""
+        """The state as bytes, the same for the same state: whatever came first, in one order."""
+        for name in ("links", "notices", "transfers", "loads"):
+            held: dict[Any, Any] = getattr(self, name)
+            setattr(self, name, {key: held[key] for key in sorted(held) if held[key]})
+        for site in self.sites.values():
+            site.tidy()
         buffer = io.BytesIO()
         pickler = _Pickler(buffer, 5)
         pickler.fast = True  # by value: what is shared does not matter
@@ -155,6 +163,12 @@ class World:
         assert isinstance(world, World)
         world.controller.log = world.log
         return world
+
+    def settle(self) -> None:
+        """Every copy is installed and known to be, and nothing is fed yet."""
+        for at in [*(site for site in self.sites if site != self.leader), self.leader]:
+            while due := [s for s in self.steps() if s.at == at and s.kind in SETTLING]:
+                self.perform(due[0])
 
     # ---- steps
 

@@ -152,8 +152,7 @@ class Site:
         known = self.acked[copy.stage]
         known[copy] = known[donor]  # RS-8, the pin
         self.members[copy.pair][copy] = entry.site
-        self._told.pop(entry.site, None)  # RS-9
-        self._forget_views()
+        self._forget_views()  # RS-9: its site is told what copies here have done
         if entry.site == self.number:
             self.standbys[copy] = donor
             return [Load(copy, known[copy])] if self.flow.is_end(copy.stage) else []  # RS-21
@@ -488,7 +487,7 @@ class Site:
         frames = []
         for there in {**dict.fromkeys(units), **dict.fromkeys(resumes), **audience}:
             last, when = told.get(there, ((), -enough))
-            news = acks if there in audience and last is not acks else ()
+            news = acks if there in audience and last != acks else ()
             rows, wants = units.get(there, ()), resumes.get(there, ())
             if rows or wants or (news and (idle or batches - when >= enough)):
                 if news:
@@ -505,6 +504,14 @@ class Site:
                 yield from (site for site in self.members[pair].values() if site != self.number)
 
     # ---- the controller, and checks
+
+    def tidy(self) -> None:
+        """Forget in which order and how long ago things happened, where it does not matter."""
+        self._batches = 0
+        self._told = {site: (acks, 0) for site, (acks, _) in sorted(self._told.items())}
+        for replica in self.replicas.values():
+            replica.subscribers = dict.fromkeys(sorted(replica.subscribers))
+            replica.routes = None
 
     def standing(self) -> list[Notice]:
         """RS-23: for a new controller: what became of the copies announced here."""
