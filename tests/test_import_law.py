@@ -41,6 +41,7 @@ LAW: dict[str, tuple[str, ...]] = {
     # running it
     "flux_runtime.sealing": (),
     "flux_runtime.protocol": (),
+    "flux_runtime.resume": ("flux_runtime.protocol",),
     "flux_runtime.commits": ("flux_runtime.sealing",),
     "flux_runtime.zookeeper": ("flux_runtime.commits",),
     "flux_runtime.ordering": ("flux_runtime.zookeeper",),
@@ -69,6 +70,7 @@ LAW: dict[str, tuple[str, ...]] = {
         "flux_runtime.site",
         "flux_runtime.operators",
         "flux_runtime.protocol",
+        "flux_runtime.resume",
         "flux_runtime.observe",
         "flux_runtime.sealing",
         "flux_runtime.zookeeper",
