@@ -368,9 +368,8 @@ class World:
             self._event(number, site.standing())
         setting = self.setting
         self.controller = setting.controller(
-            setting.flow, self.log, self.controller.sites, ends=self.leader
+            setting.flow, self.log, self.controller.sites, self.leader, self.checkpoint()
         )
-        self.controller.at = self.checkpoint()
         self.controller.validate()
 
     # ---- faults
