@@ -303,7 +303,8 @@ class World:
             if there in self.sites:
                 self.links.setdefault((at, there), []).append(frame)
         for copy, replica in site.replicas.items():
-            if self.fences.get(copy.stage) == copy.number and copy.stage == INGRESS:
+            obeyed = copy.number == self.fences.get(copy.stage)
+            if copy.stage == INGRESS and obeyed and copy in self.controller.members[copy.pair]:
                 low = min(site.low[INGRESS], replica.done, self.checkpoint())
                 self.trimmed = max(self.trimmed, low)
 
