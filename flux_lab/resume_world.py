@@ -303,7 +303,8 @@ class World:
             if there in self.sites:
                 self.links.setdefault((at, there), []).append(frame)
         for copy, replica in site.replicas.items():
-            if self.fences.get(copy.stage) == copy.number and copy.stage == INGRESS:
+            obeyed = copy.number == self.fences.get(copy.stage)
+            if copy.stage == INGRESS and obeyed and copy in self.controller.members[copy.pair]:
                 low = min(site.low[INGRESS], replica.done, self.checkpoint())
                 self.trimmed = max(self.trimmed, low)
 
@@ -368,9 +369,8 @@ class World:
             self._event(number, site.standing())
         setting = self.setting
         self.controller = setting.controller(
-            setting.flow, self.log, self.controller.sites, ends=self.leader
+            setting.flow, self.log, self.controller.sites, self.leader, self.checkpoint()
         )
-        self.controller.at = self.checkpoint()
         self.controller.validate()
 
     # ---- faults

@@ -31,20 +31,23 @@ class Controller:
         log: what has been decided before; new entries are appended to it.
         sites: those that take copies.
         ends: the site of ingress and egress.
+        at: batch of the checkpoint that a new start would begin from; kept up to date by whoever
+            keeps the checkpoints, before every event.
 
     Attributes:
-        at: batch of the checkpoint that a new start would begin from; set by whoever keeps them.
         members: pair -> announced copies that have not failed -> their sites.
         donors: announced copy -> its donor.
         installed: those of them that have reported that they work.
     """
 
-    def __init__(self, flow: Flow, log: list[LogEntry], sites: Iterable[int], ends: int) -> None:
+    def __init__(
+        self, flow: Flow, log: list[LogEntry], sites: Iterable[int], ends: int, at: int = 0
+    ) -> None:
         self.flow = flow
         self.log = log
         self.sites = sorted(sites)
         self.ends = ends
-        self.at = 0
+        self.at = at
         self.members: dict[Pair, dict[Copy, int]] = {}
         self.donors: dict[Copy, Copy] = {}
         self.installed: dict[Copy, None] = {}
