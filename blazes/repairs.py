@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from annotations.dataflow import Position
-from annotations.delivery import appends_again, repeats_of, tells_arrival
+from annotations.delivery import appends_again, repeats_of, replaces_rows, tells_arrival
 from annotations.dependencies import closure
 from annotations.vocabulary import Delivery, Key, Label, Repeats
 from blazes.core.deliveries import (
@@ -223,7 +223,8 @@ class _Planning:
             if before.base > REPEAT or not (wrong_key or missed):
                 continue
             cause = "D14" if wrong_key else "D13" if again else "D1"
-            if (again or wrong_key) and before.id is not None:
+            upserts = declared.sink is not None and replaces_rows(declared.sink)
+            if (again or wrong_key) and upserts and before.id is not None:
                 self._upserted.add(stream.name)
                 self._sinks.append(Repair(Means.UPSERT, stream.name, before.id, cause))
                 continue

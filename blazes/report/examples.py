@@ -499,6 +499,13 @@ CODE_EXAMPLES: Final[Mapping[str, Example]] = {
         "    source: {format: json, path: data, options: {multilne: true}}\n"
         "  counts: {from: Count.counts}"
     ),
+    "BLZ066": _code(
+        _COUNT + "streams:\n"
+        "  words:\n"
+        "    to: Count.words\n"
+        "    source: {format: jdbc, options: {dbtable: words, password: hunter2}}\n"
+        "  counts: {from: Count.counts}"
+    ),
     "BLZ074": _code(
         _COUNT + "streams:\n"
         "  words:\n"
