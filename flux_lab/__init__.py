@@ -17,7 +17,6 @@ those who write an operator; the rest proves the protocol.
 - `scenario`, `report`: one run under the clock from a seed or file, on one screen and in pictures.
 - `pooled`: copies that work when their site's pooler calls them.
 - `actions`: the list of the protocol's actions, held to code, tests and mutations.
-- `resume_world`, `resume_checks`, `resume_sweep`, `resume_explore`, `resume_mutations`: for the
-  resume protocol: a world, its checkers, random schedules, all schedules, planted mistakes.
+- `resume`: a smaller pair protocol, and its own world, until jobs run it.
 - `local_sites`, `ensemble`: sites and ZooKeeper servers as processes of this machine.
 """

@@ -41,7 +41,6 @@ LAW: dict[str, tuple[str, ...]] = {
     # running it
     "flux_runtime.sealing": (),
     "flux_runtime.protocol": (),
-    "flux_runtime.resume": ("flux_runtime.protocol",),
     "flux_runtime.commits": ("flux_runtime.sealing",),
     "flux_runtime.zookeeper": ("flux_runtime.commits",),
     "flux_runtime.ordering": ("flux_runtime.zookeeper",),
@@ -70,11 +69,11 @@ LAW: dict[str, tuple[str, ...]] = {
         "flux_runtime.site",
         "flux_runtime.operators",
         "flux_runtime.protocol",
-        "flux_runtime.resume",
         "flux_runtime.observe",
         "flux_runtime.sealing",
         "flux_runtime.zookeeper",
     ),
+    "flux_lab.resume": ("flux_lab", "flux_runtime.protocol"),
     # using it
     "blazes.simulate": (
         "codegen",

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from flux_lab.reference import reference
-from flux_lab.resume_checks import Expected
-from flux_lab.resume_explore import CONFIGURATIONS, ExplorationError, explore
-from flux_lab.resume_mutations import MUTATIONS, Mutation, changed, noticed
-from flux_lab.resume_sweep import RunError, run, sweep
+from flux_lab.resume.checks import Expected
+from flux_lab.resume.explore import CONFIGURATIONS, ExplorationError, explore
+from flux_lab.resume.flow import Flow
+from flux_lab.resume.mutations import MUTATIONS, Mutation, changed, noticed
+from flux_lab.resume.sweep import RunError, run, sweep
 from flux_lab.workload import digest_dataflow, digest_input
 from flux_runtime.protocol.vocabulary import Pair, Shape
-from flux_runtime.resume.flow import Flow
 
 
 def test_the_sequential_run_is_that_of_the_papers_protocol() -> None:
@@ -62,7 +62,7 @@ def test_the_text_as_it_is_fails_nowhere() -> None:
     "mutation", [m for m in MUTATIONS if m.seed is not None], ids=lambda mutation: mutation.rule
 )
 def test_each_mistake_is_noticed(mutation: Mutation) -> None:
-    """At the seed that `python -m flux_lab.resume_mutations` found."""
+    """At the seed that `python -m flux_lab.resume.mutations` found."""
     assert mutation.seed is not None
     assert noticed(mutation, [mutation.seed]) is not None
 

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from flux_runtime.protocol.vocabulary import Pair, ProtocolError
-from flux_runtime.resume.flow import Flow
-from flux_runtime.resume.messages import (
+from flux_lab.resume.flow import Flow
+from flux_lab.resume.messages import (
     Avail,
     Copy,
     Fail,
@@ -21,6 +20,7 @@ from flux_runtime.resume.messages import (
     Notice,
     Start,
 )
+from flux_runtime.protocol.vocabulary import Pair, ProtocolError
 
 
 class Controller:

@@ -1,7 +1,7 @@
 # ruff: noqa: E501 (each mutation is one line of text)
 """Does every rule of the resume protocol earn its place? Random runs against each without it.
 
-    python -m flux_lab.resume_mutations [--seeds 2000] [--only RULE]
+    python -m flux_lab.resume.mutations [--seeds 2000] [--only RULE]
 
 Each mutation changes one piece of the text of a module; sites and a controller of the changed text
 then run seed after seed until a run fails. Printed is the first that does, and how; a mutation that
@@ -17,8 +17,8 @@ from collections.abc import Iterable, Sequence
 from types import ModuleType
 from typing import Any, Final, NamedTuple
 
-from flux_lab.resume_sweep import RunError, Tried, run
-from flux_runtime.resume import controller, replica, site
+from flux_lab.resume import controller, replica, site
+from flux_lab.resume.sweep import RunError, Tried, run
 
 
 class Mutation(NamedTuple):
@@ -26,7 +26,7 @@ class Mutation(NamedTuple):
 
     Attributes:
         seed: the first that notices; None where an order of events is needed that random runs
-            hardly make, and `tests/flux_runtime/resume` makes on purpose.
+            hardly make, and `tests/flux_lab/resume` makes on purpose.
     """
 
     rule: str
@@ -119,7 +119,7 @@ def noticed(mutation: Mutation, seeds: Iterable[int]) -> str | None:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Print one line per mutation, then the survivors."""
-    parser = argparse.ArgumentParser(prog="python -m flux_lab.resume_mutations")
+    parser = argparse.ArgumentParser(prog="python -m flux_lab.resume.mutations")
     parser.add_argument("--seeds", type=int, default=2000)
     parser.add_argument("--only", default="", help="rules whose name contains this")
     args = parser.parse_args(argv)

@@ -7,4 +7,8 @@ implements it. In the order in which data meets them:
 - `replica`: one installed copy of a pair.
 - `site`: all copies of one process, and what they have for other sites.
 - `controller`: which copies exist.
+
+What attacks them: `world` (sites, links, controller and faults), `checks` (one checker per
+concern), `sweep` (random schedules), `explore` (all schedules of small configurations),
+`mutations` (planted mistakes).
 """

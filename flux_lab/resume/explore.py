@@ -1,7 +1,7 @@
 """Every order of events in small configurations of the resume protocol, faults at any moment.
 
-    python -m flux_lab.resume_explore one-crash
-    python -m flux_lab.resume_explore --list
+    python -m flux_lab.resume.explore one-crash
+    python -m flux_lab.resume.explore --list
 
 It begins when every copy is installed. What a site can do by itself it does at once: that has no
 effect outside before the site flushes, so only events from outside need an order. Depth first over
@@ -20,11 +20,11 @@ from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import Final, NamedTuple
 
-from flux_lab.resume_sweep import Tried, maskable
-from flux_lab.resume_world import Setting, Step, World
+from flux_lab.resume.flow import Flow
+from flux_lab.resume.sweep import Tried, maskable
+from flux_lab.resume.world import Setting, Step, World
 from flux_lab.workload import digest_dataflow, digest_input
 from flux_runtime.protocol.vocabulary import ProtocolError, Shape
-from flux_runtime.resume.flow import Flow
 
 
 class Configuration(NamedTuple):
@@ -189,7 +189,7 @@ def _faults(world: World, configuration: Configuration, kind: str) -> list[Step]
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Explore and print the number of states."""
-    parser = argparse.ArgumentParser(prog="python -m flux_lab.resume_explore")
+    parser = argparse.ArgumentParser(prog="python -m flux_lab.resume.explore")
     parser.add_argument("names", nargs="*", default=list(CONFIGURATIONS), metavar="NAME")
     parser.add_argument("--list", action="store_true", help="list the configurations")
     parser.add_argument("--seconds", type=float, help="stop each after this long")

@@ -19,9 +19,8 @@ from collections.abc import Iterator
 from operator import itemgetter
 from typing import Any
 
-from flux_runtime.protocol.vocabulary import END, Pair, ProtocolError
-from flux_runtime.resume.flow import Flow, Units
-from flux_runtime.resume.messages import (
+from flux_lab.resume.flow import Flow, Units
+from flux_lab.resume.messages import (
     Ack,
     Avail,
     Copy,
@@ -41,7 +40,8 @@ from flux_runtime.resume.messages import (
     Void,
     Work,
 )
-from flux_runtime.resume.replica import Replica, Route
+from flux_lab.resume.replica import Replica, Route
+from flux_runtime.protocol.vocabulary import END, Pair, ProtocolError
 
 
 class Site:

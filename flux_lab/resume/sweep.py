@@ -1,7 +1,7 @@
 """Random schedules and faults for the resume protocol, from a seed: nothing lost, repeated, stuck.
 
-    python -m flux_lab.resume_sweep 0 10000        seeds 0 to 9999, on all processors
-    python -m flux_lab.resume_sweep 17 --story     one seed, with the story of every site
+    python -m flux_lab.resume.sweep 0 10000        seeds 0 to 9999, on all processors
+    python -m flux_lab.resume.sweep 17 --story     one seed, with the story of every site
 
 A schedule is skewed: each run draws a weight for every kind of step at every place, so that some
 links, logs and moves are far slower than others. Faults strike at drawn moments; half of the later
@@ -21,12 +21,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
-from flux_lab.resume_world import Setting, Step, World
+from flux_lab.resume.controller import Controller
+from flux_lab.resume.flow import Flow
+from flux_lab.resume.site import Site
+from flux_lab.resume.world import Setting, Step, World
 from flux_lab.workload import digest_dataflow, digest_input
 from flux_runtime.protocol.vocabulary import ProtocolError, Shape
-from flux_runtime.resume.controller import Controller
-from flux_runtime.resume.flow import Flow
-from flux_runtime.resume.site import Site
 
 STEPS_MAX: Final = 60_000
 """A run that takes more steps than this is taken for a livelock."""
@@ -113,7 +113,7 @@ class RunError(ProtocolError):
             f"seed {run.seed}, step {len(run.steps)}: {what}\n"
             f"widths {flow.dataflow.shape.widths}, inputs {flow.inputs}, window {flow.window}, "
             f"{plan.setting.sites} sites, {len(plan.setting.batches)} batches\n"
-            f"run it again: python -m flux_lab.resume_sweep {run.seed} --story\n"
+            f"run it again: python -m flux_lab.resume.sweep {run.seed} --story\n"
             f"{last if world.stories is not None else ''}\n{world.tale()}".rstrip()
         )
 
@@ -300,7 +300,7 @@ def sweep(seeds: Iterable[int], *, stories: bool = False) -> Totals:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run seeds and print what became of them."""
-    parser = argparse.ArgumentParser(prog="python -m flux_lab.resume_sweep")
+    parser = argparse.ArgumentParser(prog="python -m flux_lab.resume.sweep")
     parser.add_argument("first", type=int, nargs="?", default=0, help="the first seed")
     parser.add_argument("last", type=int, nargs="?", help="the seed after the last")
     parser.add_argument("--story", action="store_true", help="tell what every site did")
