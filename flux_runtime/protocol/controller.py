@@ -193,8 +193,11 @@ class Controller:
         """Whether a copy may move now (UF-10, UF-12).
 
         The site lives and has no copy of the pair; the pair is whole; and all that is not are
-        partitions of the same stage that move already, fewer than CT-7 allows.
+        partitions of the same stage that move already, fewer than CT-7 allows. Whoever asks may
+        name a pair or a copy that does not exist.
         """
+        if pair not in self.pairs or c not in (0, 1):
+            return False
         copies = self.pairs[pair].copies
         apart = all(copy is None or copy.site != site for copy in copies)
         partial = {of for of, _ in self.incomplete()} | {now.pair for now in self.in_hand}
@@ -224,7 +227,7 @@ class Controller:
     def notice(self, notice: Notice) -> list[Order]:
         """A node reports; what belongs to an earlier attempt is ignored."""
         match notice:
-            case CatchUpReady(pair, failures):
+            case CatchUpReady(pair, failures) if pair in self.pairs:
                 self.pairs[pair] = self.pairs[pair]._replace(ready=failures)
             case CatchUpDone(pair, attempt):
                 self._update(pair, attempt, lambda now: now._replace(phase=Phase.MOVED))

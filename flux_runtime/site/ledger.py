@@ -114,8 +114,10 @@ class SpreadController(Controller):
 
     def may_move(self, pair: Pair, c: int, site: int) -> bool:
         """As the protocol says, and not into the executor of the other copy if there are others."""
+        if not super().may_move(pair, c, site):
+            return False
         apart = self._apart(pair, c)
-        return super().may_move(pair, c, site) and (not apart or site in apart)
+        return not apart or site in apart
 
     def separation(self, heard: Collection[int]) -> tuple[Pair, int, int] | None:
         """The move (pair, copy, site) that takes the copies of a pair into different executors.

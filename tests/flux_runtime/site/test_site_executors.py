@@ -104,3 +104,15 @@ def test_the_site_with_the_fewest_copies_leaves_an_executor_that_holds_too_many(
     assert site_to_move(status(*"bcaa"), sites=4, room=2) is None
     assert site_to_move(status(*"aaaa"), sites=5, room=2) is None, "one is missing"
     assert site_to_move(status(*"aaaa", whole=False), sites=4, room=2) is None, "it recovers"
+
+
+@pytest.mark.parametrize(("stage", "part", "copy"), [(9, 0, 0), (0, 99, 1), (0, 0, 2), (-1, 0, -1)])
+def test_a_move_of_what_does_not_exist_is_ignored(stage: int, part: int, copy: int) -> None:
+    """What a client asks for is recorded first: it must end no leader, now or after a change."""
+    ledger = Ledger(collected(site_flows.pairs()).shape, wanted=4)
+    happen(ledger, {"e": "leader", "id": "l"}, *(joined(n) for n in range(5)))
+    before = dict(controller(ledger).pairs)
+    event = {"e": "move", "stage": stage, "part": part, "copy": copy, "site": 4}
+    happen(ledger, event, {"e": "noticed", "notice": ["ready", stage, 99, 0]})
+    assert controller(ledger).pairs == before
+    assert ledger.moves == 0
