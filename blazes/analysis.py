@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from annotations.dataflow import Dataflow, Path
 from annotations.gc_pause import gc_paused
@@ -38,8 +39,7 @@ class Taint:
 Added = NDRead | Taint | StreamLabel
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(NamedTuple):
     """One inference step: an input label meets a path. A path has one for each rule that fires."""
 
     path: Path
@@ -52,8 +52,7 @@ class Step:
     """What leaves the path besides the added labels (2.2)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Derivation:
+class Derivation(NamedTuple):
     """How the label of one output interface came about (section V-A)."""
 
     component: str
