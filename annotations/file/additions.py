@@ -82,9 +82,9 @@ def _expected(
 
 
 def _by_hand(seals: Iterable[tuple[str, Key]], fds: Iterable[FunctionalDependency]) -> str:
-    said = [f"seal: {_key(key)} to {name}" for name, key in seals]
-    said += [f"{_fd(fd)} to fds" for fd in fds]
-    return f"add {' and '.join(said)} by hand"
+    additions = [f"seal: {_key(key)} to {name}" for name, key in seals]
+    additions += [f"{_fd(fd)} to fds" for fd in fds]
+    return f"add {' and '.join(additions)} by hand"
 
 
 def _key(key: Key) -> str:
@@ -151,9 +151,9 @@ def _beside(body: str, there: Node, name: str, added: Sequence[Key]) -> Iterator
     start = offset_of(body, there.mark)
     more = [_key(key) for key in added]
     if isinstance(there, List) and there.items and all(isinstance(i, List) for i in there.items):
-        found = into_list(body, there, more)
-        if found is not None:
-            yield found
+        insertion = into_list(body, there, more)
+        if insertion is not None:
+            yield insertion
             return
     elif (words := _WORDS.match(body, start)) is not None:
         bare = not words[0].startswith("[")
@@ -173,10 +173,10 @@ def _dependencies(
     if not isinstance(root, Map) or "fds" not in root.entries:
         yield _at_end(body, [f"fds: [{', '.join(items)}]"])
         return
-    found = into_list(body, there, items) if isinstance(there, List) else None
-    if found is None:
+    insertion = into_list(body, there, items) if isinstance(there, List) else None
+    if insertion is None:
         raise CannotWrite("`fds` is written so that nothing can be added")
-    yield found
+    yield insertion
 
 
 def _at_end(body: str, lines: Sequence[str]) -> Insertion:
@@ -188,7 +188,7 @@ def _at_end(body: str, lines: Sequence[str]) -> Insertion:
 def _check(written: Dataflow, expected: Dataflow) -> None:
     """The text says what is expected, and nothing else."""
     for name, stream in expected.streams.items():
-        if name not in written.streams or _said(written.streams[name]) != _said(stream):
+        if name not in written.streams or _comparable(written.streams[name]) != _comparable(stream):
             raise CannotWrite(f"the stream {name} would not say what it should")
     if (
         written.streams.keys() != expected.streams.keys()
@@ -199,6 +199,6 @@ def _check(written: Dataflow, expected: Dataflow) -> None:
         raise CannotWrite("something else would change in the file")
 
 
-def _said(stream: Stream) -> tuple[Any, ...]:
-    """What a stream says; the order of its keys says nothing."""
+def _comparable(stream: Stream) -> tuple[Any, ...]:
+    """The stream as a value in which the order of its keys does not count."""
     return replace(stream, seals=()), frozenset(stream.seals)

@@ -1,4 +1,4 @@
-"""What must hold across a whole dataflow: interfaces are fed, attributes exist, records arrive."""
+"""Checks across a whole dataflow: interfaces are fed, attributes exist, records arrive."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ALIKE: Final = 0.85
 """Part of the letters of two names that are the same where the names are alike."""
 
 
-def check_ends(streams: Streams, out: Findings) -> None:
+def check_ends(streams: Streams, findings: Findings) -> None:
     """Every input of an active path needs a stream (BLZ044), every output should have one."""
     makers: dict[str, str] = {}
     missing: set[str] = set()
@@ -38,21 +38,21 @@ def check_ends(streams: Streams, out: Findings) -> None:
                 maker = makers.get(interface)
                 begin = f"from: {maker}.{interface}, " if maker not in (None, name) else ""
                 remedy = f"Add a stream, such as `{interface}: {{{begin}to: {end}}}`."
-                out.add("BLZ044", f"no stream goes to {end}", path.position, remedy)
+                findings.add("BLZ044", f"no stream goes to {end}", path.position, remedy)
                 missing.add(interface)
     for name, built in streams.components.items():
         for interface, path in built.outputs.items():
             end = Endpoint(name, interface)
             if end not in streams.outputs and interface not in missing:
                 remedy = f"Add a stream: `{interface}: {{from: {end}}}` makes it a result."
-                out.add("BLZ045", f"no stream comes from {end}", path.position, remedy)
+                findings.add("BLZ045", f"no stream comes from {end}", path.position, remedy)
 
 
 def check_unchosen(
     components: Mapping[str, Built],
     chosen: Collection[str],
     left_out: Mapping[str, list[str]],
-    out: Findings,
+    findings: Findings,
 ) -> None:
     """Say what is missing where a component has variants and none is chosen (BLZ031)."""
     for name, built in components.items():
@@ -63,10 +63,10 @@ def check_unchosen(
             if missing := left_out.get(name):
                 message += f", and {', '.join(missing)} is left out"
             remedy = f"Choose one: --variant {name}={variants[0]}"
-            out.add("BLZ031", message, built.component.position, remedy)
+            findings.add("BLZ031", message, built.component.position, remedy)
 
 
-def check_schemas(streams: Pairs, out: Findings) -> None:
+def check_schemas(streams: Pairs, findings: Findings) -> None:
     """Keys, producer columns (BLZ050) and ids (BLZ076) must be in the stream's schema."""
     for name, (_, fields) in streams.items():
         if fields is BAD or "schema" not in fields:
@@ -74,19 +74,19 @@ def check_schemas(streams: Pairs, out: Findings) -> None:
         schema: Pairs = fields.get("schema")
         for key in fields.get("seal", ()):
             for attribute in key:
-                _known(attribute, schema, f"the schema of {name}", out)
+                _known(attribute, schema, f"the schema of {name}", findings)
         if "producer" in fields:
-            _known(fields.get("producer"), schema, f"the schema of {name}", out)
+            _known(fields.get("producer"), schema, f"the schema of {name}", findings)
         sink = fields.get("sink")
         for attribute in sink.get("key", ()) if sink else ():
-            _known(attribute, schema, f"the schema of {name}", out)
+            _known(attribute, schema, f"the schema of {name}", findings)
         if "from" not in fields.node.entries:
             for attribute in fields.get("id", ()):
-                _known(attribute, schema, f"the schema of {name}", out, "BLZ076")
-            _check_punctuation(name, fields, out)
+                _known(attribute, schema, f"the schema of {name}", findings, "BLZ076")
+            _check_punctuation(name, fields, findings)
 
 
-def _check_punctuation(name: str, fields: Fields, out: Findings) -> None:
+def _check_punctuation(name: str, fields: Fields, findings: Findings) -> None:
     """The expressions of a source's punctuation must be over columns that it has (BLZ054)."""
     source, value = fields.get("source"), fields.get("punctuation")
     format = (source.get("format", "json") if source else "json").lower()
@@ -100,9 +100,9 @@ def _check_punctuation(name: str, fields: Fields, out: Findings) -> None:
         if type(node) is Scalar and key in value and not only_names(node.text, columns):
             from annotations.whitebox.checking import of_expression
 
-            for found in of_expression(node.text, columns, of=name):
-                mark = place_inside(node, found.start, out.text)
-                out.add(found.code, f"`{key}`: {found.message}", mark, found.remedy)
+            for mistake in of_expression(node.text, columns, of=name):
+                mark = place_inside(node, mistake.start, findings.text)
+                findings.add(mistake.code, f"`{key}`: {mistake.message}", mark, mistake.remedy)
 
 
 _LITERALS: Final = re.compile(r"'[^'\\]*'|\b[0-9]+(\.[0-9]+)?\b")
@@ -123,7 +123,7 @@ def only_names(expression: str, columns: Collection[str]) -> bool:
     return all(word.lower() in known for word in re.findall(r"\w+", text))
 
 
-def check_component_attributes(streams: Streams, out: Findings) -> None:
+def check_component_attributes(streams: Streams, findings: Findings) -> None:
     """Gates, `order_by` and lineage must name attributes of some stream into the component.
 
     Only where all of these streams declare their schema. A gate may name an attribute that one of
@@ -135,26 +135,26 @@ def check_component_attributes(streams: Streams, out: Findings) -> None:
         built = streams.components[name]
         where = f"any schema of the streams into {name}"
         for attribute in built.fields.get("order_by", ()):
-            _known(attribute, known, where, out)
+            _known(attribute, known, where, findings)
         for _, fields in built.all_paths:
             for attribute in gate_of(fields):
-                _known(attribute, known, where, out)
+                _known(attribute, known, where, findings)
             for _, copy in fields.get("lineage", {}).values():
                 if copy is not BAD:
-                    _known(copy, known, where, out)
+                    _known(copy, known, where, findings)
 
 
 def _known(
-    attribute: Scalar, known: Collection[str], where: str, out: Findings, code: str = "BLZ050"
+    attribute: Scalar, known: Collection[str], where: str, findings: Findings, code: str = "BLZ050"
 ) -> None:
     if attribute.text not in known:
-        near = out.suggest(attribute.text, known)
+        near = findings.suggest(attribute.text, known)
         remedy = f"Correct the attribute, or add it. There are {', '.join(sorted(known))}."
-        out.add(code, f"`{attribute.text}` is not in {where}{near}", attribute.mark, remedy)
+        findings.add(code, f"`{attribute.text}` is not in {where}{near}", attribute.mark, remedy)
 
 
 def check_dependencies(
-    fds: list[DependencyValue], streams: Pairs, components: Mapping[str, Built], out: Findings
+    fds: list[DependencyValue], streams: Pairs, components: Mapping[str, Built], findings: Findings
 ) -> None:
     """Dependencies must be about attributes that exist (BLZ051), or at least occur (BLZ052)."""
     if not fds:
@@ -164,46 +164,54 @@ def check_dependencies(
     complete = bool(fields) and all("schema" in stream for stream in fields)
     mentioned = declared | _mentioned(fields, components)
     in_dependencies = Counter(
-        name for fd in fds for name in {it.text for it in (*fd.determinant, *fd.dependent)}
+        name for fd in fds for name in {item.text for item in (*fd.determinant, *fd.dependent)}
     )
-    errors = out.errors
+    errors = findings.errors
     for fd in fds:
         for attribute in (*fd.determinant, *fd.dependent):
             name = attribute.text
             if complete and name not in declared:
-                near = out.suggest(name, declared)
-                out.add("BLZ051", f"no stream has the attribute `{name}`{near}", attribute.mark)
+                near = findings.suggest(name, declared)
+                findings.add(
+                    "BLZ051", f"no stream has the attribute `{name}`{near}", attribute.mark
+                )
             elif not errors and name not in mentioned and in_dependencies[name] == 1:
-                near = out.suggest(name, mentioned)
+                near = findings.suggest(name, mentioned)
                 message = f"nothing else mentions the attribute `{name}`{near}"
-                out.add("BLZ052", message, attribute.mark)
+                findings.add("BLZ052", message, attribute.mark)
                 break
 
 
 def _mentioned(streams: Iterable[Fields], components: Mapping[str, Built]) -> set[str]:
     """Attributes that seals, gates, lineage and orders name."""
-    names = {it.text for stream in streams for key in stream.get("seal", ()) for it in key}
+    names = {
+        attribute.text for stream in streams for key in stream.get("seal", ()) for attribute in key
+    }
     for built in components.values():
-        names.update(it.text for it in built.fields.get("order_by", ()))
+        names.update(attribute.text for attribute in built.fields.get("order_by", ()))
         for path, fields in built.all_paths:
-            names.update(it.text for it in gate_of(fields))
+            names.update(attribute.text for attribute in gate_of(fields))
             names.update(path.lineage or (), (path.lineage or {}).values())
     return names
 
 
 def check_alike(
-    components: Mapping[str, Built], streams: Mapping[str, Stream], out: Findings
+    components: Mapping[str, Built], streams: Mapping[str, Stream], findings: Findings
 ) -> None:
     """Sources and results whose names are alike were perhaps meant to be one stream (BLZ049)."""
-    results = [it.producer for it in streams.values() if it.producer and not it.consumer]
-    sources = [it.consumer for it in streams.values() if it.consumer and not it.producer]
+    results = [
+        stream.producer for stream in streams.values() if stream.producer and not stream.consumer
+    ]
+    sources = [
+        stream.consumer for stream in streams.values() if stream.consumer and not stream.producer
+    ]
     if len(results) * len(sources) > COMPARED_MAX:
         return
     for source, result in product(sources, results):
         if source.component != result.component and _alike(source.interface, result.interface):
             message = f"{source} comes from outside, not from {result}, which is named alike"
             position = components[source.component].inputs[source.interface].position
-            out.add("BLZ049", message, position)
+            findings.add("BLZ049", message, position)
 
 
 def _alike(one: str, other: str) -> bool:
@@ -218,7 +226,7 @@ def _alike(one: str, other: str) -> bool:
 
 
 def check_reach(
-    components: Mapping[str, Built], streams: Mapping[str, Stream], out: Findings
+    components: Mapping[str, Built], streams: Mapping[str, Stream], findings: Findings
 ) -> None:
     """Every component should be reached by records from outside (BLZ046)."""
     after: dict[str, list[str]] = {}
@@ -232,7 +240,7 @@ def check_reach(
             after.setdefault(stream.producer.component, []).append(stream.consumer.component)
     if not todo and components:
         position = next(iter(components.values())).component.position
-        out.add("BLZ046", "no stream comes from outside", position)
+        findings.add("BLZ046", "no stream comes from outside", position)
         return
     reached: set[str] = set()
     while todo:
@@ -242,4 +250,4 @@ def check_reach(
             todo.extend(after.get(name, ()))
     for name, built in components.items():
         if name not in reached:
-            out.add("BLZ046", f"nothing from outside reaches {name}", built.component.position)
+            findings.add("BLZ046", f"nothing from outside reaches {name}", built.component.position)

@@ -129,14 +129,14 @@ def _subtree(child: Token | Tree[Token]) -> Tree[Token]:
 
 
 def _attributes(child: Token | Tree[Token], text: str) -> tuple[Attribute, ...]:
-    found: dict[str, Attribute] = {}
+    attributes: dict[str, Attribute] = {}
     for token in _subtree(child).children:
         assert isinstance(token, Token)
         assert token.start_pos is not None
         attribute = Attribute(str(token), token.start_pos)
-        if found.setdefault(attribute.name, attribute) is not attribute:
+        if attributes.setdefault(attribute.name, attribute) is not attribute:
             raise CompactError(f"`{token}` is there twice", text, attribute.offset)
-    return tuple(found.values())
+    return tuple(attributes.values())
 
 
 @cache
@@ -166,7 +166,7 @@ _TERMINALS: Final = {
 
 
 def _explain(error: UnexpectedInput, start: str, text: str) -> CompactError:
-    """What was expected where, and what was found."""
+    """The error that says what was expected, where, and what was found."""
     if isinstance(error, UnexpectedToken) and error.token.type == "$END":
         offset = len(text)
     elif isinstance(error, UnexpectedToken):
@@ -178,7 +178,11 @@ def _explain(error: UnexpectedInput, start: str, text: str) -> CompactError:
     allowed: set[str] = parser.accepts()  # type: ignore[no-untyped-call]
     expected = " or ".join(words for name, words in _TERMINALS.items() if name in allowed)
     word = re.match(r"\w+|<?->|\S|", text[offset:])
-    found = word.group() if word else ""
-    near = did_you_mean(found, AnnotationKind.__members__) if "KIND" in allowed and found else ""
-    message = f"expected {expected}, found {f'`{found}`' if found else 'the end'}{near}"
+    unexpected = word.group() if word else ""
+    near = (
+        did_you_mean(unexpected, AnnotationKind.__members__)
+        if "KIND" in allowed and unexpected
+        else ""
+    )
+    message = f"expected {expected}, found {f'`{unexpected}`' if unexpected else 'the end'}{near}"
     return CompactError(message, text, offset)

@@ -59,7 +59,7 @@ _NO_ENDS: Final = Ends()
 
 
 def build_component(
-    declared: Declared, chosen: str | None, out: Findings, ends: Ends = _NO_ENDS
+    declared: Declared, chosen: str | None, findings: Findings, ends: Ends = _NO_ENDS
 ) -> Built:
     """The component with the paths of the variant `chosen`; base paths only where it is None.
 
@@ -68,24 +68,24 @@ def build_component(
     paths are those that the code may have between the `ends` that streams name.
     """
     name, fields = declared.key.text, declared.fields
-    base = _paths(fields.get("annotation", ()), None, out)
+    base = _paths(fields.get("annotation", ()), None, findings)
     variants = {
-        variant: _paths(_variant_paths(value), variant, out)
+        variant: _paths(_variant_paths(value), variant, findings)
         for variant, (_, value) in declared.variants.items()
     }
     only_code = says_only_code(declared)
-    possible = possible_paths(declared, ends, out) if only_code else []
+    possible = possible_paths(declared, ends, findings) if only_code else []
     all_paths = tuple(chain(base, possible, *variants.values()))
     active = variants.get(chosen) if chosen is not None else None
     paths = [path for path, _ in (base if active is None else _override(base, active))]
     implementations = EMPTY
     if possible or not only_code or paths:
-        implementations = _implementations(declared, base or possible, variants, chosen, out)
+        implementations = _implementations(declared, base or possible, variants, chosen, findings)
     if not paths:
         paths = [path for path, _ in possible if path.target in implementations]
-    broken = out.errors > 0 and (only_code or _may_lack_paths(declared))
+    broken = findings.errors > 0 and (only_code or _may_lack_paths(declared))
     if not paths and not broken:
-        _report_no_path(declared, out)
+        _report_no_path(declared, findings)
     component = Component(
         name=name,
         paths=tuple(paths),
@@ -100,13 +100,13 @@ def build_component(
         output_mode=fields.get("output_mode", "append"),
         order_by=tuple([attribute.text for attribute in fields.get("order_by", ())]),
         description=fields.get("description"),
-        position=out.position(declared.key.mark),
+        position=findings.position(declared.key.mark),
     )
     if component.replicas > 1 and component.rep is not True:
         message = f"{name} has {component.replicas} replicas, but not `Rep: true`"
-        out.add("BLZ060", message, fields.node.value_mark("replicas"))
+        findings.add("BLZ060", message, fields.node.value_mark("replicas"))
     if not broken:
-        _check_requests(name, fields, {path.source for path, _ in all_paths}, out)
+        _check_requests(name, fields, {path.source for path, _ in all_paths}, findings)
     inputs = {path.source: path for path in reversed(paths)}
     outputs = {path.target: path for path in reversed(paths)}
     return Built(component, fields, all_paths, broken, inputs, outputs)
@@ -117,12 +117,12 @@ def _requests(fields: Fields) -> tuple[str, ...] | None:
     return None if nodes is None else tuple(node.text for node in nodes if node is not BAD)
 
 
-def _check_requests(name: str, fields: Fields, inputs: set[str], out: Findings) -> None:
+def _check_requests(name: str, fields: Fields, inputs: set[str], findings: Findings) -> None:
     """Requests come in somewhere (BLZ041)."""
     for node in fields.get("requests", ()):
         if node is not BAD and node.text not in inputs:
-            near = out.suggest(node.text, inputs)
-            out.add("BLZ041", f"{name} has no input `{node.text}`{near}", node.mark)
+            near = findings.suggest(node.text, inputs)
+            findings.add("BLZ041", f"{name} has no input `{node.text}`{near}", node.mark)
 
 
 def _may_lack_paths(declared: Declared) -> bool:
@@ -156,18 +156,18 @@ def _variant_paths(value: Any) -> Iterable[Any]:
     return (BAD,) if _unread(value, "annotation") else value.get("annotation", ())
 
 
-def _report_no_path(declared: Declared, out: Findings) -> None:
+def _report_no_path(declared: Declared, findings: Findings) -> None:
     name, variants = declared.key.text, ", ".join(declared.variants)
     if declared.variants:
         message = f"{name} has paths only in its variants ({variants}), and none is chosen"
         remedy = f"Choose one: --variant {name}={next(iter(declared.variants))}"
-        out.add("BLZ025", message, declared.key.mark, remedy)
+        findings.add("BLZ025", message, declared.key.mark, remedy)
     elif says_only_code(declared):
         message = f"{name} has code and no path, and no streams say what comes in and goes out"
         remedy = f"Add streams with `to: {name}.INPUT` and `from: {name}.OUTPUT`."
-        out.add("BLZ025", message, declared.key.mark, remedy)
+        findings.add("BLZ025", message, declared.key.mark, remedy)
     else:
-        out.add("BLZ025", f"{name} has no path", declared.key.mark)
+        findings.add("BLZ025", f"{name} has no path", declared.key.mark)
 
 
 _Paths: TypeAlias = "list[tuple[Path, Fields]]"
@@ -180,10 +180,10 @@ def _override(base: _Paths, variant: _Paths) -> _Paths:
     return list(ends.values())
 
 
-def _paths(several: Iterable[Any], variant: str | None, out: Findings) -> _Paths:
+def _paths(several: Iterable[Any], variant: str | None, findings: Findings) -> _Paths:
     paths: dict[tuple[str, str], tuple[Path, Fields]] = {}
     for fields in several:
-        path = None if fields is BAD else _path(fields, variant, out)
+        path = None if fields is BAD else _path(fields, variant, findings)
         if path is None:
             continue
         ends = (path.source, path.target)
@@ -192,7 +192,7 @@ def _paths(several: Iterable[Any], variant: str | None, out: Findings) -> _Paths
             line = f"; the first is in line {first.line}" if first else ""
             message = f"a second path from {path.source} to {path.target}{line}"
             remedy = "Keep the one with the more severe label."
-            out.add("BLZ006", message, fields.node.mark, remedy)
+            findings.add("BLZ006", message, fields.node.mark, remedy)
         else:
             paths[ends] = (path, fields)
     return list(paths.values())
@@ -201,15 +201,15 @@ def _paths(several: Iterable[Any], variant: str | None, out: Findings) -> _Paths
 _WITHIN: Final = {within.value: within for within in Within}
 
 
-def _path(fields: Fields, variant: str | None, out: Findings) -> Path | None:
+def _path(fields: Fields, variant: str | None, findings: Findings) -> Path | None:
     values = fields.values
     if "from" not in values or "to" not in values:
         return None
     source, target = values["from"].text, values["to"].text
-    annotation = _annotation(fields, out)
+    annotation = _annotation(fields, findings)
     if annotation is None and not fields.broken and "subscript" not in values:
         message = f"the path from {source} to {target} has no label and is taken for OW[*]"
-        out.add("BLZ023", message, fields.node.mark)
+        findings.add("BLZ023", message, fields.node.mark)
     lineage = values.get("lineage")
     return Path(
         source=source,
@@ -224,7 +224,7 @@ def _path(fields: Fields, variant: str | None, out: Findings) -> Path | None:
         rows=Rows(values.get("rows", "many")),
         annotated=annotation is not None,
         variant=variant,
-        position=out.position(fields.node.mark),
+        position=findings.position(fields.node.mark),
     )
 
 
@@ -239,15 +239,15 @@ def gate_of(fields: Fields) -> tuple[Scalar, ...]:
     return (label and label.gate) or fields.get("subscript") or ()
 
 
-def _annotation(fields: Fields, out: Findings) -> Annotation | None:
-    """What `label` and `subscript` say together; None where there is no label."""
+def _annotation(fields: Fields, findings: Findings) -> Annotation | None:
+    """The annotation of `label` and `subscript` together; None where there is no label."""
     label: LabelValue | None = fields.values.get("label")
     gate: tuple[Scalar, ...] | None = fields.values.get("subscript")
     node = fields.node
     if label is None:
         if gate is not None and "label" not in node.entries and not fields.broken:
             message = "a subscript without a label"
-            out.add(
+            findings.add(
                 "BLZ022", message, node.key_mark("subscript"), "Add `label: OR` or `label: OW`."
             )
         return None
@@ -255,13 +255,13 @@ def _annotation(fields: Fields, out: Findings) -> Annotation | None:
     if kind.confluent:
         if "subscript" in node.entries:
             message = f"a subscript on {kind.name}, which is confluent"
-            out.add("BLZ021", message, node.key_mark("subscript"))
+            findings.add("BLZ021", message, node.key_mark("subscript"))
         if fields.get("within") == "sequence":
             message = f"`within: sequence` on {kind.name}, which is confluent"
-            out.add("BLZ024", message, node.key_mark("within"))
+            findings.add("BLZ024", message, node.key_mark("within"))
         return Annotation(kind)
     if label.gate is not None and "subscript" in node.entries:
-        out.add("BLZ022", "the gate is in the label already", node.key_mark("subscript"))
+        findings.add("BLZ022", "the gate is in the label already", node.key_mark("subscript"))
     gate = label.gate if label.gate is not None else gate
     return Annotation(kind, Gate(key_of(gate)) if gate else STAR)
 
@@ -271,7 +271,7 @@ def _implementations(
     base: _Paths,
     variants: Mapping[str, _Paths],
     chosen: str | None,
-    out: Findings,
+    findings: Findings,
 ) -> Mapping[str, Implementation]:
     """By output; those of the chosen variant take the place of the component's own."""
     fields = declared.fields
@@ -284,20 +284,20 @@ def _implementations(
         return EMPTY
     outputs = {path.target for path, _ in chain(base, *variants.values())}
     own = base or list(chain(*variants.values()))
-    found = _computed(fields, own, outputs, out)
+    by_output = _computed(fields, own, outputs, findings)
     for variant, value in brought.items():
-        theirs = _computed(value, variants[variant] or base, outputs, out)
+        theirs = _computed(value, variants[variant] or base, outputs, findings)
         if variant == chosen:
-            found |= theirs
+            by_output |= theirs
     active = {path.target for path, _ in (*base, *variants.get(chosen or "", ()))}
-    return MappingProxyType({output: by for output, by in found.items() if output in active})
+    return MappingProxyType({output: by for output, by in by_output.items() if output in active})
 
 
 def _computed(
-    fields: Fields, paths: _Paths, outputs: set[str], out: Findings
+    fields: Fields, paths: _Paths, outputs: set[str], findings: Findings
 ) -> dict[str, Implementation]:
-    """What a component or variant says of its implementations; its own paths are `paths`."""
-    found: dict[str, Implementation] = {}
+    """Output -> implementation, as a component or variant with these paths declares them."""
+    by_output: dict[str, Implementation] = {}
     own = list(dict.fromkeys(path.target for path, _ in paths))
     for key in COMPUTES:
         value = fields.get(key)
@@ -308,18 +308,18 @@ def _computed(
             if len(own) > 1 and key != "bloom":
                 message = f"one `{key}` for the outputs {', '.join(own)}"
                 example = "Write a mapping: {" + ", ".join(f"{name}: ..." for name in own) + "}"
-                out.add("BLZ063", message, mark, example)
+                findings.add("BLZ063", message, mark, example)
             items = [(name, mark, value) for name in own]
         else:
             items = [(name, node.mark, text) for name, (node, text) in value.items() if text]
         for name, mark, text in items:
             if name not in outputs and not fields.broken:
-                near = out.suggest(name, outputs)
-                out.add("BLZ061", f"`{key}` for `{name}`, which no path leads to{near}", mark)
-            elif name in found:
-                before = next(k for k in COMPUTES if getattr(found[name], k) is not None)
-                out.add("BLZ062", f"both `{before}` and `{key}` for the output `{name}`", mark)
+                near = findings.suggest(name, outputs)
+                findings.add("BLZ061", f"`{key}` for `{name}`, which no path leads to{near}", mark)
+            elif name in by_output:
+                before = next(k for k in COMPUTES if getattr(by_output[name], k) is not None)
+                findings.add("BLZ062", f"both `{before}` and `{key}` for the output `{name}`", mark)
             else:
                 how: dict[str, Any] = {key: text}
-                found[name] = Implementation(**how, position=out.position(mark))
-    return found
+                by_output[name] = Implementation(**how, position=findings.position(mark))
+    return by_output

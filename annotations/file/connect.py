@@ -35,7 +35,7 @@ class _Link(NamedTuple):
     consumer: str | None
 
 
-def connect(components: Mapping[str, Built], out: Findings) -> dict[str, Stream]:
+def connect(components: Mapping[str, Built], findings: Findings) -> dict[str, Stream]:
     """The streams that equal names make; a name that yields more than `STREAMS_MAX` is refused."""
     outputs: dict[str, list[str]] = {}
     inputs: dict[str, list[str]] = {}
@@ -51,7 +51,7 @@ def connect(components: Mapping[str, Built], out: Findings) -> dict[str, Stream]
         producers, consumers = outputs.get(name, []), inputs.get(name, [])
         if len(producers) * len(consumers) > STREAMS_MAX:
             message = f"`{name}` connects {len(producers)} outputs with {len(consumers)} inputs"
-            out.add("BLZ047", message, components[producers[0]].outputs[name].position)
+            findings.add("BLZ047", message, components[producers[0]].outputs[name].position)
             continue
         links = list(_links(producers, consumers))
         for link in links:
@@ -62,10 +62,10 @@ def connect(components: Mapping[str, Built], out: Findings) -> dict[str, Stream]
 
 def _links(producers: list[str], consumers: list[str]) -> Iterator[_Link]:
     """The streams of one name: from outside, between components, to outside."""
-    yield from (_Link(None, it) for it in consumers if _alone(it, producers))
-    fed = [it for it in consumers if not _alone(it, producers)]
+    yield from (_Link(None, name) for name in consumers if _alone(name, producers))
+    fed = [name for name in consumers if not _alone(name, producers)]
     yield from (_Link(producer, consumer) for producer in producers for consumer in fed)
-    yield from (_Link(it, None) for it in producers if _alone(it, consumers))
+    yield from (_Link(name, None) for name in producers if _alone(name, consumers))
 
 
 def _alone(component: str, others: list[str]) -> bool:

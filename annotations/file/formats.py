@@ -130,10 +130,10 @@ def is_secret(option: str, value: str) -> bool:
     >>> is_secret("password", "${env:DB_PASSWORD}"), is_secret("url", "jdbc:x://db/shop")
     (False, False)
     """
-    said = _REFERENCE.sub("", value)
+    literal = _REFERENCE.sub("", value)
     if _SECRET_NAME.search(option):
-        return bool(said.strip())
-    return _SECRET_VALUE.search(said) is not None
+        return bool(literal.strip())
+    return _SECRET_VALUE.search(literal) is not None
 
 
 def is_known(format: str) -> bool:

@@ -51,19 +51,19 @@ Loaded: TypeAlias = tuple[Dataflow, tuple[Diagnostic, ...]]
 
 def load_all(paths: Sequence[Path], *, execute: Limits) -> list[Loaded | BadInput]:
     """The same of many files, whose code one process runs; why one cannot be read in its place."""
-    found: list[Loaded | BadInput] = []
+    results: list[Loaded | BadInput] = []
     for graph in read_all(paths, execute=execute):
         try:
-            found.append(_unreadable(graph) if isinstance(graph, Unreadable) else _loaded(graph))
+            results.append(_unreadable(graph) if isinstance(graph, Unreadable) else _loaded(graph))
         except BadInput as bad:
-            found.append(bad)
-    return found
+            results.append(bad)
+    return results
 
 
 def _loaded(graph: Graph) -> Loaded:
-    found = derived(graph)
-    dataflow, _ = loads(text_of(graph, found), file=str(graph.origin))
-    return _placed(dataflow, graph, found), _warnings(graph)
+    derivations = derived(graph)
+    dataflow, _ = loads(text_of(graph, derivations), file=str(graph.origin))
+    return _placed(dataflow, graph, derivations), _warnings(graph)
 
 
 def _unreadable(unreadable: Unreadable) -> BadInput:
@@ -97,19 +97,21 @@ def _warnings(graph: Graph) -> tuple[Diagnostic, ...]:
     )
 
 
-def _placed(dataflow: Dataflow, graph: Graph, found: Mapping[str, Derived]) -> Dataflow:
+def _placed(dataflow: Dataflow, graph: Graph, derivations: Mapping[str, Derived]) -> Dataflow:
     """The dataflow with the places of the code, not those of the text that was made of it."""
     places = {_name(name): node.position for name, node in graph.nodes.items()}
-    paths = {_name(name): {_name(n): p for n, p in d.paths.items()} for name, d in found.items()}
+    paths = {
+        _name(name): {_name(n): p for n, p in d.paths.items()} for name, d in derivations.items()
+    }
     components = {}
     for name, component in dataflow.components.items():
-        made = []
+        placed = []
         for path in component.paths:
             evidence = paths[name][path.source].evidence if path.source in paths[name] else ()
-            at = next((each.position for each in evidence if each.position), places[name])
+            at = next((reason.position for reason in evidence if reason.position), places[name])
             derived = reasons(paths[name][path.source]) if path.source in paths[name] else None
-            made.append(replace(path, position=at, derived=derived))
-        components[name] = replace(component, position=places[name], paths=tuple(made))
+            placed.append(replace(path, position=at, derived=derived))
+        components[name] = replace(component, position=places[name], paths=tuple(placed))
     streams = {}
     for name, stream in dataflow.streams.items():
         end = stream.producer or stream.consumer
@@ -126,12 +128,12 @@ def _placed(dataflow: Dataflow, graph: Graph, found: Mapping[str, Derived]) -> D
 # ---- the text
 
 
-def text_of(graph: Graph, found: Mapping[str, Derived]) -> str:
+def text_of(graph: Graph, derivations: Mapping[str, Derived]) -> str:
     """The dataflow file."""
     lines = [*_head(graph), f"name: {scalar(_name(graph.name))}", "components:"]
-    for each in found.values():
-        lines += _component(graph, each, found)
-    lines += ["streams:", *_streams(graph, found), *_tail()]
+    for derivation in derivations.values():
+        lines += _component(graph, derivation, derivations)
+    lines += ["streams:", *_streams(graph, derivations), *_tail()]
     return "\n".join(lines) + "\n"
 
 
@@ -144,28 +146,28 @@ def _head(graph: Graph) -> Iterator[str]:
         yield from _comment(f"NOT READ: {where} {message}; something may be missing", "")
 
 
-def _component(graph: Graph, found: Derived, known: Mapping[str, Derived]) -> Iterator[str]:
-    node, folder = found.node, graph.origin.parent
+def _component(graph: Graph, derivation: Derived, known: Mapping[str, Derived]) -> Iterator[str]:
+    node, folder = derivation.node, graph.origin.parent
     yield f"  {_name(node.name)}:  # {node.kind}, {shown(node.position, folder)}"
     if node.description:
         yield f"    description: {scalar(node.description)}"
     yield "    annotation:"
-    for name, path in found.paths.items():
+    for name, path in derivation.paths.items():
         for evidence in path.evidence:
             where = shown(evidence.position, folder)
             yield from _comment(f"{evidence.text} ({where})" if where else evidence.text, " " * 6)
-        lineage = _lineage(graph, path, found, known)
+        lineage = _lineage(graph, path, derivation, known)
         written = written_path(replace(path, source=_name(name)), OUT)
         yield from _long(f"      - {path_text(written, lineage)}")
-    if not found.paths:
+    if not derivation.paths:
         tables = {leaf for fill in node.fills for leaf in _tables(graph, fill.plan)}
         for name in sorted(tables) or ["nothing"]:
             yield "      # a table that is there from the beginning"
             yield f"      - {{from: {_name(name)}, to: {OUT}, label: CR}}"
-    for assumption in found.assumptions:
+    for assumption in derivation.assumptions:
         where = shown(assumption.position, folder)
         yield from _comment(f"TODO is it true? {assumption.text} ({where})", " " * 4)
-    yield from _query(found)
+    yield from _query(derivation)
 
 
 def _tables(graph: Graph, plan: Any) -> set[str]:
@@ -173,18 +175,20 @@ def _tables(graph: Graph, plan: Any) -> set[str]:
 
 
 def _lineage(
-    graph: Graph, path: DerivedPath, found: Derived, known: Mapping[str, Derived]
+    graph: Graph, path: DerivedPath, derivation: Derived, known: Mapping[str, Derived]
 ) -> Mapping[str, str] | None:
-    """What the file has to say of the path's lineage."""
+    """The lineage that the file has to declare for the path; None where it can be left out."""
     inputs: list[str] | None = None
     if path.source in known:
         inputs = [column.name for column in known[path.source].columns]
-    elif told := graph.sources.get(path.source, {}).get("columns"):
-        inputs = [name for name, _ in told]
+    elif schema := graph.sources.get(path.source, {}).get("columns"):
+        inputs = [name for name, _ in schema]
     lineage = {
-        made: of for made, of in path.lineage.items() if _is_attribute(made) and _is_attribute(of)
+        output: source
+        for output, source in path.lineage.items()
+        if _is_attribute(output) and _is_attribute(source)
     }
-    outputs = [column.name for column in found.columns]
+    outputs = [column.name for column in derivation.columns]
     return lineage_to_write(lineage, outputs, inputs)
 
 
@@ -193,24 +197,24 @@ def _is_attribute(name: str) -> bool:
     return re.fullmatch(r"[^\W\d]\w*(?:[-.]\w+)*", name) is not None
 
 
-def _query(found: Derived) -> Iterator[str]:
+def _query(derivation: Derived) -> Iterator[str]:
     """The text of a node that one query in SQL fills, without the words that only SDP knows."""
-    fills = found.node.fills
+    fills = derivation.node.fills
     if len(fills) != 1 or fills[0].query is None:
         return
     text = re.sub(r"\bSTREAM\s*\(\s*([\w.`]+)\s*\)", r"\1", fills[0].query, flags=re.IGNORECASE)
     text = re.sub(r"\b(FROM|JOIN|,)(\s+)STREAM\s+(?=[\w`])", r"\1\2", text, flags=re.IGNORECASE)
-    if any("." in name for name in found.paths):
+    if any("." in name for name in derivation.paths):
         return
     yield "    sql: |"
     for line in textwrap.dedent(text).strip().splitlines():
         yield f"      {line}".rstrip()
 
 
-def _streams(graph: Graph, found: Mapping[str, Derived]) -> Iterator[str]:
+def _streams(graph: Graph, derivations: Mapping[str, Derived]) -> Iterator[str]:
     readers: dict[str, list[str]] = {}
-    for name, each in found.items():
-        for source in each.paths or _static(graph, each):
+    for name, derivation in derivations.items():
+        for source in derivation.paths or _static(graph, derivation):
             readers.setdefault(source, []).append(name)
     for source, by in readers.items():
         if source in graph.nodes:
@@ -218,21 +222,21 @@ def _streams(graph: Graph, found: Mapping[str, Derived]) -> Iterator[str]:
         for reader in by:
             name = _name(source) if len(by) == 1 else f"{_name(source)}_to_{_name(reader)}"
             yield from _source(graph, name, source, reader)
-    for name, each in found.items():
+    for name, derivation in derivations.items():
         for reader in readers.get(name, ()):
             yield f"  {_name(name)}_to_{_name(reader)}:"
             yield f"    from: {_name(name)}.{OUT}"
             yield f"    to: {_name(reader)}.{_name(name)}"
-            yield from _schema(each)
-        if each.node.shown or name not in readers:
+            yield from _schema(derivation)
+        if derivation.node.shown or name not in readers:
             yield f"  {_stream_of(name, graph)}:"
             yield f"    from: {_name(name)}.{OUT}"
-            if each.node.sink is not None:
-                yield from _external("sink", vars(each.node.sink))
+            if derivation.node.sink is not None:
+                yield from _external("sink", vars(derivation.node.sink))
 
 
-def _static(graph: Graph, found: Derived) -> list[str]:
-    return sorted({name for fill in found.node.fills for name in _tables(graph, fill.plan)})
+def _static(graph: Graph, derivation: Derived) -> list[str]:
+    return sorted({name for fill in derivation.node.fills for name in _tables(graph, fill.plan)})
 
 
 def _stream_of(name: str, graph: Graph) -> str:
@@ -241,38 +245,38 @@ def _stream_of(name: str, graph: Graph) -> str:
 
 
 def _source(graph: Graph, stream: str, source: str, reader: str) -> Iterator[str]:
-    told = graph.sources[source]
+    settings = graph.sources[source]
     yield f"  {stream}:"
     yield f"    to: {_name(reader)}.{_name(source)}"
-    unnamed = [n for n, _ in told.get("columns") or () if not _is_attribute(n)]
+    unnamed = [n for n, _ in settings.get("columns") or () if not _is_attribute(n)]
     if unnamed:
         why = "the file cannot name these attributes"
         yield from _comment(f"TODO schema: {why}: {', '.join(unnamed)}", "    ")
-    elif told.get("columns"):
-        columns = ", ".join(f"{scalar(n)}: {scalar(t)}" for n, t in told["columns"])
+    elif settings.get("columns"):
+        columns = ", ".join(f"{scalar(n)}: {scalar(t)}" for n, t in settings["columns"])
         yield from _long(f"    schema: {{{columns}}}")
     else:
         yield "    # TODO schema: which attributes the records have, with their types"
-    yield from _external("source", told)
+    yield from _external("source", settings)
     yield "    # TODO seal: attributes on which the source says when no more records come"
     yield "    # TODO producer, punctuation, producers: who sends, and how completeness is said"
     yield "    # TODO lateness: how late a record may be at most, if that is promised"
 
 
-def _schema(found: Derived) -> Iterator[str]:
-    texts = [(column.name, sql_text(column.type)) for column in found.columns]
+def _schema(derivation: Derived) -> Iterator[str]:
+    texts = [(column.name, sql_text(column.type)) for column in derivation.columns]
     if texts and all(text is not None and _is_attribute(name) for name, text in texts):
         columns = ", ".join(f"{scalar(name)}: {scalar(text or '')}" for name, text in texts)
         yield from _long(f"    schema: {{{columns}}}")
 
 
-def _external(key: str, told: Mapping[str, Any]) -> Iterator[str]:
-    parts = [f"format: {scalar(told.get('format') or 'table')}"]
-    if told.get("path"):
-        parts.append(f"path: {scalar(told['path'])}")
-    if told.get("delivery"):
-        parts.append(f"delivery: {told['delivery']}")
-    options = {k: v for k, v in dict(told.get("options") or {}).items() if k != "path"}
+def _external(key: str, settings: Mapping[str, Any]) -> Iterator[str]:
+    parts = [f"format: {scalar(settings.get('format') or 'table')}"]
+    if settings.get("path"):
+        parts.append(f"path: {scalar(settings['path'])}")
+    if settings.get("delivery"):
+        parts.append(f"delivery: {settings['delivery']}")
+    options = {k: v for k, v in dict(settings.get("options") or {}).items() if k != "path"}
     hidden = [k for k, v in options.items() if is_secret(k, str(v))]
     unnamed = [k for k in options if not re.fullmatch(r"\w[\w.-]*", k)]
     hidden += unnamed
@@ -297,8 +301,8 @@ def _tail() -> Iterator[str]:
 
 def _name(text: str) -> str:
     """A name that the file may have for anything."""
-    made = re.sub(r"[^\w-]+", "_", text).strip("_-") or "unnamed"
-    return made if made[0].isalpha() or made[0] == "_" else f"n_{made}"
+    word = re.sub(r"[^\w-]+", "_", text).strip("_-") or "unnamed"
+    return word if word[0].isalpha() or word[0] == "_" else f"n_{word}"
 
 
 def _long(line: str) -> Iterator[str]:

@@ -72,7 +72,7 @@ def into_list(body: str, there: List, items: Sequence[str]) -> Insertion | None:
     before = body[body.rfind("\n", 0, item) + 1 : item]
     if before.strip() != "-":
         return None
-    lines = "".join(f"{before}{each}{newline_of(body)}" for each in items)
+    lines = "".join(f"{before}{text}{newline_of(body)}" for text in items)
     return Insertion(item - len(before), lines)
 
 
@@ -83,8 +83,8 @@ def tree_of(body: str, file: str) -> Node | None:
 
 def inserted(body: str, insertions: Iterable[Insertion]) -> str:
     """The text with all insertions in it, each at its offset in the text without them."""
-    for each in sorted(insertions, reverse=True):
-        body = body[: each.offset] + each.text + body[each.offset :]
+    for insertion in sorted(insertions, reverse=True):
+        body = body[: insertion.offset] + insertion.text + body[insertion.offset :]
     return body
 
 

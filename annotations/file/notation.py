@@ -37,7 +37,7 @@ _COMPACT_SEALS: Final = r"^\s*(Seal\s*\[[^\[\]]+\]\s*)+$"
 
 
 class LabelValue(NamedTuple):
-    """What `label` says: `gate` is None where it names none, and empty for `*`."""
+    """The value of `label`: `gate` is None where it names none, and empty for `*`."""
 
     kind: AnnotationKind
     gate: tuple[Scalar, ...] | None = None
@@ -45,7 +45,7 @@ class LabelValue(NamedTuple):
 
 
 class DependencyValue(NamedTuple):
-    """What an item of `fds` says."""
+    """The value of an item of `fds`."""
 
     determinant: tuple[Scalar, ...]
     dependent: tuple[Scalar, ...]
@@ -57,13 +57,19 @@ def key_of(attributes: Iterable[Scalar]) -> Key:
     return frozenset(attribute.text for attribute in attributes)
 
 
-def _scalars(attributes: Iterable[Attribute], node: Scalar, out: Findings) -> tuple[Scalar, ...]:
+def _scalars(
+    attributes: Iterable[Attribute], node: Scalar, findings: Findings
+) -> tuple[Scalar, ...]:
     """The attributes of a compact string, at their places in the file."""
-    return tuple(Scalar(name, place_inside(node, offset, out.text)) for name, offset in attributes)
+    return tuple(
+        Scalar(name, place_inside(node, offset, findings.text)) for name, offset in attributes
+    )
 
 
-def _refuse_compact(error: CompactError, node: Scalar, out: Findings, remedy: str) -> Bad:
-    out.add_value("BLZ020", error.message, place_inside(node, error.offset, out.text), remedy)
+def _refuse_compact(error: CompactError, node: Scalar, findings: Findings, remedy: str) -> Bad:
+    findings.add_value(
+        "BLZ020", error.message, place_inside(node, error.offset, findings.text), remedy
+    )
     return BAD
 
 
@@ -73,10 +79,10 @@ class Label:
 
     expects: str = "CR, CW, OR or OW"
 
-    def read(self, node: Node, out: Findings) -> LabelValue | Bad:
+    def read(self, node: Node, findings: Findings) -> LabelValue | Bad:
         if type(node) is Scalar and node.text in _PLAIN_LABELS:
             return LabelValue(_PLAIN_LABELS[node.text])
-        if not is_word(self, node, out):
+        if not is_word(self, node, findings):
             return BAD
         assert type(node) is Scalar
         from annotations.file.compact import CompactError, read_annotation
@@ -85,15 +91,15 @@ class Label:
             kind, gate, offset = read_annotation(node.text)
         except CompactError as error:
             return _refuse_compact(
-                error, node, out, "Write for example CR, CW, OW[word, batch] or OR[*]."
+                error, node, findings, "Write for example CR, CW, OW[word, batch] or OR[*]."
             )
         if gate is None:
             return LabelValue(kind)
         if kind.confluent:
             message = f"{kind.name} is confluent and has no gate"
-            out.add_value("BLZ021", message, place_inside(node, offset, out.text))
+            findings.add_value("BLZ021", message, place_inside(node, offset, findings.text))
             return BAD
-        return LabelValue(kind, _scalars(gate, node, out))
+        return LabelValue(kind, _scalars(gate, node, findings))
 
     def schema(self) -> Json:
         compact = {"type": "string", "pattern": _COMPACT_LABEL}
@@ -106,19 +112,19 @@ class Attributes:
 
     expects: str = "an attribute or a list of attributes"
 
-    def read(self, node: Node, out: Findings) -> tuple[Scalar, ...] | Bad:
+    def read(self, node: Node, findings: Findings) -> tuple[Scalar, ...] | Bad:
         items = node.items if type(node) is List else [node]
         if type(node) is Map or not items:
-            return refuse(self, node, out)
-        found: dict[str, Scalar] = {}
+            return refuse(self, node, findings)
+        attributes: dict[str, Scalar] = {}
         for item in items:
-            attribute = ATTRIBUTE_NAME.read(item, out)
+            attribute = ATTRIBUTE_NAME.read(item, findings)
             if isinstance(attribute, Bad):
                 continue
-            if attribute.text in found:
-                out.add_value("BLZ006", f"`{attribute.text}` is there twice", attribute.mark)
-            found.setdefault(attribute.text, attribute)
-        return tuple(found.values()) or BAD
+            if attribute.text in attributes:
+                findings.add_value("BLZ006", f"`{attribute.text}` is there twice", attribute.mark)
+            attributes.setdefault(attribute.text, attribute)
+        return tuple(attributes.values()) or BAD
 
     def schema(self) -> Json:
         attribute = ATTRIBUTE_NAME.schema()
@@ -135,12 +141,14 @@ class Subscript:
 
     expects: str = 'a list of attributes, or "*"'
 
-    def read(self, node: Node, out: Findings) -> tuple[Scalar, ...] | Bad:
+    def read(self, node: Node, findings: Findings) -> tuple[Scalar, ...] | Bad:
         if type(node) is Scalar and node.text == "*":
             return ()
         if type(node) is List and not node.items:
-            return refuse(self, node, out, 'Write `subscript: "*"` where the gate is not known.')
-        return ATTRIBUTES.read(node, out)
+            return refuse(
+                self, node, findings, 'Write `subscript: "*"` where the gate is not known.'
+            )
+        return ATTRIBUTES.read(node, findings)
 
     def schema(self) -> Json:
         return ATTRIBUTES.schema()
@@ -152,25 +160,25 @@ class Seals:
 
     expects: str = "a key (a list of attributes), a list of keys, or Seal[key]"
 
-    def read(self, node: Node, out: Findings) -> list[tuple[Scalar, ...]] | Bad:
+    def read(self, node: Node, findings: Findings) -> list[tuple[Scalar, ...]] | Bad:
         if type(node) is Scalar and "[" in node.text:
-            return self._compact(node, out)
+            return self._compact(node, findings)
         if type(node) is List and node.items and all(type(item) is List for item in node.items):
-            keys = [ATTRIBUTES.read(item, out) for item in node.items]
+            keys = [ATTRIBUTES.read(item, findings) for item in node.items]
         elif type(node) is Map or (type(node) is List and not node.items):
-            return refuse(self, node, out)
+            return refuse(self, node, findings)
         else:
-            keys = [ATTRIBUTES.read(node, out)]
+            keys = [ATTRIBUTES.read(node, findings)]
         return [key for key in keys if not isinstance(key, Bad)] or BAD
 
-    def _compact(self, node: Scalar, out: Findings) -> list[tuple[Scalar, ...]] | Bad:
+    def _compact(self, node: Scalar, findings: Findings) -> list[tuple[Scalar, ...]] | Bad:
         from annotations.file.compact import CompactError, read_seals
 
         try:
-            return [_scalars(key, node, out) for key in read_seals(node.text)]
+            return [_scalars(key, node, findings) for key in read_seals(node.text)]
         except CompactError as error:
             return _refuse_compact(
-                error, node, out, "Write for example [campaign] or Seal[campaign]."
+                error, node, findings, "Write for example [campaign] or Seal[campaign]."
             )
 
     def schema(self) -> Json:
@@ -192,8 +200,8 @@ class Dependency:
 
     expects: str = "a dependency such as `a, b -> c` or `a <-> b`"
 
-    def read(self, node: Node, out: Findings) -> DependencyValue | Bad:
-        if not is_word(self, node, out):
+    def read(self, node: Node, findings: Findings) -> DependencyValue | Bad:
+        if not is_word(self, node, findings):
             return BAD
         assert type(node) is Scalar
         from annotations.file.compact import CompactError, read_dependency
@@ -201,8 +209,10 @@ class Dependency:
         try:
             left, right, injective = read_dependency(node.text)
         except CompactError as error:
-            return _refuse_compact(error, node, out, _HOW_TO_WRITE_DEPENDENCIES)
-        return DependencyValue(_scalars(left, node, out), _scalars(right, node, out), injective)
+            return _refuse_compact(error, node, findings, _HOW_TO_WRITE_DEPENDENCIES)
+        return DependencyValue(
+            _scalars(left, node, findings), _scalars(right, node, findings), injective
+        )
 
     def schema(self) -> Json:
         return {"type": "string", "pattern": "->"}
@@ -214,30 +224,30 @@ class Schema:
 
     expects: str = "a mapping from attributes to Spark SQL types"
 
-    def read(self, node: Node, out: Findings) -> dict[str, tuple[Scalar, str]] | Bad:
+    def read(self, node: Node, findings: Findings) -> dict[str, tuple[Scalar, str]] | Bad:
         if type(node) is not Map or not node.entries:
-            return refuse(self, node, out)
+            return refuse(self, node, findings)
         types: dict[str, tuple[Scalar, str]] = {}
         cut = False
         for text, (key, value) in node.entries.items():
             if cut and type(value) is Scalar and not value.text:
                 continue
-            out.key = ""
-            if ATTRIBUTE_NAME.read(key, out) is BAD:
+            findings.key = ""
+            if ATTRIBUTE_NAME.read(key, findings) is BAD:
                 continue
-            out.key = text
-            spark_type = _TYPE.read(value, out)
+            findings.key = text
+            spark_type = _TYPE.read(value, findings)
             if isinstance(spark_type, Bad):
                 continue
             types[text] = (key, spark_type)
             if not _balanced(spark_type):
                 cut = True
                 message = f"the brackets of `{shorten(spark_type)}` do not match"
-                out.add_value("BLZ013", message, value.mark, _QUOTE_THE_TYPE)
+                findings.add_value("BLZ013", message, value.mark, _QUOTE_THE_TYPE)
             elif (unknown := unknown_type(spark_type)) is not None:
-                near = out.suggest(unknown.lower(), TYPES)
+                near = findings.suggest(unknown.lower(), TYPES)
                 message = f"Spark SQL has no type `{shorten(unknown)}`{near}"
-                out.add_value("BLZ053", message, value.mark)
+                findings.add_value("BLZ053", message, value.mark)
         return types
 
     def schema(self) -> Json:
@@ -280,7 +290,7 @@ def unknown_type(text: str) -> str | None:
 
 
 def _parts(text: str) -> Iterator[str]:
-    """What stands between the commas outside of brackets."""
+    """The parts between the commas outside of brackets."""
     depth, start = 0, 0
     for at, letter in enumerate(text):
         depth += (letter in "<(") - (letter in ">)")

@@ -109,7 +109,7 @@ class _Reading:
         self, text: str, file: str, variants: Mapping[str, str], execute: Limits | None
     ) -> None:
         self.text = text.removeprefix("\ufeff")
-        self.out = Findings(file, self.text)
+        self.findings = Findings(file, self.text)
         self.chosen = variants
         self.execute = execute
         self.declared: dict[str, Declared] = {}
@@ -126,13 +126,13 @@ class _Reading:
         with gc_paused():
             dataflow = self._run(name, file, data)
             self.declared, self.sections = {}, {}  # the collector need not see the tree
-        if dataflow is None or self.out.errors:
-            raise BadInput(self.out.sorted())
-        return dataflow, self.out.sorted()
+        if dataflow is None or self.findings.errors:
+            raise BadInput(self.findings.sorted())
+        return dataflow, self.findings.sorted()
 
     def _run(self, name: str, file: FilePath | None, data: bytes) -> Dataflow | None:
-        root = read_tree(self.text, self.out)
-        self.complete = not self.out.errors
+        root = read_tree(self.text, self.findings)
+        self.complete = not self.findings.errors
         if root is None or not self._read(root):
             return None
         return self._build(name, file, data)
@@ -140,10 +140,10 @@ class _Reading:
     def _read(self, root: Node) -> bool:
         """Read the file by the key tables; False where there are no components to go on with."""
         if type(root) is not Map or not root.entries:
-            self.out.add("BLZ003", f"expected a mapping, found {describe(root)}", root.mark)
+            self.findings.add("BLZ003", f"expected a mapping, found {describe(root)}", root.mark)
             return False
         if "components" in root.entries:
-            fields = DATAFLOW.read(root, self.out)
+            fields = DATAFLOW.read(root, self.findings)
             assert isinstance(fields, Fields)
             self.sections = fields.values
             for name, (key, value) in self.sections.get("components", {}).items():
@@ -169,16 +169,18 @@ class _Reading:
         """The paper's own form: components and variants at top level, beside the sections."""
         last: Declared | None = None
         for text, (key, node) in root.entries.items():
-            self.out.key = text
+            self.findings.key = text
             if text in SECTIONS:
-                value = SECTIONS[text].shape.read(node, self.out)
+                value = SECTIONS[text].shape.read(node, self.findings)
                 if value is not BAD:
                     self.sections[text] = value
-            elif self._misspelt_section(key, node) or COMPONENT_NAME.read(key, self.out) is BAD:
+            elif (
+                self._misspelt_section(key, node) or COMPONENT_NAME.read(key, self.findings) is BAD
+            ):
                 self.complete = False
             else:
-                self.out.key = text
-                value = LISTING.read(node, self.out)
+                self.findings.key = text
+                value = LISTING.read(node, self.findings)
                 if is_component(node):
                     self._declare(text, key, value)
                     last = self.declared[text]
@@ -187,24 +189,24 @@ class _Reading:
                 else:
                     self._add_variant(last, key, value)
         if not self.declared and self.complete:
-            self.out.add("BLZ003", "the file has no components", root.mark)
+            self.findings.add("BLZ003", "the file has no components", root.mark)
 
     def _misspelt_section(self, key: Scalar, node: Node) -> bool:
         """True, and noted, for what is neither a component nor a variant and named much alike."""
         if looks_like_listing(node):
             return False
-        near = self.out.suggest(key.text, (*SECTIONS, "components"))
+        near = self.findings.suggest(key.text, (*SECTIONS, "components"))
         if near:
-            self.out.add("BLZ010", f"unknown key `{shorten(key.text)}`{near}", key.mark)
+            self.findings.add("BLZ010", f"unknown key `{shorten(key.text)}`{near}", key.mark)
         return bool(near)
 
     def _add_variant(self, component: Declared | None, key: Scalar, value: Any) -> None:
         if component is None:
             message = f"the path {key.text} stands above every component"
-            self.out.add("BLZ032", message, key.mark)
+            self.findings.add("BLZ032", message, key.mark)
         elif key.text in component.variants:
             message = f"a second variant {key.text} of {component.key.text}"
-            self.out.add("BLZ006", message, key.mark)
+            self.findings.add("BLZ006", message, key.mark)
         else:
             paths = [value] if isinstance(value, Fields) else value
             component.variants[key.text] = (key, paths)
@@ -213,14 +215,14 @@ class _Reading:
         ends = ends_of(self.sections.get("streams", {}))
         components = {
             text: build_component(
-                declared, self._choice(text, declared), self.out, ends.get(text, Ends())
+                declared, self._choice(text, declared), self.findings, ends.get(text, Ends())
             )
             for text, declared in self.declared.items()
         }
         self._check_choices()
         streams = self._streams(components)
         dataflow = self._whole(name, file, data, components, streams)
-        if not self.out.only(_BESIDE_CODE):
+        if not self.findings.only(_BESIDE_CODE):
             return dataflow
         has_sql = any(map(_has_sql, dataflow.components.values()))
         derive = any(map(_to_derive, dataflow.components.values()))
@@ -231,10 +233,10 @@ class _Reading:
 
             code = Code(dataflow, self.text, execute=self.execute)
             if has_sql:
-                check_code(code, self.out)
-            if derive and not self.out.errors:
-                dataflow = with_derived_paths(code, self.out)
-        if self.out.errors:
+                check_code(code, self.findings)
+            if derive and not self.findings.errors:
+                dataflow = with_derived_paths(code, self.findings)
+        if self.findings.errors:
             return dataflow
         return with_splits(with_repeats(dataflow, self.text), self.text, execute=self.execute)
 
@@ -254,7 +256,7 @@ class _Reading:
                 FunctionalDependency(key_of(fd.determinant), key_of(fd.dependent), fd.injective)
                 for fd in self._dependencies()
             ),
-            deployment=_deployment(self.sections.get("deployment"), self.out),
+            deployment=_deployment(self.sections.get("deployment"), self.findings),
             file=file,
             sha256=hashlib.sha256(data).hexdigest(),
         )
@@ -268,43 +270,43 @@ class _Reading:
         if chosen is None or chosen in declared.variants:
             return chosen
         if not declared.fields.broken:
-            near = self.out.suggest(chosen, declared.variants)
+            near = self.findings.suggest(chosen, declared.variants)
             message = f"{name} has no variant `{chosen}`{near}"
             known = ", ".join(declared.variants)
             remedy = f"{name} has {known}." if known else f"{name} has no variants at all."
-            self.out.add("BLZ030", message, declared.key.mark, remedy)
+            self.findings.add("BLZ030", message, declared.key.mark, remedy)
         return None
 
     def _check_choices(self) -> None:
         for name, variant in self.chosen.items():
             if name not in self.declared and self.complete:
-                near = self.out.suggest(name, self.declared)
+                near = self.findings.suggest(name, self.declared)
                 message = f"the variant {name}={variant} is for a component that is not there{near}"
-                self.out.add("BLZ030", message, None)
+                self.findings.add("BLZ030", message, None)
 
     def _streams(self, components: Mapping[str, Built]) -> Mapping[str, Stream]:
         """The streams, declared or by equal names, after every check of the whole."""
-        out, complete = self.out, self.complete
+        findings, complete = self.findings, self.complete
         declared: Pairs = self.sections.get("streams", {})
         complete = complete and not any(built.broken for built in components.values())
-        found = Streams(components, out)
+        streams = Streams(components, findings)
         for key, fields in declared.values():
             if isinstance(fields, Fields):
-                found.add(key, fields)
-        complete = complete and not found.broken and len(found.seen) == len(declared)
-        checks.check_schemas(declared, out)
+                streams.add(key, fields)
+        complete = complete and not streams.broken and len(streams.seen) == len(declared)
+        checks.check_schemas(declared, findings)
         if complete and "streams" in self.sections:
-            checks.check_ends(found, out)
-            checks.check_component_attributes(found, out)
+            checks.check_ends(streams, findings)
+            checks.check_component_attributes(streams, findings)
         elif complete:
-            found.streams = connect(components, out)
-            checks.check_alike(components, found.streams, out)
+            streams.streams = connect(components, findings)
+            checks.check_alike(components, streams.streams, findings)
         if complete:
-            checks.check_dependencies(self._dependencies(), declared, components, out)
-        checks.check_unchosen(components, self.chosen, found.left_out, out)
-        if not out.errors and not found.left_out:
-            checks.check_reach(components, found.streams, out)
-        return found.streams
+            checks.check_dependencies(self._dependencies(), declared, components, findings)
+        checks.check_unchosen(components, self.chosen, streams.left_out, findings)
+        if not findings.errors and not streams.left_out:
+            checks.check_reach(components, streams.streams, findings)
+        return streams.streams
 
 
 def _to_derive(component: Component) -> bool:
@@ -316,10 +318,10 @@ def _has_sql(component: Component) -> bool:
     return any(by.sql is not None for by in component.implementations.values())
 
 
-def _deployment(fields: Fields | None, out: Findings) -> Deployment:
+def _deployment(fields: Fields | None, findings: Findings) -> Deployment:
     if fields is None:
         return Deployment()
-    check_secrets(fields.get("conf", {}), out)
+    check_secrets(fields.get("conf", {}), findings)
     return Deployment(
         master=fields.get("master"),
         zookeeper=fields.get("zookeeper", "embedded"),

@@ -26,13 +26,13 @@ class ListOf:
     one: bool = False
     empty: bool = False
 
-    def read(self, node: Node, out: Findings) -> list[Any] | Bad:
+    def read(self, node: Node, findings: Findings) -> list[Any] | Bad:
         if type(node) is List and (node.items or self.empty):
-            return [self.item.read(item, out) for item in node.items]
+            return [self.item.read(item, findings) for item in node.items]
         no_item = type(node) is Scalar and isinstance(self.item, Record)
         if type(node) is List or not self.one or no_item:
-            return refuse(self, node, out)
-        return [self.item.read(node, out)]
+            return refuse(self, node, findings)
+        return [self.item.read(node, findings)]
 
     def schema(self) -> Json:
         some = {} if self.empty else {"minItems": 1}
@@ -49,16 +49,16 @@ class MapOf:
     expects: str
     empty: bool = False
 
-    def read(self, node: Node, out: Findings) -> Pairs | Bad:
+    def read(self, node: Node, findings: Findings) -> Pairs | Bad:
         if type(node) is not Map or not (node.entries or self.empty):
             nothing = type(node) is Scalar and not node.text
-            return refuse(self, node, out, "Indent the lines that belong to it." * nothing)
+            return refuse(self, node, findings, "Indent the lines that belong to it." * nothing)
         values: Pairs = {}
         for text, (key, value) in node.entries.items():
-            out.key = ""
-            named = self.key.read(key, out) is not BAD
-            out.key = text
-            read = self.value.read(value, out)
+            findings.key = ""
+            named = self.key.read(key, findings) is not BAD
+            findings.key = text
+            read = self.value.read(value, findings)
             if named:
                 values[text] = (key, read)
         return values
@@ -78,7 +78,7 @@ class Entry:
 
 
 class Fields:
-    """What was read of a record: its values by key, and where they stand."""
+    """The values of a record by key, as far as they could be read, and where they stand."""
 
     __slots__ = ("broken", "node", "values")
 
@@ -118,10 +118,10 @@ class Record:
     def expects(self) -> str:
         return f"{self.name} (a mapping)"
 
-    def read(self, node: Node, out: Findings) -> Fields | Bad:
+    def read(self, node: Node, findings: Findings) -> Fields | Bad:
         if type(node) is not Map:
-            return refuse(self, node, out)
-        before = out.errors
+            return refuse(self, node, findings)
+        before = findings.errors
         unknown: list[Scalar] = []
         fields = Fields(node)
         for text, (key, value_node) in node.entries.items():
@@ -129,19 +129,19 @@ class Record:
             if entry is None:
                 unknown.append(key)
                 continue
-            out.key = text
-            value = entry.shape.read(value_node, out)
+            findings.key = text
+            value = entry.shape.read(value_node, findings)
             if value is not BAD:
                 fields.values[text] = value
         if unknown:
-            self._report_unknown(unknown, out)
+            self._report_unknown(unknown, findings)
         for text in self.required:
-            if text not in node.entries and out.errors == before:
-                out.add("BLZ012", f"{self.name} needs the key `{text}`", node.mark)
-        fields.broken = out.errors != before
+            if text not in node.entries and findings.errors == before:
+                findings.add("BLZ012", f"{self.name} needs the key `{text}`", node.mark)
+        fields.broken = findings.errors != before
         return fields
 
-    def _report_unknown(self, keys: list[Scalar], out: Findings) -> None:
+    def _report_unknown(self, keys: list[Scalar], findings: Findings) -> None:
         """One finding for each key, but one for all that belong to the same other place."""
         places: set[str] = set()
         for key in keys:
@@ -149,14 +149,14 @@ class Record:
                 continue
             near, remedy = "", self.elsewhere.get(key.text)
             if remedy is None:
-                near = out.suggest(key.text, self.keys)
+                near = findings.suggest(key.text, self.keys)
                 remedy = f"The keys of {self.name} are {', '.join(self.keys)}."
             elif remedy in places:
                 continue
             else:
                 places.add(remedy)
             message = f"unknown key `{shorten(key.text)}` in {self.name}{near}"
-            out.add("BLZ010", message, key.mark, remedy)
+            findings.add("BLZ010", message, key.mark, remedy)
 
     def schema(self) -> Json:
         return {"$ref": f"#/definitions/{self.definition_name}"}
@@ -194,11 +194,11 @@ class OneOf:
     cases: tuple[tuple[Callable[[Node], bool], Shape], ...]
     expects: str
 
-    def read(self, node: Node, out: Findings) -> Any:
+    def read(self, node: Node, findings: Findings) -> Any:
         for fits, shape in self.cases:
             if fits(node):
-                return shape.read(node, out)
-        return refuse(self, node, out)
+                return shape.read(node, findings)
+        return refuse(self, node, findings)
 
     def schema(self) -> Json:
         return {"anyOf": [shape.schema() for _, shape in self.cases]}

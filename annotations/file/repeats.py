@@ -1,4 +1,4 @@
-"""What repeats do on paths whose author did not say it: read off the SQL beside the annotation."""
+"""The effect of repeats on paths that do not declare it, read off the SQL beside the annotation."""
 
 from __future__ import annotations
 
@@ -23,15 +23,21 @@ def with_repeats(dataflow: Dataflow, text: str) -> Dataflow:
         text: the file's.
     """
     streams = dataflow.streams.values()
-    inner = any(each.producer and each.delivery == "may-repeat" for each in streams)
-    silent = [each for each in dataflow.components.values() if any(map(_silent, each.paths))]
+    inner = any(stream.producer and stream.delivery == "may-repeat" for stream in streams)
+    silent = [
+        component
+        for component in dataflow.components.values()
+        if any(map(_silent, component.paths))
+    ]
     if not silent or not (inner or any(map(may_repeat, streams))):
         return dataflow
     from annotations.whitebox.code import Code
 
     code = Code(dataflow, text)
-    told = {each.name: _told(each, code) for each in silent if _has_sql(each)}
-    return replace(dataflow, components=MappingProxyType({**dataflow.components, **told}))
+    completed = {
+        component.name: _completed(component, code) for component in silent if _has_sql(component)
+    }
+    return replace(dataflow, components=MappingProxyType({**dataflow.components, **completed}))
 
 
 def _silent(path: Path) -> bool:
@@ -42,17 +48,17 @@ def _has_sql(component: Component) -> bool:
     return any(by.sql is not None for by in component.implementations.values())
 
 
-def _told(component: Component, code: Code) -> Component:
+def _completed(component: Component, code: Code) -> Component:
     known = {
         (source, output.name): path
         for output in code.outputs(component)
         for source, path in output.derivation.paths.items()
     }
 
-    def told(path: Path) -> Path:
+    def complete(path: Path) -> Path:
         shown = known.get((path.source, path.target))
         if shown is None or not _silent(path):
             return path
         return replace(path, repeats=shown.repeats, rows=shown.rows)
 
-    return replace(component, paths=tuple(map(told, component.paths)))
+    return replace(component, paths=tuple(map(complete, component.paths)))

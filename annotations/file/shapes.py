@@ -65,36 +65,36 @@ Pairs: TypeAlias = dict[str, tuple[Scalar, Any]]
 
 
 class Shape(Protocol):
-    """What a value can look like."""
+    """The form that a value can have."""
 
     @property
     def expects(self) -> str:
         """The shape in words, as in "expected ..."."""
 
-    def read(self, node: Node, out: Findings) -> Any:
+    def read(self, node: Node, findings: Findings) -> Any:
         """The value of `node`, or `BAD` with the reason in `out`."""
 
     def schema(self) -> Json:
         """JSON Schema (draft-07) of what `read` accepts."""
 
 
-def refuse(shape: Shape, node: Node, out: Findings, remedy: str | None = None) -> Bad:
+def refuse(shape: Shape, node: Node, findings: Findings, remedy: str | None = None) -> Bad:
     """Note that `node` is of another kind than the shape."""
     message = f"expected {shape.expects}, found {describe(node)}"
-    out.add_value("BLZ011", message, node.mark, remedy or None)
+    findings.add_value("BLZ011", message, node.mark, remedy or None)
     return BAD
 
 
-def is_word(shape: Shape, node: Node, out: Findings) -> bool:
+def is_word(shape: Shape, node: Node, findings: Findings) -> bool:
     """True for a non-empty string that every YAML parser reads as one."""
     if type(node) is not Scalar or not node.text.strip():
-        refuse(shape, node, out)
+        refuse(shape, node, findings)
         return False
     if node.plain and (reading := misread(node.text)):
         message = f"expected {shape.expects}, but YAML reads `{node.text}` as {reading}"
         quoted = f'Put it in quotes: "{node.text}"'
         remedy = "Write a value, or leave the key out." if reading == "nothing" else quoted
-        out.add_value("BLZ007", message, node.mark, remedy)
+        findings.add_value("BLZ007", message, node.mark, remedy)
         return False
     return True
 
@@ -108,15 +108,15 @@ class Name:
     json_pattern: str | None = None
     remedy: str | None = None
 
-    def read(self, node: Node, out: Findings) -> Scalar | Bad:
-        if not is_word(self, node, out):
+    def read(self, node: Node, findings: Findings) -> Scalar | Bad:
+        if not is_word(self, node, findings):
             return BAD
         assert type(node) is Scalar
         if self.pattern.fullmatch(node.text):
             return node
-        found = shorten(node.text)
-        what = f"found `{found}`" if self.remedy else f"but `{found}` is not a name"
-        out.add_value("BLZ014", f"expected {self.expects}, {what}", node.mark, self.remedy)
+        text = shorten(node.text)
+        reason = f"found `{text}`" if self.remedy else f"but `{text}` is not a name"
+        findings.add_value("BLZ014", f"expected {self.expects}, {reason}", node.mark, self.remedy)
         return BAD
 
     def schema(self) -> Json:
@@ -141,13 +141,13 @@ class Text:
     pattern: str | None = None
     """Valid both in Python and in ECMAScript, and anchored."""
 
-    def read(self, node: Node, out: Findings) -> str | Bad:
-        if not is_word(self, node, out):
+    def read(self, node: Node, findings: Findings) -> str | Bad:
+        if not is_word(self, node, findings):
             return BAD
         assert type(node) is Scalar
         if self.pattern is not None and not re.search(self.pattern, node.text):
             message = f"expected {self.expects}, found `{shorten(node.text)}`"
-            out.add_value("BLZ013", message, node.mark)
+            findings.add_value("BLZ013", message, node.mark)
             return BAD
         return node.text
 
@@ -162,10 +162,10 @@ class Flag:
 
     expects: str = "true or false"
 
-    def read(self, node: Node, out: Findings) -> bool | Bad:
+    def read(self, node: Node, findings: Findings) -> bool | Bad:
         if type(node) is Scalar and node.plain and node.text.lower() in ("true", "false"):
             return node.text.lower() == "true"
-        return refuse(self, node, out, "Write true or false, without quotes.")
+        return refuse(self, node, findings, "Write true or false, without quotes.")
 
     def schema(self) -> Json:
         return {"type": "boolean"}
@@ -181,15 +181,15 @@ class Choice:
     def expects(self) -> str:
         return alternatives(self.values)
 
-    def read(self, node: Node, out: Findings) -> str | Bad:
-        if not is_word(self, node, out):
+    def read(self, node: Node, findings: Findings) -> str | Bad:
+        if not is_word(self, node, findings):
             return BAD
         assert type(node) is Scalar
         if node.text in self.values:
             return node.text
-        near = out.suggest(node.text, self.values)
+        near = findings.suggest(node.text, self.values)
         message = f"expected {self.expects}, found `{shorten(node.text)}`{near}"
-        out.add_value("BLZ013", message, node.mark)
+        findings.add_value("BLZ013", message, node.mark)
         return BAD
 
     def schema(self) -> Json:
@@ -211,10 +211,10 @@ class Count:
 
     expects: str = "a whole number, at least 1"
 
-    def read(self, node: Node, out: Findings) -> int | Bad:
+    def read(self, node: Node, findings: Findings) -> int | Bad:
         if type(node) is Scalar and node.plain and re.fullmatch(r"[1-9][0-9]{0,8}", node.text):
             return int(node.text)
-        return refuse(self, node, out)
+        return refuse(self, node, findings)
 
     def schema(self) -> Json:
         return {"type": "integer", "minimum": 1}
@@ -229,12 +229,12 @@ class Option:
 
     expects: str = "a text, a number, true or false"
 
-    def read(self, node: Node, out: Findings) -> str | Bad:
+    def read(self, node: Node, findings: Findings) -> str | Bad:
         if type(node) is Scalar:
             if not node.plain or re.fullmatch(f"-?{_NUMBER}|true|false", node.text):
                 return node.text
-            return node.text if is_word(self, node, out) else BAD
-        return refuse(self, node, out)
+            return node.text if is_word(self, node, findings) else BAD
+        return refuse(self, node, findings)
 
     def schema(self) -> Json:
         return {"type": ["string", "number", "boolean"]}
@@ -273,12 +273,12 @@ class Duration:
     endless: str | None = None
     """The word for a time that does not end, where there may be one."""
 
-    def read(self, node: Node, out: Findings) -> float | Bad | None:
+    def read(self, node: Node, findings: Findings) -> float | Bad | None:
         if type(node) is Scalar and self.endless is not None and node.text == self.endless:
             return None
         if type(node) is Scalar and node.plain and re.fullmatch(_NUMBER, node.text):
             return float(node.text)
-        interval = Text(self.expects, _INTERVAL).read(node, out)
+        interval = Text(self.expects, _INTERVAL).read(node, findings)
         return seconds(interval) if isinstance(interval, str) else BAD
 
     def schema(self) -> Json:
@@ -292,7 +292,7 @@ REMEMBERED: Final = Duration(
 
 
 def misread(word: str) -> str | None:
-    """What a YAML parser makes of the unquoted word; None where it stays a word.
+    """The reading of the unquoted word by a YAML parser; None where it stays a word.
 
     `on`, `12:30` and `2024-01-01` are strings to a person, and a truth value, a number and a date
     to a parser of YAML 1.1; YAML 1.2 reads `0o17` and `1e3` as numbers. Where a name or a text is

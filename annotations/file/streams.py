@@ -39,9 +39,9 @@ _STOPPED: Final = (
 class Streams:
     """The streams of a file, and which interfaces they use."""
 
-    def __init__(self, components: Mapping[str, Built], out: Findings) -> None:
+    def __init__(self, components: Mapping[str, Built], findings: Findings) -> None:
         self.components = components
-        self.out = out
+        self.out = findings
         self.streams: dict[str, Stream] = {}
         self.broken = False
         """True where a stream could not be read, so that it may have used any interface."""
@@ -191,9 +191,9 @@ def _all(built: Built, side: str) -> set[str]:
     return built.all_outputs if side == "from" else built.all_inputs
 
 
-def _external(fields: Fields, out: Findings) -> External:
-    _check_format(fields, out)
-    check_secrets(fields.get("options", {}), out)
+def _external(fields: Fields, findings: Findings) -> External:
+    _check_format(fields, findings)
+    check_secrets(fields.get("options", {}), findings)
     return External(
         format=fields.get("format", ""),
         path=fields.get("path"),
@@ -202,34 +202,36 @@ def _external(fields: Fields, out: Findings) -> External:
         delivery=fields.get("delivery"),
         value=fields.get("value"),
         columns=texts(fields.get("columns", {})),
-        position=out.position(fields.node.mark),
+        position=findings.position(fields.node.mark),
     )
 
 
-def _check_format(fields: Fields, out: Findings) -> None:
+def _check_format(fields: Fields, findings: Findings) -> None:
     """The format should be known, and its options should be its own (BLZ064, BLZ065)."""
     format = fields.get("format")
     if format is None:
         return
     if not is_known(format):
-        near = out.suggest(format.lower(), (*OPTIONS, *OTHERS))
+        near = findings.suggest(format.lower(), (*OPTIONS, *OTHERS))
         message = f"the format `{shorten(format)}` is not known{near}"
-        out.add("BLZ064", message, fields.node.value_mark("format"))
+        findings.add("BLZ064", message, fields.node.value_mark("format"))
     if format.lower() != "kafka" and ("value" in fields or "columns" in fields):
         message = "`value` and `columns` of a source are for kafka"
-        out.add("BLZ065", message, fields.node.value_mark("format"))
+        findings.add("BLZ065", message, fields.node.value_mark("format"))
     for key, _ in fields.get("options", {}).values():
         if unknown_option(format, key.text):
-            near = out.suggest(key.text, sorted(OPTIONS[format.lower()]))
+            near = findings.suggest(key.text, sorted(OPTIONS[format.lower()]))
             message = f"{format} has no option `{shorten(key.text)}`{near}"
-            out.add("BLZ065", message, key.mark)
+            findings.add("BLZ065", message, key.mark)
 
 
-def check_secrets(options: Pairs, out: Findings) -> None:
+def check_secrets(options: Pairs, findings: Findings) -> None:
     """No option should hold a secret (BLZ066)."""
     for key, text in options.values():
         if text and is_secret(key.text, text):
-            out.add("BLZ066", f"the value of `{shorten(key.text)}` looks like a secret", key.mark)
+            findings.add(
+                "BLZ066", f"the value of `{shorten(key.text)}` looks like a secret", key.mark
+            )
 
 
 def texts(pairs: Pairs) -> Mapping[str, str]:
@@ -237,12 +239,12 @@ def texts(pairs: Pairs) -> Mapping[str, str]:
     return MappingProxyType({name: text for name, (_, text) in pairs.items() if text})
 
 
-def _punctuation(fields: Fields, out: Findings) -> Punctuation:
+def _punctuation(fields: Fields, findings: Findings) -> Punctuation:
     when, count = fields.get("when", ""), fields.get("count", "")
     return Punctuation(when=when, count=count, digest=fields.get("digest"))
 
 
-def _producers(value: str | list[str] | Fields, out: Findings) -> Producers:
+def _producers(value: str | list[str] | Fields, findings: Findings) -> Producers:
     if isinstance(value, str):
         return Producers(value)
     if isinstance(value, list):
@@ -250,22 +252,22 @@ def _producers(value: str | list[str] | Fields, out: Findings) -> Producers:
     return Producers("registered", registrations=value.get("registered"))
 
 
-def _same(value: Any, out: Findings) -> Any:
+def _same(value: Any, findings: Findings) -> Any:
     return value
 
 
 _LABELS: Final = {"Run": Label.RUN, "Inst": Label.INST, "Diverge": Label.DIVERGE}
 _CONVERSIONS: Final[Mapping[str, tuple[str, Callable[[Any, Findings], Any]]]] = {
-    "seal": ("seals", lambda keys, out: tuple(dict.fromkeys(map(key_of, keys)))),
+    "seal": ("seals", lambda keys, findings: tuple(dict.fromkeys(map(key_of, keys)))),
     "Rep": ("rep", _same),
-    "label": ("label", lambda label, out: _LABELS[label]),
-    "schema": ("schema", lambda types, out: texts(types)),
-    "id": ("id", lambda names, out: tuple(name.text for name in names)),
+    "label": ("label", lambda label, findings: _LABELS[label]),
+    "schema": ("schema", lambda types, findings: texts(types)),
+    "id": ("id", lambda names, findings: tuple(name.text for name in names)),
     "delivery": ("delivery", _same),
     "repeat_within": ("repeat_within", _same),
     "source": ("source", _external),
     "sink": ("sink", _external),
-    "producer": ("producer_column", lambda node, out: node.text),
+    "producer": ("producer_column", lambda node, findings: node.text),
     "punctuation": ("punctuation", _punctuation),
     "producers": ("producers", _producers),
     "late": ("late", _same),

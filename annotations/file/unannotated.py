@@ -42,39 +42,44 @@ class Ends(NamedTuple):
 
 def ends_of(streams: Pairs) -> Mapping[str, Ends]:
     """The interfaces that the streams of a file name, by component."""
-    found: dict[str, tuple[dict[str, None], dict[str, None]]] = {}
+    interfaces: dict[str, tuple[dict[str, None], dict[str, None]]] = {}
     for _, fields in streams.values():
         for side, key in enumerate(("to", "from")):
             node = fields.get(key) if isinstance(fields, Fields) else None
             match = ENDPOINT.fullmatch(node.text) if node is not None else None
             if match is not None:
                 component, interface = match.groups()
-                found.setdefault(component, ({}, {}))[side][interface] = None
-    return {name: Ends(tuple(inputs), tuple(outputs)) for name, (inputs, outputs) in found.items()}
+                interfaces.setdefault(component, ({}, {}))[side][interface] = None
+    return {
+        name: Ends(tuple(inputs), tuple(outputs)) for name, (inputs, outputs) in interfaces.items()
+    }
 
 
 def says_only_code(declared: Declared) -> bool:
     """True where the component, or one of its variants, has code and no annotation beside it."""
     fields = declared.fields
     return "annotation" not in fields.node.entries and any(
-        not COMPUTES.isdisjoint(each.values) and "annotation" not in each.node.entries
-        for each in _implementing(declared)
+        not COMPUTES.isdisjoint(declaration.values) and "annotation" not in declaration.node.entries
+        for declaration in _implementing(declared)
     )
 
 
-def possible_paths(declared: Declared, ends: Ends, out: Findings) -> list[tuple[Path, Fields]]:
+def possible_paths(declared: Declared, ends: Ends, findings: Findings) -> list[tuple[Path, Fields]]:
     """Every path that the code may have, from each input to each output that it computes."""
     outputs: dict[str, None] = {}
-    for each in _implementing(declared):
+    for fields in _implementing(declared):
         for key in COMPUTES:
-            value = each.get(key)
+            value = fields.get(key)
             if isinstance(value, str):
                 outputs |= dict.fromkeys(ends.outputs)
             elif value is not None:
                 outputs |= dict.fromkeys(value)
     mark = declared.key.mark
     return [
-        (Path(source, target, UNKNOWN, derived=(), position=out.position(mark)), Fields(Map(mark)))
+        (
+            Path(source, target, UNKNOWN, derived=(), position=findings.position(mark)),
+            Fields(Map(mark)),
+        )
         for source, target in product(ends.inputs, outputs)
     ]
 

@@ -70,17 +70,19 @@ def _insertion(text: str, root: Node | None, component: Component, code: Code) -
     newline = newline_of(text)
     lines = [f"{indent}annotation:"]
     for path, item in written:
-        lines += [f"{indent}  # {each.text}" for each in path.derived or ()]
+        lines += [f"{indent}  # {reason.text}" for reason in path.derived or ()]
         lines.append(f"{indent}  - {item}")
     return Insertion(first - len(indent), "".join(line + newline for line in lines))
 
 
 def _lineage(path: Path, name: str, code: Code) -> Mapping[str, str] | None:
-    """What the file has to say of the path's lineage."""
+    """The lineage that the file has to declare for the path; None where it can be left out."""
     if path.lineage is None:
         return None
     component = code.dataflow.components[name]
-    output = next(each for each in code.outputs(component) if each.name == path.target)
+    output = next(
+        candidate for candidate in code.outputs(component) if candidate.name == path.target
+    )
     given = code.inputs(component, path.target)[path.source].schema
     columns = [column.name for column in output.derivation.columns]
     return lineage_to_write(path.lineage, columns, given)
@@ -111,10 +113,10 @@ def _check(
     """The text says what was derived, of these components and of all others."""
     written = read_again(body, dataflow.file, variants, execute)
     for name, component in dataflow.components.items():
-        found = written.components[name]
-        if _bare(found.paths) != _bare(component.paths):
+        again = written.components[name]
+        if _bare(again.paths) != _bare(component.paths):
             raise CannotWrite(f"the paths of {name} would change")
-        if name in names and any(path.derived is not None for path in found.paths):
+        if name in names and any(path.derived is not None for path in again.paths):
             raise CannotWrite(f"the annotation of {name} would not be seen")
 
 
