@@ -51,7 +51,7 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """What in a component's code made a derived annotation what it is."""
+    """A place in a component's code that a derived annotation follows from."""
 
     text: str
     """A sentence without a full stop."""
@@ -278,11 +278,11 @@ def unused_name(name: str, taken: Container[str]) -> str:
     >>> unused_name("clicks", {"clicks", "clicks_2"})
     'clicks_3'
     """
-    number, found = 1, name
-    while found in taken:
+    number, candidate = 1, name
+    while candidate in taken:
         number += 1
-        found = f"{name}_{number}"
-    return found
+        candidate = f"{name}_{number}"
+    return candidate
 
 
 @dataclass(frozen=True, slots=True)

@@ -71,12 +71,12 @@ def appends_again(stream: Stream) -> bool:
 
 
 def repeats_of(path: Path) -> Repeats:
-    """What a repeat at the path's input does: as said, else `pass` for CR, for others `corrupt`."""
+    """The effect of a repeat at the path's input: as declared, else that usual for its kind."""
     return path.repeats or usual_repeats(path.annotation.kind)
 
 
 def usual_repeats(kind: AnnotationKind) -> Repeats:
-    """What is assumed of a path that does not say what repeats do."""
+    """The effect of repeats where none is declared: `pass` for CR, for others `corrupt`."""
     return Repeats.PASS if kind is AnnotationKind.CR else Repeats.CORRUPT
 
 

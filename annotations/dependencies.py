@@ -134,23 +134,23 @@ def minimal_keys(
         return []
     fds = tuple(fds)
     names = sorted(set(candidates) & closure(gate.attributes, fds))
-    found = [key for key in _sets(names, 1) if compatible(gate, key, fds, rules=rules)]
+    keys = [key for key in _sets(names, 1) if compatible(gate, key, fds, rules=rules)]
     if rules == "blazes":
-        return found
+        return keys
     # An attribute that no determinant has adds nothing to what a key determines but itself: a
     # compatible key with it has either the attribute alone as a compatible part, or the rest.
     determinants = _arrows(fds).starts
-    rest = [name for name in names if name in determinants and frozenset({name}) not in found]
+    rest = [name for name in names if name in determinants and frozenset({name}) not in keys]
     tests = 0
     for size in range(2, len(rest) + 1):
         for key in _sets(rest, size):
             tests += 1
             if tests > TESTS_MAX:
-                return found
-            minimal = not any(smaller <= key for smaller in found)
+                return keys
+            minimal = not any(smaller <= key for smaller in keys)
             if minimal and compatible(gate, key, fds, rules=rules):
-                found.append(key)
-    return found
+                keys.append(key)
+    return keys
 
 
 def _sets(names: list[str], size: int) -> Iterator[Key]:

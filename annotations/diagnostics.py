@@ -91,7 +91,7 @@ class Mark(Protocol):
 
 def errors_among(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
     """Those that are errors."""
-    return [each for each in diagnostics if each.code.severity is Severity.ERROR]
+    return [diagnostic for diagnostic in diagnostics if diagnostic.code.severity is Severity.ERROR]
 
 
 class Findings:
@@ -107,7 +107,7 @@ class Findings:
         """How often something was found that stops the analysis."""
         self.key = ""
         """The key whose value is being read: messages about the value begin with it."""
-        self._found: dict[Diagnostic, None] = {}
+        self._diagnostics: dict[Diagnostic, None] = {}
         self._suggested = 0
 
     def position(self, mark: Mark) -> Position:
@@ -120,9 +120,9 @@ class Findings:
         """Note a mistake; `where` is None if it stands in no file (a choice of variants)."""
         if where is not None and not isinstance(where, Position):
             where = self.position(where)
-        found = Diagnostic(CODES[code], message, where, remedy)
-        self._found[found] = None
-        self.errors += found.code.severity is Severity.ERROR
+        diagnostic = Diagnostic(CODES[code], message, where, remedy)
+        self._diagnostics[diagnostic] = None
+        self.errors += diagnostic.code.severity is Severity.ERROR
 
     def add_value(self, code: str, message: str, mark: Mark, remedy: str | None = None) -> None:
         """Note a mistake in the value of the current key."""
@@ -132,7 +132,11 @@ class Findings:
         """True where every error so far is of one of these kinds."""
         if not self.errors:
             return True
-        errors = (each.code for each in self._found if each.code.severity is Severity.ERROR)
+        errors = (
+            diagnostic.code
+            for diagnostic in self._diagnostics
+            if diagnostic.code.severity is Severity.ERROR
+        )
         return all(code.id in codes for code in errors)
 
     def suggest(self, word: str, known: Collection[str]) -> str:
@@ -145,7 +149,9 @@ class Findings:
     def sorted(self) -> tuple[Diagnostic, ...]:
         """Everything found, in the order of the file; what stands in no file comes first."""
         nowhere = Position("", 0, 0)
-        return tuple(sorted(self._found, key=lambda found: found.position or nowhere))
+        return tuple(
+            sorted(self._diagnostics, key=lambda diagnostic: diagnostic.position or nowhere)
+        )
 
 
 def _table(*rows: tuple[str, Severity, str, str, str]) -> Mapping[str, Code]:

@@ -245,7 +245,7 @@ class _Builder:
             parent.entries[key.text] = (key, value)
 
     def alias(self, event: Any, parent: List | Map | None) -> Node:
-        """What the alias stands for, if it is complete and repeats no more than may be."""
+        """The node that the alias stands for, if it is complete and repeats no more than may be."""
         node = self.anchors.get(event.anchor)
         if node is None:
             message = f"the alias `*{event.anchor}` has no anchor before it"
@@ -292,7 +292,7 @@ class _Builder:
 
 
 def describe(node: Node) -> str:
-    """What a person would call the node, for messages."""
+    """The node in words, for messages."""
     if type(node) is List:
         return "a list" if node.items else "an empty list"
     if type(node) is Map:

@@ -1,4 +1,4 @@
-"""What a YAML parser complains about, in the words of somebody who has to correct it.
+"""The complaints of a YAML parser, in the words of somebody who has to correct the file.
 
 The parser names the token that it did not expect, often far from the mistake. Each rule of `RULES`
 recognises one mistake that people make, says where it is, and what to do.

@@ -15,7 +15,7 @@ Key: TypeAlias = frozenset[str]
 
 
 class AnnotationKind(enum.IntEnum):
-    """What a path does to its input, by severity (figure 7)."""
+    """The kinds of a path, by severity (figure 7): what it does to its input."""
 
     CR = 1
     """confluent, read-only"""
@@ -75,7 +75,7 @@ UNKNOWN: Final = Annotation(AnnotationKind.OW, STAR)
 
 
 class Label(enum.IntEnum):
-    """What a stream's contents can do, by severity (figure 8)."""
+    """The labels of a stream, by severity (figure 8): what its contents can do."""
 
     SEAL = 1
     ASYNC = 2
@@ -140,7 +140,7 @@ class Within(enum.Enum):
 
 
 class Repeats(enum.Enum):
-    """What a repeat at a path's input does to any output of the component."""
+    """The effect of a repeat at a path's input on any output of the component."""
 
     ABSORB = "absorb"
     """nothing: the outputs are those of the input without later copies"""

@@ -21,6 +21,7 @@ PACKAGES = sorted(
     if ".".join(file.parent.relative_to(ROOT).parts) not in SILENT
 )
 TIDY = (
+    "annotations",
     "annotations.file",
     "blazes.demo",
     "blazes.document",
