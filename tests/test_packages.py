@@ -23,6 +23,7 @@ PACKAGES = sorted(
 TIDY = (
     "annotations",
     "annotations.file",
+    "annotations.whitebox",
     "blazes.demo",
     "blazes.document",
     "flux_runtime.commits",
@@ -32,6 +33,11 @@ TIDY = (
 )
 """Packages whose own modules have nouns for variables and docstrings that say what a thing is; may
 only grow."""
+PUBLIC = {
+    ("annotations/whitebox/claims.py", "said()"),
+    ("annotations/whitebox/facts.py", "kept()"),
+}
+"""(file, function) of tidy packages that others call by a name that is no noun; may only shrink."""
 NO_NOUNS = {"each", "found", "it", "kept", "made", "said", "told", "what", "whole", "wrong"}
 
 
@@ -96,7 +102,8 @@ def untidy(tree: ast.Module) -> list[tuple[int, str]]:
         else:
             name = node.arg if isinstance(node, ast.arg) else getattr(node, "name", None)
         if name in NO_NOUNS:
-            places.append((getattr(node, "lineno", 0), str(name)))
+            called = "()" if isinstance(node, ast.FunctionDef) else ""
+            places.append((getattr(node, "lineno", 0), f"{name}{called}"))
         documented = isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
         if documented and (ast.get_docstring(node) or "").startswith("What "):
             places.append((node.body[0].lineno, "What ..."))
@@ -109,8 +116,15 @@ def test_names_are_nouns(package: str) -> None:
         f"{file.relative_to(ROOT)}:{line}: {word}"
         for file in sorted(folder(package).glob("*.py"))
         for line, word in untidy(ast.parse(file.read_text(encoding="utf-8")))
+        if (file.relative_to(ROOT).as_posix(), word) not in PUBLIC
     ]
     assert not places, "\n".join(places)
+
+
+def test_what_is_excepted_exists() -> None:
+    for file, name in PUBLIC:
+        tree = ast.parse((ROOT / file).read_text(encoding="utf-8"))
+        assert name in {word for _, word in untidy(tree)}, f"{file} has no {name} any more"
 
 
 def test_what_is_no_noun_is_seen() -> None:

@@ -1,4 +1,4 @@
-"""What user code said when it was read, kept on disk for the next time.
+"""The answers of user code that was read, kept on disk for the next time.
 
 Reading a Python function means running it, a second each time. An answer is kept under what was
 asked, by which programs, with which search path; and with it a stamp of every file and folder that
@@ -56,17 +56,17 @@ def given(request: Mapping[str, Any]) -> dict[str, Any] | None:
     if place is None:
         return None
     try:
-        kept = json.loads(place.read_bytes())
-        body = kept["body"]
-        if kept["digest"] != _digest(body):
+        stored = json.loads(place.read_bytes())
+        body = stored["body"]
+        if stored["digest"] != _digest(body):
             return None
         for path, stamp in body["stamps"].items():
             if stamp != _stamp(path, searched=path in body["searched"]):
                 return None
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
-    found: dict[str, Any] = body["answer"]
-    return found
+    answer: dict[str, Any] = body["answer"]
+    return answer
 
 
 def keep(
@@ -103,7 +103,7 @@ def keep(
 
 
 def _failed(answer: Mapping[str, Any]) -> bool:
-    return "error" in answer or any("error" in each for each in answer.get("functions", ()))
+    return "error" in answer or any("error" in function for function in answer.get("functions", ()))
 
 
 def _place(request: Mapping[str, Any]) -> Path | None:
@@ -133,7 +133,7 @@ def _stamp(path: str, *, searched: bool = False) -> str:
     """
     try:
         if Path(path).is_dir():
-            names = (each.name for each in Path(path).iterdir() if each.name != "__pycache__")
+            names = (entry.name for entry in Path(path).iterdir() if entry.name != "__pycache__")
             return _digest(sorted(n for n in names if _module(n) or not searched))
         if path.startswith(_INSTALLED):
             return _installed_stamp(path)
@@ -158,8 +158,8 @@ def _module(name: str) -> bool:
 
 def _installed_stamp(path: str) -> str:
     """Of files that installers write: many, and never the same time with other contents."""
-    found = Path(path).stat()
-    return f"{found.st_mtime_ns} {found.st_size}"
+    status = Path(path).stat()
+    return f"{status.st_mtime_ns} {status.st_size}"
 
 
 def _changed(path: str, since: float) -> bool:
@@ -177,9 +177,9 @@ def _digest(value: Any) -> str:
 
 def _prune(base: Path) -> None:
     """Leave the newest answers; parts that nobody finished go after an hour."""
-    kept = sorted(base.glob("*.json"), key=_written, reverse=True)
+    answers = sorted(base.glob("*.json"), key=_written, reverse=True)
     forgotten = [f for f in base.glob("*.part") if _written(f) < time.time() - 3600]
-    _remove((*kept[KEPT_MAX:], *forgotten))
+    _remove((*answers[KEPT_MAX:], *forgotten))
 
 
 def _written(file: Path) -> float:

@@ -87,9 +87,9 @@ def findings(
         check.tables()
     except (NotParsed, Unsure, RecursionError):
         return ()
-    unknown = {each.start for each in check.found if each.code == "BLZ054"}
+    unknown = {finding.start for finding in check.found if finding.code == "BLZ054"}
     certain = (f for f in check.found if f.code != "BLZ056" or f.start not in unknown)
-    return tuple(sorted(dict.fromkeys(certain), key=lambda each: each.start))
+    return tuple(sorted(dict.fromkeys(certain), key=lambda finding: finding.start))
 
 
 def of_expression(text: str, columns: Collection[str], *, of: str) -> tuple[Finding, ...]:
@@ -100,8 +100,8 @@ def of_expression(text: str, columns: Collection[str], *, of: str) -> tuple[Find
     """
     before = "SELECT "
     names = frozenset(name.lower() for name in columns)
-    found = findings(f"{before}{text}\nFROM `{of}`", tables={of.lower(): names})
-    return tuple(Finding(f.code, f.message, f.start - len(before), f.remedy) for f in found)
+    mistakes = findings(f"{before}{text}\nFROM `{of}`", tables={of.lower(): names})
+    return tuple(Finding(f.code, f.message, f.start - len(before), f.remedy) for f in mistakes)
 
 
 @dataclass(slots=True)
@@ -221,13 +221,13 @@ class _Check:
         self._add(node.this, scope, ctes)
         kind = (node.args.get("kind") or "").upper()
         scope.plain &= kind in ("", "INNER", "CROSS", "OUTER") and not node.args.get("method")
-        for each in node.args.get("using") or ():
-            name = each.name.lower()
+        for column in node.args.get("using") or ():
+            name = column.name.lower()
             scope.shared.add(name)
             for side in (before, scope.tables[len(before) :]):
                 if not any(names is None or name in names for _, names in side):
                     known = {n for _, names in side for n in names or ()}
-                    self._unknown(each, each.name, known, listed(t for t, _ in side))
+                    self._unknown(column, column.name, known, listed(t for t, _ in side))
         if node.args.get("on") is not None:
             self._names(node.args["on"], ctes, scope, frozenset(), ambiguous=True)
 
@@ -239,7 +239,7 @@ class _Check:
         self._names(call, ctes, scope, frozenset())
         alias = node.args.get("alias")
         columns = alias.columns if alias is not None else []
-        names = frozenset(each.name.lower() for each in columns) if columns else None
+        names = frozenset(column.name.lower() for column in columns) if columns else None
         scope.tables.append((alias.name.lower() if alias is not None else "", names))
 
     def _add(self, node: Any, scope: _Scope, ctes: Mapping[str, Names]) -> None:
@@ -288,16 +288,16 @@ class _Check:
         ambiguous: bool = False,
     ) -> None:
         """Note what an expression names and nothing has; queries inside of it are checked too."""
-        for each in _walk(node):
-            if isinstance(each, exp.Query):
-                self.columns(each, ctes, scope)
-            elif isinstance(each, exp.Column) and not _is_no_column(each):
-                self._column(each, scope, aliases, ambiguous=ambiguous)
+        for part in _walk(node):
+            if isinstance(part, exp.Query):
+                self.columns(part, ctes, scope)
+            elif isinstance(part, exp.Column) and not _is_no_column(part):
+                self._column(part, scope, aliases, ambiguous=ambiguous)
 
     def _column(
         self, node: Any, scope: _Scope, aliases: Collection[str], *, ambiguous: bool
     ) -> None:
-        parts = [each.name for each in (*_qualifiers(node), node.this)]
+        parts = [part.name for part in (*_qualifiers(node), node.this)]
         first, lower = parts[0], parts[0].lower()
         star = isinstance(node.this, exp.Star)
         if lower in WITHOUT_PARENTHESES or lower.startswith("__") or lower in _parameters(node):
@@ -365,7 +365,7 @@ class _Check:
             for node in _walk(item):
                 if not isinstance(node, exp.Column) or isinstance(node.this, exp.Star):
                     continue
-                parts = {each.name.lower() for each in (*_qualifiers(node), node.this)}
+                parts = {part.name.lower() for part in (*_qualifiers(node), node.this)}
                 unclear = parts & (names | WITHOUT_PARENTHESES | _parameters(node))
                 only_alias = not node.table and node.name.lower() in set(aliases) - scope.known()
                 if unclear or only_alias or _is_no_column(node) or _is_inside(node, item, texts):
@@ -394,17 +394,17 @@ def _only(node: Any, parts: Collection[str]) -> None:
 def _renamed(alias: Any, names: Names) -> Names:
     """The columns under the names that an alias gives them."""
     columns = alias.args.get("columns") if alias is not None else None
-    return frozenset(each.name.lower() for each in columns) if columns else names
+    return frozenset(column.name.lower() for column in columns) if columns else names
 
 
 def _walk(node: Any) -> Iterator[Any]:
     """The nodes of an expression; of a query inside of it only the query itself."""
     todo = [node]
     while todo:
-        each = todo.pop()
-        yield each
-        if not isinstance(each, exp.Query):
-            todo += reversed(list(each.iter_expressions()))
+        part = todo.pop()
+        yield part
+        if not isinstance(part, exp.Query):
+            todo += reversed(list(part.iter_expressions()))
 
 
 def _qualifiers(node: Any) -> list[Any]:
@@ -422,23 +422,23 @@ def _is_no_column(node: Any) -> bool:
 
 def _parameters(node: Any) -> set[str]:
     """The parameters of the lambda functions around a node."""
-    found: set[str] = set()
+    parameters: set[str] = set()
     above = node.find_ancestor(exp.Lambda)
     while above is not None:
-        found |= {each.name.lower() for each in above.expressions}
+        parameters |= {parameter.name.lower() for parameter in above.expressions}
         above = above.find_ancestor(exp.Lambda)
-    return found
+    return parameters
 
 
 def _aliases(item: Any) -> list[str]:
     if isinstance(item, exp.Aliases):
-        return [each.name for each in item.expressions]
+        return [alias.name for alias in item.expressions]
     return [item.alias] if isinstance(item, exp.Alias) else []
 
 
 def _given(tree: Any, scope: _Scope) -> Names:
     """The columns of a SELECT; None where one has a name that Spark makes up."""
-    found: set[str] = set()
+    columns_given: set[str] = set()
     for item in tree.expressions:
         names = _aliases(item)
         if isinstance(item, exp.Star) or (
@@ -451,17 +451,17 @@ def _given(tree: Any, scope: _Scope) -> Names:
             if table is not None and table not in {name for name, _ in scope.tables}:
                 return None
             taken = star.args.get("except_") or star.args.get("except") or ()
-            without = {each.name.lower() for each in taken}
+            without = {column.name.lower() for column in taken}
             for name, columns in scope.tables:
                 if table in (None, name):
-                    found |= set(columns or ()) - without
+                    columns_given |= set(columns or ()) - without
         elif names:
-            found |= {name.lower() for name in names}
+            columns_given |= {name.lower() for name in names}
         elif isinstance(item, exp.Column):
-            found.add(item.name.lower())
+            columns_given.add(item.name.lower())
         else:
             return None
-    return frozenset(found)
+    return frozenset(columns_given)
 
 
 def _aggregates(item: Any) -> bool:
@@ -475,7 +475,7 @@ def _aggregates(item: Any) -> bool:
 
 
 def _grouped(tree: Any, group: Any) -> tuple[set[str], set[str]]:
-    """What is grouped by: texts of expressions, and the names that are in them as they stand."""
+    """The grouping: texts of its expressions, and the names that are in them as they stand."""
     texts, names = set[str](), set[str]()
     items = list(tree.expressions)
     for node in _walk(group) if group is not None else ():

@@ -34,12 +34,12 @@ def unshown_claims(dataflow: Dataflow, *, execute: Limits | None = None) -> tupl
     """
     code = Code(dataflow, execute=execute)
     return tuple(
-        found
+        diagnostic
         for component in dataflow.components.values()
         if any(path.derived is None for path in component.paths)
         for output in code.outputs(component)
         if not output.undescribed
-        for found in _of_output(component.name, component.paths, output, dataflow.fds)
+        for diagnostic in _of_output(component.name, component.paths, output, dataflow.fds)
     )
 
 
@@ -55,30 +55,32 @@ def _of_output(
             message = f"{name} {claim} does not say `nondeterministic`: {shown.nondeterministic}"
             yield Diagnostic(CODES["BLZ083"], message, claim.position)
             shown = replace(shown, nondeterministic=None)
-        if told := _of_repeats(claim, shown):
-            message = f"{name} {claim} is written `{told[0]}`, and its code gives `{told[1]}`"
+        if difference := _of_repeats(claim, shown):
+            message = (
+                f"{name} {claim} is written `{difference[0]}`, and its code gives `{difference[1]}`"
+            )
             yield Diagnostic(CODES["BLZ077"], message, claim.position)
         if more_than_shown(claim, shown, fds):
             message = f"{name} {claim} is written {said(claim)}, and its code gives {said(shown)}"
             why = "; ".join(
-                f"{each.text} ({each.position})" if each.position else each.text
-                for each in shown.derived or ()
+                f"{reason.text} ({reason.position})" if reason.position else reason.text
+                for reason in shown.derived or ()
             )
             yield Diagnostic(CODES["BLZ084"], f"{message}: {why}", claim.position)
 
 
 def _of_repeats(claim: Path, shown: Path) -> tuple[str, str] | None:
-    """What is written of repeats and rows, and what the code gives, where that is worse."""
-    written, found = repeats_of(claim), repeats_of(shown)
-    if claim.repeats is not None and _SEVERITY.index(written) < _SEVERITY.index(found):
-        return f"repeats: {written.value}", f"repeats: {found.value}"
+    """Repeats or rows as written and as the code gives them, where the code's are worse."""
+    written, actual = repeats_of(claim), repeats_of(shown)
+    if claim.repeats is not None and _SEVERITY.index(written) < _SEVERITY.index(actual):
+        return f"repeats: {written.value}", f"repeats: {actual.value}"
     if claim.rows is Rows.ONE and shown.rows is Rows.MANY:
         return "rows: one", "rows: many"
     return None
 
 
 def said(path: Path) -> str:
-    """What an annotation says, on one line."""
+    """The annotation of the path, on one line."""
     order = " within: sequence" if path.within is Within.SEQUENCE else ""
     chance = " nondeterministic" if path.nondeterministic is not None else ""
     return f"{path.annotation}{order}{chance}"

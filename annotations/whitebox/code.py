@@ -1,4 +1,4 @@
-"""What the code of a dataflow's components gives: each output derived once, when asked for.
+"""The outputs of the code of a dataflow's components: each derived once, when asked for.
 
 Schemas flow along inner streams: where a stream declares none, its records have the columns of the
 output that it comes from, by the code of that output; so do the reasons why records may come twice.
@@ -71,19 +71,21 @@ class Code:
                 self._into.setdefault(stream.consumer, []).append(stream)
 
     def plan(self, component: Component, output: str) -> Relation | None:
-        """What the code of an output computes; None where there is none to be read."""
-        found = self.outputs(component)
-        return next((each.query.plan for each in found if each.name == output), None)
+        """The plan of the code of an output; None where there is none to be read."""
+        outputs = self.outputs(component)
+        return next(
+            (candidate.query.plan for candidate in outputs if candidate.name == output), None
+        )
 
     def outputs(self, component: Component) -> Iterator[Output]:
-        """What each output gives that the component's code computes, in the order of the file."""
+        """The outputs that the component's code computes, in the order of the file."""
         if self._read is None and self._execute is not None:
             self._read = {}
             self._read_together(self._execute)
         for name in component.implementations:
-            found = self._output(Endpoint(component.name, name))
-            if found is not None:
-                yield found
+            output = self._output(Endpoint(component.name, name))
+            if output is not None:
+                yield output
 
     def schema(self, stream: Stream) -> Schema | None:
         """The columns of a stream: as declared, else by the code it comes from, if that says."""
@@ -97,25 +99,25 @@ class Code:
         An inner stream has what the code before it gives, whatever it declares, and the number of
         the replica that it is from.
         """
-        found: set[str] = set()
+        names: set[str] = set()
         for stream in self._into.get(end, ()):
             before = stream.producer
             schema = stream.schema if before is None else self._schema_of(before) or stream.schema
             if schema is None:
                 return None
-            found |= {name.lower() for name in (*schema, *(stream.schema or ()))}
+            names |= {name.lower() for name in (*schema, *(stream.schema or ()))}
             if before is not None and self._component(before).replicas > 1:
-                found.add("replica")
-        return frozenset(found) if end in self._into else None
+                names.add("replica")
+        return frozenset(names) if end in self._into else None
 
     def exact_schema(self, stream: Stream) -> Schema | None:
         """The same as Spark names the types; None where a type is not known exactly."""
         if stream.producer is None or stream.schema is not None:
             return stream.schema
-        found = self._output(stream.producer)
-        if found is None or found.schema is None:
+        output = self._output(stream.producer)
+        if output is None or output.schema is None:
             return None
-        types = {column.name: sql_text(column.type) for column in found.derivation.columns}
+        types = {column.name: sql_text(column.type) for column in output.derivation.columns}
         known = {name: text for name, text in types.items() if text is not None}
         return MappingProxyType(known) if len(known) == len(types) else None
 
@@ -127,8 +129,8 @@ class Code:
     def _schema_of(self, end: Endpoint) -> Schema | None:
         """The columns of an output; without code, it passes its only input through."""
         if end.interface in self._component(end).implementations:
-            found = self._output(end)
-            return None if found is None else found.schema
+            output = self._output(end)
+            return None if output is None else output.schema
         if end not in self._passed:
             self._passed[end] = None
             sources = {path.source for path in self._component(end).paths}
@@ -138,7 +140,7 @@ class Code:
         return self._passed[end]
 
     def _output(self, end: Endpoint) -> Output | None:
-        """What the code of an output gives; None where there is none, or it reads itself."""
+        """The output as its code gives it; None where there is no code, or it reads itself."""
         if end not in self._found:
             self._found[end] = None
             component = self._component(end)
@@ -174,7 +176,7 @@ class Code:
     # ---- what comes in
 
     def inputs(self, component: Component, output: str) -> Mapping[str, Input]:
-        """What is known of the component's inputs, for the code of an output.
+        """The component's inputs, as far as they are known, for the code of an output.
 
         Where `requests` is not said, an input that the written paths only read with, while another
         is written, asks and is not kept.
@@ -195,7 +197,7 @@ class Code:
     def _input(self, end: Endpoint, asking: frozenset[str], order_by: Iterable[str]) -> Input:
         streams = self._into.get(end, [])
         schemas = [self.schema(stream) for stream in streams]
-        alike = schemas and all(each == schemas[0] for each in schemas)
+        alike = schemas and all(other == schemas[0] for other in schemas)
         schema = schemas[0] if alike else None
         total = frozenset(order_by)
         keys = (total,) if total and schema is not None and total <= schema.keys() else ()
@@ -208,10 +210,10 @@ class Code:
                 continue
             if stream.producer in self._unfinished:
                 return f"{stream.producer} is in a cycle and may send it again"
-            found = self._output(stream.producer)
-            if found is not None and found.derivation.repeats is not None:
-                return f"{stream.producer} may send it again: {found.derivation.repeats}"
-            if found is not None and found.undescribed and self._possible(stream.producer):
+            output = self._output(stream.producer)
+            if output is not None and output.derivation.repeats is not None:
+                return f"{stream.producer} may send it again: {output.derivation.repeats}"
+            if output is not None and output.undescribed and self._possible(stream.producer):
                 return f"{stream.producer} may send it again: nothing is known of its code"
         return None
 
@@ -222,16 +224,16 @@ class Code:
 
     def _lateness(self, component: Component) -> Mapping[str, float]:
         """Input -> how many seconds its records may be late, where that is promised."""
-        found: dict[str, float] = {}
+        lateness: dict[str, float] = {}
         for end in self._into:
             if end.component == component.name:
                 promise = self._promise(end)
                 if promise is not None:
-                    found[end.interface] = promise
-        return found
+                    lateness[end.interface] = promise
+        return lateness
 
     def _promise(self, end: Endpoint) -> float | None:
-        """What is promised at an input: of several streams one may run ahead of the others."""
+        """The lateness promised at an input; None for several streams, as one may run ahead."""
         streams = self._into.get(end, [])
         if len(streams) != 1:
             return None
@@ -240,8 +242,8 @@ class Code:
             return seconds_of(stream.lateness)
         if stream.producer is None or stream.producer in self._unfinished:
             return None
-        found = self._output(stream.producer)
-        before = None if found is None else found.read_record_by_record()
+        output = self._output(stream.producer)
+        before = None if output is None else output.read_record_by_record()
         return (
             None if before is None else self._promise(Endpoint(stream.producer.component, before))
         )
@@ -301,7 +303,9 @@ class Code:
                 asked.append(_function(reference, self.inputs(component, end.interface)))
             with suppress(Unreadable):  # told where each is read by itself
                 plans = read_functions(asked, folder=self._folder, limits=execute)
-                self._read |= {repr(each): plan for each, plan in zip(asked, plans, strict=True)}
+                self._read |= {
+                    repr(function): plan for function, plan in zip(asked, plans, strict=True)
+                }
 
     def _depth(self, end: Endpoint, known: dict[Endpoint, int]) -> int:
         """How many Python functions stand before an output, one behind the other."""
@@ -315,7 +319,7 @@ class Code:
             if stream.producer is not None
         ]
         by = self._component(end).implementations.get(end.interface)
-        depth = max((self._depth(each, known) for each in before), default=0)
+        depth = max((self._depth(producer, known) for producer in before), default=0)
         known[end] = depth + (by is not None and by.python is not None)
         return known[end]
 
@@ -350,7 +354,7 @@ def _function(reference: str, inputs: Mapping[str, Input]) -> Function:
     from annotations.whitebox.pyspark_code import Input as Given
 
     module, _, name = reference.partition(":")
-    given = {key: Given(each.schema, each.role) for key, each in inputs.items()}
+    given = {key: Given(known.schema, known.role) for key, known in inputs.items()}
     return Function(module, name, given)
 
 
@@ -363,7 +367,7 @@ def _unread(
     chance: bool = False,
 ) -> Query:
     """Code of which nothing is known. `chance`: it may even leave its result to chance."""
-    sources = tuple([each.source(name) for name, each in inputs.items()])
+    sources = tuple([given.source(name) for name, given in inputs.items()])
     opaque = Opaque(sources, (), reason, nondeterministic=chance, position=position or by.position)
     return Query(opaque, open=True, problem=reason)
 

@@ -24,25 +24,27 @@ OTHER_NAMES: Final = ("spark.sql.parser.", "spark.sql.extensions")
 """Settings with which names may mean something else."""
 
 
-def check_code(code: Code, out: Findings) -> None:
+def check_code(code: Code, diagnostics: Findings) -> None:
     """Note what Spark would refuse of the components' SQL (BLZ054, BLZ055, BLZ056)."""
     conf = tuple(code.dataflow.deployment.conf)
     if any(key.startswith(OTHER_NAMES) for key in conf):
         return
     components = code.dataflow.components.values()
-    python = any(by.python for each in components for by in each.implementations.values())
+    python = any(by.python for component in components for by in component.implementations.values())
     functions = not python and not any(key.startswith(OTHER_FUNCTIONS) for key in conf)
     for component in components:
-        _check_component(component, code, out, functions=functions)
+        _check_component(component, code, diagnostics, functions=functions)
 
 
-def _check_component(component: Component, code: Code, out: Findings, *, functions: bool) -> None:
+def _check_component(
+    component: Component, code: Code, diagnostics: Findings, *, functions: bool
+) -> None:
     inputs = dict.fromkeys(path.source for path in component.paths)
     for by in component.implementations.values():
         if by.sql is None:
             continue
         tables = {name: code.columns(Endpoint(component.name, name)) for name in inputs}
         place = code.place(by.sql, by.position)
-        for found in findings(by.sql, tables=tables, functions=functions):
-            message = f"{component.name}: {found.message}"
-            out.add(found.code, message, place(found.start), found.remedy)
+        for mistake in findings(by.sql, tables=tables, functions=functions):
+            message = f"{component.name}: {mistake.message}"
+            diagnostics.add(mistake.code, message, place(mistake.start), mistake.remedy)

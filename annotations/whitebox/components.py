@@ -23,7 +23,7 @@ _MAY_BE_TIMES: Final = frozenset({Family.TIMESTAMP, Family.UNKNOWN})
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """What was derived of one output of a component."""
+    """One output of a component with what was derived of it."""
 
     name: str
     query: Query
@@ -50,8 +50,8 @@ class Output:
             return None
         columns = self.derivation.columns
         return {
-            each.name: schema_text(each.type) + ("" if each.nullable else " NOT NULL")
-            for each in columns
+            column.name: schema_text(column.type) + ("" if column.nullable else " NOT NULL")
+            for column in columns
         }
 
     def read_record_by_record(self) -> str | None:
@@ -64,16 +64,18 @@ class Output:
             return None
         (path,) = paths
         columns = self.derivation.columns
-        times = [each.name for each in columns if each.type.family in _MAY_BE_TIMES]
+        times = [column.name for column in columns if column.type.family in _MAY_BE_TIMES]
         by_itself = not path.writes and not path.gates and path.nondeterministic is None
         return path.source if by_itself and path.lineage.keys() >= set(times) else None
 
     def paths(self) -> tuple[Path, ...]:
         """The paths, as an author would have written them."""
-        return tuple(self._path(each) for each in self.derivation.paths.values())
+        return tuple(self._path(path) for path in self.derivation.paths.values())
 
     def _path(self, path: DerivedPath) -> Path:
-        at = next((each.position for each in path.evidence if each.position), self.position)
+        at = next(
+            (evidence.position for evidence in path.evidence if evidence.position), self.position
+        )
         lineage = None if self.query.open else MappingProxyType(dict(path.lineage))
         return replace(
             written_path(path, self.name),
@@ -101,7 +103,9 @@ def reasons(path: DerivedPath) -> tuple[Reason, ...]:
     """Why the path has its annotation, a reason for each construct that decides."""
     if not path.evidence:
         return (Reason("each record is treated by itself, and nothing is kept"),)
-    return tuple(dict.fromkeys(Reason(each.text, each.position) for each in path.evidence))
+    return tuple(
+        dict.fromkeys(Reason(evidence.text, evidence.position) for evidence in path.evidence)
+    )
 
 
 def derive_output(
@@ -114,15 +118,15 @@ def derive_output(
     fds: Sequence[FunctionalDependency] = (),
     by_partition: bool = True,
 ) -> Output:
-    """What a query makes of the output `name`."""
-    found = annotate(
+    """The output `name` that a query gives."""
+    derivation = annotate(
         query.plan,
         output_mode=output_mode,
         lateness=lateness,
         fds=fds,
         by_partition=by_partition,
     )
-    return Output(name, query, found, position)
+    return Output(name, query, derivation, position)
 
 
 def lineage_to_write(

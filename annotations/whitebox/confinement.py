@@ -102,17 +102,17 @@ def _seccomp() -> bool:
 
 
 def open_ways() -> tuple[str, ...]:
-    """What code can still do on this machine that walls should prevent."""
+    """The things that code can still do on this machine, and that walls should prevent."""
     version = landlock_version()
-    found = []
+    ways = []
     if version < 3:
-        found.append("read and write files" if version < 1 else "shorten files")
+        ways.append("read and write files" if version < 1 else "shorten files")
     if not _seccomp():
-        found.append("change the mode of files and look into other processes")
-        found.append("use the network" if version < 4 else "use the network but TCP")
+        ways.append("change the mode of files and look into other processes")
+        ways.append("use the network" if version < 4 else "use the network but TCP")
     if version < 6:
-        found.append("send signals to other processes of the user")
-    return tuple(found)
+        ways.append("send signals to other processes of the user")
+    return tuple(ways)
 
 
 # ---- files
@@ -155,10 +155,10 @@ def _allow(ruleset: int, path: str, access: int) -> None:
 
 
 def _call(number: int, *arguments: Any) -> int:
-    found = int(_LIBC.syscall(number, *arguments))
-    if found < 0:
+    result = int(_LIBC.syscall(number, *arguments))
+    if result < 0:
         raise OSError(ctypes.get_errno(), "Landlock refuses its rules")
-    return found
+    return result
 
 
 # ---- system calls

@@ -1,4 +1,4 @@
-"""What the rules of the pass share: the occurrences of sources, and the ways of noting things.
+"""The context that the rules of the pass share: occurrences of sources, and how facts are noted.
 
 A rule takes the facts about a node's input and says what is known about the node's rows. It notes
 an order-sensitive operator with `sensitive`, kept records with `keep`, and looks through every
@@ -49,9 +49,9 @@ class Context:
         copied = frozenset[tuple[int, str]]().union(*classes)
         for occurrence in occurrences:
             source = self.names[occurrence]
-            have = closure((name for each, name in copied if each == occurrence), self.fds)
-            whole = source.complete and have >= {column.name for column in source.columns}
-            if not whole and not any(key <= have for key in source.keys):
+            have = closure((name for number, name in copied if number == occurrence), self.fds)
+            all_columns = source.complete and have >= {column.name for column in source.columns}
+            if not all_columns and not any(key <= have for key in source.keys):
                 return False
         return True
 
@@ -93,7 +93,7 @@ def effect(
     if gate is not None:
         gate = (*gate, *facts.pinned)
         if facts.asked:
-            gate = [each for each in gate if any(o in facts.kept for o, _ in each)]
+            gate = [copies for copies in gate if any(o in facts.kept for o, _ in copies)]
     return Effect(
         construct,
         text,
@@ -107,35 +107,37 @@ def effect(
 
 def sensitive(facts: Facts, *effects: Effect | None) -> Facts:
     """The facts with these effects; one without targets leaves the rows to chance."""
-    found = tuple(each for each in effects if each is not None and each.targets)
+    targeted = tuple(operator for operator in effects if operator is not None and operator.targets)
     chances = tuple(
         (
             NOBODY,
             Evidence(
-                "nondeterministic", f"{each.text}; those of a table come in any", each.position
+                "nondeterministic",
+                f"{operator.text}; those of a table come in any",
+                operator.position,
             ),
         )
-        for each in effects
-        if each is not None and not each.targets
+        for operator in effects
+        if operator is not None and not operator.targets
     )
     return replace(
         facts,
-        effects=unique((*facts.effects, *found)),
+        effects=unique((*facts.effects, *targeted)),
         chances=unique((*facts.chances, *chances)),
     )
 
 
 def moved(column: Column, way: Direction, *effects: Effect | None) -> dict[Column, Moving]:
     """The column as one that changes; nothing where nothing comes any more."""
-    found = tuple(each for each in effects if each is not None)
-    return {column: Moving(way, found)} if found else {}
+    causes = tuple(cause for cause in effects if cause is not None)
+    return {column: Moving(way, causes)} if causes else {}
 
 
 def look(facts: Facts, *expressions: Expression | None) -> Facts:
     """The facts after what is random, unknown or vouched for in the expressions was noted."""
     for expression in expressions:
-        for each in walk(expression) if expression is not None else ():
-            match each:
+        for part in walk(expression) if expression is not None else ():
+            match part:
                 case Unknown(reason=reason, position=position):
                     facts = _unknown(facts, reason, position)
                 case Call(user=str(claim), position=position):
@@ -144,7 +146,7 @@ def look(facts: Facts, *expressions: Expression | None) -> Facts:
                 case Call(function=function, position=position) if not known(function):
                     facts = _unknown(facts, f"`{function}` is not a known function", position)
                 case Call():
-                    facts = _chance(facts, each)
+                    facts = _chance(facts, part)
     return facts
 
 
@@ -155,8 +157,8 @@ def _unknown(facts: Facts, reason: str, position: Position | None) -> Facts:
 
 
 def _star(facts: Facts, construct: str, text: str, position: Position | None) -> Effect | None:
-    found = effect(facts, construct, text, position, gate=None)
-    return None if found is None else replace(found, targets=facts.live)
+    star = effect(facts, construct, text, position, gate=None)
+    return None if star is None else replace(star, targets=facts.live)
 
 
 def opaque(facts: Facts, construct: str, text: str, position: Position | None) -> Facts:
@@ -183,8 +185,8 @@ def reads_special_time(call: Call) -> bool:
     if call.function in ("cast", "try_cast"):
         casts = call.type.family in _TIMES
     elif row is not None and row.compares:
-        others = [each for each in call.arguments if not _special(each)]
-        casts = any(type_of(each).family in _TIMES for each in others)
+        others = [argument for argument in call.arguments if not _special(argument)]
+        casts = any(type_of(argument).family in _TIMES for argument in others)
     else:
         casts = row is not None and row.takes_time
     return casts and any(map(_special, call.arguments))
@@ -227,16 +229,16 @@ def test(facts: Facts, condition: Expression) -> Facts:
         facts = look(facts, condition)
         if way is Direction.UP:
             text = f"`{text_of(condition)}` once true stays true"
-            found = Evidence("threshold", text, position_of(condition))
-            facts = replace(facts, thresholds=unique((*facts.thresholds, (facts.live, found))))
+            evidence = Evidence("threshold", text, position_of(condition))
+            facts = replace(facts, thresholds=unique((*facts.thresholds, (facts.live, evidence))))
         return facts
     return use(facts, condition)
 
 
 def position_of(expression: Expression) -> Position | None:
     """Where an expression begins, as far as one of its parts knows."""
-    own = [getattr(each, "position", None) for each in walk(expression)]
-    return min((each for each in own if each is not None), default=None)
+    own = [getattr(part, "position", None) for part in walk(expression)]
+    return min((place for place in own if place is not None), default=None)
 
 
 def define(facts: Facts, column: Column, expression: Expression, inner: Facts) -> None:
@@ -257,14 +259,14 @@ def define(facts: Facts, column: Column, expression: Expression, inner: Facts) -
             facts.copies[column] = inner.either[frozenset({one, other})]
         case _:
             facts.copies[column] = frozenset()
-    read = dict.fromkeys(each.column for each in walk(expression) if isinstance(each, Ref))
+    read = dict.fromkeys(part.column for part in walk(expression) if isinstance(part, Ref))
     effects = unique(tuple(inner.raised(read)))
     if effects:
         facts.moving[column] = Moving(direction(expression, inner.directions), effects)
 
 
 def classes_of(expression: Expression, facts: Facts) -> tuple[Copies, ...]:
-    """What rows of equal value agree on: gate attributes of grouping by the expression.
+    """The gate attributes of grouping by the expression: those on which rows of equal value agree.
 
     Grouping by what keeps values distinct is grouping by them. Anything else that is computed
     gives no attribute: the gate is then smaller than it could be, and every seal that fits it fits.
@@ -276,5 +278,5 @@ def classes_of(expression: Expression, facts: Facts) -> tuple[Copies, ...]:
         case Call():
             step = step_of(expression)
             parts = parts_of(expression) if step is None else (step.inner,)
-            return tuple(each for part in parts for each in classes_of(part, facts))
+            return tuple(class_ for part in parts for class_ in classes_of(part, facts))
     return ()

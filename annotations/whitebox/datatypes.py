@@ -15,7 +15,7 @@ from typing import Final
 
 
 class Family(enum.Enum):
-    """What kind of values a type has."""
+    """The kind of a type's values."""
 
     INTEGER = "integer"
     DECIMAL = "decimal"
@@ -77,7 +77,9 @@ class DataType:
             case Family.ARRAY:
                 return self.element is not None and self.element.identical
             case Family.STRUCT:
-                return bool(self.fields) and all(each.identical for _, each, _ in self.fields)
+                return bool(self.fields) and all(
+                    field_type.identical for _, field_type, _ in self.fields
+                )
             case Family.FLOAT | Family.MAP | Family.INTERVAL | Family.NULL | Family.UNKNOWN:
                 return False
         return True
@@ -85,9 +87,9 @@ class DataType:
     @property
     def collated(self) -> bool:
         """True where a collation compares a text of the value: equal values may differ."""
-        inner = (self.element, self.key, *(each for _, each, _ in self.fields))
+        inner = (self.element, self.key, *(field_type for _, field_type, _ in self.fields))
         itself = self.family is Family.STRING and bool(self.bits)
-        return itself or any(each.collated for each in inner if each is not None)
+        return itself or any(inner_type.collated for inner_type in inner if inner_type is not None)
 
     @property
     def numeric(self) -> bool:
@@ -184,10 +186,10 @@ def parse_type(text: str) -> tuple[DataType, bool]:
         tokens, nullable = tokens[:-2], False
     todo = _Tokens(iter(tokens))
     try:
-        found = _type(todo)
+        type_ = _type(todo)
     except (_Unreadable, RecursionError):
         return UNKNOWN, nullable
-    return (found if todo.next is None else UNKNOWN), nullable
+    return (type_ if todo.next is None else UNKNOWN), nullable
 
 
 class _Unreadable(Exception):  # noqa: N818 - never leaves this module
@@ -195,7 +197,7 @@ class _Unreadable(Exception):  # noqa: N818 - never leaves this module
 
 
 class _Tokens:
-    """What is left of a type's text."""
+    """The rest of a type's text."""
 
     def __init__(self, tokens: Iterator[str]) -> None:
         self._tokens = tokens
@@ -203,11 +205,11 @@ class _Tokens:
 
     def take(self, *expected: str) -> str:
         """The next token, which has to be one of `expected` where any are given."""
-        found = self.next
-        if found is None or (expected and found.lower() not in expected):
+        token = self.next
+        if token is None or (expected and token.lower() not in expected):
             raise _Unreadable
         self.next = next(self._tokens, None)
-        return found
+        return token
 
     def skip(self, *words: str) -> bool:
         """True, and taken, where the next tokens are these words."""

@@ -1,4 +1,4 @@
-"""What the derivation finds out about a plan: `derive.annotate(plan) -> Derivation`.
+"""The result of a plan's derivation: `derive.annotate(plan) -> Derivation`.
 
 A `Derivation` says for each source what it does to the output (a `DerivedPath`, which is what an
 author would have written as a path), which constructs at which places made it so (`Evidence`), and
@@ -36,7 +36,7 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class DerivedPath:
-    """What one source does to the output."""
+    """The path from one source to the output."""
 
     source: str
     writes: bool
@@ -54,7 +54,7 @@ class DerivedPath:
 
     @property
     def gate(self) -> Gate | None:
-        """What every gate has in common, so that a seal compatible with it fits all operators.
+        """The attributes that all gates share: a seal compatible with them fits all operators.
 
         None: confluent. An empty set stands for one partition, the whole stream.
         """
@@ -87,7 +87,7 @@ class Assumption:
 
 @dataclass(frozen=True, slots=True)
 class Derivation:
-    """What the derivation found out about one output."""
+    """The result of the derivation for one output."""
 
     paths: Mapping[str, DerivedPath]
     """By source, in the order of the text; tables that never change have no path."""

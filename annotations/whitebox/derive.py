@@ -79,7 +79,7 @@ def annotate(
     fds: Sequence[FunctionalDependency] = (),
     by_partition: bool = True,
 ) -> Derivation:
-    """What each source of `plan` does to its output.
+    """Derive the path from each source of `plan` to its output.
 
     `output_mode` is Spark's (`append`, `update`, `complete`); `lateness` promises for a source that
     no record is more than so many seconds of event time behind the newest; `fds` hold for the
@@ -105,25 +105,25 @@ def annotate(
     exposed = [column for column in plan.columns if column in facts.moving]
     facts = sensitive(facts, *facts.raised(exposed))
     facts.fixed = facts.fixed and by_partition
-    found = _derivation(plan, facts, names, repeats_of(plan, output_mode=output_mode))
+    derivation = _derivation(plan, facts, names, repeats_of(plan, output_mode=output_mode))
     if not by_partition:
-        return found
-    paths = {name: _apart(plan, each, context.fds) for name, each in found.paths.items()}
-    return replace(found, paths=MappingProxyType(paths))
+        return derivation
+    paths = {name: _apart(plan, path, context.fds) for name, path in derivation.paths.items()}
+    return replace(derivation, paths=MappingProxyType(paths))
 
 
 def _also_kept(facts: Facts, names: Mapping[int, Source]) -> Iterator[Effect]:
     """Of what may be too early, that which is no mere request: it is kept as well."""
-    kept = {names[occurrence].name for store, _ in facts.stores for occurrence in store}
-    for each in facts.awaiting:
-        if any(names[occurrence].name in kept for occurrence in each.targets):
-            text = each.text.replace(" is kept", " decides, and they come only once")
-            yield replace(each, text=text)
+    stored = {names[occurrence].name for store, _ in facts.stores for occurrence in store}
+    for effect in facts.awaiting:
+        if any(names[occurrence].name in stored for occurrence in effect.targets):
+            text = effect.text.replace(" is kept", " decides, and they come only once")
+            yield replace(effect, text=text)
 
 
 def _unreadable(names: Mapping[int, Source], reason: str) -> Facts:
     live = frozenset(
-        each for each, node in names.items() if node.role in (Role.STREAM, Role.REQUEST)
+        occurrence for occurrence, node in names.items() if node.role in (Role.STREAM, Role.REQUEST)
     )
     facts = Facts(live=live, stores=((live, Evidence("unknown", reason)),))
     return opaque(facts, "unknown", reason, None)
@@ -135,7 +135,7 @@ def _unreadable(names: Mapping[int, Source], reason: str) -> Facts:
 def _facts(context: Context, node: Relation, occurrences: Mapping[int, int]) -> Facts:
     if isinstance(node, Source):
         return _source(node, occurrences[id(node)])
-    below = [_facts(context, each, occurrences) for each in inputs_of(node)]
+    below = [_facts(context, source, occurrences) for source in inputs_of(node)]
     return RULES[type(node)](context, node, *below)
 
 
@@ -154,10 +154,10 @@ def _source(node: Source, occurrence: int) -> Facts:
 
 def _project(context: Context, node: Project, facts: Facts) -> Facts:
     facts = look(facts, *(expression for _, expression in node.outputs))
-    found = replace(facts, copies={}, moving={})
+    projected = replace(facts, copies={}, moving={})
     for column, expression in node.outputs:
-        define(found, column, expression, facts)
-    return found
+        define(projected, column, expression, facts)
+    return projected
 
 
 def _filter(context: Context, node: Filter, facts: Facts) -> Facts:
@@ -205,7 +205,7 @@ def _store(context: Context, node: Store, facts: Facts) -> Facts:
         awaiting=(),
         moving={},
         effects=unique(
-            tuple(replace(each, state=True) for each in (*facts.effects, *facts.awaiting))
+            tuple(replace(effect, state=True) for effect in (*facts.effects, *facts.awaiting))
         ),
         repeats=None,
         again=None,
@@ -282,7 +282,7 @@ def _path(
     mine = frozenset(occurrence for occurrence, node in live.items() if node.name == source)
     effects = [effect for effect in facts.effects if effect.targets & mine]
     gates = [gate_of(effect, live) for effect in effects]
-    stores = [evidence for kept, evidence in facts.stores if kept & mine]
+    stores = [evidence for stored, evidence in facts.stores if stored & mine]
     chances = [evidence for seen, evidence in facts.chances if seen & mine or not seen]
     shown = [_evidence(effect, gate) for effect, gate in zip(effects, gates, strict=True)]
     thresholds = [evidence for seen, evidence in facts.thresholds if seen & mine]
@@ -291,7 +291,7 @@ def _path(
         writes=bool(stores),
         gates=unique(tuple(gates)),
         within=_within(effects),
-        nondeterministic="; ".join(dict.fromkeys(each.text for each in chances)) or None,
+        nondeterministic="; ".join(dict.fromkeys(chance.text for chance in chances)) or None,
         lineage=_lineage(source, plan.columns, facts, live),
         evidence=_in_order([*stores, *thresholds, *shown, *chances]),
         repeats=repeats,
@@ -315,7 +315,7 @@ def _apart(plan: Relation, path: DerivedPath, fds: tuple[FunctionalDependency, .
             keys = {
                 node.name: key for node in sources if {c.name for c in node.columns} >= set(key)
             }
-            refusal = splits(plan, keys, fds=fds, whole=True) if keys else None
+            refusal = splits(plan, keys, fds=fds, broadcast=True) if keys else None
             if size == len(names):
                 if refusal is None:
                     return path
@@ -345,17 +345,19 @@ def _within(effects: Sequence[Effect]) -> Within:
 def _lineage(
     source: str, columns: tuple[Column, ...], facts: Facts, live: Mapping[int, Source]
 ) -> Mapping[str, str]:
-    found: dict[str, str] = {}
+    lineage: dict[str, str] = {}
     if facts.fixed:
-        return MappingProxyType(found)
-    live = {each: node for each, node in live.items() if each not in facts.removing}
+        return MappingProxyType(lineage)
+    live = {
+        occurrence: node for occurrence, node in live.items() if occurrence not in facts.removing
+    }
     for column in columns:
         copied = attributes_of(facts.copies.get(column, frozenset()), source, live)
         if copied:
-            found[column.name] = column.name if column.name in copied else min(copied)
-    return MappingProxyType(found)
+            lineage[column.name] = column.name if column.name in copied else min(copied)
+    return MappingProxyType(lineage)
 
 
 def _in_order(evidence: Sequence[Evidence]) -> tuple[Evidence, ...]:
     nowhere = Position("", 0, 0)
-    return tuple(sorted(dict.fromkeys(evidence), key=lambda each: each.position or nowhere))
+    return tuple(sorted(dict.fromkeys(evidence), key=lambda reason: reason.position or nowhere))

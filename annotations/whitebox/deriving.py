@@ -32,22 +32,24 @@ CODE_OF_CONSTRUCT: Final[Mapping[str, str]] = MappingProxyType(
 """What a reader should be told of a construct that was met, beside the annotation it gives."""
 
 
-def with_derived_paths(code: Code, out: Findings) -> Dataflow:
+def with_derived_paths(code: Code, findings: Findings) -> Dataflow:
     """The dataflow with derived paths in place of the possible ones, and schemas on the streams
     from them.
 
     Args:
         code: of a dataflow with possible paths.
-        out: gets what should be known of the code.
+        findings: gets what should be known of the code.
     """
     dataflow = code.dataflow
     components = {
-        name: _derived(code, component, out) if _unannotated(component) else component
+        name: _derived(code, component, findings) if _unannotated(component) else component
         for name, component in dataflow.components.items()
     }
-    if out.errors:
+    if findings.errors:
         return dataflow
-    derived = {name for name, each in components.items() if each is not dataflow.components[name]}
+    derived = {
+        name for name, component in components.items() if component is not dataflow.components[name]
+    }
     streams = {name: _typed(code, stream, derived) for name, stream in dataflow.streams.items()}
     return replace(
         dataflow,
@@ -68,17 +70,19 @@ def _typed(code: Code, stream: Stream, derived: set[str]) -> Stream:
     return replace(stream, schema=code.exact_schema(stream))
 
 
-def _derived(code: Code, component: Component, out: Findings) -> Component:
+def _derived(code: Code, component: Component, findings: Findings) -> Component:
     outputs = list(code.outputs(component))
     paths = [path for output in outputs for path in _in_order(component, output)]
     stateful = {path.target for path in paths if not _record_wise(path)}
-    shared = any(each.bloom is not None for each in component.implementations.values())
+    shared = any(
+        implementation.bloom is not None for implementation in component.implementations.values()
+    )
     if len(stateful) > 1 and not shared:
         # Each output has a query of its own, and so has its state.
         paths = [p if _record_wise(p) else replace(p, state=p.target) for p in paths]
     for output in outputs:
-        _tell(component, output, out)
-    _check_read(code.dataflow, component, outputs, out)
+        _tell(component, output, findings)
+    _check_read(code.dataflow, component, outputs, findings)
     return replace(component, paths=tuple(paths))
 
 
@@ -88,13 +92,13 @@ def _record_wise(path: Path) -> bool:
 
 def _in_order(component: Component, output: Output) -> list[Path]:
     """The paths to an output, in the order in which the file names the inputs."""
-    found = {path.source: path for path in output.paths()}
+    by_source = {path.source: path for path in output.paths()}
     inputs = dict.fromkeys(path.source for path in component.paths)
-    return [found[source] for source in inputs if source in found]
+    return [by_source[source] for source in inputs if source in by_source]
 
 
 def _check_read(
-    dataflow: Dataflow, component: Component, outputs: list[Output], out: Findings
+    dataflow: Dataflow, component: Component, outputs: list[Output], findings: Findings
 ) -> None:
     """Every stream into the component is read by its code (BLZ041)."""
     read = {source for output in outputs for source in output.derivation.paths}
@@ -110,25 +114,25 @@ def _check_read(
         if end is not None and end.component == component.name and end.interface not in read:
             message = f"no code of {component.name} reads its input `{end.interface}`{but}"
             remedy = "Correct the name in the stream or in the code, or remove the stream."
-            out.add("BLZ041", message, stream.position, remedy)
+            findings.add("BLZ041", message, stream.position, remedy)
 
 
-def _tell(component: Component, output: Output, out: Findings) -> None:
-    """What a reader should know of the code of an output."""
+def _tell(component: Component, output: Output, findings: Findings) -> None:
+    """Report the assumptions and problems of the code of an output."""
     if output.query.problem is not None:
         where = output.query.plan.position or output.position
         meaning = " is taken for the worst" if output.undescribed else ""
         message = f"{component.name} -> {output.name}{meaning}: {output.query.problem}"
-        out.add(output.query.code, message, where, output.query.remedy)
+        findings.add(output.query.code, message, where, output.query.remedy)
         return
     for evidence in _evidence(output):
         code = CODE_OF_CONSTRUCT.get(evidence.construct)
         if code is not None:
             message = f"{component.name} -> {output.name}: {evidence.text}"
-            out.add(code, message, evidence.position or output.position)
+            findings.add(code, message, evidence.position or output.position)
     for assumption in output.derivation.assumptions:
         message = f"{component.name} -> {output.name} assumes: {assumption.text}"
-        out.add("BLZ088", message, assumption.position or output.position)
+        findings.add("BLZ088", message, assumption.position or output.position)
 
 
 def _evidence(output: Output) -> Iterator[Evidence]:

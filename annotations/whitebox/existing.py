@@ -35,7 +35,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True)
 class Fill:
-    """What puts records into a node."""
+    """A query or flow that puts records into a node."""
 
     plan: ir.Relation
     output_mode: str
@@ -94,8 +94,8 @@ def is_project(path: Path) -> bool:
 
 
 def _specification(folder: Path) -> Path | None:
-    found = [folder / name for name in SPECIFICATIONS if (folder / name).is_file()]
-    return found[0] if found else None
+    files = [folder / name for name in SPECIFICATIONS if (folder / name).is_file()]
+    return files[0] if files else None
 
 
 def read(path: Path, *, execute: Limits) -> Graph:
@@ -110,17 +110,19 @@ def read(path: Path, *, execute: Limits) -> Graph:
 
 def read_all(paths: Sequence[Path], *, execute: Limits) -> list[Graph | Unreadable]:
     """The graphs of many files, in one process; why one could not be read in its place."""
-    found: list[Graph | Unreadable] = []
-    for path, each in zip(paths, read_scripts(paths, limits=execute), strict=True):
+    graphs: list[Graph | Unreadable] = []
+    for path, script in zip(paths, read_scripts(paths, limits=execute), strict=True):
         try:
-            found.append(each if isinstance(each, Unreadable) else _graph(path, each))
+            graphs.append(script if isinstance(script, Unreadable) else _graph(path, script))
         except Unreadable as unreadable:
-            found.append(unreadable)
-    return found
+            graphs.append(unreadable)
+    return graphs
 
 
-def _graph(path: Path, found: Script | Project) -> Graph:
-    graph = _script_graph(path, found) if isinstance(found, Script) else _project_graph(path, found)
+def _graph(path: Path, script: Script | Project) -> Graph:
+    graph = (
+        _script_graph(path, script) if isinstance(script, Script) else _project_graph(path, script)
+    )
     if not graph.nodes:
         raise Unreadable(
             f"{path.name} starts no streaming query and defines no dataset of a pipeline",
@@ -210,8 +212,8 @@ def _live(leaf: ir.Source) -> bool:
 
 
 def _query_name(query: Query) -> str:
-    told = query.name or query.table or re.split(r"[/\\]", query.path.rstrip("/"))[-1]
-    return told or (f"query_{query.position.line}" if query.position else "query")
+    name = query.name or query.table or re.split(r"[/\\]", query.path.rstrip("/"))[-1]
+    return name or (f"query_{query.position.line}" if query.position else "query")
 
 
 def _sink(query: Query) -> Sink | None:
@@ -224,14 +226,14 @@ def _sink(query: Query) -> Sink | None:
 def _unfilled(
     nodes: Mapping[str, Node], described: Mapping[str, Mapping[str, Any]]
 ) -> Mapping[str, Mapping[str, Any]]:
-    found: dict[str, Mapping[str, Any]] = {}
+    unfilled: dict[str, Mapping[str, Any]] = {}
     for node in nodes.values():
         for fill in node.fills:
             for leaf in leaves(fill.plan):
                 if leaf.name not in nodes:
                     plain = {"format": "table", "streaming": _live(leaf)}
-                    found[leaf.name] = described.get(leaf.name, plain)
-    return found
+                    unfilled[leaf.name] = described.get(leaf.name, plain)
+    return unfilled
 
 
 def leaves(plan: ir.Relation) -> Iterator[ir.Source]:
@@ -252,7 +254,7 @@ def leaves(plan: ir.Relation) -> Iterator[ir.Source]:
 
 @dataclass(frozen=True)
 class Derived:
-    """What a node does to each thing that it reads."""
+    """A node with its paths from everything that it reads."""
 
     node: Node
     paths: Mapping[str, DerivedPath]
@@ -263,12 +265,12 @@ class Derived:
 
 
 def derived(graph: Graph) -> dict[str, Derived]:
-    """What each node does, in an order in which a node stands behind those that it reads."""
-    found: dict[str, Derived] = {}
+    """Node -> its paths, in an order in which a node stands behind those that it reads."""
+    derivations: dict[str, Derived] = {}
     for name in in_order(graph):
-        repeats = {each: known.repeats for each, known in found.items() if known.repeats}
-        found[name] = _derive(graph.nodes[name], repeats)
-    return found
+        repeats = {source: known.repeats for source, known in derivations.items() if known.repeats}
+        derivations[name] = _derive(graph.nodes[name], repeats)
+    return derivations
 
 
 def in_order(graph: Graph) -> Iterator[str]:
@@ -314,13 +316,13 @@ def _repeats(derivations: Sequence[Derivation]) -> str | None:
 
 
 def _all(several: Iterable[tuple[_T, ...]]) -> tuple[_T, ...]:
-    return tuple(dict.fromkeys(each for some in several for each in some))
+    return tuple(dict.fromkeys(element for some in several for element in some))
 
 
 def _both(one: DerivedPath, other: DerivedPath) -> DerivedPath:
     """Two flows from one input into one dataset: what either does, both do."""
     sequence = Within.SEQUENCE in (one.within, other.within)
-    chances = [each for each in (one.nondeterministic, other.nondeterministic) if each]
+    chances = [chance for chance in (one.nondeterministic, other.nondeterministic) if chance]
     same = {k: v for k, v in one.lineage.items() if other.lineage.get(k) == v}
     return DerivedPath(
         source=one.source,
@@ -348,8 +350,8 @@ def with_sources(plan: ir.Relation, change: Callable[[ir.Source], ir.Source]) ->
 
     def changed(node: Any) -> Any:
         if isinstance(node, tuple):
-            made = tuple([changed(each) for each in node])
-            return made if any(a is not b for a, b in zip(made, node, strict=True)) else node
+            items = tuple([changed(item) for item in node])
+            return items if any(a is not b for a, b in zip(items, node, strict=True)) else node
         if not is_dataclass(node) or isinstance(node, ir.Column):
             return node
         if id(node) not in done:
@@ -359,12 +361,12 @@ def with_sources(plan: ir.Relation, change: Callable[[ir.Source], ir.Source]) ->
     def _changed_node(node: Any) -> Any:
         if isinstance(node, ir.Source):
             return change(node)
-        new = {each.name: changed(getattr(node, each.name)) for each in fields(node)}
-        same = all(new[each.name] is getattr(node, each.name) for each in fields(node))
+        new = {field.name: changed(getattr(node, field.name)) for field in fields(node)}
+        same = all(new[field.name] is getattr(node, field.name) for field in fields(node))
         return node if same else replace(node, **new)
 
-    made: ir.Relation = changed(plan)
-    return made
+    result: ir.Relation = changed(plan)
+    return result
 
 
 def shown(position: Position | None, folder: Path) -> str:

@@ -1,4 +1,4 @@
-"""What is known about the rows of a node: lineage, what moves, what depends on the order.
+"""The facts about the rows of a node: lineage, what moves, what depends on the order.
 
 Lineage is kept by *occurrence* of a source, not by its name: where an input is read twice, a row
 comes from two of its records, and a group of rows lies in one partition of the input only where
@@ -52,7 +52,7 @@ class Moving:
 
 @dataclass(slots=True)
 class Facts:
-    """What is known about the rows of one node. Made anew for each node, then not changed."""
+    """The facts about the rows of one node. Made anew for each node, then not changed."""
 
     live: frozenset[int] = frozenset()
     """Occurrences of streams and requests: records still come."""
@@ -113,30 +113,30 @@ class Facts:
 
 
 def both(several: Iterable[Facts]) -> Facts:
-    """What is known where rows of all of these take part."""
-    found = Facts()
+    """The facts where rows of all of these take part."""
+    combined = Facts()
     for facts in several:
-        found.live |= facts.live
-        found.fixed = found.fixed and facts.fixed
-        found.asked |= facts.asked
-        found.removing |= facts.removing
-        found.copies |= facts.copies
-        found.moving |= facts.moving
-        found.pinned = unique((*found.pinned, *facts.pinned))
-        found.effects = unique((*found.effects, *facts.effects))
-        found.awaiting = unique((*found.awaiting, *facts.awaiting))
-        found.stores = unique((*found.stores, *facts.stores))
-        found.chances = unique((*found.chances, *facts.chances))
-        found.watermarks = unique((*found.watermarks, *facts.watermarks))
-        found.thresholds = unique((*found.thresholds, *facts.thresholds))
-        found.assumptions = unique((*found.assumptions, *facts.assumptions))
-        found.notes = unique((*found.notes, *facts.notes))
-        found.either = {**found.either, **facts.either}
-        found.mixed = found.mixed or facts.mixed
-        found.mutable = unique((*found.mutable, *facts.mutable))
-        found.repeats = found.repeats or facts.repeats
-        found.again = found.again or facts.again
-    return found
+        combined.live |= facts.live
+        combined.fixed = combined.fixed and facts.fixed
+        combined.asked |= facts.asked
+        combined.removing |= facts.removing
+        combined.copies |= facts.copies
+        combined.moving |= facts.moving
+        combined.pinned = unique((*combined.pinned, *facts.pinned))
+        combined.effects = unique((*combined.effects, *facts.effects))
+        combined.awaiting = unique((*combined.awaiting, *facts.awaiting))
+        combined.stores = unique((*combined.stores, *facts.stores))
+        combined.chances = unique((*combined.chances, *facts.chances))
+        combined.watermarks = unique((*combined.watermarks, *facts.watermarks))
+        combined.thresholds = unique((*combined.thresholds, *facts.thresholds))
+        combined.assumptions = unique((*combined.assumptions, *facts.assumptions))
+        combined.notes = unique((*combined.notes, *facts.notes))
+        combined.either = {**combined.either, **facts.either}
+        combined.mixed = combined.mixed or facts.mixed
+        combined.mutable = unique((*combined.mutable, *facts.mutable))
+        combined.repeats = combined.repeats or facts.repeats
+        combined.again = combined.again or facts.again
+    return combined
 
 
 def unique(items: tuple[_T, ...]) -> tuple[_T, ...]:
@@ -156,8 +156,10 @@ def retargeted(
         facts,
         effects=tuple(_asked(effect, targets, asked) for effect in facts.effects),
         moving={
-            column: Moving(each.direction, tuple(_asked(e, targets, asked) for e in each.effects))
-            for column, each in facts.moving.items()
+            column: Moving(
+                movement.direction, tuple(_asked(e, targets, asked) for e in movement.effects)
+            )
+            for column, movement in facts.moving.items()
         },
     )
 
@@ -170,7 +172,8 @@ def _asked(
     gate = effect.gate
     if gate is not None:
         gate = tuple(
-            each.union(*(request for kept, request in asked if each & kept)) for each in gate
+            copies.union(*(request for stored, request in asked if copies & stored))
+            for copies in gate
         )
     if effect.state:
         targets |= effect.targets
@@ -184,16 +187,16 @@ def attributes_of(
 
     None where the source does not occur there.
     """
-    found: frozenset[str] | None = None
+    attributes: frozenset[str] | None = None
     for occurrence, node in names.items():
         if node.name == source:
-            here = frozenset(name for each, name in copies if each == occurrence)
-            found = here if found is None else found & here
-    return found
+            here = frozenset(name for number, name in copies if number == occurrence)
+            attributes = here if attributes is None else attributes & here
+    return attributes
 
 
 def names_of(classes: Collection[Copies], names: Mapping[int, Source]) -> frozenset[str]:
-    """What a gate's attributes are called in the streams that are read at `names`.
+    """The names of a gate's attributes in the streams that are read at `names`.
 
     A name counts only where every source that has an attribute of that name means this one by it:
     a stream may be sealed on an attribute that is merely called the same.
@@ -209,7 +212,7 @@ def names_of(classes: Collection[Copies], names: Mapping[int, Source]) -> frozen
         source: all(node.complete for node in names.values() if node.name == source)
         for source in sources
     }
-    found: set[str] = set()
+    attributes: set[str] = set()
     for copies in classes:
         meant = {source: attributes_of(copies, source, names) or frozenset() for source in sources}
         for name in frozenset[str]().union(*meant.values()):
@@ -217,13 +220,17 @@ def names_of(classes: Collection[Copies], names: Mapping[int, Source]) -> frozen
                 name in meant[source] or (complete[source] and name not in known[source])
                 for source in sources
             ):
-                found.add(name)
-    return frozenset(found)
+                attributes.add(name)
+    return frozenset(attributes)
 
 
 def gate_of(effect: Effect, names: Mapping[int, Source]) -> Gate:
     """The effect's gate by the names of attributes; `names` are all live occurrences."""
     if effect.gate is None:
         return Gate(None)
-    seen = {each: names[each] for each in effect.under | effect.targets if each in names}
+    seen = {
+        occurrence: names[occurrence]
+        for occurrence in effect.under | effect.targets
+        if occurrence in names
+    }
     return Gate(names_of(effect.gate, seen))

@@ -46,7 +46,7 @@ class Direction(enum.Enum):
 
 
 class Kind(enum.Enum):
-    """What a function makes of what."""
+    """The kind of a function: whether it computes values of rows or of groups, and how many."""
 
     SCALAR = "scalar"
     """One value of one row."""
@@ -116,7 +116,7 @@ NONE: Final = Types("no type", lambda _: False)
 
 @dataclass(frozen=True, slots=True)
 class Aggregation:
-    """What an aggregate function makes of a group."""
+    """The claims about an aggregate function: its result for a group."""
 
     direction: Direction = Direction.ANY
     """How the result changes while the group gains rows."""
@@ -149,7 +149,7 @@ class Keeps:
 
 
 class Way(enum.Enum):
-    """What a moving argument does to the result."""
+    """The effect of a moving argument on the result."""
 
     RISES = "rises"
     """The result moves with it."""
@@ -172,7 +172,7 @@ class Way(enum.Enum):
 
 
 class On(enum.Enum):
-    """What the arguments have to be for a claim about directions."""
+    """The condition on the arguments under which a claim about directions holds."""
 
     TRUTH = "truth values"
     ALIKE = "types that compare without a cast that changes the order"
@@ -212,7 +212,7 @@ class Null(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """What is claimed of a function."""
+    """The claims about a function."""
 
     name: str
     kind: Kind
@@ -544,7 +544,7 @@ SPECIAL_TIMES: Final = frozenset(_names("now today yesterday tomorrow"))
 
 @dataclass(frozen=True, slots=True)
 class Cast:
-    """What a cast from one type to another does."""
+    """The claims about a cast from one type to another."""
 
     keeps: bool = False
     """Different values stay different."""
@@ -555,17 +555,17 @@ class Cast:
 
 
 def _casts() -> Mapping[tuple[DataType, DataType], Cast]:
-    found: dict[tuple[DataType, DataType], Cast] = {}
+    casts: dict[tuple[DataType, DataType], Cast] = {}
     integers = [NAMES[name] for name in ("tinyint", "smallint", "int", "bigint")]
-    for of in integers:
+    for source in integers:
         for to in integers:
-            if of.bits <= to.bits:
-                found[of, to] = Cast(keeps=True, rises=True, same_text=True)
+            if source.bits <= to.bits:
+                casts[source, to] = Cast(keeps=True, rises=True, same_text=True)
         for to in (NAMES["float"], DOUBLE):
-            found[of, to] = Cast(rises=True)
-        found[of, STRING] = Cast(keeps=True, same_text=True)
-    found[BOOLEAN, STRING] = found[DATE, STRING] = Cast(keeps=True)
-    return MappingProxyType(found)
+            casts[source, to] = Cast(rises=True)
+        casts[source, STRING] = Cast(keeps=True, same_text=True)
+    casts[BOOLEAN, STRING] = casts[DATE, STRING] = Cast(keeps=True)
+    return MappingProxyType(casts)
 
 
 CASTS: Final = _casts()
@@ -573,7 +573,7 @@ CASTS: Final = _casts()
 
 
 def cast_of(source: DataType, target: DataType) -> Cast:
-    """What is claimed of a cast."""
+    """The claims about a cast."""
     if source == target and (source.identical or source.family is Family.FLOAT):
         known = source.family is not Family.DECIMAL or source.digits_known
         return Cast(known, known, known)

@@ -63,9 +63,12 @@ OF_THE_NUMBER: Final = frozenset({"size", "cardinality", "array_size"})
 def aggregate(context: Context, node: Aggregate, facts: Facts) -> Facts:
     """One row for each group: the row stays, its aggregates move (rows 9 to 14 and 21)."""
     facts = use(facts, *node.keys)
-    whole = _in_every_set(node)
+    common = _in_every_set(node)
     classes = [
-        each for at, key in enumerate(node.keys) if at in whole for each in classes_of(key, facts)
+        copies
+        for at, key in enumerate(node.keys)
+        if at in common
+        for copies in classes_of(key, facts)
     ]
     by = f"each {listed(node.keys)}" if node.keys else "the whole stream"
     facts = keep(facts, "aggregate", f"rows are kept for {by}", node.position)
@@ -122,7 +125,7 @@ class _Grouping:
         """True where requests only choose groups, and each group as a whole."""
         chosen = self.inner.linked
         return chosen is not None and all(
-            any(each <= key for key in self.classes) for each in chosen
+            any(copies <= key for key in self.classes) for copies in chosen
         )
 
     def drop_late(self) -> None:
@@ -141,13 +144,13 @@ class _Grouping:
     def merge(self) -> None:
         """Sessions: one that gains a record takes the place of those that it is made of."""
         for key in self.node.keys:
-            merging = [each for each in walk(key) if isinstance(each, Call) and _merges(each)]
+            merging = [part for part in walk(key) if isinstance(part, Call) and _merges(part)]
             if merging and not self.final:
                 text = f"`{text_of(merging[0])}` grows while records come that belong to it"
-                found = effect(
+                growth = effect(
                     self.inner, "aggregate-value", text, self.node.position, gate=self.classes
                 )
-                self.facts = sensitive(self.facts, found)
+                self.facts = sensitive(self.facts, growth)
 
     def outputs(self) -> None:
         """The columns, and whether a row may leave again when its group changes."""
@@ -167,8 +170,8 @@ class _Grouping:
         """Neither a key nor made by a known aggregate: perhaps an aggregate of the user."""
         text = f"{text_of(expression)} is neither a key of the group nor a known aggregate"
         position = getattr(expression, "position", None) or self.node.position
-        found = effect(self.inner, "unknown-aggregate", text, position, gate=None)
-        self.facts = sensitive(self.facts, found)
+        unknown = effect(self.inner, "unknown-aggregate", text, position, gate=None)
+        self.facts = sensitive(self.facts, unknown)
         self.facts.copies[column] = frozenset()
 
     def _reduced(self, expression: Expression, temporary: Facts) -> Expression:
@@ -177,8 +180,8 @@ class _Grouping:
             if expression == key:
                 column = self._stand_in(Column(text_of(key), type_of(key)))
                 copied = self.inner.copies.get(key.column) if isinstance(key, Ref) else None
-                whole = at in _in_every_set(self.node)
-                temporary.copies[column] = (copied or frozenset()) if whole else frozenset()
+                everywhere = at in _in_every_set(self.node)
+                temporary.copies[column] = (copied or frozenset()) if everywhere else frozenset()
                 if column.type.collated:
                     text = f"`{text_of(key)}` is shown as the row that comes first writes it"
                     shown = effect(
@@ -197,17 +200,17 @@ class _Grouping:
                 name in OF_THE_SET and (collected := collected_by(expression))
             ):
                 first = Ref(self._aggregated(collected, temporary, in_order=True))
-                others = [self._reduced(each, temporary) for each in rest]
+                others = [self._reduced(argument, temporary) for argument in rest]
                 return replace(expression, arguments=(first, *others))
             case Call(function=name, user=None) if name in AGGREGATES:
                 return Ref(self._aggregated(expression, temporary))
             case Call(arguments=arguments):
-                inner = tuple([self._reduced(each, temporary) for each in arguments])
+                inner = tuple([self._reduced(argument, temporary) for argument in arguments])
                 return replace(expression, arguments=inner)
             case Lambda(body=body):
                 return replace(expression, body=self._reduced(body, temporary))
             case Unknown(arguments=arguments):
-                inner = tuple([self._reduced(each, temporary) for each in arguments])
+                inner = tuple([self._reduced(argument, temporary) for argument in arguments])
                 return replace(expression, arguments=inner)
         return expression
 
@@ -272,12 +275,12 @@ class _Grouping:
         if not row.duplicates or call.distinct or self.inner.repeats is None:
             return
         text = f"`{text_of(call)}` counts a record each time it comes, but {self.inner.repeats}"
-        found = effect(self.inner, "set-only", text, call.position, gate=None)
-        self.facts = sensitive(self.facts, found)
+        duplicate = effect(self.inner, "set-only", text, call.position, gate=None)
+        self.facts = sensitive(self.facts, duplicate)
 
 
 def aggregation_of(call: Call) -> Aggregation | None:
-    """What the call makes of a group; None where it is no known aggregate function."""
+    """The claims about an aggregate call; None where its function is no known aggregate."""
     row = FUNCTIONS.get(call.function)
     return None if row is None or call.user is not None else row.aggregation
 
@@ -288,8 +291,8 @@ def direction_of(call: Call, row: Aggregation) -> Direction:
         argument = call.arguments[0]
         type_ = type_of(argument)
         # A sum of as many rows as there can be leaves no BIGINT; one of decimals has digits enough.
-        whole = type_.family is Family.INTEGER
-        fits = bits_of(argument) <= 32 if whole else type_ in row.of_the_set
+        integral = type_.family is Family.INTEGER
+        fits = bits_of(argument) <= 32 if integral else type_ in row.of_the_set
         return Direction.UP if type_.exact and fits and sign_of(argument) == 1 else row.direction
     return row.direction
 
@@ -302,8 +305,8 @@ def of_the_set(call: Call, row: Aggregation) -> bool:
 
 
 def _parameters(expression: Expression) -> frozenset[Column]:
-    lambdas = [each for each in walk(expression) if isinstance(each, Lambda)]
-    return frozenset(column for each in lambdas for column in each.parameters)
+    lambdas = [part for part in walk(expression) if isinstance(part, Lambda)]
+    return frozenset(column for function in lambdas for column in function.parameters)
 
 
 def _noted(facts: Facts, used: Facts) -> Facts:
@@ -330,7 +333,7 @@ def collected_by(call: Call) -> Call | None:
 
 
 def _has_lambda(call: Call) -> bool:
-    return any(isinstance(each, Lambda) for each in call.arguments)
+    return any(isinstance(argument, Lambda) for argument in call.arguments)
 
 
 def _sorted_by_itself(call: Call) -> bool:
@@ -371,15 +374,15 @@ def late(context: Context, facts: Facts, gate: Iterable[Copies]) -> Facts:
 
 def _closes(key: Expression, facts: Facts) -> bool:
     """True where a watermark closes the groups of this key: an event time, or a window of one."""
-    marked = {(each, name) for each, name, *_ in facts.watermarks if name is not None}
-    if {each for each, _ in marked} < facts.live:
+    marked = {(occurrence, name) for occurrence, name, *_ in facts.watermarks if name is not None}
+    if {occurrence for occurrence, _ in marked} < facts.live:
         return False
     columns = references(key)
     times = all(facts.copies.get(column, frozenset()) & marked for column in columns)
     known = all(
-        each.function == "field" or _rises_with_time(each)
-        for each in walk(key)
-        if isinstance(each, Call)
+        call.function == "field" or _rises_with_time(call)
+        for call in walk(key)
+        if isinstance(call, Call)
     )
     return bool(columns) and times and known
 
@@ -400,21 +403,21 @@ def deduplicate(context: Context, node: Deduplicate, facts: Facts) -> Facts:
     facts = use(facts, *keys)
     by = listed(keys)
     facts = keep(facts, "distinct", f"what was seen is kept for each {by}", node.position)
-    classes = [each for key in keys for each in classes_of(key, facts)]
+    classes = [copies for key in keys for copies in classes_of(key, facts)]
     exact = {column for column in node.keys if not column.type.collated}
     rest = [column for column in node.columns if column not in exact]
     text = f"of several rows with the same {by} the one that comes first is kept"
     gate = None if facts.asked else classes
     first = effect(facts, "first-row", text, node.position, gate=gate, within=Within.SEQUENCE)
-    moving = {column: each for column, each in facts.moving.items() if column in exact}
+    moving = {column: movement for column, movement in facts.moving.items() if column in exact}
     for column in rest:
         moving |= moved(column, Direction.ANY, *facts.raised([column]), first)
-    found = replace(late(context, facts, classes), moving=moving, repeats=None, again=None)
+    distinct = replace(late(context, facts, classes), moving=moving, repeats=None, again=None)
     if node.expires:
         text = "what was seen is forgotten after a time, so that a row may come again"
         expiry = effect(facts, "expiring-distinct", text, node.position, gate=None)
-        found = replace(sensitive(found, expiry), repeats=text)
-    return found
+        distinct = replace(sensitive(distinct, expiry), repeats=text)
+    return distinct
 
 
 def window(context: Context, node: Window, facts: Facts) -> Facts:
@@ -422,11 +425,11 @@ def window(context: Context, node: Window, facts: Facts) -> Facts:
     facts = use(facts, *node.partition, *(key.expression for key in node.order))
     by = f"each {listed(node.partition)}" if node.partition else "the whole stream"
     facts = keep(facts, "window", f"rows are kept for {by}", node.position)
-    classes = [each for key in node.partition for each in classes_of(key, facts)]
+    classes = [copies for key in node.partition for copies in classes_of(key, facts)]
     order = (key.expression for key in node.order)
     total = _tells_apart(context, (*node.partition, *order), facts)
-    facts = use(facts, *(each for _, call in node.outputs for each in _arguments(call)))
-    found = replace(facts, copies=dict(facts.copies), moving=dict(facts.moving))
+    facts = use(facts, *(argument for _, call in node.outputs for argument in _arguments(call)))
+    windowed = replace(facts, copies=dict(facts.copies), moving=dict(facts.moving))
     for column, call in node.outputs:
         name = text_of(call)
         within = Within.SET if total or _peers_agree(call, node) else Within.SEQUENCE
@@ -436,17 +439,17 @@ def window(context: Context, node: Window, facts: Facts) -> Facts:
         gate: list[Copies] | None = classes
         if not isinstance(call, Call) or not _window_function(call) or facts.asked:
             gate, text = None, f"`{name}` over a window is not understood"
-        found.copies[column] = frozenset()
+        windowed.copies[column] = frozenset()
         one = effect(facts, "window-value", text, _place(call, node), gate=gate, within=within)
-        found.moving |= moved(column, Direction.ANY, one)
-    return found
+        windowed.moving |= moved(column, Direction.ANY, one)
+    return windowed
 
 
 def _tells_apart(context: Context, keys: Iterable[Expression], facts: Facts) -> bool:
     """True where rows whose keys are equal are the same; 0.0 and -0.0 are equal and differ."""
     exact = (key for key in keys if type_of(key).identical)
     return context.determines(
-        (each for key in exact for each in classes_of(key, facts)), facts.live
+        (copies for key in exact for copies in classes_of(key, facts)), facts.live
     )
 
 

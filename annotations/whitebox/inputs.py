@@ -1,4 +1,4 @@
-"""What a front end is told about an input of the code that it reads."""
+"""The input of code that a front end reads, as far as it is known."""
 
 from __future__ import annotations
 
@@ -26,10 +26,12 @@ class Input:
     ) -> Source:
         """An occurrence of the input; without a schema it has at least the columns `wanted`."""
         if self.schema is None:
-            columns = tuple([Column(each, position=position) for each in wanted])
+            columns = tuple([Column(attribute, position=position) for attribute in wanted])
         else:
-            types = ((each, *parse_type(text)) for each, text in self.schema.items())
-            columns = tuple([Column(each, kind, nullable) for each, kind, nullable in types])
+            types = ((attribute, *parse_type(text)) for attribute, text in self.schema.items())
+            columns = tuple(
+                [Column(attribute, kind, nullable) for attribute, kind, nullable in types]
+            )
         return Source(
             name,
             columns,

@@ -137,14 +137,14 @@ def walk(expression: Expression) -> Iterator[Expression]:
     """The expression and everything inside of it, outermost first."""
     todo = [expression]
     while todo:
-        each = todo.pop()
-        yield each
-        todo.extend(reversed(children(each)))
+        part = todo.pop()
+        yield part
+        todo.extend(reversed(children(part)))
 
 
 def references(expression: Expression) -> frozenset[Column]:
     """The columns that an expression reads."""
-    return frozenset(each.column for each in walk(expression) if isinstance(each, Ref))
+    return frozenset(part.column for part in walk(expression) if isinstance(part, Ref))
 
 
 # ---- relations

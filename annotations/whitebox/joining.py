@@ -74,7 +74,7 @@ def _called(node: Join) -> str:
 def _by_asking(
     left: Facts, right: Facts, equal: Collection[tuple[Column, Column]] = ()
 ) -> tuple[Facts, Facts]:
-    """What is kept is only seen by asking for it: its order matters to the requests."""
+    """Both sides, where one only asks for what the other keeps: its order matters to requests."""
     if left.asked and right.live and not right.asked:
         right = retargeted(right, left.asked, _named_by(left, right, equal))
     elif right.asked and left.live and not left.asked:
@@ -83,35 +83,35 @@ def _by_asking(
 
 
 def _named_by(
-    asking: Facts, kept: Facts, equal: Collection[tuple[Column, Column]]
+    asking: Facts, stored: Facts, equal: Collection[tuple[Column, Column]]
 ) -> tuple[tuple[Copies, Copies], ...]:
-    """What kept rows copy, with what a request copies that is equal to it."""
-    found = []
+    """Pairs of copies that are equal: of the kept rows, and of a request."""
+    pairs = []
     for pair in equal:
         for one, other in (pair, pair[::-1]):
-            if one in kept.copies and asking.copies.get(other):
-                found.append((kept.copies[one], asking.copies[other]))
-    return tuple(found)
+            if one in stored.copies and asking.copies.get(other):
+                pairs.append((stored.copies[one], asking.copies[other]))
+    return tuple(pairs)
 
 
 def _linked(
     node: Join, left: Facts, right: Facts, equal: Collection[tuple[Column, Column]]
 ) -> tuple[Copies, ...] | None:
-    """What requests choose kept rows by, where they do nothing else (`Facts.linked`).
+    """The copies by which requests choose kept rows, if they do nothing else (`Facts.linked`).
 
     All requests choose: the right side is an input as it came, and only equalities decide.
     """
     plain = _as_it_came(node.right)
     only = all(
-        isinstance(each, Call) and each.function in ("=", "==", "<=>")
-        for each in conjuncts(node.condition)
+        isinstance(part, Call) and part.function in ("=", "==", "<=>")
+        for part in conjuncts(node.condition)
     )
     if node.kind is not JoinKind.SEMI or not right.asked or left.asked or not plain or not only:
         return None
     if len(equal) != len(list(conjuncts(node.condition))):
         return None
-    whole = merged(both((left, right)), equal)
-    return unique(tuple(whole[one] for one, _ in equal))
+    copies = merged(both((left, right)), equal)
+    return unique(tuple(copies[one] for one, _ in equal))
 
 
 def _as_it_came(node: Relation) -> bool:
@@ -135,8 +135,14 @@ def _same_request(
     Either the two sides are the same request, by its key; or one side's rows were chosen by all
     requests of a value, and the other side is those requests.
     """
-    sources = {(context.names[each].name, context.names[each].step) for each in left.asked}
-    others = {(context.names[each].name, context.names[each].step) for each in right.asked}
+    sources = {
+        (context.names[occurrence].name, context.names[occurrence].step)
+        for occurrence in left.asked
+    }
+    others = {
+        (context.names[occurrence].name, context.names[occurrence].step)
+        for occurrence in right.asked
+    }
     if sources != others or len(sources) != 1 or next(iter(sources))[1] is None:
         return False
     if left.mixed or right.mixed:
@@ -152,7 +158,7 @@ def _same_request(
         (right, left, node.left),
     ):
         if linked.linked is not None and _as_it_came(side):
-            return all(_asks_by(each, linked, asking, equal) for each in linked.linked)
+            return all(_asks_by(choice, linked, asking, equal) for choice in linked.linked)
     return False
 
 
@@ -163,10 +169,16 @@ def _one_key(
     agreed: set[str] = set()
     for pair in equal:
         for one, other in (pair, pair[::-1]):
-            mine = {name for each, name in left.copies.get(one, ()) if each in left.asked}
-            theirs = {name for each, name in right.copies.get(other, ()) if each in right.asked}
+            mine = {
+                name for occurrence, name in left.copies.get(one, ()) if occurrence in left.asked
+            }
+            theirs = {
+                name
+                for occurrence, name in right.copies.get(other, ())
+                if occurrence in right.asked
+            }
             agreed |= mine & theirs
-    sources = [context.names[each] for each in left.asked | right.asked]
+    sources = [context.names[occurrence] for occurrence in left.asked | right.asked]
     return all(
         any(key <= agreed for key in source.keys)
         or (source.complete and agreed >= {column.name for column in source.columns})
@@ -178,13 +190,13 @@ def _asks_by(
     choice: Copies, linked: Facts, asking: Facts, equal: Collection[tuple[Column, Column]]
 ) -> bool:
     """True where a request asks for the rows of just the value that it chose them by."""
-    chosen = {name for each, name in choice if each in linked.asked}
+    chosen = {name for occurrence, name in choice if occurrence in linked.asked}
     for pair in equal:
         for one, other in (pair, pair[::-1]):
             copied = linked.copies.get(one)
             if copied is None or other not in asking.copies:
                 continue
-            mine = {name for each, name in asking.copies[other] if each in asking.asked}
+            mine = {name for occurrence, name in asking.copies[other] if occurrence in asking.asked}
             if choice <= copied and mine & chosen:
                 return True
     return False
@@ -203,8 +215,8 @@ def conjuncts(condition: Expression | None) -> Iterator[Expression]:
         case None:
             return
         case Call(function="and", arguments=arguments):
-            for each in arguments:
-                yield from conjuncts(each)
+            for argument in arguments:
+                yield from conjuncts(argument)
         case _:
             yield condition
 
@@ -225,8 +237,8 @@ def constants(condition: Expression | None) -> Iterator[Column]:
 
 
 def _equated(condition: Expression | None) -> Iterator[tuple[Expression, Expression]]:
-    for each in conjuncts(condition):
-        match each:
+    for part in conjuncts(condition):
+        match part:
             case Call(function="=" | "==" | "<=>", arguments=(one, other), user=None):
                 if same_value(type_of(one), type_of(other)):
                     yield one, other
@@ -239,12 +251,12 @@ def merged(facts: Facts, equal: Collection[tuple[Column, Column]]) -> dict[Colum
         together_ = groups.get(one, {one}) | groups.get(other, {other})
         for column in together_:
             groups[column] = together_
-    found = dict(facts.copies)
+    copies = dict(facts.copies)
     for column, group in groups.items():
-        found[column] = frozenset[tuple[int, str]]().union(
-            *(facts.copies.get(each, frozenset()) for each in group)
+        copies[column] = frozenset[tuple[int, str]]().union(
+            *(facts.copies.get(member, frozenset()) for member in group)
         )
-    return found
+    return copies
 
 
 def _theta(equal: Collection[tuple[Column, Column]], facts: Facts) -> tuple[Copies, ...]:
@@ -287,7 +299,7 @@ def _nullable(node: Join) -> bool:
 def _may_be_null(condition: Expression) -> bool:
     if not isinstance(condition, Call):
         return True
-    types = [type_of(each) for each in condition.arguments]
+    types = [type_of(argument) for argument in condition.arguments]
     return any(map(may_be_null, condition.arguments)) or not same_value(types[0], types[-1])
 
 
@@ -318,14 +330,16 @@ def _columns(
     either = facts.either
     if node.kind is JoinKind.FULL:
         none = frozenset[tuple[int, str]]()
-        of = facts.copies
-        pairs = {frozenset(pair): of.get(pair[0], none) | of.get(pair[1], none) for pair in equal}
+        known = facts.copies
+        pairs = {
+            frozenset(pair): known.get(pair[0], none) | known.get(pair[1], none) for pair in equal
+        }
         either = {**either, **pairs}
     return replace(
         facts,
         either=either,
-        copies={column: each for column, each in copies.items() if column in visible},
-        moving={column: each for column, each in facts.moving.items() if column in visible},
+        copies={column: copied for column, copied in copies.items() if column in visible},
+        moving={column: movement for column, movement in facts.moving.items() if column in visible},
     )
 
 
@@ -350,10 +364,10 @@ def set_operation(context: Context, node: SetOperation, left: Facts, right: Fact
         facts = sensitive(facts, effect(facts, "requests", text, node.position, gate=None))
     both_sides = node.kind is SetKind.INTERSECT
     # A column of another type on the other side is cast to what both can be.
-    kept = {one for one, _ in same}
+    matched = {one for one, _ in same}
     copies = {
         column: (equal if both_sides else left.copies).get(one, frozenset())
-        if one in kept
+        if one in matched
         else frozenset[tuple[int, str]]()
         for column, (one, _) in zip(node.columns, pairs, strict=False)
     }
@@ -368,16 +382,16 @@ def union(context: Context, node: Union, several: list[Facts]) -> Facts:
     copies: dict[Column, Copies] = {}
     moving: dict[Column, Moving] = {}
     for at, column in enumerate(node.columns):
-        old = [each.columns[at] for each in node.inputs if at < len(each.columns)]
-        alike = all(same_value(each.type, old[0].type) for each in old)
+        old = [branch.columns[at] for branch in node.inputs if at < len(branch.columns)]
+        alike = all(same_value(part.type, old[0].type) for part in old)
         copies[column] = frozenset[tuple[int, str]]().union(
-            *(facts.copies.get(each, frozenset()) for each in old if alike)
+            *(facts.copies.get(part, frozenset()) for part in old if alike)
         )
         effects = unique(tuple(facts.raised(old)))
         if effects:
-            ways = [facts.moving[each].direction for each in old if each in facts.moving]
+            ways = [facts.moving[part].direction for part in old if part in facts.moving]
             moving |= moved(column, together(ways), *effects)
-    facts.fixed = any(each.fixed for each in several)
+    facts.fixed = any(rows.fixed for rows in several)
     mixed = facts.mixed or (bool(facts.asked) and any(e.live and not e.asked for e in several))
     return replace(facts, copies=copies, moving=moving, mixed=mixed)
 
@@ -401,7 +415,7 @@ def delete(context: Context, node: Delete, table: Facts, deleted: Facts) -> Fact
     text = f"whether a row is inserted before or after it is deleted decides for each {by}"
     if node.upsert:
         text = f"of the rows of each {by} the one that comes last stays"
-    found = effect(
+    deletion = effect(
         facts,
         "deletion",
         text if node.keys else "rows are deleted",
@@ -409,10 +423,10 @@ def delete(context: Context, node: Delete, table: Facts, deleted: Facts) -> Fact
         gate=classes if node.keys else None,
         within=Within.SEQUENCE,
     )
-    facts = sensitive(facts, None if found is None else replace(found, state=True))
+    facts = sensitive(facts, None if deletion is None else replace(deletion, state=True))
     # Rows that are taken away are part of no row, so that equal keys may be said to be theirs.
     keyed = {one for one, _ in node.keys}
     copies = {c: (equal if c in keyed else table.copies).get(c, frozenset()) for c in node.columns}
-    moving = {column: each for column, each in table.moving.items() if column in copies}
+    moving = {column: movement for column, movement in table.moving.items() if column in copies}
     removing = facts.removing | (deleted.live - table.live)
     return replace(facts, copies=copies, moving=moving, removing=removing)

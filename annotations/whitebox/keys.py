@@ -1,4 +1,4 @@
-"""What tells rows apart as well as a column does, and which columns hold the same value when equal.
+"""Expressions that tell rows apart as well as a column does, and columns with one value when equal.
 
 The one home of both facts: gates (`context`), splitting by a key (`splitting`) and equalities of
 joins (`joining`) ask here; what functions and casts keep apart is claimed in `functions`.
@@ -43,14 +43,14 @@ def step_of(call: Call) -> Step | None:
         return None
     places = range(len(call.arguments)) if keeps.place is None else (keeps.place,)
     for place in places:
-        others = [each for at, each in enumerate(call.arguments) if at != place]
+        others = [argument for at, argument in enumerate(call.arguments) if at != place]
         if place >= len(call.arguments) or (keeps.place is None and len(others) != 1):
             continue
         inner = call.arguments[place]
-        values = [constant_of(each) for each in others]
+        values = [constant_of(argument) for argument in others]
         constant = all(
-            value is not None and type_of(each) in keeps.constants
-            for value, each in zip(values, others, strict=True)
+            value is not None and type_of(argument) in keeps.constants
+            for value, argument in zip(values, others, strict=True)
         )
         if type_of(inner) in keeps.of and constant and constant_of(inner) is None:
             written = " ".join(map(str, values))
@@ -61,11 +61,11 @@ def step_of(call: Call) -> Step | None:
 
 def _cast(call: Call) -> Step | None:
     source, target = type_of(call.arguments[0]), call.type
-    found: Cast = cast_of(source, target)
-    if not found.keeps:
+    cast: Cast = cast_of(source, target)
+    if not cast.keeps:
         return None
     inner = call.arguments[0]
-    if found.same_text and target.family is source.family:
+    if cast.same_text and target.family is source.family:
         return Step(inner, "")
     return Step(inner, f"{source.family.value} as {target.family.value}")
 
@@ -75,7 +75,7 @@ def parts_of(call: Call) -> tuple[Expression, ...]:
     row = FUNCTIONS.get(call.function)
     if call.user is not None or row is None or row.keeps is None or not row.keeps.all:
         return ()
-    return tuple(each for each in call.arguments if not isinstance(each, Literal))
+    return tuple(argument for argument in call.arguments if not isinstance(argument, Literal))
 
 
 def same_value(one: DataType, other: DataType) -> bool:

@@ -66,13 +66,13 @@ def direction(expression: Expression, moving: Mapping[Column, Direction]) -> Dir
         case Lambda(body=body):
             return CONSTANT if direction(body, moving) is CONSTANT else ANY
         case Unknown(arguments=arguments):
-            inner = [direction(each, moving) for each in arguments]
-            return CONSTANT if all(each is CONSTANT for each in inner) else ANY
+            inner = [direction(argument, moving) for argument in arguments]
+            return CONSTANT if all(way is CONSTANT for way in inner) else ANY
 
 
 def _call(call: Call, moving: Mapping[Column, Direction]) -> Direction:
-    inner = [direction(each, moving) for each in call.arguments]
-    if all(each is CONSTANT for each in inner) and call.condition is None:
+    inner = [direction(argument, moving) for argument in call.arguments]
+    if all(change is CONSTANT for change in inner) and call.condition is None:
         return CONSTANT
     if call.user is not None:
         return ANY
@@ -85,12 +85,12 @@ def _call(call: Call, moving: Mapping[Column, Direction]) -> Direction:
     moves = row.moves
     ways = [moves.ways[min(at, len(moves.ways) - 1)] for at in range(len(inner))]
     turned = moves.on in (On.SCALED, On.TRUTH_CONSTANT) and _turned(call)
-    found = together(
-        CONSTANT if each is CONSTANT else WAYS[way].get(each, ANY)
-        for way, each in zip(ways, inner, strict=True)
+    result = together(
+        CONSTANT if change is CONSTANT else WAYS[way].get(change, ANY)
+        for way, change in zip(ways, inner, strict=True)
     )
-    found = OPPOSITE[found] if turned else found
-    return found if _present(call, moves, found) else ANY
+    result = OPPOSITE[result] if turned else result
+    return result if _present(call, moves, result) else ANY
 
 
 _MAY_BE_TRUTHS: Final = (Family.BOOLEAN, Family.VALUE)
@@ -98,7 +98,7 @@ _MAY_BE_TRUTHS: Final = (Family.BOOLEAN, Family.VALUE)
 
 def _fits(call: Call, moves: Moves, inner: list[Direction]) -> bool:
     """Whether the arguments are such as the claim is made for."""
-    types = [type_of(each) for each in call.arguments]
+    types = [type_of(argument) for argument in call.arguments]
     match moves.on:
         case On.TRUTH:
             return all(
@@ -109,37 +109,37 @@ def _fits(call: Call, moves: Moves, inner: list[Direction]) -> bool:
         case On.FITTING:
             return all(type_.family is Family.INTEGER for type_ in types) and _no_overflow(call)
         case On.SCALED:
-            whole = all(type_.family is Family.INTEGER for type_ in types)
-            constants = [constant_of(each) for each in call.arguments]
+            integral = all(type_.family is Family.INTEGER for type_ in types)
+            constants = [constant_of(argument) for argument in call.arguments]
             scaled = len(types) == 2 and any(constants)
-            return whole and scaled and (call.function == "/" or _no_overflow(call))
+            return integral and scaled and (call.function == "/" or _no_overflow(call))
         case On.COLUMN:
             atomic = types[0].family not in (Family.BOOLEAN, Family.UNKNOWN)
             return atomic and isinstance(call.arguments[0], Ref)
         case On.COLLECTION:
             return COLLECTS in inner
         case On.TRUTH_CONSTANT:
-            constant = any(isinstance(constant_of(each), bool) for each in call.arguments)
+            constant = any(isinstance(constant_of(argument), bool) for argument in call.arguments)
             return constant and all(type_.family in _MAY_BE_TRUTHS for type_ in types)
 
 
 def _turned(call: Call) -> bool:
     """Whether a constant turns the direction: a negative factor, `= FALSE`."""
-    for each in call.arguments:
-        value = constant_of(each)
+    for argument in call.arguments:
+        value = constant_of(argument)
         if isinstance(value, bool):
             return not value
         if value is not None:
-            return (sign_of(each) or 0) < 0
+            return (sign_of(argument) or 0) < 0
     return False
 
 
-def _present(call: Call, moves: Moves, found: Direction) -> bool:
+def _present(call: Call, moves: Moves, result: Direction) -> bool:
     match moves.present:
         case Present.FIRST:
             return not may_be_null(call.arguments[0])
         case Present.ALL_IF_UP | Present.ALL_IF_DOWN:
-            if found is (UP if moves.present is Present.ALL_IF_UP else DOWN):
+            if result is (UP if moves.present is Present.ALL_IF_UP else DOWN):
                 return not any(map(may_be_null, call.arguments))
     return True
 
@@ -150,14 +150,14 @@ def alike(arguments: Iterable[Expression], inner: Iterable[Direction]) -> bool:
     A constant text is taken for a date or a time where what it is compared with is one.
     """
     texts = [
-        each is CONSTANT and isinstance(argument, Literal) and isinstance(argument.value, str)
-        for argument, each in zip(arguments, inner, strict=True)
+        change is CONSTANT and isinstance(argument, Literal) and isinstance(argument.value, str)
+        for argument, change in zip(arguments, inner, strict=True)
     ]
-    types = [type_of(each) for each in arguments]
+    types = [type_of(argument) for argument in arguments]
     rest = [type_ for type_, text in zip(types, texts, strict=True) if not text]
     if any(texts) and rest and all(t.family in (Family.DATE, Family.TIMESTAMP) for t in rest):
         types = rest
-    return all(_compared(types[0], each) and _compared(each, each) for each in types)
+    return all(_compared(types[0], type_) and _compared(type_, type_) for type_ in types)
 
 
 _ORDERED: Final = (
@@ -175,7 +175,7 @@ def _compared(one: DataType, other: DataType) -> bool:
     if Family.VALUE in families:
         return True
     if Family.FLOAT in families or families == {Family.INTEGER}:
-        return all(each.numeric for each in (one, other))
+        return all(type_.numeric for type_ in (one, other))
     if families <= {Family.INTEGER, Family.DECIMAL}:
         return _digits(one, other) <= DIGITS_MAX
     return one == other and one.family in _ORDERED and (one.identical or not one.bits)
@@ -183,8 +183,8 @@ def _compared(one: DataType, other: DataType) -> bool:
 
 def _digits(one: DataType, other: DataType) -> int:
     """How many digits the type has that both are cast to."""
-    parts = [(each.bits - each.scale, each.scale) for each in map(as_decimal, (one, other))]
-    return max(whole for whole, _ in parts) + max(scale for _, scale in parts)
+    parts = [(type_.bits - type_.scale, type_.scale) for type_ in map(as_decimal, (one, other))]
+    return max(integral for integral, _ in parts) + max(scale for _, scale in parts)
 
 
 INTEGER_DIGITS: Final = {8: 3, 16: 5, 32: 10, 64: 20}
@@ -221,8 +221,10 @@ def bits_of(expression: Expression) -> int:
 
 def _no_overflow(call: Call) -> bool:
     """Whether the result of integer arithmetic is known to fit in its type."""
-    inner = [each for each in call.arguments if isinstance(each, Call)]
-    parts = all(_no_overflow(each) for each in inner if each.function in ("+", "-", "*"))
+    inner = [argument for argument in call.arguments if isinstance(argument, Call)]
+    parts = all(
+        _no_overflow(argument) for argument in inner if argument.function in ("+", "-", "*")
+    )
     return parts and bits_of(call) < call.type.bits
 
 
@@ -234,8 +236,8 @@ def type_of(expression: Expression) -> DataType:
     match expression:
         case Ref(column=column):
             return column.type
-        case Literal(type=found) | Call(type=found):
-            return found
+        case Literal(type=type_) | Call(type=type_):
+            return type_
     return UNKNOWN
 
 
@@ -281,9 +283,9 @@ def sign_of(expression: Expression) -> int | None:
             fits = family in (Family.FLOAT, Family.DECIMAL) or (
                 family is Family.INTEGER and _no_overflow(expression)
             )
-            return 1 if fits and all(sign_of(each) == 1 for each in arguments) else None
+            return 1 if fits and all(sign_of(argument) == 1 for argument in arguments) else None
         case Call(function="/" | "greatest", arguments=arguments):
-            return 1 if all(sign_of(each) == 1 for each in arguments) else None
+            return 1 if all(sign_of(argument) == 1 for argument in arguments) else None
         case Call(function="abs", arguments=(inner,), user=None):
             # The smallest integer of a type has no positive counterpart in it.
             family = type_of(inner).family
@@ -291,15 +293,19 @@ def sign_of(expression: Expression) -> int | None:
             return 1 if fits or family is Family.DECIMAL else None
         case Call(function="case", arguments=arguments):
             values = [*arguments[1::2], *(arguments[-1:] if len(arguments) % 2 else ())]
-            signs = [sign_of(each) for each in values if not _is_null(each)]
+            signs = [sign_of(result) for result in values if not _is_null(result)]
             return 1 if signs and all(sign == 1 for sign in signs) else None
         case Call(function="coalesce", arguments=arguments):
-            return 1 if all(sign_of(each) == 1 for each in arguments) else None
+            return 1 if all(sign_of(argument) == 1 for argument in arguments) else None
         case Call(function=function, arguments=arguments, user=None):
             row = FUNCTIONS.get(function)
             if row is None or not arguments:
                 return None
-            return 1 if all(type_of(each) in row.never_negative for each in arguments) else None
+            return (
+                1
+                if all(type_of(argument) in row.never_negative for argument in arguments)
+                else None
+            )
     return None
 
 

@@ -46,6 +46,8 @@ def path_text(path: Path, lineage: Mapping[str, str] | None) -> str:
     if path.rows is Rows.ONE:
         parts.append("rows: one")
     if lineage is not None:
-        copies = ", ".join(f"{scalar(out)}: {scalar(it)}" for out, it in lineage.items())
+        copies = ", ".join(
+            f"{scalar(attribute)}: {scalar(copied)}" for attribute, copied in lineage.items()
+        )
         parts.append(f"lineage: {{{copies}}}")
     return f"{{{', '.join(parts)}}}"

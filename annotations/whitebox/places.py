@@ -23,8 +23,8 @@ def placer(query: str, text: str, start: Position) -> Place:
         at = offsets.get(offset)
         if at is None:
             return start
-        found = place_at(text, at)
-        return Position(start.file, found.line + 1, found.column + 1)
+        mark = place_at(text, at)
+        return Position(start.file, mark.line + 1, mark.column + 1)
 
     return place
 
@@ -42,7 +42,7 @@ def _aligned(query: str, text: str, at: int) -> dict[int, int]:
         at = text.find("\n", at) + 1
     elif text[at : at + 1] in ('"', "'") and text[at : at + 1] != query[:1]:
         at += 1
-    found: dict[int, int] = {}
+    offsets: dict[int, int] = {}
     for offset, letter in enumerate(query):
         if letter.isspace():
             continue
@@ -52,8 +52,8 @@ def _aligned(query: str, text: str, at: int) -> dict[int, int]:
             at += 1
         if at >= len(text) or text[at] != letter:
             return {}
-        found[offset] = at
+        offsets[offset] = at
         at += 1
         if letter == "'" and text[at : at + 1] == "'" and query[offset + 1 : offset + 2] != "'":
             at += 1
-    return found
+    return offsets

@@ -41,11 +41,11 @@ def to_json(plan: ir.Relation) -> dict[str, Any]:
 
 def from_json(value: Mapping[str, Any]) -> ir.Relation:
     """The plan that `to_json` wrote; ValueError for anything else."""
-    made: list[Any] = []
+    built: list[Any] = []
     try:
         for node in value["nodes"]:
-            made.append(_read(node, made))
-        plan = made[-1]
+            built.append(_read(node, built))
+        plan = built[-1]
     except (KeyError, TypeError, IndexError, ValueError) as error:
         raise ValueError(f"not a plan: {error!r}") from None
     if not isinstance(plan, get_args(ir.Relation)):
@@ -65,7 +65,7 @@ class _Writer:
     def __init__(self, nodes: list[Any]) -> None:
         self.nodes = nodes
         self.numbers: dict[int, int] = {}
-        self.kept: list[Any] = []
+        self.alive: list[Any] = []
 
     def write(self, value: Any) -> Any:
         if value is None or isinstance(value, bool | int | str):
@@ -79,31 +79,31 @@ class _Writer:
         if isinstance(value, enum.Enum):
             return {"enum": type(value).__name__, "is": value.name}
         if isinstance(value, tuple):
-            return [self.write(each) for each in value]
+            return [self.write(item) for item in value]
         if isinstance(value, frozenset):
-            return {"set": [self.write(each) for each in sorted(value)]}
+            return {"set": [self.write(member) for member in sorted(value)]}
         return self._node(value)
 
     def _node(self, value: Any) -> Any:
         number = self.numbers.get(id(value))
         if number is None:
-            parts = {each.name: self.write(getattr(value, each.name)) for each in fields(value)}
+            parts = {field.name: self.write(getattr(value, field.name)) for field in fields(value)}
             number = self.numbers[id(value)] = len(self.nodes)
-            self.kept.append(value)
+            self.alive.append(value)
             self.nodes.append({"node": type(value).__name__, "has": parts})
         return {"at": number}
 
 
-def _read(value: Any, made: list[Any]) -> Any:
+def _read(value: Any, built: list[Any]) -> Any:
     if isinstance(value, list):
-        return tuple([_read(each, made) for each in value])
+        return tuple([_read(part, built) for part in value])
     if not isinstance(value, dict):
         return value
     match value:
         case {"at": number}:
-            return made[number]
+            return built[number]
         case {"node": name, "has": parts}:
-            node = _TYPES[name](**{key: _read(each, made) for key, each in parts.items()})
+            node = _TYPES[name](**{key: _read(part, built) for key, part in parts.items()})
             return near(node) if isinstance(node, Position) else node
         case {"enum": name, "is": member}:
             return _ENUMS[name][member]
@@ -114,5 +114,5 @@ def _read(value: Any, made: list[Any]) -> Any:
         case {"bytes": text}:
             return bytes.fromhex(text)
         case {"set": members}:
-            return frozenset(_read(each, made) for each in members)
+            return frozenset(_read(part, built) for part in members)
     raise ValueError(f"not a part of a plan: {value!r}")

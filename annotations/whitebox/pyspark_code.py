@@ -76,7 +76,7 @@ class Query:
 
 @dataclass(frozen=True)
 class Script:
-    """What a script does."""
+    """The queries that a script starts."""
 
     queries: tuple[Query, ...]
     sources: Mapping[str, Mapping[str, Any]]
@@ -87,7 +87,7 @@ class Script:
 
 @dataclass(frozen=True)
 class Flow:
-    """What fills a dataset of a pipeline."""
+    """A flow that fills a dataset of a pipeline."""
 
     name: str
     target: str
@@ -144,40 +144,43 @@ def read_functions(
     """The plans of functions whose modules stand in `folder`; `Opaque`, with a reason, for each
     that could not be read. Unreadable where none can be."""
     answer = _ask(_of_functions(functions, folder), folder, limits)
-    return [_plan(each, found) for each, found in zip(functions, answer["functions"], strict=True)]
+    return [
+        _plan(function, description)
+        for function, description in zip(functions, answer["functions"], strict=True)
+    ]
 
 
 def _of_functions(functions: Sequence[Function], folder: Path) -> dict[str, Any]:
     asked = [
         {
-            "module": each.module,
-            "function": each.function,
+            "module": function.module,
+            "function": function.function,
             "inputs": {
                 name: {
                     "columns": None if given.columns is None else dict(given.columns),
                     "role": given.role.value,
                 }
-                for name, given in each.inputs.items()
+                for name, given in function.inputs.items()
             },
         }
-        for each in functions
+        for function in functions
     ]
     return {"kind": "functions", "folder": str(folder.resolve()), "functions": asked}
 
 
-def _plan(function: Function, found: Mapping[str, Any]) -> ir.Relation:
-    if "plan" in found:
-        return plan_json.from_json(found["plan"])
+def _plan(function: Function, description: Mapping[str, Any]) -> ir.Relation:
+    if "plan" in description:
+        return plan_json.from_json(description["plan"])
     inputs = tuple(
         ir.Source(name, (), given.role, complete=False) for name, given in function.inputs.items()
     )
-    where = _position(found.get("position"))
-    return ir.Opaque(inputs, (), found["error"], nondeterministic=True, position=where)
+    where = _position(description.get("position"))
+    return ir.Opaque(inputs, (), description["error"], nondeterministic=True, position=where)
 
 
 @_understood()
 def read_script(path: Path, *, arguments: Sequence[str] = (), limits: Limits) -> Script | Project:
-    """What a whole script, notebook or file of SQL does: queries, or a pipeline. Unreadable where
+    """The queries or the pipeline of a whole script, notebook or file of SQL. Unreadable where
     it starts nothing and fails."""
     return _script(_ask(_of_file(path, arguments), path.parent, limits))
 
@@ -185,14 +188,14 @@ def read_script(path: Path, *, arguments: Sequence[str] = (), limits: Limits) ->
 @_understood()
 def read_scripts(paths: Sequence[Path], *, limits: Limits) -> list[Script | Project | Unreadable]:
     """The same of many files, by one process, each with limits of its own."""
-    found: list[Script | Project | Unreadable] = []
+    scripts: list[Script | Project | Unreadable] = []
     requests = [_of_file(path, ()) for path in paths]
     for answer in _ask_several(requests, limits):
         try:
-            found.append(answer if isinstance(answer, Unreadable) else _script(answer))
+            scripts.append(answer if isinstance(answer, Unreadable) else _script(answer))
         except Unreadable as unreadable:
-            found.append(unreadable)
-    return found
+            scripts.append(unreadable)
+    return scripts
 
 
 def _of_file(path: Path, arguments: Sequence[str]) -> dict[str, Any]:
@@ -209,7 +212,7 @@ def _script(answer: Mapping[str, Any]) -> Script | Project:
     notes = tuple((text, _position(at)) for text, at in answer.get("notes", ()))
     if problem:
         notes = ((problem, position), *notes)
-    queries = tuple(_query(found) for found in answer.get("queries", ()))
+    queries = tuple(_query(description) for description in answer.get("queries", ()))
     if (project := answer.get("project")) and project["flows"]:
         return replace(_project(project), notes=notes, queries=queries)
     if problem and not queries:
@@ -223,20 +226,20 @@ _REMEDY: Final = (
 )
 
 
-def _query(found: Mapping[str, Any]) -> Query:
-    foreach = "foreachBatch" if found.get("foreach_batch") else ""
+def _query(description: Mapping[str, Any]) -> Query:
+    foreach = "foreachBatch" if description.get("foreach_batch") else ""
     return Query(
-        plan=plan_json.from_json(found["plan"]),
-        position=_position(found["position"]),
-        output_mode=found.get("output_mode") or "append",
-        format=found.get("format") or found.get("source") or "",
-        name=found.get("query_name", ""),
-        table=found.get("table_name", ""),
-        path=found.get("path") or found["options"].get("path", ""),
-        batch=bool(found.get("batch")),
-        in_batch=bool(found.get("in_batch")),
-        foreach=foreach or ("foreach" if found.get("foreach_writer") else ""),
-        options=found["options"],
+        plan=plan_json.from_json(description["plan"]),
+        position=_position(description["position"]),
+        output_mode=description.get("output_mode") or "append",
+        format=description.get("format") or description.get("source") or "",
+        name=description.get("query_name", ""),
+        table=description.get("table_name", ""),
+        path=description.get("path") or description["options"].get("path", ""),
+        batch=bool(description.get("batch")),
+        in_batch=bool(description.get("in_batch")),
+        foreach=foreach or ("foreach" if description.get("foreach_writer") else ""),
+        options=description["options"],
     )
 
 
@@ -253,23 +256,23 @@ def _project(answer: Mapping[str, Any]) -> Project:
     datasets = {
         name: Dataset(
             name=name,
-            kind=found["kind"],
-            position=_placed(found["position"]),
-            comment=found.get("comment") or "",
-            format=found.get("format") or "",
-            options=found.get("options", {}),
+            kind=description["kind"],
+            position=_placed(description["position"]),
+            comment=description.get("comment") or "",
+            format=description.get("format") or "",
+            options=description.get("options", {}),
         )
-        for name, found in answer["datasets"].items()
+        for name, description in answer["datasets"].items()
     }
     flows = tuple(
         Flow(
-            name=found["name"],
-            target=found["target"],
-            plan=plan_json.from_json(found["plan"]),
-            position=_placed(found["position"]),
-            query=found.get("query"),
+            name=description["name"],
+            target=description["target"],
+            plan=plan_json.from_json(description["plan"]),
+            position=_placed(description["position"]),
+            query=description.get("query"),
         )
-        for found in answer["flows"]
+        for description in answer["flows"]
     )
     problems = tuple((text, _placed(place)) for text, *place in answer["problems"])
     return Project(answer["name"], datasets, flows, answer["sources"], problems)
@@ -279,15 +282,15 @@ def _project(answer: Mapping[str, Any]) -> Project:
 
 
 def _ask(request: Mapping[str, Any], folder: Path, limits: Limits) -> dict[str, Any]:
-    """What the process answers that runs the code, or answered before."""
+    """The answer of the process that runs the code, of now or of an earlier time."""
     _check_installed()
     known = answer_cache.given(request)
     if known is not None:
         return known
     began = time.time()
-    found = _run(request, folder, limits)
-    answer_cache.keep(request, found, found.pop("seen"), since=began)
-    return found
+    answer = _run(request, folder, limits)
+    answer_cache.keep(request, answer, answer.pop("seen"), since=began)
+    return answer
 
 
 def _ask_several(
@@ -303,19 +306,19 @@ def _ask_several(
     )
     if asked:
         began = time.time()
-        whole = {
+        request = {
             "kind": "several",
             "seconds": limits.seconds,
             "requests": [{**requests[n], "folder": str(_folder_of(requests[n]))} for n in asked],
         }
         folders = sorted({_folder_of(requests[n]) for n in asked})
         at_most = replace(limits, seconds=limits.seconds * len(asked))
-        for n, found in zip(
-            asked, _run(whole, Path("/"), at_most, folders)["answers"], strict=True
+        for n, answer in zip(
+            asked, _run(request, Path("/"), at_most, folders)["answers"], strict=True
         ):
-            if found is not None:
-                answer_cache.keep(requests[n], found, found.pop("seen"), since=began)
-                answers[n] = found
+            if answer is not None:
+                answer_cache.keep(requests[n], answer, answer.pop("seen"), since=began)
+                answers[n] = answer
     return [missing if answer is None else answer for answer in answers]
 
 
@@ -349,14 +352,14 @@ def _run(
             f"the code was run to be read, and {reason}",
             remedy="Let it describe queries, without waiting for anything or starting anything.",
         )
-    found: dict[str, Any] = json.loads(outcome.answer)
-    return found
+    content: dict[str, Any] = json.loads(outcome.answer)
+    return content
 
 
-def _position(found: Sequence[Any] | None) -> Position | None:
-    return None if found is None else _placed(found)
+def _position(place: Sequence[Any] | None) -> Position | None:
+    return None if place is None else _placed(place)
 
 
-def _placed(found: Sequence[Any]) -> Position:
-    file, line, column = found
+def _placed(place: Sequence[Any]) -> Position:
+    file, line, column = place
     return plan_json.near(Position(file, line, column))

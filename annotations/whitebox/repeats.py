@@ -1,4 +1,4 @@
-"""What a record that comes again does to the output of a query, operator by operator.
+"""The effect of a record that comes again on the output of a query, operator by operator.
 
 Repeats travel from the sources up. A row that comes again passes through operators that look at one
 row or at pairs, is absorbed where rows are kept as a set, and corrupts what counts. Behind an
@@ -44,7 +44,7 @@ FIRST: Final = frozenset({"first", "first_value", "any_value"})
 Copies = Mapping[str, tuple[Repeats, Rows]]
 """Source -> what a repeat of its records does to the rows of a node, and how many rows it makes."""
 
-_SEVERITY: Final = {each: number for number, each in enumerate(Repeats)}
+_SEVERITY: Final = {rank: number for number, rank in enumerate(Repeats)}
 
 
 def repeats_of(plan: Relation, *, output_mode: str) -> Copies:
@@ -55,18 +55,18 @@ def repeats_of(plan: Relation, *, output_mode: str) -> Copies:
         output_mode: Spark's, of groups that are put out without a seal.
     """
     try:
-        found = _of(plan, put_out_once=output_mode == "append")
+        copies = _of(plan, put_out_once=output_mode == "append")
     except RecursionError:
         return {}
-    several = any(rows is MANY for _, rows in found.values())
+    several = any(rows is MANY for _, rows in copies.values())
     return {  # a pair of records makes one row, where each of both makes one with each other
         name: (repeats, MANY if several and rows is JOINED else rows)
-        for name, (repeats, rows) in found.items()
+        for name, (repeats, rows) in copies.items()
     }
 
 
 def _of(node: Relation, *, put_out_once: bool) -> Copies:
-    inputs = [_of(each, put_out_once=put_out_once) for each in inputs_of(node)]
+    inputs = [_of(source, put_out_once=put_out_once) for source in inputs_of(node)]
     match node:
         case Source(role=Role.STREAM | Role.REQUEST, name=name):
             return {name: (PASS, ONE)}
@@ -87,10 +87,10 @@ def _of(node: Relation, *, put_out_once: bool) -> Copies:
         case Aggregate(outputs=outputs, keys=keys, sets=sets):
             harmless = all(map(_counts_once, (e for _, e in outputs)))
             behind = CORRUPT if not harmless else ABSORB if put_out_once else MAKE
-            found = _counted(inputs[0], behind)
+            counted = _counted(inputs[0], behind)
             # A record that made several rows may be in several groups.
             single = put_out_once and sets is None and not any(map(_slides, keys))
-            return found if single else _rows(found, MANY)
+            return counted if single else _rows(counted, MANY)
         case Deduplicate(expires=expires):
             return _counted(inputs[0], MAKE if expires else ABSORB)
         case SetOperation(all=every):
@@ -124,18 +124,20 @@ def _rows(copies: Copies, rows: Rows) -> Copies:
 
 def _together(several: Iterable[Copies]) -> Copies:
     """Where one source comes in several ways: the worst of them, and any number of rows."""
-    found: dict[str, tuple[Repeats, Rows]] = {}
+    worst: dict[str, tuple[Repeats, Rows]] = {}
     for copies in several:
         for name, (repeats, rows) in copies.items():
-            if name in found:
-                repeats, rows = max(repeats, found[name][0], key=_SEVERITY.__getitem__), MANY
-            found[name] = (repeats, rows)
-    return found
+            if name in worst:
+                repeats, rows = max(repeats, worst[name][0], key=_SEVERITY.__getitem__), MANY
+            worst[name] = (repeats, rows)
+    return worst
 
 
 def _if_known(expressions: Iterable[Expression], copies: Copies) -> Copies:
     """As they are, unless one of the expressions is not understood."""
-    known = not any(isinstance(part, Unknown) for each in expressions for part in walk(each))
+    known = not any(
+        isinstance(part, Unknown) for expression in expressions for part in walk(expression)
+    )
     return copies if known else _counted(copies, CORRUPT)
 
 

@@ -138,8 +138,8 @@ def common(types: Sequence[DataType]) -> DataType:
         return known[0] if len(set(known)) == 1 else DOUBLE
     if Family.DECIMAL in families:
         scale = max(type_.scale for type_ in known)
-        whole = max(type_.bits - type_.scale for type_ in map(as_decimal, known))
-        return decimal(whole + scale, scale)
+        integral = max(type_.bits - type_.scale for type_ in map(as_decimal, known))
+        return decimal(integral + scale, scale)
     return max(known, key=lambda type_: type_.bits)
 
 
@@ -237,10 +237,10 @@ def result_type(function: str, arguments: Sequence[Expression]) -> DataType:
     >>> result_type("sum", [Literal(1, INT)]).bits
     64
     """
-    found = _result_type(function, arguments)
+    type_ = _result_type(function, arguments)
     collated = any(type_of(argument) == COLLATED for argument in arguments)
     collated = collated and RULES.get(function) not in _OF_NUMBERS
-    return COLLATED if collated and found.family in (Family.STRING, Family.UNKNOWN) else found
+    return COLLATED if collated and type_.family in (Family.STRING, Family.UNKNOWN) else type_
 
 
 def _result_type(function: str, arguments: Sequence[Expression]) -> DataType:
@@ -249,7 +249,10 @@ def _result_type(function: str, arguments: Sequence[Expression]) -> DataType:
     if function in ("from_json", "from_csv") and len(arguments) > 1:
         return _declared(arguments[1])
     if function == "struct":
-        fields = [(_name(each, place), type_of(each), True) for place, each in enumerate(arguments)]
+        fields = [
+            (_name(argument, place), type_of(argument), True)
+            for place, argument in enumerate(arguments)
+        ]
         return DataType(Family.STRUCT, fields=tuple(fields))
     if function == "named_struct":
         pairs = zip(arguments[::2], arguments[1::2], strict=False)
@@ -279,7 +282,7 @@ def _of_decimals(function: str, types: Sequence[DataType]) -> DataType:
         return DOUBLE
     if len(types) != 2 or function not in ("+", "-", "*"):
         return DECIMAL
-    (a, s), (b, t) = ((each.bits, each.scale) for each in map(as_decimal, types))
+    (a, s), (b, t) = ((type_.bits, type_.scale) for type_ in map(as_decimal, types))
     if function == "*":
         return decimal(a + b + 1, s + t)
     return decimal(max(a - s, b - t) + max(s, t) + 1, max(s, t))
@@ -299,8 +302,8 @@ def gives_null(function: str, arguments: Sequence[Expression]) -> bool:
         alike = all(type_ == types[0] for type_ in types)
         return not alike or all(map(may_be_null, arguments))
     compared = row.present is not COMPARED or all(
-        types[0] == each or {types[0].family, each.family} <= {Family.INTEGER, Family.FLOAT}
-        for each in types
+        types[0] == type_ or {types[0].family, type_.family} <= {Family.INTEGER, Family.FLOAT}
+        for type_ in types
     )
     return not compared or any(map(may_be_null, arguments))
 

@@ -32,7 +32,7 @@ _ROOT: Final = Path(__file__).parents[2]
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What user code may take. A value of this type means that it may be run at all."""
+    """The limits of user code. A value of this type means that it may be run at all."""
 
     seconds: float = 60.0
     """Until it is ended; the same for the time of the processor."""
@@ -64,15 +64,15 @@ def environment(home: Path | None = None) -> dict[str, str]:
         home: its home folder, and the one for its temporary files.
     """
     search = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
-    found = {
+    variables = {
         "PATH": os.defpath,
         "LC_ALL": "C.UTF-8",
         "PYTHONPATH": os.pathsep.join([str(_ROOT), *map(os.path.abspath, search)]),
         "PYTHONUNBUFFERED": "1",
     }
     if site.ENABLE_USER_SITE:
-        found["PYTHONUSERBASE"] = site.getuserbase()
-    return found if home is None else found | {"HOME": str(home), "TMPDIR": str(home)}
+        variables["PYTHONUSERBASE"] = site.getuserbase()
+    return variables if home is None else variables | {"HOME": str(home), "TMPDIR": str(home)}
 
 
 def run(
@@ -108,8 +108,8 @@ def run(
         if _supervised(task, home, limits) != 0:
             _end_stragglers(home)
             return Outcome(None, "supervisor", "", None)
-        found = json.loads(outcome.read_bytes())
-        return Outcome(**found, answer=_answer(answer) if found["status"] == 0 else None)
+        report = json.loads(outcome.read_bytes())
+        return Outcome(**report, answer=_answer(answer) if report["status"] == 0 else None)
 
 
 _CONFINED: Final = (sys.executable, "-I", "-S", str(Path(__file__).with_name("confinement.py")))
@@ -121,16 +121,16 @@ _SYSTEM: Final = (
 
 
 def _policy(folders: Iterable[Path], scratch: Path) -> dict[str, list[str]]:
-    """What code may read and write; the links on the way to Python are followed here."""
+    """The paths that code may read and write; the links on the way to Python are followed here."""
     python = {sys.prefix, sys.base_prefix, sys.exec_prefix, str(Path(sys.executable).resolve())}
     search = [str(_ROOT), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
     if site.ENABLE_USER_SITE:
         search.append(site.getusersitepackages())
-    search += [each for each in sys.path[1:] if each and Path(each).resolve() != Path.cwd()]
+    search += [entry for entry in sys.path[1:] if entry and Path(entry).resolve() != Path.cwd()]
     places = [*_SYSTEM, *python, *filter(None, search)]
-    readable = {str(Path(each).resolve()) for each in places}
+    readable = {str(Path(place).resolve()) for place in places}
     listed: set[str] = set()
-    for folder in {project_of(each.resolve()) for each in folders}:
+    for folder in {project_of(start.resolve()) for start in folders}:
         listed.add(str(folder))
         readable |= {str(e) for e in folder.iterdir() if not e.name.startswith(".")}
         readable.discard(str(folder))
@@ -145,11 +145,11 @@ def project_of(folder: Path) -> Path:
     """The project that a folder belongs to: the nearest above it that has a `pyproject.toml` or a
     repository of its own, but not the home folder or what is above that; else the folder itself."""
     home = Path.home().resolve()
-    for each in (folder, *folder.parents):
-        if home.is_relative_to(each):
+    for candidate in (folder, *folder.parents):
+        if home.is_relative_to(candidate):
             break
-        if any((each / name).exists() for name in ("pyproject.toml", ".git")):
-            return each
+        if any((candidate / name).exists() for name in ("pyproject.toml", ".git")):
+            return candidate
     return folder
 
 
@@ -183,7 +183,7 @@ def _supervised(task: Mapping[str, Any], home: Path, limits: Limits) -> int:
 
 
 def _answer(file: Path) -> bytes | None:
-    """What is in a file that user code may have put there: perhaps no file, or a very large one."""
+    """The content of a file that user code wrote; None: missing, not a plain file, or too large."""
     if file.is_symlink() or not file.is_file() or file.stat().st_size > ANSWER_BYTES_MAX:
         return None
     return file.read_bytes()

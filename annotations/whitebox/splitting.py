@@ -62,7 +62,7 @@ from annotations.whitebox.words import listed, text_of
 
 
 class Kind(enum.Enum):
-    """What the rows of a node depend on."""
+    """The dependence of a node's rows on the partitions."""
 
     FIXED = "fixed"
     """Not on the sealed inputs."""
@@ -93,7 +93,7 @@ class Mark:
 
     @property
     def tag(self) -> tuple[object, ...]:
-        """What two columns have in common that hold the same value of the same partition."""
+        """The tag that two columns share if they hold the same value of the same partition."""
         return (self.of[1] if self.component is None else self.component, self.transform)
 
 
@@ -103,7 +103,7 @@ NO_MARKS: Final[Marks] = frozenset()
 
 @dataclass(slots=True)
 class Rows:
-    """What is known of the rows of a node. Made anew for each node."""
+    """The facts about the rows of a node. Made anew for each node."""
 
     kind: Kind
     marks: dict[Column, Marks] = field(default_factory=dict)
@@ -125,7 +125,7 @@ def splits(
     keys: Mapping[str, Sequence[str]],
     *,
     fds: Iterable[FunctionalDependency] = (),
-    whole: bool = False,
+    broadcast: bool = False,
 ) -> Refusal | None:
     """Why the query does not split by the key; None: it does.
 
@@ -133,9 +133,9 @@ def splits(
         plan: the query.
         keys: sealed input -> its attributes that make up the key, in the order of the key.
         fds: hold over all streams together that have their attributes (SP-2).
-        whole: inputs without a key are there as a whole in every partition.
+        broadcast: inputs without a key are there as a whole in every partition.
     """
-    analysis = _Splitting(keys, tuple(fds), whole=whole)
+    analysis = _Splitting(keys, tuple(fds), broadcast=broadcast)
     try:
         rows = analysis.rows(plan, ())
     except RecursionError:
@@ -159,15 +159,15 @@ class _Splitting:
         keys: Mapping[str, Sequence[str]],
         fds: tuple[FunctionalDependency, ...],
         *,
-        whole: bool = False,
+        broadcast: bool = False,
     ) -> None:
-        self._keys, self._whole = keys, whole
+        self._keys, self._broadcast = keys, broadcast
         self._fds = fds
         self._length = len(next(iter(keys.values()), ()))
         self._occurrences = 0
 
     def rows(self, node: Relation, conditions: tuple[Expression, ...]) -> Rows:
-        """What is known of a node's rows of which only those are used that meet the conditions."""
+        """The facts about a node's rows, of which only those are used that meet the conditions."""
         match node:
             case Source():
                 return self._source(node, conditions)
@@ -206,7 +206,7 @@ class _Splitting:
         if node.role is Role.MUTABLE:
             return _none(f"{node.name} may be changed while the job runs", node.position)
         key = self._keys.get(node.name)
-        if key is None and self._whole:
+        if key is None and self._broadcast:
             return Rows(Kind.FIXED)
         if key is None:  # SP-18
             return _none(f"{node.name} is not sealed, and meets rows that are", node.position)
@@ -242,32 +242,34 @@ class _Splitting:
             if marks == before:
                 break
         for one, other, null_safe in _equations(conditions):
-            for each in (one, other):
-                if isinstance(each, Ref) and each.column in marks and not null_safe:
-                    marks[each.column] = _strong(marks[each.column])
-        found = replace(rows, marks=marks, pins=pins)
-        if found.kind is Kind.SPLIT and self._all(pins):
-            return replace(found, kind=Kind.PINNED, strict=True)
-        if found.kind is Kind.KEYED and self._all(pins):
-            return replace(found, kind=Kind.PINNED, strict=False)
-        return found
+            for side in (one, other):
+                if isinstance(side, Ref) and side.column in marks and not null_safe:
+                    marks[side.column] = _strong(marks[side.column])
+        met = replace(rows, marks=marks, pins=pins)
+        if met.kind is Kind.SPLIT and self._all(pins):
+            return replace(met, kind=Kind.PINNED, strict=True)
+        if met.kind is Kind.KEYED and self._all(pins):
+            return replace(met, kind=Kind.PINNED, strict=False)
+        return met
 
-    def _pin(self, of: Expression, to: Literal, rows: Rows, pins: dict[int, object]) -> None:
+    def _pin(
+        self, expression: Expression, to: Literal, rows: Rows, pins: dict[int, object]
+    ) -> None:
         if to.value is None:
             return
-        for mark in self._marks(of, rows):
-            if mark.component is not None and not mark.transform and _comparable(of, to):
+        for mark in self._marks(expression, rows):
+            if mark.component is not None and not mark.transform and _comparable(expression, to):
                 pins.setdefault(mark.component, to.value)
 
     def _all(self, pins: Collection[int]) -> bool:
         return len(pins) == self._length
 
     def _project(self, node: Project, conditions: tuple[Expression, ...]) -> Rows:
-        made = dict(node.outputs)
+        outputs = dict(node.outputs)
         below = tuple(
-            _substituted(each, made)
-            for each in conditions
-            if all(isinstance(made.get(c), Ref | Literal) for c in references(each))
+            _substituted(condition, outputs)
+            for condition in conditions
+            if all(isinstance(outputs.get(c), Ref | Literal) for c in references(condition))
         )
         rows = self.rows(node.input, below)
         if rows.kind is Kind.NONE:
@@ -275,12 +277,12 @@ class _Splitting:
         marks = {column: self._marks(expression, rows) for column, expression in node.outputs}
         either = frozenset(
             frozenset(
-                column for column, e in made.items() if isinstance(e, Ref) and e.column in two
+                column for column, e in outputs.items() if isinstance(e, Ref) and e.column in two
             )
             for two in rows.either
         )
-        found = replace(rows, marks=marks, either=either)
-        return self._met(self._still_keyed(found, node), conditions)
+        projected = replace(rows, marks=marks, either=either)
+        return self._met(self._still_keyed(projected, node), conditions)
 
     def _still_keyed(self, rows: Rows, node: Relation) -> Rows:
         """SP-1: rows of a table that lose what says which partition they go with."""
@@ -289,12 +291,12 @@ class _Splitting:
         return _none("rows of a table come once for each partition", node.position)
 
     def _marks(self, expression: Expression, rows: Rows) -> Marks:
-        """What an expression holds of its row's partition (SP-1, SP-3)."""
+        """The marks of an expression: what it holds of its row's partition (SP-1, SP-3)."""
         match expression:
             case Ref(column=column):
                 return rows.marks.get(column, NO_MARKS)
             case Call(function="coalesce" | "ifnull" | "nvl", arguments=(Ref(), Ref()) as both):
-                one, other = (each.column for each in both if isinstance(each, Ref))
+                one, other = (ref.column for ref in both if isinstance(ref, Ref))
                 if frozenset({one, other}) not in rows.either:  # SP-6
                     return NO_MARKS
                 tags = {m.tag for m in rows.marks.get(one, ())}
@@ -321,7 +323,7 @@ class _Splitting:
                 components.add(mark.component)
         for occurrence, attributes in by_occurrence.items():
             key = self._keys[streams[occurrence]]
-            known = attributes | {key[each] for each in components}
+            known = attributes | {key[component] for component in components}
             for _ in self._fds:
                 for fd in self._fds:
                     if fd.determinant <= known:
@@ -338,7 +340,11 @@ class _Splitting:
         right: Mapping[int, object],
     ) -> bool:
         """Whether rows whose columns are equal, pair by pair, are of one partition."""
-        pins = {each for each, value in left.items() if each in right and right[each] == value}
+        pins = {
+            component
+            for component, value in left.items()
+            if component in right and right[component] == value
+        }
         shared: dict[tuple[int, int], set[Mark]] = {}
         keys: set[int] = set(pins)
         for one, other in pairs:
@@ -372,19 +378,22 @@ class _Splitting:
         left = self.rows(node.left, _about((*conditions, *above), in_left) if kind is JoinKind.INNER
                          else () if kind is JoinKind.FULL else _about(above, in_left))  # fmt: skip
         compared, tied = conditions[: node.null_aware], conditions[node.null_aware :]
-        conditions = (*(each for each in compared if not _may_be_null(each)), *tied)  # SP-7
+        conditions = (
+            *(condition for condition in compared if not _may_be_null(condition)),
+            *tied,
+        )  # SP-7
         right = self.rows(node.right, () if kind is JoinKind.FULL else _about(conditions, in_right))
         for side in (left, right):
             if side.kind is Kind.NONE:
                 return side
         equal = self._equal(conditions, left, right, in_left, in_right)
         same = self._same_partition([pair for *_, pair in equal], left.pins, right.pins)
-        found = self._joined(node, kind, left, right, same, equal)
-        if found.kind is Kind.NONE:
-            return found
+        joined = self._joined(node, kind, left, right, same, equal)
+        if joined.kind is Kind.NONE:
+            return joined
         if kind is JoinKind.INNER:
-            return self._met(found, conditions)
-        return self._met(found, above)
+            return self._met(joined, conditions)
+        return self._met(joined, above)
 
     def _equal(
         self,
@@ -395,7 +404,7 @@ class _Splitting:
         in_right: set[Column],
     ) -> list[tuple[Expression, Expression, tuple[Marks, Marks]]]:
         """(left expression, right expression, their marks) of what the conditions equate."""
-        found = []
+        equal = []
         for one, other, null_safe in _equations(conditions):
             if references(one) <= in_right and references(other) <= in_left:
                 one, other = other, one
@@ -407,10 +416,10 @@ class _Splitting:
                     marks = _only_strong(marks[0]), _only_strong(marks[1])
                 if left.kind is Kind.FIXED or right.kind is Kind.FIXED:
                     if _comparable(one, other):
-                        found.append((one, other, marks))
+                        equal.append((one, other, marks))
                 elif _same_type(one, other, marks[0] | marks[1]):
-                    found.append((one, other, marks))
-        return found
+                    equal.append((one, other, marks))
+        return equal
 
     def _joined(
         self,
@@ -524,29 +533,33 @@ class _Splitting:
             return rows
         every = frozenset(range(len(node.keys)))
         sets = (every,) if node.sets is None else node.sets
-        whole = frozenset.intersection(*sets) if sets else frozenset[int]()
+        common = frozenset.intersection(*sets) if sets else frozenset[int]()
         marks: dict[Column, Marks] = {}
         for column, expression in node.outputs:
-            places = [i for i in whole if node.keys[i] == expression]
-            found = self._marks(node.keys[places[0]], rows) if places else NO_MARKS
-            marks[column] = found
+            places = [i for i in common if node.keys[i] == expression]
+            held = self._marks(node.keys[places[0]], rows) if places else NO_MARKS
+            marks[column] = held
         if rows.kind is Kind.FIXED:
             return Rows(Kind.FIXED)
         if rows.kind is Kind.PINNED:  # SP-8, SP-16
             strict = rows.strict and bool(sets) and all(sets)
             return Rows(Kind.PINNED, marks, rows.pins, strict)
-        for each in sets:
-            groups = [self._marks(part, rows) for i in each for part in _parts(node.keys[i])]
-            if not each:
+        for grouping_set in sets:
+            groups = [
+                self._marks(part, rows) for i in grouping_set for part in _parts(node.keys[i])
+            ]
+            if not grouping_set:
                 text = "an aggregate without GROUP BY gives a row for each partition"
                 return _none(text, node.position)
             if not self._grouped(groups, rows):
                 return self._mixed(f"GROUP BY {listed(node.keys)}", node.position)
         return self._still_keyed(Rows(rows.kind, marks, rows.pins), node)
 
-    def _mixed(self, what: str, position: Position | None) -> Rows:
+    def _mixed(self, operation: str, position: Position | None) -> Rows:
         key = ", ".join(next(iter(self._keys.values()), ()))
-        return _none(f"{what} puts rows of different [{key}] partitions into one group", position)
+        return _none(
+            f"{operation} puts rows of different [{key}] partitions into one group", position
+        )
 
     def _deduplicate(self, node: Deduplicate, conditions: tuple[Expression, ...]) -> Rows:
         keys = set(node.keys)
@@ -562,7 +575,7 @@ class _Splitting:
         rows = self.rows(node.input, ())  # SP-12
         if rows.kind in (Kind.NONE, Kind.FIXED, Kind.PINNED):
             return rows
-        groups = [self._marks(part, rows) for each in node.partition for part in _parts(each)]
+        groups = [self._marks(part, rows) for key in node.partition for part in _parts(key)]
         if not groups or not self._grouped(groups, rows):
             by = (
                 f"PARTITION BY {listed(node.partition)}" if groups else "a window without PARTITION"
@@ -580,10 +593,12 @@ class _Splitting:
 
     def _union(self, node: Union, conditions: tuple[Expression, ...]) -> Rows:
         several = []
-        for each in node.inputs:  # SP-10
-            made = {c: Ref(old) for c, old in zip(node.columns, each.columns, strict=False)}
-            below = tuple(_substituted(c, made) for c in conditions if references(c) <= made.keys())
-            several.append(self.rows(each, below))
+        for branch in node.inputs:  # SP-10
+            renamed = {c: Ref(old) for c, old in zip(node.columns, branch.columns, strict=False)}
+            below = tuple(
+                _substituted(c, renamed) for c in conditions if references(c) <= renamed.keys()
+            )
+            several.append(self.rows(branch, below))
         for rows in several:
             if rows.kind is Kind.NONE:
                 return rows
@@ -598,36 +613,36 @@ class _Splitting:
             return Rows(Kind.SPLIT, marks, pins)
         if any(rows.kind is Kind.PINNED and not rows.strict for rows in several):
             return _none("a part of the UNION gives a row for each partition", node.position)
-        found = Rows(Kind.KEYED, marks, pins)
+        united = Rows(Kind.KEYED, marks, pins)
         if not self._determine(_all_of(marks), pins):
             return _none("rows of a table come once for each partition", node.position)
-        return found
+        return united
 
     def _common(self, node: Union, several: Sequence[Rows]) -> dict[Column, Marks]:
         """The marks that a column has in every input that depends on the sealed ones."""
         self._occurrences += 1
         marks: dict[Column, Marks] = {}
         for at, column in enumerate(node.columns):
-            found: Marks | None = None
-            for each, rows in zip(node.inputs, several, strict=True):
-                if rows.kind is Kind.FIXED or at >= len(each.columns):
+            common: Marks | None = None
+            for branch, rows in zip(node.inputs, several, strict=True):
+                if rows.kind is Kind.FIXED or at >= len(branch.columns):
                     continue
-                mine = rows.marks.get(each.columns[at], NO_MARKS)
-                if found is None:
-                    found = mine
+                mine = rows.marks.get(branch.columns[at], NO_MARKS)
+                if common is None:
+                    common = mine
                     continue
                 tags = {m.tag for m in mine}
                 weak = {m.tag for m in mine if not m.strong}
-                found = frozenset(
+                common = frozenset(
                     replace(m, strong=m.strong and m.tag not in weak)
-                    for m in found
+                    for m in common
                     if m.tag in tags
                 )
-            types = [each.columns[at].type for each in node.inputs if at < len(each.columns)]
-            if any(of != types[0] and not same_value(of, types[0]) for of in types):
-                found = NO_MARKS
+            types = [branch.columns[at].type for branch in node.inputs if at < len(branch.columns)]
+            if any(type_ != types[0] and not same_value(type_, types[0]) for type_ in types):
+                common = NO_MARKS
             marks[column] = frozenset(
-                replace(m, occurrence=self._occurrences) for m in found or NO_MARKS
+                replace(m, occurrence=self._occurrences) for m in common or NO_MARKS
             )
         return marks
 
@@ -663,10 +678,10 @@ class _Splitting:
             if node.kind is SetKind.INTERSECT and right.kind is Kind.SPLIT:
                 return Rows(Kind.SPLIT, marks, right.pins)
             return Rows(Kind.KEYED, marks, right.pins)
-        found = replace(left, marks=marks, either=frozenset())
+        result = replace(left, marks=marks, either=frozenset())
         if left.kind is Kind.PINNED:
             if right.kind is Kind.FIXED or left.pins == right.pins:
-                return found
+                return result
         elif self._grouped(marks.values(), left):
             equal = [
                 (
@@ -681,7 +696,7 @@ class _Splitting:
                 )
             ]
             if right.kind is Kind.FIXED or self._same_partition(equal, left.pins, right.pins):
-                return found
+                return result
         return self._mixed(node.kind.value.upper(), node.position)
 
 
@@ -693,12 +708,12 @@ def _none(reason: str, position: Position | None) -> Rows:
 
 
 def _parts(expression: Expression) -> Iterator[Expression]:
-    """What rows agree on that agree on an expression: on a struct, on each of its parts."""
+    """The parts of an expression on which rows agree that agree on all of it: those of a struct."""
     parts = parts_of(expression) if isinstance(expression, Call) else ()
     if not parts:
         yield expression
-    for each in parts:
-        yield from _parts(each)
+    for part in parts:
+        yield from _parts(part)
 
 
 def _splits(rows: Rows) -> bool:
@@ -706,11 +721,15 @@ def _splits(rows: Rows) -> bool:
 
 
 def _common_pins(one: dict[int, object], other: dict[int, object]) -> dict[int, object]:
-    return {each: value for each, value in one.items() if each in other and other[each] == value}
+    return {
+        component: value
+        for component, value in one.items()
+        if component in other and other[component] == value
+    }
 
 
 def _all_of(marks: Mapping[Column, Marks]) -> Iterator[Mark]:
-    return (mark for of in marks.values() for mark in of if mark.strong)
+    return (mark for held in marks.values() for mark in held if mark.strong)
 
 
 def _strong(marks: Marks) -> Marks:
@@ -728,27 +747,31 @@ def _only_strong(marks: Marks) -> Marks:
 def _about(conditions: Iterable[Expression], columns: Collection[Column]) -> tuple[Expression, ...]:
     """The conditions that read these columns only."""
     own = set(columns)
-    return tuple(each for each in conditions if references(each) and references(each) <= own)
+    return tuple(
+        condition
+        for condition in conditions
+        if references(condition) and references(condition) <= own
+    )
 
 
 def _equations(
     conditions: Iterable[Expression],
 ) -> Iterator[tuple[Expression, Expression, bool]]:
     """(one side, the other, whether NULL equals NULL) of the conditions that are equalities."""
-    for each in conditions:
-        match each:
+    for condition in conditions:
+        match condition:
             case Call(function=name, arguments=(one, other), user=None):
                 if name in _EQUAL or name in _NULL_SAFE:
                     yield one, other, name in _NULL_SAFE
 
 
-def _substituted(condition: Expression, made: Mapping[Column, Expression]) -> Expression:
+def _substituted(condition: Expression, outputs: Mapping[Column, Expression]) -> Expression:
     """A condition over a node's columns as one over those of its input."""
     match condition:
         case Ref(column=column):
-            return made.get(column, condition)
+            return outputs.get(column, condition)
         case Call(arguments=arguments):
-            return replace(condition, arguments=tuple(_substituted(a, made) for a in arguments))
+            return replace(condition, arguments=tuple(_substituted(a, outputs) for a in arguments))
     return condition
 
 
@@ -759,10 +782,10 @@ def _may_be_null(condition: Expression) -> bool:
 def _rejects_null(conditions: Iterable[Expression], columns: Collection[Column]) -> bool:
     """Whether a condition is not true for a row whose columns here are all NULL (SP-5)."""
     own = set(columns)
-    for each in conditions:
-        match each:
+    for condition in conditions:
+        match condition:
             case Call(function="=" | "==" | "<" | "<=" | ">" | ">=" | "<>" | "!=", user=None) if (
-                any(isinstance(a, Ref) and a.column in own for a in each.arguments)
+                any(isinstance(a, Ref) and a.column in own for a in condition.arguments)
             ):
                 return True
             case Call(function="is not null", arguments=(Ref(column=column),)) if column in own:

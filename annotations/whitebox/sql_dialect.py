@@ -93,25 +93,25 @@ def parse(text: str) -> Parsed:
         except RecursionError:
             raise NotParsed("the query is nested too deeply") from None
         else:
-            found = [tree for tree in trees if tree is not None]
-            if len(found) != 1:
-                raise NotParsed("not one statement" if found else "there is no statement")
-            return Parsed(found[0], delays)
+            statements = [tree for tree in trees if tree is not None]
+            if len(statements) != 1:
+                raise NotParsed("not one statement" if statements else "there is no statement")
+            return Parsed(statements[0], delays)
     assert failed is not None
     raise NotParsed(*_reason(failed, cleaned))
 
 
 def _reason(error: Any, text: str) -> tuple[str, int | None]:
-    """What a parser's error says, and where: it counts lines and the ends of words from 1."""
+    """The reason and offset of a parser's error; it counts lines and the ends of words from 1."""
     details = error.errors[0] if error.errors else {}
-    what = str(details.get("description") or _first_line(error)).rstrip(".")
+    description = str(details.get("description") or _first_line(error)).rstrip(".")
     line, column = details.get("line"), details.get("col")
     if not line or not column:
-        return f"not understood: {what}", None
+        return f"not understood: {description}", None
     lines = text.split("\n")
-    start = sum(len(each) + 1 for each in lines[: line - 1]) + column
+    start = sum(len(row) + 1 for row in lines[: line - 1]) + column
     start -= len(str(details.get("highlight") or " "))
-    return f"not understood: {what}", max(0, start)
+    return f"not understood: {description}", max(0, start)
 
 
 def _first_line(error: Exception) -> str:
@@ -133,11 +133,11 @@ def _without_streams(text: str, tokens: list[Token]) -> tuple[str, tuple[Delay, 
             continue
         before = tokens[at - 1].text.upper() if at else ""
         if word == "STREAM" and before in BEFORE_A_TABLE:
-            for each in _stream(tokens, at):
-                _blank(letters, each, each)
+            for blanked in _stream(tokens, at):
+                _blank(letters, blanked, blanked)
         elif word == "WATERMARK" and (end := _watermark_end(tokens, at)) is not None:
             column, last = end
-            delay = " ".join(each.text for each in tokens[column + 3 : last + 1])
+            delay = " ".join(piece.text for piece in tokens[column + 3 : last + 1])
             name = tokens[column].text
             delays.append(Delay(name, seconds_of(delay), token.start))
             _blank(letters, token, tokens[last])

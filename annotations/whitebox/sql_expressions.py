@@ -111,18 +111,18 @@ class Expressions:
             return self._special(node, NAMED[kind])
         if node.find(exp.Query) is not None:
             raise NotUnderstood("a subquery is used as a value", node)
-        inner = tuple(self(each) for each in node.iter_expressions() if _is_value(each))
+        inner = tuple(self(child) for child in node.iter_expressions() if _is_value(child))
         return Unknown(f"`{_shown(node)}` is not understood", inner, self._place(node))
 
     def _operator(self, node: Any, name: str, parts: Sequence[Any]) -> Expression:
-        arguments = tuple([self(each) for each in parts])
-        found = self._call(name, arguments, node)
+        arguments = tuple([self(part) for part in parts])
+        call = self._call(name, arguments, node)
         extra = {key for key, value in node.args.items() if value} - QUALIFIERS - {"low", "high"}
         if extra == {"negate"}:
-            return self._call("not", (found,), node)
+            return self._call("not", (call,), node)
         if extra:
             return Unknown(f"`{_shown(node)}` is not understood", arguments, self._place(node))
-        return found
+        return call
 
     def _call(self, name: str, arguments: tuple[Expression, ...], node: Any) -> Call:
         return Call(
@@ -134,15 +134,15 @@ class Expressions:
         )
 
     def _special(self, node: Any, name: str) -> Expression:
-        inner = [self(each) for each in node.iter_expressions() if _is_value(each)]
+        inner = [self(child) for child in node.iter_expressions() if _is_value(child)]
         return self._call(name, tuple(inner), node)
 
     def order(self, node: Any) -> tuple[SortKey, ...]:
         """The keys of an ORDER BY."""
         return tuple(
-            SortKey(self(each.this if isinstance(each, exp.Ordered) else each), bool(desc))
-            for each in node.expressions
-            for desc in [isinstance(each, exp.Ordered) and each.args.get("desc")]
+            SortKey(self(key.this if isinstance(key, exp.Ordered) else key), bool(desc))
+            for key in node.expressions
+            for desc in [isinstance(key, exp.Ordered) and key.args.get("desc")]
         )
 
     # ---- kinds of nodes
@@ -151,9 +151,9 @@ class Expressions:
         if isinstance(node.this, exp.Star):
             raise NotUnderstood("a star stands for several columns here", node)
         if not node.table:
-            found = self._parameter(node.name)
-            if found is not None:
-                return found
+            parameter = self._parameter(node.name)
+            if parameter is not None:
+                return parameter
         return self._resolve(node)
 
     def _parameter(self, name: str) -> Expression | None:
@@ -163,10 +163,10 @@ class Expressions:
         return None
 
     def _identifier(self, node: Any) -> Expression:
-        found = self._parameter(node.name)
-        if found is None:
+        parameter = self._parameter(node.name)
+        if parameter is None:
             raise NotUnderstood(f"`{node.name}` is not a name that is known here", node)
-        return found
+        return parameter
 
     def _unwrap(self, node: Any) -> Expression:
         return self(node.this)
@@ -178,8 +178,8 @@ class Expressions:
         text = str(node.this)
         try:
             if text.isdigit():
-                whole = datatypes.INT if int(text) < 2**31 else datatypes.BIGINT
-                return Literal(int(text), whole, position)
+                integer_type = datatypes.INT if int(text) < 2**31 else datatypes.BIGINT
+                return Literal(int(text), integer_type, position)
             if "e" in text.lower():
                 return Literal(float(text), datatypes.DOUBLE, position)
             return Literal(Decimal(text), datatypes.decimal_of(Decimal(text)), position)
@@ -209,10 +209,10 @@ class Expressions:
         return Call("cast", (inner,), type=target, nullable=True, position=position)
 
     def _is(self, node: Any) -> Expression:
-        what = node.expression
+        operand = node.expression
         inner = self(node.this)
-        words = {exp.Null: "is null", exp.Boolean: "is true" if what.this else "is false"}
-        name = words.get(type(what))
+        words = {exp.Null: "is null", exp.Boolean: "is true" if operand.this else "is false"}
+        name = words.get(type(operand))
         if name is None:
             return Unknown(f"`{_shown(node)}` is not understood", (inner,), self._place(node))
         position = _first_place((inner,))
@@ -235,11 +235,11 @@ class Expressions:
     def _case(self, node: Any) -> Expression:
         subject = node.args.get("this")
         parts: list[Expression] = []
-        for each in node.args["ifs"]:
-            condition = self(each.this)
+        for branch in node.args["ifs"]:
+            condition = self(branch.this)
             if subject is not None:
-                condition = self._call("=", (self(subject), condition), each)
-            parts += [condition, self(each.args["true"])]
+                condition = self._call("=", (self(subject), condition), branch)
+            parts += [condition, self(branch.args["true"])]
         default = node.args.get("default")
         parts.append(self(default) if default is not None else Literal(None, datatypes.NULL))
         return self._call("case", tuple(parts), node)
@@ -253,13 +253,15 @@ class Expressions:
     def _dot(self, node: Any) -> Expression:
         if isinstance(node.expression, exp.Func):
             name = node.expression.name
-            inner = tuple(self(each) for each in node.expression.expressions if _is_value(each))
+            inner = tuple(
+                self(argument) for argument in node.expression.expressions if _is_value(argument)
+            )
             reason = f"`{_shown(node.this)}.{name}` is not a known function"
             return Unknown(reason, inner, self._place(node.expression))
         return field_of(self(node.this), node.expression.name, self._place(node))
 
     def _lambda(self, node: Any) -> Expression:
-        names = {each.name.lower(): Column(each.name) for each in node.expressions}
+        names = {parameter.name.lower(): Column(parameter.name) for parameter in node.expressions}
         self._parameters.append(names)
         try:
             return Lambda(tuple(names.values()), self(node.this))
@@ -289,21 +291,21 @@ class Expressions:
         inner: list[Expression] = []
         distinct = False
         order: tuple[SortKey, ...] = ()
-        for each in node.expressions:
-            if isinstance(each, exp.Star):
+        for argument in node.expressions:
+            if isinstance(argument, exp.Star):
                 continue
-            if isinstance(each, exp.Distinct):
+            if isinstance(argument, exp.Distinct):
                 distinct = True
-                inner += [self(one) for one in each.expressions]
-            elif isinstance(each, exp.Order):
-                inner.append(self(each.this))
-                order = self.order(each)
-            elif name in UNIT_FIRST and not inner and isinstance(each, exp.Column):
-                inner.append(Literal(each.name, datatypes.STRING))
-            elif isinstance(each, exp.Column) and isinstance(each.this, exp.Star):
-                raise NotUnderstood("a star stands for several columns here", each)
-            elif _is_value(each):
-                inner.append(self(each))
+                inner += [self(one) for one in argument.expressions]
+            elif isinstance(argument, exp.Order):
+                inner.append(self(argument.this))
+                order = self.order(argument)
+            elif name in UNIT_FIRST and not inner and isinstance(argument, exp.Column):
+                inner.append(Literal(argument.name, datatypes.STRING))
+            elif isinstance(argument, exp.Column) and isinstance(argument.this, exp.Star):
+                raise NotUnderstood("a star stands for several columns here", argument)
+            elif _is_value(argument):
+                inner.append(self(argument))
         call = self._call(name, tuple(inner), node)
         return _with(call, distinct=distinct, order=order)
 
@@ -350,18 +352,18 @@ _METHODS: Final[Mapping[type, Callable[[Expressions, Any], Expression]]] = {
 
 def field_of(inner: Expression, name: str, position: Position | None) -> Expression:
     """A field of a struct, with the type that the struct says."""
-    found, nullable = UNKNOWN, True
+    type_, nullable = UNKNOWN, True
     for field, kind, may_be in type_of(inner).fields:
         if field.lower() == name.lower():
-            found, nullable = kind, may_be or may_be_null(inner)
-    return Call("field", (inner,), type=found, nullable=nullable, position=position, detail=name)
+            type_, nullable = kind, may_be or may_be_null(inner)
+    return Call("field", (inner,), type=type_, nullable=nullable, position=position, detail=name)
 
 
 def aggregates(expression: Expression) -> bool:
     """True where a known aggregate function takes part."""
     if isinstance(expression, Call) and expression.function in AGGREGATES:
         return True
-    return any(aggregates(each) for each in children(expression))
+    return any(aggregates(part) for part in children(expression))
 
 
 def _with(call: Call, **changes: Any) -> Call:
@@ -378,8 +380,8 @@ def _shown(node: Any) -> str:
 
 
 def _first_place(expressions: Sequence[Expression]) -> Position | None:
-    for each in expressions:
-        position = getattr(each, "position", None) or _first_place(children(each))
+    for expression in expressions:
+        position = getattr(expression, "position", None) or _first_place(children(expression))
         if position is not None:
             return position
     return None

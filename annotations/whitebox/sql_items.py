@@ -1,4 +1,4 @@
-"""What the parts of a SELECT are: conditions, generators, names, window functions."""
+"""The parts of a SELECT: conditions, generators, names, window functions."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ is read."""
 
 def start_of(node: Any) -> int | None:
     """The offset of the first character that the tree knows of a node."""
-    starts = [each.meta["start"] for each in node.walk() if "start" in each.meta]
+    starts = [part.meta["start"] for part in node.walk() if "start" in part.meta]
     return min(starts, default=None)
 
 
@@ -32,11 +32,11 @@ def replaced(item: Any, parts: list[Any]) -> Any:
         return exp.column(f"{STANDS}0")
     places = {id(node): at for at, node in enumerate(parts)}
     at = [places.get(id(node)) for node in item.walk()]
-    found = item.copy()
-    for node, place in list(zip(found.walk(), at, strict=True)):
+    result = item.copy()
+    for node, place in list(zip(result.walk(), at, strict=True)):
         if place is not None:
             node.replace(exp.column(f"{STANDS}{place}"))
-    return found
+    return result
 
 
 def join_kind(node: Any) -> tuple[JoinKind, bool]:
@@ -76,19 +76,19 @@ def scalars(node: Any) -> list[Any]:
     if not isinstance(node, exp.Expression):
         return []
     return [
-        each
-        for each in node.find_all(exp.Subquery)
-        if isinstance(each.this, exp.Query)
-        and not isinstance(each.parent, exp.In | exp.Exists | exp.Any | exp.All)
-        and each.find_ancestor(exp.Query, exp.In) is node.find_ancestor(exp.Query, exp.In)
+        subquery
+        for subquery in node.find_all(exp.Subquery)
+        if isinstance(subquery.this, exp.Query)
+        and not isinstance(subquery.parent, exp.In | exp.Exists | exp.Any | exp.All)
+        and subquery.find_ancestor(exp.Query, exp.In) is node.find_ancestor(exp.Query, exp.In)
     ]
 
 
 def refuse_subqueries(node: Any) -> None:
     """Raise `NotUnderstood` where a subquery stands for a value."""
-    found = node.find(exp.Query)
-    if found is not None:
-        raise NotUnderstood("a subquery is used as a value", found)
+    query = node.find(exp.Query)
+    if query is not None:
+        raise NotUnderstood("a subquery is used as a value", query)
 
 
 def has_aggregate(node: Any) -> bool:
@@ -97,8 +97,8 @@ def has_aggregate(node: Any) -> bool:
         return False
     own = None if isinstance(node, exp.Query) else node.find_ancestor(exp.Query)
     return any(
-        each.name.lower() in AGGREGATES and each.find_ancestor(exp.Window, exp.Query) is own
-        for each in node.find_all(exp.Anonymous)
+        call.name.lower() in AGGREGATES and call.find_ancestor(exp.Window, exp.Query) is own
+        for call in node.find_all(exp.Anonymous)
     )
 
 
@@ -116,7 +116,7 @@ def generated(generator: Call, names: list[str]) -> tuple[Column, ...]:
     own = ["col"]
     if generator.function.startswith("inline"):
         fields = kind.element.fields if kind.element is not None else ()
-        own, types = [name for name, *_ in fields], [each for _, each, _ in fields]
+        own, types = [name for name, *_ in fields], [type_ for _, type_, _ in fields]
     elif kind.family is Family.MAP:
         own, types = ["key", "value"], [kind.key or UNKNOWN, kind.element or UNKNOWN]
     if by_place:
@@ -125,7 +125,7 @@ def generated(generator: Call, names: list[str]) -> tuple[Column, ...]:
         own = names
     elif names:
         own, types = names, [UNKNOWN] * len(names)
-    return tuple([Column(name, each) for name, each in zip(own, types, strict=True)])
+    return tuple([Column(name, type_) for name, type_ in zip(own, types, strict=True)])
 
 
 def column_of(name: str, value: Expression, position: Position | None) -> Column:
@@ -134,7 +134,7 @@ def column_of(name: str, value: Expression, position: Position | None) -> Column
 
 
 def name_of(node: Any) -> str:
-    """What Spark calls an item: its alias, its column or field, else its text."""
+    """The name that Spark gives an item: its alias, its column or field, else its text."""
     if isinstance(node, exp.Alias | exp.Column | exp.Dot):
         return str(node.output_name)
     return " ".join(str(node.sql(dialect="spark")).split()).lower()
@@ -146,6 +146,6 @@ def exchanged(expression: Expression, exchange: Mapping[Column, Column]) -> Expr
         case Ref(column=column, position=position):
             return Ref(exchange.get(column, column), position)
         case Call(arguments=arguments):
-            inner = tuple([exchanged(each, exchange) for each in arguments])
+            inner = tuple([exchanged(argument, exchange) for argument in arguments])
             return replace(expression, arguments=inner)
     return expression

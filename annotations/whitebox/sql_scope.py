@@ -48,25 +48,27 @@ class Scope:
         return any(table.open for table in self.tables)
 
     def star(self, alias: str | None = None) -> Iterator[tuple[str, Expression]]:
-        """What `*` or `alias.*` stands for."""
+        """The columns that `*` or `alias.*` stands for."""
         if alias is None:
-            yield from ((_name_of(each, name), each) for name, each in self.merged.items())
-        found = False
+            yield from (
+                (_name_of(expression, name), expression) for name, expression in self.merged.items()
+            )
+        matched = False
         for table in self.tables:
             if alias is None or table.alias.lower() == alias.lower():
-                found = True
+                matched = True
                 for column in table.columns:
                     if alias is not None or column not in self.hidden:
                         yield column.name, Ref(column)
-        if not found:
+        if not matched:
             raise NotUnderstood(f"`{alias}.*` names no table of the query")
 
     def resolve(self, node: Any, position: Any) -> Expression:
-        """What a column reference means; raises `NotUnderstood`."""
-        parts = [each.name for each in (*_qualifiers(node), node.this)]
-        found = self._lookup(parts, position)
-        if found is not None:
-            return found
+        """The expression that a column reference means; raises `NotUnderstood`."""
+        parts = [identifier.name for identifier in (*_qualifiers(node), node.this)]
+        expression = self._lookup(parts, position)
+        if expression is not None:
+            return expression
         if self.outer is not None and (beyond := self.outer._lookup(parts, position)) is not None:
             self.reached = True
             return beyond
@@ -78,11 +80,11 @@ class Scope:
             if len(parts) < used:
                 continue
             table, name = (parts[0], parts[1]) if used == 2 else (None, parts[0])
-            found = self._one(table, name, position)
-            if found is not None:
-                for each in parts[used:]:
-                    found = field_of(found, each, position)
-                return found
+            expression = self._one(table, name, position)
+            if expression is not None:
+                for field in parts[used:]:
+                    expression = field_of(expression, field, position)
+                return expression
         return None
 
     def _one(self, table: str | None, name: str, position: Any) -> Expression | None:
@@ -90,16 +92,16 @@ class Scope:
             return self.merged[name.lower()]
         named = [t for t in self.tables if table is None or t.alias.lower() == table.lower()]
         for several in ([t for t in named if not t.open], [t for t in named if t.open]):
-            found = [
+            columns = [
                 column
-                for each in several
-                for column in each.find(name)
+                for candidate in several
+                for column in candidate.find(name)
                 if table is not None or column not in self.hidden
             ]
-            if len(found) > 1:
+            if len(columns) > 1:
                 raise NotUnderstood(f"`{name}` may be a column of several tables")
-            if found:
-                return Ref(found[0], position)
+            if columns:
+                return Ref(columns[0], position)
         return None
 
 
@@ -130,16 +132,18 @@ def join_using(
         if one is None or len(others) != 1:
             raise NotUnderstood(f"`{name}` is not a column of both sides of the join")
         other = Ref(others[0])
-        each = Call("=", (one, other), type=BOOLEAN)
-        condition = each if condition is None else Call("and", (condition, each), type=BOOLEAN)
+        equality = Call("=", (one, other), type=BOOLEAN)
+        condition = (
+            equality if condition is None else Call("and", (condition, equality), type=BOOLEAN)
+        )
         scope.hidden |= {other.column, *((one.column,) if isinstance(one, Ref) else ())}
-        kept: Expression = other if swapped else one
+        shared: Expression = other if swapped else one
         if full:
-            kept = Call("coalesce", (one, other), type=_type(one, other), nullable=True)
-        scope.merged[name.lower()] = kept
+            shared = Call("coalesce", (one, other), type=_type(one, other), nullable=True)
+        scope.merged[name.lower()] = shared
     return condition
 
 
 def _type(one: Expression, other: Ref) -> DataType:
-    found = one.column.type if isinstance(one, Ref) else other.column.type
-    return found if found == other.column.type else DataType(Family.UNKNOWN)
+    type_ = one.column.type if isinstance(one, Ref) else other.column.type
+    return type_ if type_ == other.column.type else DataType(Family.UNKNOWN)

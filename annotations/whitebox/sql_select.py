@@ -52,10 +52,10 @@ from annotations.whitebox.words import text_of
 
 def _all(conditions: list[Expression]) -> Expression | None:
     """All of the conditions as one."""
-    found: Expression | None = None
-    for each in conditions:
-        found = each if found is None else Call("and", (found, each))
-    return found
+    conjunction: Expression | None = None
+    for condition in conditions:
+        conjunction = condition if conjunction is None else Call("and", (conjunction, condition))
+    return conjunction
 
 
 def _of_no_rows(column: Column) -> Expression:
@@ -99,7 +99,7 @@ class Select:
         self.aliases: dict[str, Expression] = {}
         self.keys: tuple[Expression, ...] = ()
         """What is grouped by."""
-        self.windows = {each.name.lower(): each for each in tree.args.get("windows") or ()}
+        self.windows = {window.name.lower(): window for window in tree.args.get("windows") or ()}
         self.having = False
         """True while HAVING is read."""
 
@@ -117,21 +117,23 @@ class Select:
             return named
 
     def _time_window(self, node: Any) -> Expression | None:
-        """What `window`, `window.start` and the like mean where rows are grouped by a window."""
-        name, *parts = [each.name for each in (node.args.get("table"), node.this) if each]
+        """The expression of `window`, `window.start` and the like in groups by a window."""
+        name, *parts = [
+            identifier.name for identifier in (node.args.get("table"), node.this) if identifier
+        ]
         for key in self.keys:
             if isinstance(key, Call) and key.function == name.lower() and name.lower() in WINDOWS:
-                found: Expression = key
+                value: Expression = key
                 for part in parts:
-                    found = field_of(found, part, self.builder.at(node))
-                return found
+                    value = field_of(value, part, self.builder.at(node))
+                return value
         return None
 
     def build(self) -> Relation:
         """The plan of the SELECT."""
         tree, builder = self.tree, self.builder
         builder.only(tree, SELECT_PARTS)
-        found = self.body()
+        plan = self.body()
         group, having = tree.args.get("group"), tree.args.get("having")
         if group or having or any(map(has_aggregate, tree.expressions)):
             if tree.args.get("qualify"):
@@ -142,17 +144,17 @@ class Select:
                 if len(generators) > 1 or len(bare.expressions) != 1 or everything:
                     raise NotUnderstood("this generator over groups", bare)
                 items[at] = items[at][0], bare.expressions[0]
-            found = self._grouped(found, items, group, having)
-            found = self._generated_of_groups(found, generators)
+            plan = self._grouped(plan, items, group, having)
+            plan = self._generated_of_groups(plan, generators)
         else:
-            found, items = self._generators(found)
-            found = self._projected(found, items)
+            plan, items = self._generators(plan)
+            plan = self._projected(plan, items)
         if tree.args.get("distinct"):
             if tree.args["distinct"].args.get("on"):
                 raise NotUnderstood("DISTINCT ON is not understood", tree)
-            found = Deduplicate(found, found.columns, position=builder.at(tree))
-        names = dict(zip(lower(found), found.columns, strict=True))
-        return builder.limited(tree, found, names, self.express)
+            plan = Deduplicate(plan, plan.columns, position=builder.at(tree))
+        names = dict(zip(lower(plan), plan.columns, strict=True))
+        return builder.limited(tree, plan, names, self.express)
 
     # ---- FROM, joins, WHERE
 
@@ -161,22 +163,22 @@ class Select:
         tree = self.tree
         clause = tree.args.get("from_") or tree.args.get("from")
         if clause is None:
-            found: Relation = Source("nothing", (), Role.TABLE)
+            plan: Relation = Source("nothing", (), Role.TABLE)
         else:
-            found = self._first(clause.this)
+            plan = self._first(clause.this)
             for join in clause.this.args.get("joins") or ():
-                found = self._join(found, join)
+                plan = self._join(plan, join)
         for join in tree.args.get("joins") or ():
-            found = self._join(found, join)
+            plan = self._join(plan, join)
         for lateral in tree.args.get("laterals") or ():
-            found = self._lateral(found, lateral)
+            plan = self._lateral(plan, lateral)
         where = tree.args.get("where")
-        return found if where is None else self._where(found, where.this)
+        return plan if where is None else self._where(plan, where.this)
 
     def _first(self, node: Any) -> Relation:
-        named, found = self.builder.table(node, self.ctes, self.scope, self.scope.outer)
+        named, plan = self.builder.table(node, self.ctes, self.scope, self.scope.outer)
         self.scope.tables.append(named)
-        return found
+        return plan
 
     def _join(self, left: Relation, node: Any) -> Relation:
         if isinstance(node.this, exp.Lateral):
@@ -188,7 +190,7 @@ class Select:
         kind, swapped = join_kind(node)
         only_left = kind in (JoinKind.SEMI, JoinKind.ANTI)
         condition: Expression | None = None
-        names = [each.name for each in node.args.get("using") or ()]
+        names = [identifier.name for identifier in node.args.get("using") or ()]
         if (node.args.get("method") or "").upper() == "NATURAL":
             known = {name.lower() for name, _ in self.scope.star()}
             names = [column.name for column in named.columns if column.name.lower() in known]
@@ -234,33 +236,33 @@ class Select:
         where = tree.args.get("where")
         if where is not None and inner._reaches_out(where):
             right, conditions, members = inner.grouped_by_ties()
-            names = [name_of(each) for each in tree.expressions]
+            names = [name_of(item) for item in tree.expressions]
             if any(map(has_aggregate, tree.expressions)):
                 kind = JoinKind.LEFT  # no rows are put together to one row
         else:
             right, _, members = inner.correlated()
             names = [column.name for column in right.columns]
-        names = [each.name for each in alias.columns] or names
+        names = [identifier.name for identifier in alias.columns] or names
         if len(names) != len(members):
             raise NotUnderstood("the list of columns does not fit the table", node)
         # Each name is a column of its own, so that it hides none of the conditions'.
-        kept = [(Column(c.name, c.type, c.nullable), Ref(c)) for c in right.columns]
-        exchange = {ref.column: column for column, ref in kept}
-        made = tuple(
-            Column(name, each.column.type, each.column.nullable)
-            for name, each in zip(names, members, strict=True)
+        retained = [(Column(c.name, c.type, c.nullable), Ref(c)) for c in right.columns]
+        exchange = {ref.column: column for column, ref in retained}
+        columns = tuple(
+            Column(name, member.column.type, member.column.nullable)
+            for name, member in zip(names, members, strict=True)
         )
         place = self.builder.at(node)
-        project = Project(right, (*kept, *zip(made, members, strict=True)), place)
-        condition = _all([exchanged(each, exchange) for each in conditions])
-        found: Relation = Join(left, project, kind, condition, position=place)
+        project = Project(right, (*retained, *zip(columns, members, strict=True)), place)
+        condition = _all([exchanged(term, exchange) for term in conditions])
+        plan: Relation = Join(left, project, kind, condition, position=place)
         if kind is JoinKind.LEFT and conditions:
-            shown = tuple(Column(each.name, each.type) for each in made)
-            values = zip(shown, map(_of_no_rows, made), strict=True)
+            shown = tuple(Column(column.name, column.type) for column in columns)
+            values = zip(shown, map(_of_no_rows, columns), strict=True)
             rest = tuple((column, Ref(column)) for column in left.columns)
-            found, made = Project(found, (*rest, *values), place), shown
-        self.scope.tables.append(Named(alias.name, made))
-        return found
+            plan, columns = Project(plan, (*rest, *values), place), shown
+        self.scope.tables.append(Named(alias.name, columns))
+        return plan
 
     def grouped_by_ties(self) -> tuple[Relation, list[Expression], tuple[Ref, ...]]:
         """As `correlated`, of a query that puts the rows of each outer row together, if it does.
@@ -275,38 +277,38 @@ class Select:
         where = tree.args["where"]
         self.tree = tree.copy()
         self.tree.set("where", None)
-        found = self.body()
+        plan = self.body()
         keys: list[Expression] = []
         ties: list[Expression] = []
-        for each in conjuncts(where.this):
-            refuse_subqueries(each)
+        for term in conjuncts(where.this):
+            refuse_subqueries(term)
             self.scope.reached = False
-            condition = self.express(each)
+            condition = self.express(term)
             if not self.scope.reached:
-                found = Filter(found, condition, self.builder.at(each))
+                plan = Filter(plan, condition, self.builder.at(term))
                 continue
-            mine, theirs = self._tie(condition, found, each)
+            mine, theirs = self._tie(condition, plan, term)
             keys.append(mine)
             ties.append(theirs)
         self.scope.reached = False
-        items = [(name_of(each), each.unalias()) for each in tree.expressions]
+        items = [(name_of(item), item.unalias()) for item in tree.expressions]
         values = [self.express(item) for _, item in items]
         if self.scope.reached:
             raise NotUnderstood("a subquery selects a column of the outer query", tree)
-        made = [
+        columns = [
             Column(name, type_of(value), True)
             for (name, _), value in zip(items, values, strict=True)
         ]
         by = [Column(text_of(key), type_of(key), may_be_null(key)) for key in keys]
-        outputs = (*zip(by, keys, strict=True), *zip(made, values, strict=True))
-        found = Aggregate(found, tuple(keys), outputs, None, self.builder.at(tree))
+        outputs = (*zip(by, keys, strict=True), *zip(columns, values, strict=True))
+        plan = Aggregate(plan, tuple(keys), outputs, None, self.builder.at(tree))
         conditions: list[Expression] = [
             Call("=", (Ref(column), tie)) for column, tie in zip(by, ties, strict=True)
         ]
-        return found, conditions, tuple(map(Ref, made))
+        return plan, conditions, tuple(map(Ref, columns))
 
     def _tie(self, condition: Expression, inner: Relation, node: Any) -> tuple[Any, Any]:
-        """What a condition equates: a value of this query, and one of the query around it."""
+        """The two values that a condition equates: of this query, and of the query around it."""
         if isinstance(condition, Call) and condition.function in ("=", "=="):
             own = set(inner.columns)
             for one, other in (condition.arguments, condition.arguments[::-1]):
@@ -314,11 +316,11 @@ class Select:
                     return one, other
         raise NotUnderstood("a condition of a subquery that is no equality", node)
 
-    def _valued(self, found: Relation, node: Any) -> tuple[Relation, Any, Expressions]:
+    def _valued(self, plan: Relation, node: Any) -> tuple[Relation, Any, Expressions]:
         """An expression with subqueries that stand for a value: each becomes a column below."""
         parts = scalars(node)
         if not parts:
-            return found, node, self.express
+            return plan, node, self.express
         columns: list[Column] = []
         for part in parts:
             self.builder.only(part, {"this"})
@@ -340,15 +342,15 @@ class Select:
                 raise NotUnderstood("a subquery with several columns is used as a value", part)
             place = self.builder.at(part)
             column = members[0].column
-            old = found.columns
-            found = Join(found, right, JoinKind.LEFT, _all(conditions), position=place)
+            old = plan.columns
+            plan = Join(plan, right, JoinKind.LEFT, _all(conditions), position=place)
             if conditions:
                 value = Column(column.name, column.type)
-                rest = tuple((each, Ref(each)) for each in old)
-                found = Project(found, (*rest, (value, _of_no_rows(column))), place)
+                rest = tuple((unchanged, Ref(unchanged)) for unchanged in old)
+                plan = Project(plan, (*rest, (value, _of_no_rows(column))), place)
                 column = value
             columns.append(column)
-        return found, replaced(node, parts), self._standing(columns, node)
+        return plan, replaced(node, parts), self._standing(columns, node)
 
     def _standing(self, columns: list[Column], item: Any) -> Expressions:
         """Expressions in which names stand for columns (`replaced`)."""
@@ -361,43 +363,43 @@ class Select:
             self.builder.own,
         )
 
-    def _lateral(self, found: Relation, node: Any) -> Relation:
+    def _lateral(self, plan: Relation, node: Any) -> Relation:
         """LATERAL VIEW: for each row those that a generator makes of it."""
         call = node.this
         if not isinstance(call, exp.Anonymous | exp.Explode):
             raise NotUnderstood("LATERAL is not understood", node)
         alias = node.args.get("alias")
-        names = [each.name for each in alias.columns] if alias is not None else []
+        names = [identifier.name for identifier in alias.columns] if alias is not None else []
         generator = self.express(call)
         if not isinstance(generator, Call) or generator.function not in GENERATORS:
             raise NotUnderstood(f"`{text_of(generator)}` is not a known generator", node)
         columns = generated(generator, names)
         name = alias.name if alias is not None else ""
         self.scope.tables.append(Named(name, columns))
-        return Generate(found, generator, columns, self.builder.at(node))
+        return Generate(plan, generator, columns, self.builder.at(node))
 
-    def _where(self, found: Relation, condition: Any) -> Relation:
-        for each in conjuncts(condition):
-            found = self._condition(found, each)
-        return found
+    def _where(self, plan: Relation, condition: Any) -> Relation:
+        for term in conjuncts(condition):
+            plan = self._condition(plan, term)
+        return plan
 
-    def _condition(self, found: Relation, node: Any) -> Relation:
+    def _condition(self, plan: Relation, node: Any) -> Relation:
         """A condition of WHERE: a subquery is a join, everything else a filter."""
         inner, negated = node, False
         while isinstance(inner, exp.Not | exp.Paren):
             negated ^= isinstance(inner, exp.Not)
             inner = inner.this
         if isinstance(inner, exp.In) and inner.args.get("query") is not None:
-            return self._subquery(found, inner.args["query"], inner.this, negated, node)
+            return self._subquery(plan, inner.args["query"], inner.this, negated, node)
         if isinstance(inner, exp.Exists):
-            return self._subquery(found, inner.this, None, negated, node)
+            return self._subquery(plan, inner.this, None, negated, node)
         place = self.builder.at(node)
-        found, node, express = self._valued(found, node)
+        plan, node, express = self._valued(plan, node)
         refuse_subqueries(node)
-        return Filter(found, express(node), place)
+        return Filter(plan, express(node), place)
 
     def _subquery(
-        self, found: Relation, tree: Any, value: Any, negated: bool, node: Any
+        self, plan: Relation, tree: Any, value: Any, negated: bool, node: Any
     ) -> Relation:
         """IN and EXISTS as joins that keep the columns of the left side."""
         while isinstance(tree, exp.Subquery):
@@ -419,7 +421,7 @@ class Select:
         condition = _all(conditions)
         kind = JoinKind.ANTI if negated else JoinKind.SEMI
         null_aware = len(members) if negated and value is not None else 0
-        return Join(found, right, kind, condition, null_aware, self.builder.at(node))
+        return Join(plan, right, kind, condition, null_aware, self.builder.at(node))
 
     def correlated(self) -> tuple[Relation, list[Expression], tuple[Ref, ...]]:
         """A subquery: its plan, the conditions that tie it to the outer query, what it selects."""
@@ -428,57 +430,57 @@ class Select:
         plain = not (tree.args.get("having") or any(map(has_aggregate, tree.expressions)))
         if not plain or where is None or not self._reaches_out(where):
             scope, self.scope.outer = self.scope.outer, None
-            found = self.build()
+            plan = self.build()
             self.scope.outer = scope
-            return found, [], tuple(map(Ref, found.columns))
+            return plan, [], tuple(map(Ref, plan.columns))
         self.builder.only(tree, CORRELATED_PARTS)
         tree = tree.copy()
         tree.set("where", None)
         self.tree = tree
-        found = self.body()
-        for each in conjuncts(where.this):
+        plan = self.body()
+        for term in conjuncts(where.this):
             self.scope.reached = False
-            if each.find(exp.Query) is not None:
-                found = self._condition(found, each)
+            if term.find(exp.Query) is not None:
+                plan = self._condition(plan, term)
                 if self.scope.reached:
-                    raise NotUnderstood("a subquery in a correlated subquery", each)
+                    raise NotUnderstood("a subquery in a correlated subquery", term)
                 continue
-            condition = self.express(each)
+            condition = self.express(term)
             if self.scope.reached:
                 conditions.append(condition)
             else:
-                found = Filter(found, condition, self.builder.at(each))
+                plan = Filter(plan, condition, self.builder.at(term))
         self.scope.reached = False
         members = self._members()
         if self.scope.reached:
             raise NotUnderstood("a subquery selects a column of the outer query", tree)
         # What is selected joins the columns that the conditions need.
-        outputs = [(column, Ref(column)) for column in found.columns]
+        outputs = [(column, Ref(column)) for column in plan.columns]
         added: list[Output] = [
-            (Column(f"value{at}", type_of(each), may_be_null(each)), each)
-            for at, each in enumerate(members)
-            if not isinstance(each, Ref)
+            (Column(f"value{at}", type_of(member), may_be_null(member)), member)
+            for at, member in enumerate(members)
+            if not isinstance(member, Ref)
         ]
         if added:
             renewed = [(Column(c.name, c.type, c.nullable), ref) for c, ref in outputs]
             exchange = {ref.column: column for column, ref in renewed}
-            found = Project(found, (*renewed, *added))
-            conditions = [exchanged(each, exchange) for each in conditions]
+            plan = Project(plan, (*renewed, *added))
+            conditions = [exchanged(term, exchange) for term in conditions]
             fresh = iter(column for column, _ in added)
             members = tuple(
-                Ref(exchange[each.column]) if isinstance(each, Ref) else Ref(next(fresh))
-                for each in members
+                Ref(exchange[member.column]) if isinstance(member, Ref) else Ref(next(fresh))
+                for member in members
             )
-        return found, conditions, tuple(each for each in members if isinstance(each, Ref))
+        return plan, conditions, tuple(member for member in members if isinstance(member, Ref))
 
     def _members(self) -> tuple[Expression, ...]:
-        found: list[Expression] = []
-        for each in self.tree.expressions:
-            if isinstance(each, exp.Star):
-                found += [inner for _, inner in self.scope.star()]
+        members: list[Expression] = []
+        for item in self.tree.expressions:
+            if isinstance(item, exp.Star):
+                members += [inner for _, inner in self.scope.star()]
             else:
-                found.append(self.express(each))
-        return tuple(found)
+                members.append(self.express(item))
+        return tuple(members)
 
     def _reaches_out(self, where: Any) -> bool:
         """True where a condition names a column that only the outer query has."""
@@ -513,55 +515,55 @@ class Select:
             bare = node.unalias() if isinstance(node, exp.Alias) else node
             names = [node.alias] if isinstance(node, exp.Alias) else []
             if isinstance(node, exp.Aliases):
-                bare, names = node.this, [each.name for each in node.expressions]
+                bare, names = node.this, [alias.name for alias in node.expressions]
             if isinstance(bare, exp.Anonymous) and bare.name.lower() in GENERATORS:
                 generators[len(items)] = bare, names
             items.append((name_of(node), bare))
         return items, generators
 
-    def _generators(self, found: Relation) -> tuple[Relation, list[tuple[str, Any]]]:
+    def _generators(self, plan: Relation) -> tuple[Relation, list[tuple[str, Any]]]:
         """The items by name; EXPLODE among them makes rows before anything else is computed."""
         items, generators = self._items()
-        made: list[tuple[str, Any]] = []
+        selected: list[tuple[str, Any]] = []
         for at, item in enumerate(items):
             if at not in generators:
-                made.append(item)
+                selected.append(item)
                 continue
             bare, names = generators[at]
             generator = self.express(bare)
             assert isinstance(generator, Call)
             columns = generated(generator, names)
-            found = Generate(found, generator, columns, self.builder.at(bare))
-            made += [(column.name, Ref(column)) for column in columns]
-        return found, made
+            plan = Generate(plan, generator, columns, self.builder.at(bare))
+            selected += [(column.name, Ref(column)) for column in columns]
+        return plan, selected
 
     def _generated_of_groups(
-        self, found: Relation, generators: Mapping[int, tuple[Any, list[str]]]
+        self, plan: Relation, generators: Mapping[int, tuple[Any, list[str]]]
     ) -> Relation:
         """EXPLODE of what is computed of groups: its rows are made of theirs."""
         for at, (bare, names) in generators.items():
-            column, place = found.columns[at], self.builder.at(bare)
+            column, place = plan.columns[at], self.builder.at(bare)
             generator = Call(bare.name.lower(), (Ref(column),), position=place)
             columns = generated(generator, names)
-            outputs = [(each, Ref(each)) for each in found.columns]
-            outputs[at : at + 1] = [(each, Ref(each)) for each in columns]
-            found = Project(Generate(found, generator, columns, place), tuple(outputs), place)
-        return found
+            outputs = [(output, Ref(output)) for output in plan.columns]
+            outputs[at : at + 1] = [(output, Ref(output)) for output in columns]
+            plan = Project(Generate(plan, generator, columns, place), tuple(outputs), place)
+        return plan
 
     def _star(self, node: Any) -> Iterator[tuple[str, Any]]:
         star = node if isinstance(node, exp.Star) else node.this
         alias = None if isinstance(node, exp.Star) else node.table
         self.builder.only(star, {"except_", "except"})
         excluded = star.args.get("except_") or star.args.get("except") or ()
-        without = {each.name.lower() for each in excluded}
+        without = {identifier.name.lower() for identifier in excluded}
         tables = [t for t in self.scope.tables if alias is None or t.alias.lower() == alias.lower()]
         self.builder.open |= any(table.open for table in tables)
         if not tables and alias is not None:
             yield from self._fields(alias, node)
             return
-        for name, each in self.scope.star(alias):
+        for name, expression in self.scope.star(alias):
             if name.lower() not in without:
-                yield name, each
+                yield name, expression
 
     def _fields(self, name: str, node: Any) -> Iterator[tuple[str, Any]]:
         """`column.*`: the fields of a struct."""
@@ -577,14 +579,14 @@ class Select:
         """An item; those of stars and generators are expressions already."""
         return item if not isinstance(item, exp.Expression) else self.express(item)
 
-    def _projected(self, found: Relation, items: list[tuple[str, Any]]) -> Relation:
+    def _projected(self, plan: Relation, items: list[tuple[str, Any]]) -> Relation:
         outputs: list[Output] = []
         for name, item in items:
             windows = list(item.find_all(exp.Window)) if isinstance(item, exp.Expression) else []
             if windows:
-                found, value = self._windowed(found, item, windows)
+                plan, value = self._windowed(plan, item, windows)
             elif scalars(item):
-                found, item, express = self._valued(found, item)
+                plan, item, express = self._valued(plan, item)
                 value = express(item)
             else:
                 value = self._value(item)
@@ -592,33 +594,33 @@ class Select:
             self.aliases.setdefault(name.lower(), value)
         qualify = self.tree.args.get("qualify")
         if qualify is not None:
-            found = self._qualified(found, qualify.this)
-        return Project(found, tuple(outputs), self.builder.at(self.tree))
+            plan = self._qualified(plan, qualify.this)
+        return Project(plan, tuple(outputs), self.builder.at(self.tree))
 
-    def _qualified(self, found: Relation, condition: Any) -> Relation:
+    def _qualified(self, plan: Relation, condition: Any) -> Relation:
         """QUALIFY: a condition on the results of window functions."""
         for column in condition.find_all(exp.Column):
             named = self.aliases.get(column.name.lower()) if not column.table else None
             if named is not None and self._resolve(column) != named:
                 raise NotUnderstood(f"`{column.name}` is an item and a column", column)
         values = []
-        for each in conjuncts(condition):
-            refuse_subqueries(each)
-            windows = list(each.find_all(exp.Window))
+        for term in conjuncts(condition):
+            refuse_subqueries(term)
+            windows = list(term.find_all(exp.Window))
             if windows:
-                found, value = self._windowed(found, each, windows)
+                plan, value = self._windowed(plan, term, windows)
             else:
-                value = self.express(each)
-            values.append((value, self.builder.at(each)))
+                value = self.express(term)
+            values.append((value, self.builder.at(term)))
         for value, place in values:
-            found = Filter(found, value, place)
-        return found
+            plan = Filter(plan, value, place)
+        return plan
 
     def _item_place(self, item: Any) -> Position | None:
         return self.builder.at(item) if isinstance(item, exp.Expression) else None
 
     def _windowed(
-        self, found: Relation, item: Any, windows: list[Any]
+        self, plan: Relation, item: Any, windows: list[Any]
     ) -> tuple[Relation, Expression]:
         """An item with window functions: each becomes a column below, the rest is computed."""
         columns: list[Column] = []
@@ -629,7 +631,7 @@ class Select:
             call = self.express(node.this)
             position = self.builder.at(node.this)
             over = self._named_window(node)
-            partition = tuple(self.express(each) for each in over.args.get("partition_by") or ())
+            partition = tuple(self.express(key) for key in over.args.get("partition_by") or ())
             order = over.args.get("order")
             keys = self.express.order(order) if order is not None else ()
             spec = over.args.get("spec")
@@ -637,15 +639,15 @@ class Select:
             rows = rows and not _unbounded(spec)
             column = Column(text_of(call), type_of(call), True)
             columns.append(column)
-            found = Window(found, ((column, call),), partition, keys, rows, position)
-        return found, self._standing(columns, item)(replaced(item, windows))
+            plan = Window(plan, ((column, call),), partition, keys, rows, position)
+        return plan, self._standing(columns, item)(replaced(item, windows))
 
     def _named_window(self, node: Any) -> Any:
-        """What a window is over: its own words, or those of the name that it goes by."""
+        """The definition of a window: its own, or that of the name that it goes by."""
         seen: list[str] = []
         while node.args.get("alias") is not None:
             name = node.args["alias"].name.lower()
-            own = any(node.args.get(each) for each in ("partition_by", "order", "spec"))
+            own = any(node.args.get(part) for part in ("partition_by", "order", "spec"))
             if own or name in seen or name not in self.windows:
                 raise NotUnderstood(f"the window `{name}` is not understood", node)
             seen.append(name)
@@ -653,7 +655,7 @@ class Select:
         return node
 
     def _grouped(
-        self, found: Relation, items: list[tuple[str, Any]], group: Any, having: Any
+        self, plan: Relation, items: list[tuple[str, Any]], group: Any, having: Any
     ) -> Relation:
         """GROUP BY, aggregates and HAVING."""
         for _, item in items:
@@ -669,25 +671,25 @@ class Select:
         visible = [column for column, _ in outputs]
         conditions: list[Column] = []
         self.having = True
-        for each in conjuncts(having.this) if having is not None else ():
-            refuse_subqueries(each)
-            value = self.express(each)
-            column = Column(text_of(value), type_of(value), True, self.builder.at(each))
+        for term in conjuncts(having.this) if having is not None else ():
+            refuse_subqueries(term)
+            value = self.express(term)
+            column = Column(text_of(value), type_of(value), True, self.builder.at(term))
             conditions.append(column)
             outputs.append((column, value))
         position = self.builder.at(group) if group is not None else self.builder.at(self.tree)
-        found = Aggregate(found, keys, tuple(outputs), sets, position)
+        plan = Aggregate(plan, keys, tuple(outputs), sets, position)
         if not conditions:
-            return found
+            return plan
         for column in conditions:
-            found = Filter(found, Ref(column, column.position), column.position)
+            plan = Filter(plan, Ref(column, column.position), column.position)
         renewed = [(Column(c.name, c.type, c.nullable, c.position), Ref(c)) for c in visible]
-        return Project(found, tuple(renewed), position)
+        return Project(plan, tuple(renewed), position)
 
     def _keys(
         self, items: list[tuple[str, Any]], group: Any
     ) -> tuple[tuple[Expression, ...], tuple[frozenset[int], ...] | None]:
-        """What is grouped by, and the grouping sets if there are any."""
+        """The keys of the groups, and the grouping sets if there are any."""
         if group is None:
             return (), None
         self.builder.only(
@@ -714,14 +716,14 @@ class Select:
         if not optional:
             return tuple(keys), None
         # Which sets there are does not matter, only which keys are in all of them.
-        whole = frozenset(range(len(keys)))
-        return tuple(keys), (whole, whole - optional)
+        every = frozenset(range(len(keys)))
+        return tuple(keys), (every, every - optional)
 
     def _add_sets(
         self, node: Any, items: list[tuple[str, Any]], keys: list[Expression], optional: set[int]
     ) -> None:
-        for each in node.expressions:
-            inner = each.this if isinstance(each, exp.Paren) else each
+        for element in node.expressions:
+            inner = element.this if isinstance(element, exp.Paren) else element
             parts = inner.expressions if isinstance(inner, exp.Tuple) else [inner]
             for part in parts:
                 key = self._key(part, items)

@@ -66,7 +66,7 @@ class Builder:
         self, parsed: Parsed, inputs: Mapping[str, Input], place: Place, select: ReadSelect
     ) -> None:
         self._select = select
-        self.inputs = {name.lower(): (name, each) for name, each in inputs.items()}
+        self.inputs = {name.lower(): (name, declared) for name, declared in inputs.items()}
         self.place = place
         self.delays = list(parsed.delays)
         self.open = False
@@ -125,10 +125,10 @@ class Builder:
             return ctes
         if clause.args.get("recursive"):
             raise NotUnderstood("a recursive query is not understood", clause)
-        found = Ctes(dict(ctes.known))
+        inner = Ctes(dict(ctes.known))
         for cte in clause.expressions:
-            found.known[cte.alias.lower()] = (cte, Ctes(dict(found.known)))
-        return found
+            inner.known[cte.alias.lower()] = (cte, Ctes(dict(inner.known)))
+        return inner
 
     def _set_operation(self, tree: Any, ctes: Ctes, outer: Scope | None) -> Relation:
         self.only(tree, SET_PARTS)
@@ -146,50 +146,50 @@ class Builder:
         )
         position = self.at(tree.right)
         distinct = bool(tree.args.get("distinct"))
-        found: Relation
+        plan: Relation
         if isinstance(tree, exp.Union):
-            found = Union((left, right), columns, position)
+            plan = Union((left, right), columns, position)
             if distinct:
-                found = Deduplicate(found, columns, position=position)
+                plan = Deduplicate(plan, columns, position=position)
         else:
             kind = SetKind.EXCEPT if isinstance(tree, exp.Except) else SetKind.INTERSECT
-            found = SetOperation(left, right, kind, columns, not distinct, position)
-        return self.limited(tree, found, dict(zip(lower(found), columns, strict=True)))
+            plan = SetOperation(left, right, kind, columns, not distinct, position)
+        return self.limited(tree, plan, dict(zip(lower(plan), columns, strict=True)))
 
     def limited(
         self,
         tree: Any,
-        found: Relation,
+        plan: Relation,
         names: Mapping[str, Column],
         express: Callable[[Any], Expression] | None = None,
     ) -> Relation:
         """ORDER BY matters only where it decides what LIMIT or OFFSET keeps."""
         limits = [tree.args.get(key) for key in ("limit", "offset")]
-        limit = next((each for each in limits if each is not None), None)
+        limit = next((clause for clause in limits if clause is not None), None)
         if limit is None:
-            return found
-        keys = self._order(tree.args.get("order"), found, names, express)
-        return Limit(found, keys, self.at(limit))
+            return plan
+        keys = self._order(tree.args.get("order"), plan, names, express)
+        return Limit(plan, keys, self.at(limit))
 
     def _order(
         self,
         order: Any,
-        found: Relation,
+        plan: Relation,
         names: Mapping[str, Column],
         express: Callable[[Any], Expression] | None,
     ) -> tuple[SortKey, ...]:
         """The sort keys: columns of the result, or expressions."""
         keys: list[SortKey] = []
-        for each in order.expressions if order is not None else ():
-            node = each.this if isinstance(each, exp.Ordered) else each
+        for key in order.expressions if order is not None else ():
+            node = key.this if isinstance(key, exp.Ordered) else key
             if isinstance(node, exp.Column) and node.name.lower() in names:
-                keys.append(SortKey(Ref(names[node.name.lower()]), bool(each.args.get("desc"))))
+                keys.append(SortKey(Ref(names[node.name.lower()]), bool(key.args.get("desc"))))
             elif isinstance(node, exp.Literal) and node.this.isdigit():
                 at = int(node.this) - 1
-                if at < len(found.columns):
-                    keys.append(SortKey(Ref(found.columns[at]), bool(each.args.get("desc"))))
+                if at < len(plan.columns):
+                    keys.append(SortKey(Ref(plan.columns[at]), bool(key.args.get("desc"))))
             else:
-                desc = bool(each.args.get("desc"))
+                desc = bool(key.args.get("desc"))
                 keys.append(SortKey(self._sort_key(node, express), desc))
         return tuple(keys)
 
@@ -207,27 +207,29 @@ class Builder:
     def table(
         self, node: Any, ctes: Ctes, scope: Scope, outer: Scope | None
     ) -> tuple[Named, Relation]:
-        """What stands in a FROM clause, under its name."""
+        """The plan of an item of a FROM clause, under its name."""
         if node.args.get("pivots"):
             return self._pivoted(node, ctes, scope, outer)
         match node:
             case exp.Subquery():
-                found = self.query(node, ctes, outer)
-                named = Named(node.alias, found.columns)
+                plan = self.query(node, ctes, outer)
+                named = Named(node.alias, plan.columns)
             case exp.Values():
-                named, found = self._values(node)
+                named, plan = self._values(node)
             case exp.Table():
-                named, found = self._table(node, ctes)
+                named, plan = self._table(node, ctes)
             case exp.Lateral() | exp.Unnest():
                 raise NotUnderstood("LATERAL is not understood here", node)
             case _:
                 raise NotUnderstood(f"{type(node).__name__} is not understood here", node)
         alias = node.args.get("alias")
         if alias is not None and alias.args.get("columns"):
-            named, found = _renamed(named, found, [each.name for each in alias.columns], node)
+            named, plan = _renamed(
+                named, plan, [identifier.name for identifier in alias.columns], node
+            )
         if node.args.get("sample"):
-            found = Sample(found, self.at(node))
-        return named, self._delayed(node, named, found)
+            plan = Sample(plan, self.at(node))
+        return named, self._delayed(node, named, plan)
 
     def _pivoted(
         self, node: Any, ctes: Ctes, scope: Scope, outer: Scope | None
@@ -236,7 +238,7 @@ class Builder:
         pivots = node.args["pivots"]
         node.set("pivots", None)
         try:
-            named, found = self.table(node, ctes, scope, outer)
+            named, plan = self.table(node, ctes, scope, outer)
         finally:
             node.set("pivots", pivots)
         for pivot in pivots:
@@ -244,54 +246,54 @@ class Builder:
             if named.open or len(fields) != 1 or not isinstance(fields[0], exp.In):
                 raise NotUnderstood("this PIVOT is not understood", pivot)
             if pivot.args.get("unpivot"):
-                found = self._unpivot(pivot, fields[0], named, found)
+                plan = self._unpivot(pivot, fields[0], named, plan)
             else:
-                found = self._pivot(pivot, fields[0], named, found)
-            named = Named(pivot.alias or named.alias, found.columns)
-        return named, found
+                plan = self._pivot(pivot, fields[0], named, plan)
+            named = Named(pivot.alias or named.alias, plan.columns)
+        return named, plan
 
-    def _pivot(self, pivot: Any, field: Any, named: Named, found: Relation) -> Relation:
+    def _pivot(self, pivot: Any, field: Any, named: Named, plan: Relation) -> Relation:
         place = self.at(pivot)
         express = Expressions(lambda node: Scope([named]).resolve(node, self.at(node)), self.own)
         by = express(field.this)
         if not isinstance(by, Ref):
             raise NotUnderstood("PIVOT by several columns is not understood", pivot)
-        calls = [express(each) for each in pivot.expressions]
-        names = [each.name for each in pivot.args.get("columns") or ()]
+        calls = [express(expression) for expression in pivot.expressions]
+        names = [identifier.name for identifier in pivot.args.get("columns") or ()]
         used = references(by).union(*map(references, calls))
-        keys = tuple(column for column in found.columns if column not in used)
+        keys = tuple(column for column in plan.columns if column not in used)
         outputs: list[tuple[Column, Expression]] = [
             (Column(c.name, c.type, c.nullable), Ref(c)) for c in keys
         ]
-        values = [(each, call) for each in field.expressions for call in calls]
+        values = [(literal, call) for literal in field.expressions for call in calls]
         if len(values) != len(names):
             raise NotUnderstood("the columns of PIVOT are not known", pivot)
-        for name, (each, call) in zip(names, values, strict=True):
-            value = express(each.this if isinstance(each, exp.PivotAlias) else each)
+        for name, (literal, call) in zip(names, values, strict=True):
+            value = express(literal.this if isinstance(literal, exp.PivotAlias) else literal)
             if not isinstance(call, Call) or call.condition is not None:
                 raise NotUnderstood("PIVOT needs aggregates", pivot)
             chosen = replace(call, condition=Call("<=>", (by, value)))
             outputs.append((Column(name, call.type, True, place), chosen))
-        return Aggregate(found, tuple(map(Ref, keys)), tuple(outputs), None, place)
+        return Aggregate(plan, tuple(map(Ref, keys)), tuple(outputs), None, place)
 
-    def _unpivot(self, pivot: Any, field: Any, named: Named, found: Relation) -> Relation:
+    def _unpivot(self, pivot: Any, field: Any, named: Named, plan: Relation) -> Relation:
         place = self.at(pivot)
         scope = Scope([named])
-        chosen = [each.this if isinstance(each, exp.PivotAlias) else each
-                  for each in field.expressions]  # fmt: skip
-        columns = [scope.resolve(each, self.at(each)) for each in chosen
-                   if isinstance(each, exp.Column)]  # fmt: skip
-        kinds = {type_of(each) for each in columns}
+        chosen = [item.this if isinstance(item, exp.PivotAlias) else item
+                  for item in field.expressions]  # fmt: skip
+        columns = [scope.resolve(item, self.at(item)) for item in chosen
+                   if isinstance(item, exp.Column)]  # fmt: skip
+        kinds = {type_of(column) for column in columns}
         if len(columns) != len(chosen) or len(pivot.expressions) != 1 or len(kinds) != 1:
             raise NotUnderstood("this UNPIVOT is not understood", pivot)
         name = Column(field.this.name, STRING, False)
         value = Column(pivot.expressions[0].name, kinds.pop())
         generator = Call("explode", (Call("array", tuple(columns)),))
-        found = Generate(found, generator, (name, value), place)
+        plan = Generate(plan, generator, (name, value), place)
         used = frozenset[Column]().union(*map(references, columns))
-        kept = tuple((Column(c.name, c.type, c.nullable), Ref(c)) for c in found.columns
+        rest = tuple((Column(c.name, c.type, c.nullable), Ref(c)) for c in plan.columns
                      if c not in used)  # fmt: skip
-        return Project(found, kept, place)
+        return Project(plan, rest, place)
 
     def _table(self, node: Any, ctes: Ctes) -> tuple[Named, Relation]:
         self.only(node, {"this", "alias", "db", "catalog", "sample", "joins", "hints"})
@@ -303,12 +305,14 @@ class Builder:
             raise NotUnderstood("a table function is not understood", node)
         if not node.db and node.name.lower() in ctes.known:
             cte, inner = ctes.known[node.name.lower()]
-            found = self.query(cte.this, inner, None)
-            named = Named(alias, found.columns)
+            plan = self.query(cte.this, inner, None)
+            named = Named(alias, plan.columns)
             columns = cte.args["alias"].columns
             if columns:
-                named, found = _renamed(named, found, [each.name for each in columns], node)
-            return named, found
+                named, plan = _renamed(
+                    named, plan, [identifier.name for identifier in columns], node
+                )
+            return named, plan
         name, declared = self.inputs.get(node.name.lower(), (node.name, None))
         if declared is None or node.db:
             full = ".".join(filter(None, [node.catalog, node.db, node.name]))
@@ -320,8 +324,8 @@ class Builder:
 
     def _values(self, node: Any) -> tuple[Named, Relation]:
         """Values as a table that never changes; those that are computed may be left to chance."""
-        rows = [each.expressions if isinstance(each, exp.Tuple) else [each]
-                for each in node.expressions]  # fmt: skip
+        rows = [item.expressions if isinstance(item, exp.Tuple) else [item]
+                for item in node.expressions]  # fmt: skip
         columns = tuple([Column(f"col{at + 1}") for at in range(len(rows[0]))])
         named = Named(node.alias, columns)
         if all(isinstance(cell.unnest(), _CONSTANTS) for row in rows for cell in row):
@@ -337,26 +341,26 @@ class Builder:
         ]
         return named, Union(tuple(parts), columns, self.at(node))
 
-    def _delayed(self, node: Any, named: Named, found: Relation) -> Relation:
+    def _delayed(self, node: Any, named: Named, plan: Relation) -> Relation:
         """The WATERMARK clause that stands right after the table."""
-        ends = [each.meta["end"] for each in node.walk() if "end" in each.meta]
+        ends = [part.meta["end"] for part in node.walk() if "end" in part.meta]
         if not ends or not self.delays:
-            return found
-        following = [each for each in self.delays if each.start >= min(ends)]
+            return plan
+        following = [clause for clause in self.delays if clause.start >= min(ends)]
         if not following:
-            return found
-        delay = min(following, key=lambda each: each.start)
+            return plan
+        delay = min(following, key=lambda clause: clause.start)
         columns = named.find(delay.column)
         if not columns or self._nearer(node, delay):
-            return found
+            return plan
         self.delays.remove(delay)
-        return Watermark(found, columns[0], delay.delay_s, self.place(delay.start))
+        return Watermark(plan, columns[0], delay.delay_s, self.place(delay.start))
 
     def _nearer(self, node: Any, delay: Delay) -> bool:
         """True where another table stands between this one and the clause."""
         own = start_of(node) or 0
         root = node.root()
-        starts = [start_of(each) for each in root.find_all(exp.Table)]
+        starts = [start_of(table) for table in root.find_all(exp.Table)]
         return any(start is not None and own < start < delay.start for start in starts)
 
 
@@ -373,20 +377,20 @@ def _wanted(tree: Any) -> Callable[[str], tuple[str, ...]]:
             names.setdefault(column.table.lower(), {})[column.name] = None
 
     def wanted(alias: str) -> tuple[str, ...]:
-        found = {**names.get(alias.lower(), {}), **names.get("", {})}
-        return tuple({name.lower(): name for name in found}.values())
+        columns = {**names.get(alias.lower(), {}), **names.get("", {})}
+        return tuple({name.lower(): name for name in columns}.values())
 
     return wanted
 
 
-def _renamed(named: Named, found: Relation, names: list[str], node: Any) -> tuple[Named, Relation]:
-    if len(names) != len(found.columns):
+def _renamed(named: Named, plan: Relation, names: list[str], node: Any) -> tuple[Named, Relation]:
+    if len(names) != len(plan.columns):
         raise NotUnderstood("the list of columns does not fit the table", node)
     outputs = tuple(
         (Column(name, old.type, old.nullable), Ref(old))
-        for name, old in zip(names, found.columns, strict=True)
+        for name, old in zip(names, plan.columns, strict=True)
     )
-    project = Project(found, outputs, getattr(found, "position", None))
+    project = Project(plan, outputs, getattr(plan, "position", None))
     return Named(named.alias, project.columns), project
 
 

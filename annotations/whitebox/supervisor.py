@@ -60,8 +60,8 @@ def main() -> int:
         ended_for, printed = _watch(code, output, task["seconds"], woken)
     finally:
         _end_all()
-    while found := os.read(output, 2**16):
-        printed = (printed + found)[-PRINTED_BYTES:]
+    while chunk := os.read(output, 2**16):
+        printed = (printed + chunk)[-PRINTED_BYTES:]
     target = Path(task["outcome"])
     if ended_for == NOBODY:  # nor does anybody remove the folder
         shutil.rmtree(target.parent, ignore_errors=True)
@@ -82,14 +82,14 @@ def _started(task: Mapping[str, Any]) -> subprocess.Popen[bytes]:
     def limit() -> None:
         _process_control(PR_SET_PDEATHSIG, signal.SIGKILL)
         os.nice(5)  # however much it does, this process comes first
-        for what, soft, hard in (
+        for kind, soft, hard in (
             (resource.RLIMIT_AS, memory, memory),
             (resource.RLIMIT_CPU, seconds, seconds + 1),
             (resource.RLIMIT_FSIZE, FILE_BYTES_MAX, FILE_BYTES_MAX),
             (resource.RLIMIT_CORE, 0, 0),
         ):
             with suppress(ValueError, OSError):  # the machine has a lower limit already
-                resource.setrlimit(what, (soft, hard))
+                resource.setrlimit(kind, (soft, hard))
 
     with Path(task["request"]).open("rb") as request:
         return subprocess.Popen(
@@ -110,8 +110,8 @@ def _watch(
     printed = b""
     until = time.monotonic() + seconds
     with selectors.DefaultSelector() as selector:
-        for each in (output, woken, sys.stdin.fileno()):
-            selector.register(each, selectors.EVENT_READ)
+        for descriptor in (output, woken, sys.stdin.fileno()):
+            selector.register(descriptor, selectors.EVENT_READ)
         while code.poll() is None:
             left = until - time.monotonic()
             if left <= 0:
@@ -121,10 +121,10 @@ def _watch(
             for key, _ in selector.select(min(left, LOOK_S)):
                 if key.fd == sys.stdin.fileno():
                     return NOBODY, printed
-                found = os.read(key.fd, 2**16)
+                chunk = os.read(key.fd, 2**16)
                 if key.fd == output:
-                    printed = (printed + found)[-PRINTED_BYTES:]
-                    if not found:
+                    printed = (printed + chunk)[-PRINTED_BYTES:]
+                    if not chunk:
                         selector.unregister(output)
     return "", printed
 
@@ -152,10 +152,10 @@ def _descendants() -> list[int]:
                 stat = Path("/proc", name, "stat").read_bytes()
                 parent = int(stat.rpartition(b")")[2].split()[1])
                 children.setdefault(parent, []).append(int(name))
-    found = [os.getpid()]
-    for process in found:
-        found += children.get(process, ())
-    return found[1:]
+    processes = [os.getpid()]
+    for process in processes:
+        processes += children.get(process, ())
+    return processes[1:]
 
 
 def _process_control(option: int, value: int) -> None:

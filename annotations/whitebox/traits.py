@@ -1,4 +1,4 @@
-"""What a plan's sources are to its rows: asked for once, or kept."""
+"""The roles of a plan's sources for its rows: asked for once, or kept."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ from annotations.whitebox.ir import Relation, Role, Source, Store, inputs_of
 
 def asks(relation: Relation) -> frozenset[str]:
     """The requests that take part in the rows, by name."""
-    return _sources(relation, kept=False)
+    return _sources(relation, stored=False)
 
 
 def keeps(relation: Relation) -> frozenset[str]:
     """The sources whose records are kept in a table below."""
-    return _sources(relation, kept=True)
+    return _sources(relation, stored=True)
 
 
-def _sources(relation: Relation, *, kept: bool) -> frozenset[str]:
-    found: set[str] = set()
+def _sources(relation: Relation, *, stored: bool) -> frozenset[str]:
+    names: set[str] = set()
     todo = [(relation, False)]
     while todo:
         node, inside = todo.pop()
         inside = inside or isinstance(node, Store)
         if isinstance(node, Source) and node.role in (Role.REQUEST, Role.STREAM):
-            if inside == kept:
-                found.add(node.name)
+            if inside == stored:
+                names.add(node.name)
             continue
-        todo += [(each, inside) for each in inputs_of(node)]
-    return frozenset(found)
+        todo += [(below, inside) for below in inputs_of(node)]
+    return frozenset(names)

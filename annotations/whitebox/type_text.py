@@ -33,7 +33,7 @@ def schema_text(type_: DataType) -> str:
             key, value = type_.key or UNKNOWN, type_.element or UNKNOWN
             return f"MAP<{schema_text(key)},{schema_text(value)}>"
         case Family.STRUCT:
-            inside = (f"`{name}`:{schema_text(each)}" for name, each, _ in type_.fields)
+            inside = (f"`{name}`:{schema_text(field_type)}" for name, field_type, _ in type_.fields)
             return f"STRUCT<{','.join(inside)}>"
         case Family.UNKNOWN | Family.VALUE:
             return _UNKNOWN

@@ -43,7 +43,9 @@ def _text(expression: Expression, depth: int) -> str:
         case Unknown(reason=reason):
             return reason
         case Call():
-            return _call(expression, [_text(each, depth - 1) for each in expression.arguments])
+            return _call(
+                expression, [_text(argument, depth - 1) for argument in expression.arguments]
+            )
 
 
 def _literal(value: object) -> str:
