@@ -29,6 +29,7 @@ TIDY = (
     "flux_runtime.commits",
     "flux_runtime.observe",
     "flux_runtime.ordering",
+    "flux_runtime.sealing",
     "flux_runtime.zookeeper",
 )
 """Packages whose own modules have nouns for variables and docstrings that say what a thing is; may

@@ -1,4 +1,4 @@
-"""What happens to a gate, and what follows from it, as values.
+"""Events of a gate, and the findings that follow from them, as values.
 
 Events go into `Tracker.handle`; findings come out of it.
 """
@@ -30,7 +30,7 @@ class Group(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """What a micro-batch holds, in the words of its source (SE-10).
+    """The content of a micro-batch, in the words of its source (SE-10).
 
     A number alone does not identify a micro-batch: where the checkpoint is lost, Spark counts from
     0 again and may cut the input differently.
@@ -47,7 +47,7 @@ class Coverage:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """What a chunk of the buffer holds, so that damage to it is noticed."""
+    """The content of a chunk of the buffer, so that damage to it is noticed."""
 
     form: str = "records"
     rows: int = 0
@@ -115,7 +115,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """What the buffer holds of one producer's records, counted record by record."""
+    """The records of one producer in the buffer, counted one by one."""
 
     received: int
     """All that were looked at."""
@@ -128,7 +128,7 @@ class Count:
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """What was received for a partition, by producer, has been looked at again (SE-1, D6)."""
+    """The records received for a partition were counted again, by producer (SE-1, D6)."""
 
     input: str
     key: KeyText
@@ -149,7 +149,7 @@ class Excused:
 
 
 class Resolution(enum.StrEnum):
-    """What a person decides about a partition in quarantine (SE-6)."""
+    """A person's decision about a partition in quarantine (SE-6)."""
 
     RELEASE = "release"
     """Release it as it is."""
@@ -205,7 +205,7 @@ class Release:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What to read of one input's buffer."""
+    """The parts of one input's buffer that are to be read."""
 
     keys: Mapping[int, tuple[KeyText, ...]]
     """Chunk -> the partitions to read of it."""

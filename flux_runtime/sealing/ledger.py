@@ -340,7 +340,7 @@ class Ledger:
 
     @contextlib.contextmanager
     def _believed(self) -> Iterator[None]:
-        """What RocksDB or the content refuses is damage, save that another process has it open."""
+        """Report a refusal of RocksDB or the content as damage, unless another process has it."""
         try:
             yield
         except DamagedError:
@@ -362,7 +362,7 @@ class Ledger:
 
 
 class _ReleasedOnDisk(MutableMapping[KeyText, Released]):
-    """What is remembered of released partitions; changes wait for the ledger's next write."""
+    """The released partitions as remembered; changes wait for the ledger's next write."""
 
     def __init__(self, db: Any, path: Path) -> None:
         self._db = db
@@ -370,7 +370,7 @@ class _ReleasedOnDisk(MutableMapping[KeyText, Released]):
         self._new: dict[KeyText, Released | None] = {}
 
     def get(self, key: KeyText, default: Any = None) -> Any:
-        """What is remembered of a partition, or the default."""
+        """The released partition as remembered, or the default."""
         if key in self._new:
             return self._new[key] or default
         try:

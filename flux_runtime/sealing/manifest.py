@@ -66,7 +66,7 @@ class DamagedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What a folder holds.
+    """The content of a folder.
 
     Args:
         rows: in all files.
@@ -139,13 +139,13 @@ def check(
     if not root.is_dir():
         raise DamagedError(storage.uri(name), "the folder is missing", remedy)
     present = {file.relative_to(root).as_posix() for file in _visible(root)}
-    for wrong, problem in (
+    for differing, problem in (
         (sorted(files.keys() - present), "the file is missing"),
         (sorted(present - files.keys()), "the file was added by somebody else"),
     ):
-        if wrong:
-            more = f" ({len(wrong)} files are like this)" if len(wrong) > 1 else ""
-            raise DamagedError(storage.uri(f"{name}/{wrong[0]}"), problem + more, remedy)
+        if differing:
+            more = f" ({len(differing)} files are like this)" if len(differing) > 1 else ""
+            raise DamagedError(storage.uri(f"{name}/{differing[0]}"), problem + more, remedy)
     for file, expected in files.items():
         difference = _difference(root / file, expected, contents)
         if difference is not None:
@@ -153,7 +153,7 @@ def check(
 
 
 def _difference(file: Path, expected: tuple[int, int], contents: bool) -> str | None:
-    """What is wrong with a file; None: nothing."""
+    """The difference of a file from what is expected; None where there is none."""
     size, crc = expected
     try:
         if not contents:

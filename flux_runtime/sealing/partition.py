@@ -41,7 +41,7 @@ class Vote:
 
 @dataclass(slots=True)
 class Share:
-    """What one waiting input contributes to a partition."""
+    """The share of one waiting input in a partition."""
 
     producers: tuple[str, ...] | None = None
     """The frozen producer set; None while it is not known."""
@@ -167,7 +167,7 @@ class Share:
         self.counts = NOTHING
 
     def contradictions(self, key: KeyText, name: str) -> Iterator[Quarantined]:
-        """What cannot be right any more (SE-6); of members only, so nothing of an unknown set."""
+        """Contradictions of members (SE-6); none where the producer set is not known."""
         for producer in self.producers or ():
             vote = self.votes.get(producer)
             if vote is None or producer in self.excused:
@@ -187,14 +187,14 @@ class Share:
         count = self.counts.get(producer)
         held = self.held(producer)
 
-        def quarantined(why: str, promised: object, found: object) -> Quarantined:
-            return Quarantined(key, name, producer, why, str(promised), str(found))
+        def quarantined(why: str, promised: object, actual: object) -> Quarantined:
+            return Quarantined(key, name, producer, why, str(promised), str(actual))
 
         if dispute is not None:
             why = "a second punctuation that differs from the first"
             if len(dispute) > 1:
                 why = "punctuations that differ came together, and none of them is the newest"
-            others = [each for each in dispute if each != vote] or dispute
+            others = [other for other in dispute if other != vote] or dispute
             return quarantined(why, vote, ", ".join(map(str, others)))
         if count is not None and count.conflicts:
             why = "ids that several different records have"
@@ -267,8 +267,8 @@ def partition_to_json(partition: Partition, sets: Mapping[tuple[str, ...], int])
     q = partition.quarantine
     if q is None and partition.resolution is None:
         return usual
-    told = q and [q.key, q.input, q.producer, q.why, q.promised, q.found]
-    return [*usual, told, partition.resolution]
+    quarantine = q and [q.key, q.input, q.producer, q.why, q.promised, q.found]
+    return [*usual, quarantine, partition.resolution]
 
 
 def partition_from_json(
@@ -290,7 +290,10 @@ def partition_from_json(
     return Partition(
         opened,
         last,
-        {name: _share_from_json(of, name in identified, sets, seen) for name, of in shares.items()},
+        {
+            name: _share_from_json(fields, name in identified, sets, seen)
+            for name, fields in shares.items()
+        },
         Status(status),
         quarantine and Quarantined(*quarantine),
         resolution and Resolution(resolution),
@@ -301,8 +304,8 @@ def _share_to_json(share: Share, sets: Mapping[tuple[str, ...], int]) -> list[An
     members, received, votes = share.producers, share.received, share.votes
     usual: list[Any]
     if members is None:
-        told = {p: [vote.count, vote.digest] for p, vote in votes.items()}
-        usual = [None, received, told, share.batches]
+        by_producer = {p: [vote.count, vote.digest] for p, vote in votes.items()}
+        usual = [None, received, by_producer, share.batches]
     else:  # a number for each member; most partitions have nothing else
         usual = [
             sets.get(members, members),
@@ -342,21 +345,21 @@ def _share_from_json(
     members, received, votes, batches, *rare = data
     if members is None:
         producers = None
-        of = {sys.intern(p): rows for p, rows in received.items()}
-        told = {sys.intern(p): Vote(*vote) for p, vote in votes.items()}
+        received_rows = {sys.intern(p): rows for p, rows in received.items()}
+        known_votes = {sys.intern(p): Vote(*vote) for p, vote in votes.items()}
     else:
         if isinstance(members, int):
             producers = sets[members]
         else:
             producers = tuple(map(sys.intern, members))
             producers = seen.setdefault(producers, producers)
-        of = {p: rows for p, rows in zip(producers, received, strict=True) if rows}
-        told = {
+        received_rows = {p: rows for p, rows in zip(producers, received, strict=True) if rows}
+        known_votes = {
             p: Vote(*vote) if isinstance(vote, list) else Vote(vote)
             for p, vote in zip(producers if votes else (), votes, strict=True)
             if vote is not None
         }
-    share = Share(producers, identified, of, told, batches)
+    share = Share(producers, identified, received_rows, known_votes, batches)
     if rare:
         repeats, counts, disputes, excused, outsiders = rare
         share.repeats = repeats or NOTHING

@@ -1,4 +1,4 @@
-"""What people are told about a gate: metrics, what is overdue, what a partition waits for."""
+"""The report on a gate for people: metrics, what is overdue, what a partition waits for."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _VOTES_OF_MAX: Final = 10_000
 
 
 def waits_for(partition: Partition) -> list[str]:
-    """What an open partition waits for, in words."""
+    """The reasons why an open partition waits, in words."""
     reasons = []
     for name, share in partition.shares.items():
         if share.producers is None:

@@ -46,7 +46,7 @@ class Storage(Protocol):
         """
 
     def names(self, name: str = "") -> list[str]:
-        """What is in a folder, sorted; empty if there is no such folder."""
+        """The names in a folder, sorted; empty if there is no such folder."""
 
     def exists(self, name: str) -> bool:
         """Whether there is a file or folder of that name."""
@@ -177,9 +177,9 @@ def make_folder(folder: Path) -> None:
     while not folder.is_dir():
         missing.append(folder)
         folder = folder.parent
-    for made in reversed(missing):
-        made.mkdir(exist_ok=True)
-        sync_folder(made.parent)
+    for created in reversed(missing):
+        created.mkdir(exist_ok=True)
+        sync_folder(created.parent)
 
 
 def sync_folder(folder: Path) -> None:

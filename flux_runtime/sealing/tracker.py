@@ -73,7 +73,7 @@ Set: TypeAlias = One | All | Registered
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """What a gate waits for."""
+    """The rules of a gate: what it waits for."""
 
     inputs: Mapping[str, Set]
     """Waiting inputs: a partition is complete when it is complete in each of them."""
@@ -89,7 +89,7 @@ class Rules:
 
 
 class Verdict(enum.Enum):
-    """What becomes of records and punctuations."""
+    """The verdict on records and punctuations."""
 
     TAKEN = enum.auto()
     UNDECIDED = enum.auto()
@@ -104,7 +104,7 @@ class Verdict(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Released:
-    """What is remembered of a released partition."""
+    """A released partition, as far as it is remembered."""
 
     number: int
     """Of the release."""
@@ -117,7 +117,7 @@ class Released:
 
 @dataclass(slots=True)
 class Counters:
-    """What the run's report says of a gate (specification 4)."""
+    """The counters of a gate in the run's report (specification 4)."""
 
     rows: int = 0
     late: int = 0
@@ -293,7 +293,7 @@ class Tracker:
         return Release(self.releases + 1, keys, process, answers, discarded)
 
     def reading(self, name: str, keys: Iterable[KeyText]) -> Reading:
-        """What to read of an input's buffer to get partitions, released or not."""
+        """The parts of an input's buffer that hold partitions, released or not."""
         by_chunk: dict[int, list[KeyText]] = {}
         excluded: list[tuple[KeyText, str]] = []
         for key in keys:
@@ -325,7 +325,7 @@ class Tracker:
         )
 
     def needing(self, name: str, chunks: Iterable[int]) -> Reading:
-        """What is still needed of chunks."""
+        """The parts of chunks that are still needed."""
         wanted = set(chunks)
         return self.reading(
             name,
@@ -577,14 +577,14 @@ class Tracker:
             self.counters.repeats += sum(sum(s.repeats.values()) for _, s in shares)
         self.counters.released += 1
         self.counters.seal_wait_s = max(0.0, time - partition.last)
-        kept = bool(self.rules.requests) and partition.resolution is not Resolution.DISCARD
+        retained = bool(self.rules.requests) and partition.resolution is not Resolution.DISCARD
         self.released[key] = Released(
             number,
             frozenset(vote_mark(name, p, v) for name, s in shares for p, v in s.votes.items()),
-            {name: list(s.batches) for name, s in shares if s.batches} if kept else {},
-            {name: s.outsiders for name, s in shares if s.outsiders} if kept else {},
+            {name: list(s.batches) for name, s in shares if s.batches} if retained else {},
+            {name: s.outsiders for name, s in shares if s.outsiders} if retained else {},
         )
-        if not kept:  # SE-9: it leaves the buffer
+        if not retained:  # SE-9: it leaves the buffer
             for name, share in shares:
                 yield from self._unrefer(name, share.batches)
 
@@ -610,20 +610,20 @@ class Tracker:
         if self._assessed is not None and self._assessed[0] is event:
             return self._assessed[1]
         name, decided = event.input, self._decide_ones(event)
-        found: dict[int, Verdict] = {}
+        verdicts: dict[int, Verdict] = {}
         key: KeyText | None = None
         for position, group in enumerate(event.groups):
             if group.key != key:
                 key = group.key
                 complete, producers = self._standing(name, key, decided)
             if complete is not None:
-                found[position] = _late(group, name, complete)
+                verdicts[position] = _late(group, name, complete)
             elif producers is None:
-                found[position] = Verdict.UNDECIDED
+                verdicts[position] = Verdict.UNDECIDED
             elif group.producer not in producers:
-                found[position] = Verdict.UNKNOWN  # SE-7
-        self._assessed = event, found
-        return found
+                verdicts[position] = Verdict.UNKNOWN  # SE-7
+        self._assessed = event, verdicts
+        return verdicts
 
     def _standing(
         self, name: str, key: KeyText, decided: Mapping[KeyText, str]
@@ -656,11 +656,11 @@ class Tracker:
         partition = self.partitions.get(key)
         if partition is None:
             shares = {}
-            for each, rule in self.rules.inputs.items():
-                members = self._initial_set(each, key, {})
-                shares[each] = Share(members, each in self.rules.identified)
+            for input_name, rule in self.rules.inputs.items():
+                members = self._initial_set(input_name, key, {})
+                shares[input_name] = Share(members, input_name in self.rules.identified)
                 if isinstance(rule, Registered):
-                    self.unknown_sets.setdefault(each, {})[key] = None
+                    self.unknown_sets.setdefault(input_name, {})[key] = None
             partition = self.partitions[key] = Partition(time, time, shares)
             self.changes.partitions.add(key)
         share = partition.shares[name]
@@ -721,7 +721,7 @@ def vote_mark(name: str, producer: str, vote: Vote) -> str:
 
 
 def _late(group: Group, name: str, marks: Collection[str]) -> Verdict:
-    """What comes for a complete partition: late (SE-5), unless it repeats its vote (SE-6)."""
+    """The verdict for a complete partition: late (SE-5), or repeated for the same vote (SE-6)."""
     if group.promised is not None:
         mark = vote_mark(name, group.producer, Vote(group.promised, group.digest))
         if mark in marks:
