@@ -28,6 +28,7 @@ TIDY = (
     "blazes.document",
     "flux_runtime.commits",
     "flux_runtime.observe",
+    "flux_runtime.operators",
     "flux_runtime.ordering",
     "flux_runtime.sealing",
     "flux_runtime.zookeeper",
@@ -37,6 +38,7 @@ only grow."""
 PUBLIC = {
     ("annotations/whitebox/claims.py", "said()"),
     ("annotations/whitebox/facts.py", "kept()"),
+    ("flux_runtime/operators/components.py", "made()"),
 }
 """(file, function) of tidy packages that others call by a name that is no noun; may only shrink."""
 NO_NOUNS = {"each", "found", "it", "kept", "made", "said", "told", "what", "whole", "wrong"}

@@ -113,10 +113,10 @@ class Components:
     def operator(self, pair: Pair) -> Operator:
         """The operator of a partition."""
         stage = self.stages[pair.stage]
-        made = stage.made(None if self.replicas == 1 else pair.part // stage.buckets + 1)
+        operator = stage.made(None if self.replicas == 1 else pair.part // stage.buckets + 1)
         if self.begin_with is None:
-            return made
-        return Restored(made, file_of(self.begin_with, pair))
+            return operator
+        return Restored(operator, file_of(self.begin_with, pair))
 
     def pairs(self) -> list[Pair]:
         """All partitions of all stages."""
@@ -128,11 +128,11 @@ class Components:
         if stage == len(self.stages):
             return {0: rows} if rows.num_rows else {}
         component = self.stages[stage]
-        found = in_buckets(component, rows)
+        buckets = in_buckets(component, rows)
         return {
             replica * component.buckets + bucket: part
             for replica in range(width // component.buckets)
-            for bucket, part in found.items()
+            for bucket, part in buckets.items()
         }
 
 
@@ -202,15 +202,15 @@ class Declared:
 
     def process(self, batch: Batch) -> Batch:
         """Rows of one batch in, what they lead to out."""
-        made = self.inner.process(batch)
+        result = self.inner.process(batch)
         fields, columns = list(self.schema), []
         for field in fields:
-            if field.name not in made.schema.names:
+            if field.name not in result.schema.names:
                 raise ValueError(f"the operator puts out no column {field.name}")
-            columns.append(made.column(field.name).cast(field.type))
+            columns.append(result.column(field.name).cast(field.type))
         if self.replica is not None:
             fields.append(pa.field(REPLICA, pa.int32(), nullable=False))
-            columns.append(pa.array(np.full(made.num_rows, self.replica, np.int32)))
-        fields += [made.schema.field(name) for name in SN]
-        columns += [made.column(name) for name in SN]
+            columns.append(pa.array(np.full(result.num_rows, self.replica, np.int32)))
+        fields += [result.schema.field(name) for name in SN]
+        columns += [result.column(name) for name in SN]
         return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))

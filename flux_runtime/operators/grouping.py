@@ -51,18 +51,18 @@ class Texts:
         """The code of every value; null has code -1."""
         values, places = coded(column)
         table = np.array([self.code(v) for v in values] + [-1], np.int64)
-        found: Ints = table[places]
-        return found
+        codes: Ints = table[places]
+        return codes
 
     def code(self, value: Any) -> int:
         """The code of one value; a new one gets the next."""
         if value is None:
             return -1
-        found = self.codes.setdefault(value, len(self.values))
-        if found == len(self.values):
+        code = self.codes.setdefault(value, len(self.values))
+        if code == len(self.values):
             self.values.append(value)
             self.bytes += 64 + len(value) if hasattr(value, "__len__") else 64
-        return found
+        return code
 
 
 class Slots:
@@ -126,10 +126,10 @@ class Slots:
 
     def _slots(self, columns: Sequence[Ints]) -> Ints:
         hashes = _hash(columns)
-        found = self._find(columns, hashes)
-        if len(missing := np.flatnonzero(found < 0)):
-            found[missing] = self._insert([c[missing] for c in columns], hashes[missing])
-        return found
+        slots = self._find(columns, hashes)
+        if len(missing := np.flatnonzero(slots < 0)):
+            slots[missing] = self._insert([c[missing] for c in columns], hashes[missing])
+        return slots
 
     def _find(self, columns: Sequence[Ints], hashes: Hashes) -> Ints:
         """The slot of every key that is in the table, else -1."""
@@ -137,15 +137,15 @@ class Slots:
         at = (hashes & np.uint64(mask)).astype(np.int64)
         slot = self.index[at]
         same = self._same(slot, columns, hashes)
-        found = np.where(same, slot, -1).astype(np.int64)
+        slots = np.where(same, slot, -1).astype(np.int64)
         todo = np.flatnonzero(~same & (slot >= 0))
         while len(todo):
             at[todo] = (at[todo] + 1) & mask
             slot = self.index[at[todo]]
             same = self._same(slot, [c[todo] for c in columns], hashes[todo])
-            found[todo[same]] = slot[same]
+            slots[todo[same]] = slot[same]
             todo = todo[~same & (slot >= 0)]
-        return found
+        return slots
 
     def _same(self, slot: npt.NDArray[np.int32], columns: Sequence[Ints], hashes: Hashes) -> Bools:
         """Whether the slot holds exactly that key; never where the slot is -1."""
@@ -169,7 +169,7 @@ class Slots:
 
     def _insert_one_by_one(self, columns: Sequence[Ints], hashes: Hashes) -> Ints:
         """The same for different keys with equal hashes, which hardly ever meet in one batch."""
-        found = np.empty(len(hashes), np.int64)
+        slots = np.empty(len(hashes), np.int64)
         for row in range(len(hashes)):
             one = slice(row, row + 1)
             key = [c[one] for c in columns]
@@ -177,8 +177,8 @@ class Slots:
             if at[0] < 0:
                 at[0] = self.count
                 self._append(key, hashes[one])
-            found[row] = at[0]
-        return found
+            slots[row] = at[0]
+        return slots
 
     def _append(self, columns: Sequence[Ints], hashes: Hashes) -> None:
         """New slots for keys that differ from one another and from all in the table."""
@@ -209,10 +209,10 @@ class Slots:
 
     # ---- state
 
-    def keep(self, kept: Bools) -> None:
+    def keep(self, remaining: Bools) -> None:
         """Forget all other slots; those kept are numbered anew, in the same order."""
-        self.keys = [column[: self.count][kept] for column in self.keys]
-        self.hashes = self.hashes[: self.count][kept]
+        self.keys = [column[: self.count][remaining] for column in self.keys]
+        self.hashes = self.hashes[: self.count][remaining]
         self.count = len(self.hashes)
         size = 4 * FIRST
         while 2 * self.count > size:
@@ -251,7 +251,7 @@ class Slots:
         return 8 * len(self.keys) + 8 + 2 * 4
 
     def text_bytes(self) -> int:
-        """What the tables of values take, about."""
+        """Bytes of the tables of values, about."""
         return sum(texts.bytes for texts in self.texts.values())
 
 

@@ -34,7 +34,7 @@ class _Run(NamedTuple):
     slots: Ints
     times: Ints
 
-    def of(self, chosen: Bools) -> _Run:
+    def where(self, chosen: Bools) -> _Run:
         return _Run(self.rows.filter(pa.array(chosen)), self.slots[chosen], self.times[chosen])
 
     def matches(self, slots: Ints) -> tuple[Ints, Ints]:
@@ -67,14 +67,14 @@ class _Store:
         """Hold one more run; whenever runs are merged, rows that are not alive go."""
         self.runs.append(run)
         while len(self.runs) > 1 and len(self.runs[-2].slots) < 2 * len(self.runs[-1].slots):
-            self.runs[-2:] = [_together(run.of(alive(run)) for run in self.runs[-2:])]
+            self.runs[-2:] = [_together(run.where(alive(run)) for run in self.runs[-2:])]
 
-    def whole(self, chosen: Callable[[_Run], Bools]) -> _Run | None:
+    def selected(self, chosen: Callable[[_Run], Bools]) -> _Run | None:
         """The chosen rows of all runs as one."""
-        return _together(run.of(chosen(run)) for run in self.runs) if self.runs else None
+        return _together(run.where(chosen(run)) for run in self.runs) if self.runs else None
 
-    def change(self, each: Callable[[_Run], _Run]) -> None:
-        self.runs = [changed for run in self.runs if len((changed := each(run)).slots)]
+    def change(self, changed_run: Callable[[_Run], _Run]) -> None:
+        self.runs = [changed for run in self.runs if len((changed := changed_run(run)).slots)]
 
     def size(self) -> int:
         return sum(int(r.rows.nbytes) + r.slots.nbytes + r.times.nbytes for r in self.runs)
@@ -142,18 +142,18 @@ class SymmetricHashJoin(Partitioned):
             for s, rows in enumerate(of_side)
         ]
         pairs = [p for s in (0, 1) for p in self._pairs(s, of_side, now, slots, times)]
-        made, rows = self._output(batch, pairs)
+        joined, rows = self._output(batch, pairs)
         if self.time and n:
             if isinstance(partition, int):
                 self.newest[partition] = max(self.newest[partition], times.max())
             else:
                 np.maximum.at(self.newest, partition, times)
-        for store, run, kept in zip(self.stores, now, (True, self.keeps_requests), strict=True):
-            if kept and len(run.slots):
+        for store, run, stored in zip(self.stores, now, (True, self.keeps_requests), strict=True):
+            if stored and len(run.slots):
                 store.add(_sorted(*run), self._alive)
         if len(self.slots) > self.clear_at:
             self._clear()
-        return made, rows
+        return joined, rows
 
     def _oldest(self, slots: Ints) -> Ints:
         """The oldest time that is remembered in the partitions of these slots."""
@@ -170,30 +170,30 @@ class SymmetricHashJoin(Partitioned):
     def _pairs(
         self, side: int, of_side: Sequence[Ints], now: Sequence[_Run], slots: Ints, times: Ints
     ) -> list[_Pairs]:
-        """What the rows of this side complete: with each older run, then within the batch."""
+        """The pairs that this side completes: with each older run, then within the batch."""
         mine, other = of_side[side], of_side[1 - side]
         if not len(mine) or (side == 0 and not self.keeps_requests):
             return []
-        made = []
+        joins = []
         for run in self.stores[1 - side].runs:
-            probe, found = run.matches(slots[mine])
+            probe, matched = run.matches(slots[mine])
             later = mine[probe]
             if self.time:
-                near = np.abs(run.times[found] - times[later]) <= self.history
-                near &= run.times[found] >= self._oldest(slots[later])
-                later, found = later[near], found[near]
-            made.append(_Pairs(side, later, run.rows, found))
+                near = np.abs(run.times[matched] - times[later]) <= self.history
+                near &= run.times[matched] >= self._oldest(slots[later])
+                later, matched = later[near], matched[near]
+            joins.append(_Pairs(side, later, run.rows, matched))
         order = np.argsort(slots[other], kind="stable")
         n = len(slots)
         keys = slots[other][order] * n + other[order]
         low = np.searchsorted(keys, slots[mine] * n)
         probe, at = _spread(low, np.searchsorted(keys, slots[mine] * n + mine))
-        later, found = mine[probe], order[at]
+        later, matched = mine[probe], order[at]
         if self.time:
-            near = np.abs(now[1 - side].times[found] - times[later]) <= self.history
-            later, found = later[near], found[near]
-        made.append(_Pairs(side, later, now[1 - side].rows, found))
-        return [pairs for pairs in made if len(pairs.later)]
+            near = np.abs(now[1 - side].times[matched] - times[later]) <= self.history
+            later, matched = later[near], matched[near]
+        joins.append(_Pairs(side, later, now[1 - side].rows, matched))
+        return [pairs for pairs in joins if len(pairs.later)]
 
     def _output(self, batch: Batch, pairs: Sequence[_Pairs]) -> tuple[Batch, Ints]:
         later = np.concatenate([np.zeros(0, np.int64), *(p.later for p in pairs)])
@@ -221,18 +221,18 @@ class SymmetricHashJoin(Partitioned):
         """Forget keys without rows; again when there are twice as many as are left."""
         used = np.zeros(len(self.slots), bool)
         for store in self.stores:
-            store.change(lambda run: run.of(self._alive(run)))
+            store.change(lambda run: run.where(self._alive(run)))
             for run in store.runs:
                 used[run.slots] = True
         self._forget(used)
         self.clear_at = 2 * max(len(self.slots), KEYS_MAX)
 
-    def _forget(self, kept: Bools) -> None:
+    def _forget(self, remaining: Bools) -> None:
         """Forget all other slots; no row has one of them."""
-        number = np.cumsum(kept) - 1
+        number = np.cumsum(remaining) - 1
         for store in self.stores:
             store.change(lambda run: run._replace(slots=number[run.slots]))
-        self.slots.keep(kept)
+        self.slots.keep(remaining)
 
     def get_state(self, partition: int = 0) -> dict[str, Any]:
         """Keys, the rows of both sides that are remembered, and the newest time."""
@@ -240,7 +240,7 @@ class SymmetricHashJoin(Partitioned):
         number = np.cumsum(of_it) - 1
         sides: list[tuple[Batch, Ints, Ints] | None] = []
         for store in self.stores:
-            run = store.whole(lambda run: of_it[run.slots] & self._alive(run))
+            run = store.selected(lambda run: of_it[run.slots] & self._alive(run))
             if run is None or not len(run.slots):
                 sides.append(None)
             else:
@@ -251,10 +251,10 @@ class SymmetricHashJoin(Partitioned):
 
     def drop(self, partition: int) -> None:
         """Forget a partition."""
-        kept = self.slots.partition != partition
+        remaining = self.slots.partition != partition
         for store in self.stores:
-            store.change(lambda run: run.of(kept[run.slots]))
-        self._forget(kept)
+            store.change(lambda run: run.where(remaining[run.slots]))
+        self._forget(remaining)
         if partition < len(self.newest):
             self.newest[partition] = EVER
 

@@ -38,13 +38,13 @@ class Partitioned(ABC):
             return [self._run(batch, partition)[0]]
         sizes = [batch.num_rows for _, batch in parts]
         partition_of = np.repeat(np.array([p for p, _ in parts], np.int64), sizes)
-        made, rows = self._run(pa.concat_batches([batch for _, batch in parts]), partition_of)
+        results, rows = self._run(pa.concat_batches([batch for _, batch in parts]), partition_of)
         bounds = np.searchsorted(rows, np.cumsum([0, *sizes])).tolist()
-        return [made.slice(at, end - at) for at, end in pairwise(bounds)]
+        return [results.slice(at, end - at) for at, end in pairwise(bounds)]
 
     @abstractmethod
     def _run(self, batch: Batch, partition: Ints | int) -> tuple[Batch, Ints]:
-        """What the rows produce, and from which row each comes, which never goes back."""
+        """The resulting rows, and the row that each comes from, in ascending order."""
 
     @abstractmethod
     def get_state(self, partition: int = 0) -> dict[str, Any]:

@@ -44,7 +44,7 @@ class Gives(enum.Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class QueryPlan:
-    """What a component computes.
+    """The computation of a component.
 
     Attributes:
         sql: in DuckDB's dialect, over tables named after the input interfaces.
@@ -97,12 +97,14 @@ class Query:
         came = pa.Table.from_batches([batch.select(list(self.plan.schema(name).names))])
         if name in self._kept:
             self._kept[name] = _joined(self._kept[name], came)
-        made = self._made(name, came)
+        results = self._results(name, came)
         number, offset = ints(batch, SN[0])[-1], ints(batch, SN[1])[-1]
-        return self._output(made, int(number), int(offset))
+        return self._output(results, int(number), int(offset))
 
-    def _made(self, name: str, came: Any) -> Any:
-        nothing = {each: self.plan.schema(each).empty_table() for each in self.plan.inputs}
+    def _results(self, name: str, came: Any) -> Any:
+        nothing = {
+            interface: self.plan.schema(interface).empty_table() for interface in self.plan.inputs
+        }
         match self.plan.gives:
             case Gives.RECORDS:
                 return self._evaluate({**nothing, name: came})
@@ -112,12 +114,12 @@ class Query:
                 return pa.schema(self.plan.output).empty_table()
             case Gives.CHANGES:
                 return self._evaluate(
-                    {each: self._changed(rows, came) for each, rows in self._kept.items()}
+                    {interface: self._changed(rows, came) for interface, rows in self._kept.items()}
                 )
             case Gives.NEW:
-                made = self._evaluate({**self._kept, _PUT_OUT: self._put_out})
-                self._put_out = _joined(self._put_out, made)
-                return made
+                results = self._evaluate({**self._kept, _PUT_OUT: self._put_out})
+                self._put_out = _joined(self._put_out, results)
+                return results
 
     def _changed(self, rows: Any, came: Any) -> Any:
         """The kept rows of the gate partitions that have records among those that came."""
@@ -131,9 +133,9 @@ class Query:
     def _evaluate(self, tables: Mapping[str, Any]) -> Any:
         return _run(self._query, tables).cast(pa.schema(self.plan.output))
 
-    def _output(self, made: Any, number: int, offset: int) -> Batch:
-        n = made.num_rows
-        fields, columns = list(made.schema), [_flat(column) for column in made.columns]
+    def _output(self, results: Any, number: int, offset: int) -> Batch:
+        n = results.num_rows
+        fields, columns = list(results.schema), [_flat(column) for column in results.columns]
         first = 0
         if self.replica is not None:
             fields.append(pa.field(REPLICA, pa.int32(), nullable=False))
@@ -206,10 +208,10 @@ def _connection() -> Any:
 
 
 def _joined(rows: Any, more: Any) -> Any:
-    whole = pa.concat_tables([rows, more.cast(rows.schema)])
-    if whole.num_columns and whole.column(0).num_chunks > _CHUNKS_MAX:
-        whole = whole.combine_chunks()
-    return whole
+    table = pa.concat_tables([rows, more.cast(rows.schema)])
+    if table.num_columns and table.column(0).num_chunks > _CHUNKS_MAX:
+        table = table.combine_chunks()
+    return table
 
 
 def _flat(column: Any) -> Any:

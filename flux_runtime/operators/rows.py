@@ -57,10 +57,10 @@ def data_fields(schema: Any) -> list[Any]:
 
 def merge(parts: Sequence[Batch]) -> Batch:
     """Rows of one batch from several producers, in the order of their sequence numbers (XM-1)."""
-    whole = pa.concat_batches(list(parts))
-    batch, offset, sub = sn_of(whole)
+    rows = pa.concat_batches(list(parts))
+    batch, offset, sub = sn_of(rows)
     order = np.lexsort((sub, offset, batch))
-    return whole.take(pa.array(order))
+    return rows.take(pa.array(order))
 
 
 def stable_hash(batch: Batch, keys: Sequence[str]) -> npt.NDArray[np.uint64]:
@@ -93,10 +93,12 @@ def coded(column: Any) -> tuple[list[Any], Ints]:
     One value may stand there twice.
     """
     if pa.types.is_nested(column.type):  # Arrow makes no dictionary of these
-        found: dict[Any, int] = {}
-        values = (None if each is None else key_value(each) for each in column.to_pylist())
-        places = [-1 if each is None else found.setdefault(each, len(found)) for each in values]
-        return list(found), np.array(places, np.int64)
+        numbers: dict[Any, int] = {}
+        values = (None if value is None else key_value(value) for value in column.to_pylist())
+        places = [
+            -1 if value is None else numbers.setdefault(value, len(numbers)) for value in values
+        ]
+        return list(numbers), np.array(places, np.int64)
     encoded = column.dictionary_encode()
     codes: Ints = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
     return [key_value(value) for value in encoded.dictionary.to_pylist()], codes

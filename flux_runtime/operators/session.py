@@ -71,9 +71,9 @@ class Sessions(Partitioned):
 
     def _clear(self) -> None:
         """Forget keys without an open session; again when there are twice as many as are left."""
-        kept = self.open[: len(self.slots)] != NONE
-        self.open = self.open[: len(self.slots)][kept]
-        self.slots.keep(kept)
+        remaining = self.open[: len(self.slots)] != NONE
+        self.open = self.open[: len(self.slots)][remaining]
+        self.slots.keep(remaining)
         self.clear_at = 2 * max(len(self.slots), CLOSED_MAX)
 
     def get_state(self, partition: int = 0) -> dict[str, Any]:
@@ -84,9 +84,9 @@ class Sessions(Partitioned):
 
     def drop(self, partition: int) -> None:
         """Forget a partition."""
-        kept, n = self.slots.partition != partition, len(self.slots)
-        self.slots.keep(kept)
-        self.open = self.open[:n][kept]
+        remaining, n = self.slots.partition != partition, len(self.slots)
+        self.slots.keep(remaining)
+        self.open = self.open[:n][remaining]
 
     def _add(self, state: dict[str, Any], partition: int) -> None:
         slots = self.slots.install_state(state["keys"], partition)

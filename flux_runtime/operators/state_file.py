@@ -60,8 +60,8 @@ class Restored:
 
     def process(self, batch: Batch) -> Batch:
         """Rows of one batch in, what they lead to out."""
-        made: Batch = self._operator().process(batch)
-        return made
+        result: Batch = self._operator().process(batch)
+        return result
 
     def get_state(self) -> Any:
         """The state."""

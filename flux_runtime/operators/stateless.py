@@ -58,11 +58,11 @@ class Map:
         Raises:
             ValueError: the function changed the number of rows.
         """
-        made = self.function(batch)
-        if made.num_rows != batch.num_rows:
-            raise ValueError(f"a map gave {made.num_rows} rows for {batch.num_rows}")
-        fields = data_fields(made.schema)
-        return with_sn([made.column(f.name) for f in fields], fields, sn_of(batch))
+        mapped = self.function(batch)
+        if mapped.num_rows != batch.num_rows:
+            raise ValueError(f"a map gave {mapped.num_rows} rows for {batch.num_rows}")
+        fields = data_fields(mapped.schema)
+        return with_sn([mapped.column(f.name) for f in fields], fields, sn_of(batch))
 
     def process_parts(self, parts: Sequence[tuple[int, Batch]]) -> list[Batch]:
         """Batches of several partitions in, what each produces out."""

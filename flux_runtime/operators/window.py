@@ -24,7 +24,7 @@ Floats = npt.NDArray[np.float64]
 
 
 class Partial(NamedTuple):
-    """What is known of a window or a part of it, one value per row."""
+    """Partial aggregates of windows or parts of them, one value per row."""
 
     rows: Floats
     total: Floats
@@ -140,9 +140,9 @@ class CountWindow(Partitioned):
 
     def drop(self, partition: int) -> None:
         """Forget a partition."""
-        kept, n = self.slots.partition != partition, len(self.slots)
-        self.slots.keep(kept)
-        self.counts, self.ring = self.counts[:n][kept], self.ring[:n][kept]
+        remaining, n = self.slots.partition != partition, len(self.slots)
+        self.slots.keep(remaining)
+        self.counts, self.ring = self.counts[:n][remaining], self.ring[:n][remaining]
 
     def _add(self, state: dict[str, Any], partition: int) -> None:
         slots = self.slots.install_state(state["keys"], partition)
@@ -152,8 +152,8 @@ class CountWindow(Partitioned):
 
     def state_size(self) -> int:
         """Bytes of the state of all partitions."""
-        each = self.slots.bytes_per_slot() + 8 + 8 * self.history
-        return len(self.slots) * each + self.slots.text_bytes()
+        per_slot = self.slots.bytes_per_slot() + 8 + 8 * self.history
+        return len(self.slots) * per_slot + self.slots.text_bytes()
 
 
 class TimeWindow(Partitioned):
@@ -229,7 +229,7 @@ class TimeWindow(Partitioned):
     def _closed(
         self, due: Ints, slot: Ints, first: Bools, pane: Ints, was: Ints, parts: Partial
     ) -> Partial:
-        """What the panes up to `was` hold when these runs begin: held before, and earlier runs."""
+        """The content of the panes up to `was` before these runs: held before, and earlier runs."""
         oldest = was[due] - self.panes
         zero = np.zeros(len(due))
         window = Partial(zero, zero, zero + np.inf, zero - np.inf)
@@ -251,8 +251,8 @@ class TimeWindow(Partitioned):
         """Hold the runs that a later result may still cover."""
         last = np.append(first[1:], True)[: len(first)]
         self.current[slot[last]] = pane[last]
-        kept = pane > self.current[slot] - self.panes
-        slot, pane, parts = slot[kept], pane[kept], parts.of(kept)
+        covered = pane > self.current[slot] - self.panes
+        slot, pane, parts = slot[covered], pane[covered], parts.of(covered)
         at = pane % self.panes
         held = Partial(*(column[slot, at] for column in self.held))
         merged = parts.with_(held, self.pane[slot, at] == pane)
@@ -272,10 +272,10 @@ class TimeWindow(Partitioned):
 
     def drop(self, partition: int) -> None:
         """Forget a partition."""
-        kept, n = self.slots.partition != partition, len(self.slots)
-        self.slots.keep(kept)
-        self.current, self.pane = self.current[:n][kept], self.pane[:n][kept]
-        self.held = Partial(*(column[:n][kept] for column in self.held))
+        remaining, n = self.slots.partition != partition, len(self.slots)
+        self.slots.keep(remaining)
+        self.current, self.pane = self.current[:n][remaining], self.pane[:n][remaining]
+        self.held = Partial(*(column[:n][remaining] for column in self.held))
 
     def _add(self, state: dict[str, Any], partition: int) -> None:
         slots = self.slots.install_state(state["keys"], partition)
@@ -286,8 +286,8 @@ class TimeWindow(Partitioned):
 
     def state_size(self) -> int:
         """Bytes of the state of all partitions."""
-        each = self.slots.bytes_per_slot() + 8 + 5 * 8 * self.panes
-        return len(self.slots) * each + self.slots.text_bytes()
+        per_slot = self.slots.bytes_per_slot() + 8 + 5 * 8 * self.panes
+        return len(self.slots) * per_slot + self.slots.text_bytes()
 
 
 def _highest_so_far(groups: Groups, pane: Ints) -> Ints:
@@ -299,8 +299,8 @@ def _highest_so_far(groups: Groups, pane: Ints) -> Ints:
     group = np.repeat(np.arange(len(groups.starts)), groups.sizes)
     if span * len(groups.starts) >= 1 << 62:
         panes, code = np.unique(pane, return_inverse=True)
-        found: Ints = panes[np.maximum.accumulate(group * len(panes) + code) % len(panes)]
-        return found
+        highest_panes: Ints = panes[np.maximum.accumulate(group * len(panes) + code) % len(panes)]
+        return highest_panes
     lifted: Ints = np.maximum.accumulate(group * span + (pane - lowest)) - group * span + lowest
     return lifted
 
