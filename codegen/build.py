@@ -43,8 +43,8 @@ class Build:
 
     def text(self) -> str:
         """The definition of `build`."""
-        statements = [each for stage in self._stages for each in self._statements(stage)]
-        statements += [each for stage in self._stages for each in self._closing(stage)]
+        statements = [statement for stage in self._stages for statement in self._statements(stage)]
+        statements += [statement for stage in self._stages for statement in self._closing(stage)]
         lines = ["def build(job: Job) -> None:"]
         lines.append(f'{INDENT}"""Sources, components and sinks, each after what it reads."""')
         before = ""
@@ -73,11 +73,11 @@ class Build:
                 yield from self._unit(stage)
             case Flux():
                 yield self._assigned(stage, stage.streams[0], self._flux(stage))
-            case Sink(external=it):
-                options = external(it)
-                if it.key:
-                    options.append(("key", list(it.key)))
-                elif is_transactional(it) and stage.guarantee is Guarantee.EXACTLY_ONCE:
+            case Sink(external=end):
+                options = external(end)
+                if end.key:
+                    options.append(("key", list(end.key)))
+                elif is_transactional(end) and stage.guarantee is Guarantee.EXACTLY_ONCE:
                     options.append(("transaction", True))
                 sink = Call("job.sink", [stage.name, self._list(stage.inputs)], options)
                 yield value(sink, depth=1, before=len(INDENT), after=0)
@@ -102,8 +102,8 @@ class Build:
         if len(INDENT) + len(variable) + 3 + len(flat) <= WIDTH and flat.isascii():
             yield f"{variable} = {flat}"
         else:
-            each = Call("feed.transform", arguments, tall=True)
-            yield f"{variable} = {comprehension(each, 'feed', feeds)}"
+            call = Call("feed.transform", arguments, tall=True)
+            yield f"{variable} = {comprehension(call, 'feed', feeds)}"
 
     def _unit(self, stage: Transform | Seal | Order) -> Iterator[str]:
         if stage.replica not in (None, 1):
@@ -114,7 +114,7 @@ class Build:
             yield self._assigned(stage, stage.streams[0], call)
             return
         variable = self._variable(stage, stage.streams[0], several=True)
-        copies = (each for each in self._stages if isinstance(each, Unit) and each.replica)
+        copies = (unit for unit in self._stages if isinstance(unit, Unit) and unit.replica)
         number = sum(copy.function == stage.function for copy in copies)
         replicas = f"range(1, {number + 1})"
         yield f"{variable} = {comprehension(call, 'replica', replicas)}"
@@ -158,16 +158,16 @@ class Build:
         if isinstance(stage, Order) and stage.changed_by is not None:
             named.append(("changed_by", list(stage.changed_by)))
         if stage.kept is not None:
-            kept = {
-                name: tuple(each and Code(each.name) for each in steps)
+            summaries = {
+                name: tuple(function and Code(function.name) for function in steps)
                 for name, steps in stage.kept.inputs.items()
             }
-            named.append(("partial", (kept, Code(stage.kept.whole.name))))
+            named.append(("partial", (summaries, Code(stage.kept.whole.name))))
         return named
 
     def _seal(self, stage: Seal) -> list[tuple[str, Any]]:
         assert stage.function is not None
-        voters = {name: producers(name, it) for name, it in stage.producers.items()}
+        voters = {name: producers(name, declared) for name, declared in stage.producers.items()}
         named: list[tuple[str, Any]] = [("waits", self._inputs(stage.waits))]
         if stage.reads:
             named.append(("reads", self._inputs(stage.reads)))
@@ -204,11 +204,13 @@ class Build:
             named.append(("site_memory", stage.site_memory))
         if stage.keep_every is not None:
             named.append(("keep_every", stage.keep_every))
-        steps = [step(each) for each in stage.steps]
+        steps = [step(flux_step) for flux_step in stage.steps]
         return Call("job.flux", [base_name(stage), steps], named, tall=True)
 
     def _inputs(self, *inputs: Inputs) -> dict[str, Code | list[Code]]:
-        return {name: self._list(ids) for each in inputs for name, ids in each.items()}
+        return {
+            name: self._list(ids) for by_interface in inputs for name, ids in by_interface.items()
+        }
 
     def _list(self, ids: Iterable[str]) -> Code | list[Code]:
         """The feeds of some stages as a list; the variable itself where it holds just them."""
@@ -231,19 +233,19 @@ class Build:
         return f"{variable} = {value(call, depth=1, before=before, after=0)}"
 
 
-def step(it: Step) -> Call:
+def step(flux_step: Step) -> Call:
     """`Step(...)`."""
     named: list[tuple[str, Any]] = []
-    if it.query is None:
-        assert it.function.operator is not None
-        run = Code(it.function.operator.replace(":", "."))
-        named.append(("schema", schema_value(it.schema or {})))
+    if flux_step.query is None:
+        assert flux_step.function.operator is not None
+        run = Code(flux_step.function.operator.replace(":", "."))
+        named.append(("schema", schema_value(flux_step.schema or {})))
     else:
-        run = Code(it.function.name)
-        named += [("query", sql_value(it.query)), ("gives", it.gives)]
-    if it.gate is not None:
-        named.append(("gate", list(it.gate)))
-    return Call("Step", [it.name, run], named, tall=True)
+        run = Code(flux_step.function.name)
+        named += [("query", sql_value(flux_step.query)), ("gives", flux_step.gives)]
+    if flux_step.gate is not None:
+        named.append(("gate", list(flux_step.gate)))
+    return Call("Step", [flux_step.name, run], named, tall=True)
 
 
 def source(stage: Source) -> Call:
@@ -260,17 +262,17 @@ def source(stage: Source) -> Call:
     return Call("job.source", [stage.name], named, tall=True)
 
 
-def external(it: Any) -> list[tuple[str, Any]]:
+def external(end: Any) -> list[tuple[str, Any]]:
     """The arguments of a source or sink that say what and where it is."""
-    named: list[tuple[str, Any]] = [("format", it.format)]
-    if it.path is not None:
-        named.append(("path", it.path))
-    if it.options:
-        named.append(("options", it.options))
-    if it.value is not None:
-        named.append(("value", it.value))
-    if it.columns:
-        named.append(("columns", it.columns))
+    named: list[tuple[str, Any]] = [("format", end.format)]
+    if end.path is not None:
+        named.append(("path", end.path))
+    if end.options:
+        named.append(("options", end.options))
+    if end.value is not None:
+        named.append(("value", end.value))
+    if end.columns:
+        named.append(("columns", end.columns))
     return named
 
 
@@ -284,7 +286,7 @@ def schema_value(schema: Mapping[str, str]) -> str | Text:
     flat = ", ".join(columns)
     if len(flat) <= SHORT_SCHEMA:
         return flat
-    return Text((*(f"{each}," for each in columns[:-1]), columns[-1]), deeper=True)
+    return Text((*(f"{column}," for column in columns[:-1]), columns[-1]), deeper=True)
 
 
 def column(name: str) -> str:
@@ -293,30 +295,32 @@ def column(name: str) -> str:
     return name if plain else "`" + name.replace("`", "``") + "`"
 
 
-def punctuation(it: Punctuation) -> Call:
+def punctuation(declared: Punctuation) -> Call:
     """`Punctuation(...)`."""
-    named = [("when", it.when), ("count", it.count)]
-    return Call("Punctuation", (), [*named, *([("digest", it.digest)] if it.digest else [])])
+    named = [("when", declared.when), ("count", declared.count)]
+    return Call(
+        "Punctuation", (), [*named, *([("digest", declared.digest)] if declared.digest else [])]
+    )
 
 
-def producers(stream: str, it: Producers) -> Call:
+def producers(stream: str, declared: Producers) -> Call:
     """`Producers.RULE(...)`."""
-    match it.rule:
+    match declared.rule:
         case "one":
             return Call("Producers.one")
         case "all":
-            return Call("Producers.all", [list(it.members)])
+            return Call("Producers.all", [list(declared.members)])
         case _:
-            named = [("registrations", it.registrations)] if it.registrations else []
+            named = [("registrations", declared.registrations)] if declared.registrations else []
             return Call("Producers.registered", [stream], named)
 
 
 def flat_list(feeds: Iterable[str]) -> str:
     """Feeds to iterate over, on one line."""
-    found = list(feeds)
-    if len(found) == 1:
-        return found[0].removeprefix("*")
-    return f"[{', '.join(found)}]"
+    names = list(feeds)
+    if len(names) == 1:
+        return names[0].removeprefix("*")
+    return f"[{', '.join(names)}]"
 
 
 def comprehension(call: Call, name: str, over: str | tuple[str, ...]) -> str:

@@ -1,4 +1,4 @@
-"""What the compiler refuses, BLZ5xx: one row for each kind of mistake."""
+"""The compiler's refusals, BLZ5xx: one row for each kind of mistake."""
 
 from __future__ import annotations
 

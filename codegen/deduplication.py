@@ -31,7 +31,7 @@ def with_deduplication(decided: Plan, problems: list[Diagnostic]) -> Plan:
     decided = _with_sinks(decided)
     problems += _unwritable(decided)
     todo = {item.stream: item for item in decided.repairs.items if item.means is Means.DEDUP}
-    for known in (each for entry in decided.entries for each in entry.dedup):
+    for known in (dedup for entry in decided.entries for dedup in entry.dedup):
         todo.pop(known.stream, None)
     if not todo:
         return decided
@@ -79,17 +79,17 @@ def _component(item: Repair, stream: Stream, taken: Container[str]) -> Component
 
 def _through(stream: Stream, component: str, taken: Container[str]) -> Iterator[tuple[str, Stream]]:
     """The stream in two parts, into the component and out of it; a result keeps its name."""
-    into, out = Endpoint(component, RECORDS), Endpoint(component, RECORDS)
+    entry, result = Endpoint(component, RECORDS), Endpoint(component, RECORDS)
     if stream.consumer is None:
-        before = replace(stream, consumer=into, sink=None, delivery=None)
+        before = replace(stream, consumer=entry, sink=None, delivery=None)
         name = unused_name(f"{stream.name}_again", taken)
         yield name, replace(before, name=name)
-        yield stream.name, replace(stream, producer=out)
+        yield stream.name, replace(stream, producer=result)
         return
-    yield stream.name, replace(stream, consumer=into)
+    yield stream.name, replace(stream, consumer=entry)
     after = Stream(
         unused_name(f"{stream.name}_once", taken),
-        out,
+        result,
         stream.consumer,
         schema=stream.schema,
         position=stream.position,

@@ -1,4 +1,4 @@
-"""What each output of a component becomes, before the stages are put in order.
+"""The draft of each output of a component, before the stages are put in order.
 
 One `Draft` for each output interface that a stream leaves. Its inputs are the interfaces with a
 path to the output, and those of the other writers of the state that the output reads, where the
@@ -86,7 +86,7 @@ def drafts(plan: Plan, problems: list[Diagnostic]) -> dict[Endpoint, Draft]:
     for entry in plan.entries:
         entries.setdefault(Endpoint(entry.component, entry.path.target), []).append(entry)
     leaving = {stream.producer for stream in dataflow.streams.values()}
-    found: dict[Endpoint, Draft] = {}
+    drafted: dict[Endpoint, Draft] = {}
     for component in dataflow.components.values():
         for output in dict.fromkeys(path.target for path in component.paths):
             at = Endpoint(component.name, output)
@@ -94,8 +94,10 @@ def drafts(plan: Plan, problems: list[Diagnostic]) -> dict[Endpoint, Draft]:
                 continue
             own = tuple(entries.get(at, ()))
             replicated = plan.analysis.replicated[component.name] or component.replicas > 1
-            found[at] = draft_of(component, output, own, dataflow, problems, replicated=replicated)
-    return found
+            drafted[at] = draft_of(
+                component, output, own, dataflow, problems, replicated=replicated
+            )
+    return drafted
 
 
 def draft_of(
@@ -130,12 +132,12 @@ def draft_of(
     waiting = {
         name for entry in entries if entry.strategy is Strategy.SEAL for name in entry.inputs
     }
-    kept = {each.source for each in paths if each.annotation.kind.writes} | waiting
-    if not kept and sensitive:
+    states = {path.source for path in paths if path.annotation.kind.writes} | waiting
+    if not states and sensitive:
         # A reader of no state of its own: what it depends on is the order of its own input.
-        kept = set(sources)
-    writes = tuple(dict.fromkeys(each.source for each in paths if each.source in kept))
-    reads = tuple(source for source in sources if source not in kept)
+        states = set(sources)
+    writes = tuple(dict.fromkeys(path.source for path in paths if path.source in states))
+    reads = tuple(source for source in sources if source not in states)
     draft = Draft(
         component,
         output,
@@ -198,8 +200,10 @@ def mixed(draft: Draft) -> list[Diagnostic]:
         by_strategy.setdefault(entry.strategy, entry)
     if Strategy.SEAL not in by_strategy or len(by_strategy) == 1:
         return []
-    told = " and ".join(f"{entry.path}: {each.value}" for each, entry in by_strategy.items())
-    return [Diagnostic(CODES["BLZ514"], f"{draft.at} would need {told}", draft.position)]
+    needs = " and ".join(
+        f"{entry.path}: {strategy.value}" for strategy, entry in by_strategy.items()
+    )
+    return [Diagnostic(CODES["BLZ514"], f"{draft.at} would need {needs}", draft.position)]
 
 
 def in_cycle(draft: Draft, problems: list[Diagnostic]) -> Draft:
@@ -208,7 +212,7 @@ def in_cycle(draft: Draft, problems: list[Diagnostic]) -> Draft:
         message = f"{draft.at} feeds itself, and would run on Flux sites"
         problems.append(Diagnostic(CODES["BLZ534"], message, draft.position))
     if not draft.confluent:
-        path = next(each for each in draft.own if not each.annotation.kind.confluent)
+        path = next(own for own in draft.own if not own.annotation.kind.confluent)
         problems.append(
             Diagnostic(
                 CODES["BLZ531"],
@@ -263,7 +267,7 @@ def mentions(
 def wrong_parameters(
     draft: Draft, operator: Operator, implementation: Implementation
 ) -> list[Diagnostic]:
-    """What the operator does not take, or asks for beyond the inputs."""
+    """The options that the operator does not take, or that it asks for beyond the inputs."""
     if operator.parameters is None or implementation.python is None:
         return []
     messages = [

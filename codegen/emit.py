@@ -39,7 +39,7 @@ def emit(stages: Stages) -> str:
 
 
 def docstring(stages: Stages) -> str:
-    """What the job is, what it was compiled from, and its stages."""
+    """The job's docstring: its name, the file that it was compiled from, and its stages."""
     dataflow = stages.plan.analysis.dataflow
     file = dataflow.file.name if dataflow.file else "a text"
     chosen = [
@@ -125,10 +125,10 @@ def definition(function: Function, hidden: frozenset[str], *, fused: bool) -> st
 def call(function: str, positional: list[Any], inputs: Sequence[str] | None) -> str:
     """The call that a function returns, with its inputs by name, or all that are in `frames`."""
     if inputs is None:
-        it = Call(function, [*positional, Code("**frames")])
+        call = Call(function, [*positional, Code("**frames")])
     else:
-        it = Call(function, positional, [(each, Code(each)) for each in inputs])
-    return value(it, depth=1, before=len("    return "), after=0)
+        call = Call(function, positional, [(name, Code(name)) for name in inputs])
+    return value(call, depth=1, before=len("    return "), after=0)
 
 
 def header(name: str, parameters: list[str]) -> str:
@@ -137,12 +137,12 @@ def header(name: str, parameters: list[str]) -> str:
     line = f"def {name}({', '.join(typed)}) -> DataFrame:"
     if len(line) <= WIDTH or parameters[0].startswith("**"):
         return line
-    inside = "".join(f"{INDENT}{each},\n" for each in typed)
+    inside = "".join(f"{INDENT}{parameter},\n" for parameter in typed)
     return f"def {name}(\n{inside}) -> DataFrame:"
 
 
 def function_docstring(function: Function) -> list[str]:
-    """What the function computes, with the annotation that was believed."""
+    """The function's docstring: its result, with the annotation that was believed."""
     title = f"{function.title} <- "
     flat = f"{title}{', '.join(function.paths)}."
     if len(function.paths) == 1 or len(flat) <= WIDTH - len(INDENT) - 3:
@@ -165,16 +165,16 @@ def quoted_docstring(lines: Iterable[str]) -> str:
 
 def entry(stages: Stages) -> str:
     """The last lines of the file, with what the deployment section says."""
-    it = stages.plan.analysis.dataflow.deployment
+    deployment = stages.plan.analysis.dataflow.deployment
     named: list[tuple[str, Any]] = [
         ("name", stages.name),
         ("folder", Code("Path(__file__).parent")),
     ]
     given = (
-        ("master", it.master),
-        ("zookeeper", it.zookeeper if it.zookeeper != "embedded" else None),
-        ("trigger", it.trigger),
-        ("conf", it.conf),
+        ("master", deployment.master),
+        ("zookeeper", deployment.zookeeper if deployment.zookeeper != "embedded" else None),
+        ("trigger", deployment.trigger),
+        ("conf", deployment.conf),
     )
     named += [(name, setting) for name, setting in given if setting]
     main = value(Call("main", [Code("build")], named), depth=1, before=len(INDENT), after=0)

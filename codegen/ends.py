@@ -21,34 +21,34 @@ OWN_SCHEMA: Final = frozenset({"text"})
 
 
 def source_problems(stream: Stream) -> list[Diagnostic]:
-    """What an external source lacks."""
+    """The options that an external source lacks."""
     if stream.source is None:
         message = f"stream {stream.name} comes from outside and has no source"
         return [Diagnostic(CODES["BLZ501"], message, stream.position)]
     format = stream.source.format.lower()
-    found = []
+    missing = []
     if format in FILE_FORMATS - OWN_SCHEMA and stream.schema is None:
         message = f"stream {stream.name} is read from {format} files and has no schema"
-        found.append(Diagnostic(CODES["BLZ502"], message, stream.position))
+        missing.append(Diagnostic(CODES["BLZ502"], message, stream.position))
     if stream.source.value is not None and stream.schema is None:
         message = f"stream {stream.name} has values of {stream.source.value} and no schema"
-        found.append(Diagnostic(CODES["BLZ502"], message, stream.position))
+        missing.append(Diagnostic(CODES["BLZ502"], message, stream.position))
     if format in FILE_FORMATS and stream.source.path is None:
         message = f"the source of stream {stream.name} reads {format} files and has no path"
         at = stream.source.position or stream.position
-        found.append(Diagnostic(CODES["BLZ503"], message, at))
-    return found
+        missing.append(Diagnostic(CODES["BLZ503"], message, at))
+    return missing
 
 
 def source(stream: Stream) -> Source:
     """The stage of an external source that has no problems."""
     assert stream.source is not None
-    it = normal(stream.source)
+    source = normal(stream.source)
     return Source(
         id=f"{Source.kind}:{stream.name}",
         name=stream.name,
-        description=wording.source(stream, it),
-        external=it,
+        description=wording.source(stream, source),
+        external=source,
         schema=stream.schema,
         seals=tuple(tuple(sorted(key)) for key in stream.seals),
         producer=stream.producer_column,
@@ -59,31 +59,31 @@ def source(stream: Stream) -> Source:
 
 def sink(stream: Stream, inputs: tuple[str, ...]) -> Sink:
     """The stage of an external sink; without one in the file, parquet under results/."""
-    it = normal(stream.sink or External("parquet"))
-    asked = it.format in TRANSACTIONAL and bool(it.key or it.delivery == "once")
-    once = it.format in WRITES_ONCE or asked
+    sink = normal(stream.sink or External("parquet"))
+    asked = sink.format in TRANSACTIONAL and bool(sink.key or sink.delivery == "once")
+    once = sink.format in WRITES_ONCE or asked
     guarantee = Guarantee.EXACTLY_ONCE if once else Guarantee.AT_LEAST_ONCE
     return Sink(
         id=f"{Sink.kind}:{stream.name}",
         name=stream.name,
         inputs=inputs,
-        description=wording.sink(stream.name, it, guarantee),
-        external=it,
+        description=wording.sink(stream.name, sink, guarantee),
+        external=sink,
         guarantee=guarantee,
     )
 
 
-def is_table(it: External) -> bool:
+def is_table(end: External) -> bool:
     """True for a sink whose rows a job can replace by a key."""
-    return it.format.lower() == JDBC
+    return end.format.lower() == JDBC
 
 
-def is_transactional(it: External) -> bool:
+def is_transactional(end: External) -> bool:
     """True for a sink that a job can commit to in a transaction, where that is asked for."""
-    return it.format.lower() in TRANSACTIONAL
+    return end.format.lower() in TRANSACTIONAL
 
 
-def normal(it: External) -> External:
+def normal(end: External) -> External:
     """Formats that the running job tells apart, in lower case."""
-    format = it.format.lower()
-    return replace(it, format=format) if format in WRITES_ONCE | TRANSACTIONAL else it
+    format = end.format.lower()
+    return replace(end, format=format) if format in WRITES_ONCE | TRANSACTIONAL else end

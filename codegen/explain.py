@@ -23,13 +23,13 @@ WIDTH: Final = 96
 def explain(stages: Stages, *, width: int = WIDTH) -> str:
     """The stages as an indented list; replicas are told once."""
     number = len(stages.stages)
-    told = listed(
+    coordinated = listed(
         f"{kind} at {base_name(stage)}"
         for stage in once(stages)
         if isinstance(stage, Unit) and (kind := coordination(stage))
     )
     head = f"{stages.name}: {number} stage{'s' if number != 1 else ''}, "
-    lines = [*textwrap.wrap(head + (told or "no coordination"), width), ""]
+    lines = [*textwrap.wrap(head + (coordinated or "no coordination"), width), ""]
     advisor = Advisor(stages.plan)
     for stage in once(stages):
         lines += paragraphs(stage, stages, advisor, width)
@@ -43,7 +43,7 @@ def once(stages: Stages) -> Iterator[Stage]:
 
 
 def coordination(stage: Unit) -> str | None:
-    """What coordination a unit has; None where it has none."""
+    """The coordination of a unit; None where it has none."""
     match stage:
         case Seal() | Order():
             return stage.kind
@@ -58,12 +58,12 @@ def title(stage: Stage, stages: Stages) -> str:
     """A stage's name; for the first of several replicas, what all of them are called."""
     if not isinstance(stage, Unit) or stage.replica is None:
         return stage.name
-    copies = sum(isinstance(each, Unit) and each.function == stage.function for each in stages)
+    copies = sum(isinstance(unit, Unit) and unit.function == stage.function for unit in stages)
     return f"{base_name(stage)}, {copies} replicas"
 
 
 def base_name(stage: Unit) -> str:
-    """What all replicas of a unit are called."""
+    """The name that all replicas of a unit share."""
     return f"{stage.component}.{stage.output}"
 
 
@@ -83,13 +83,13 @@ def paragraphs(stage: Stage, stages: Stages, advisor: Advisor, width: int) -> li
 
 
 def input_name(id: str, stages: Stages) -> str:
-    """What a stage is called where another reads it."""
+    """The name of a stage where another reads it."""
     stage = stages[id]
     return base_name(stage) if isinstance(stage, Unit) and stage.component else stage.name
 
 
 def facts(stage: Stage) -> Iterator[tuple[str, str]]:
-    """What is worth telling about a stage beyond what it does."""
+    """Details of a stage beyond its sentence."""
     match stage:
         case Source():
             if stage.producer is not None:
@@ -99,7 +99,7 @@ def facts(stage: Stage) -> Iterator[tuple[str, str]]:
                 yield "why", stage.why
             if stage.assumes is not None:
                 yield "assumes", stage.assumes
-            yield from kept(stage.kept)
+            yield from _in_place_of_records(stage.kept)
         case Seal():
             yield "why", stage.why
             yield "release", wording.vote(stage.vote, stage.release)
@@ -119,7 +119,7 @@ def facts(stage: Stage) -> Iterator[tuple[str, str]]:
             yield "order", wording.order_scope(stage.scope, stage.mode)
             if stage.order_by:
                 yield "within", f"a micro-batch, by {wording.attributes(stage.order_by)}"
-            yield from kept(stage.kept)
+            yield from _in_place_of_records(stage.kept)
         case Flux():
             yield "why", stage.why
             yield "order", wording.flux_order()
@@ -132,32 +132,31 @@ def facts(stage: Stage) -> Iterator[tuple[str, str]]:
             pass
 
 
-def kept(it: Kept | None) -> Iterator[tuple[str, str]]:
-    """What is kept in place of records."""
-    if it is not None:
-        inputs = listed(it.inputs)
+def _in_place_of_records(summaries: Kept | None) -> Iterator[tuple[str, str]]:
+    """The summaries that are kept in place of records."""
+    if summaries is not None:
+        inputs = listed(summaries.inputs)
         yield "keeps", f"of {inputs} what the query needs (aggregates, distinct values), no records"
 
 
 def cheaper(stage: Unit, advisor: Advisor) -> Iterator[tuple[str, str]]:
-    """What would make an order unnecessary, cheapest first."""
+    """The changes that would make an order unnecessary, cheapest first."""
     advice = advisor.of(stage.component)
-    for each in () if advice is None else advice.alternatives:
-        yield "cheaper", advice_text.headline(each)
+    for alternative in () if advice is None else advice.alternatives:
+        yield "cheaper", advice_text.headline(alternative)
 
 
 def assumptions(stages: Stages, width: int) -> list[str]:
-    """What has to be true for the results to be right, beyond the annotations."""
+    """The assumptions that the results rest on, beyond the annotations."""
     plan = stages.plan
     lines: list[str] = []
-    for each in plan.inherited:
-        text = (
-            f"{each.origin} is {each.label} by itself ({each.reason}); no coordination repairs it"
-        )
+    for inherited in plan.inherited:
+        origin = f"{inherited.origin} is {inherited.label} by itself ({inherited.reason})"
+        text = f"{origin}; no coordination repairs it"
         lines += fact("note", text, width)
     left = [entry for entry in plan.entries if entry.cause and entry.strategy is Strategy.NONE]
     if left and plan.verdict > plan.target:
-        paths = listed(path_of(each) for each in left)
+        paths = listed(path_of(entry) for entry in left)
         text = f"compiled without the coordination of {paths}: the results may be {plan.verdict}"
         lines += fact("note", text, width)
     return lines

@@ -96,12 +96,14 @@ def _gated(
     draft: Draft, names: tuple[str, ...], net: Network, code: Callable[[], Code]
 ) -> Draft | str:
     """The draft behind a gate of its own, on the key that its output calls so; or why not."""
-    called = {path.source: frozenset(back(path, each) for each in names) for path in draft.own}
+    called = {
+        path.source: frozenset(back(path, attribute) for attribute in names) for path in draft.own
+    }
     if len(set(called.values())) > 1:
-        told = listed(f"{attributes(sorted(key))} in {name}" for name, key in called.items())
-        return f"its inputs call the key {told}"
+        keys = listed(f"{attributes(sorted(key))} in {name}" for name, key in called.items())
+        return f"its inputs call the key {keys}"
     key = next(iter(called.values()))
-    if any(ahead(path, each) is None for path in draft.own for each in key):
+    if any(ahead(path, attribute) is None for path in draft.own for attribute in key):
         return f"{attributes(sorted(key))} is lost on the way through it"
     if draft.kind is Kind.SEAL and sealed_keys(draft) != {key}:
         return "it waits for partitions of another key itself"
@@ -134,7 +136,7 @@ def _gated(
 
 
 def _streams(draft: Draft, net: Network) -> tuple[str, ...]:
-    ends = (Endpoint(draft.component.name, each) for each in draft.inputs)
+    ends = (Endpoint(draft.component.name, interface) for interface in draft.inputs)
     return tuple(stream.name for end in ends for stream in net.entering.get(end, ()))
 
 
@@ -143,5 +145,5 @@ def _refusal(draft: Draft, key: Key, net: Network, code: Callable[[], Code]) -> 
     if draft.implementation is None or draft.implementation.sql is None:
         return "only SQL is known to compute it partition by partition"
     fds = net.plan.analysis.dataflow.fds
-    found = OutputSplits(code, draft.component, draft.output, fds).refusal(key)
-    return None if found is None else str(found)
+    refusal = OutputSplits(code, draft.component, draft.output, fds).refusal(key)
+    return None if refusal is None else str(refusal)

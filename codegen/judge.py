@@ -1,4 +1,4 @@
-"""What can be compiled of a plan, and what cannot: the one judge of all commands.
+"""The judgement of a plan, what can be compiled of it and what cannot, for all commands.
 
 `blazes compile` refuses what is found here, and `analyze`, `plan` and `check` report it
 (`refusals`). What an output becomes is decided in `drafts`, cycles are found in `network`, `gates`
@@ -67,7 +67,7 @@ def judged(plan: Plan) -> Judgement:
 
 
 def refusals(plan: Plan) -> tuple[Diagnostic, ...]:
-    """What the compiler would refuse of a dataflow that is meant to be compiled.
+    """The compiler's refusals of a dataflow that is meant to be compiled.
 
     A file without sources, or without code, is a model of a dataflow: it is not held against it
     that these are missing, and of one that has neither nothing is said.

@@ -62,35 +62,37 @@ def escaped(text: str, quote: str = "") -> str:
     )
 
 
-def value(it: Any, *, depth: int = 0, before: int = 0, after: int = 1) -> str:
+def value(item: Any, *, depth: int = 0, before: int = 0, after: int = 1) -> str:
     """Source of a value whose first line starts `before` characters into a line.
 
     `depth` is the indentation level of that line, `after` what still has to fit behind.
     """
-    flat = on_one_line(it)
+    flat = on_one_line(item)
     if flat is not None and before + _width(flat) + after <= WIDTH:
         return flat
     inner, outer = INDENT * (depth + 1), INDENT * depth
     items: list[tuple[str, Any]]
-    match it:
+    match item:
         case Text(lines=lines, deeper=deeper):
             return triple_quoted(lines, INDENT * (depth + deeper), outer)
         case Call(function=function, positional=positional, named=named):
-            items = [("", each) for each in positional] + [(f"{n}=", each) for n, each in named]
+            items = [("", argument) for argument in positional] + [
+                (f"{n}=", argument) for n, argument in named
+            ]
             opening, closing = f"{function}(", ")"
         case Mapping():
-            items = [(f"{string(name)}: ", each) for name, each in it.items()]
+            items = [(f"{string(name)}: ", entry) for name, entry in item.items()]
             opening, closing = "{", "}"
         case list() | tuple():
-            items = [("", each) for each in it]
-            opening, closing = "[]" if isinstance(it, list) else "()"
+            items = [("", element) for element in item]
+            opening, closing = "[]" if isinstance(item, list) else "()"
         case _:
-            return flat if flat is not None else str(it)
+            return flat if flat is not None else str(item)
     if not items:
         return opening + closing
     inside = "".join(
-        f"{inner}{name}{value(each, depth=depth + 1, before=_width(inner + name))},\n"
-        for name, each in items
+        f"{inner}{name}{value(element, depth=depth + 1, before=_width(inner + name))},\n"
+        for name, element in items
     )
     return f"{opening}\n{inside}{outer}{closing}"
 
@@ -100,41 +102,41 @@ def _width(text: str) -> int:
     return len(text) if text.isascii() else WIDTH
 
 
-def on_one_line(it: Any) -> str | None:
+def on_one_line(item: Any) -> str | None:
     """Source on one line; None where it has to take several."""
     parts: Iterable[str | None]
-    match it:
+    match item:
         case Text() | Call(tall=True):
             return None
         case Code(text=text):
             return text
         case str():
-            return string(it)
+            return string(item)
         case float():
-            return repr(it).replace("e+", "e")
+            return repr(item).replace("e+", "e")
         case Call(function=function, positional=positional, named=named):
             parts = [*map(on_one_line, positional), *(labelled(f"{n}=", v) for n, v in named)]
             opening, closing = f"{function}(", ")"
         case Mapping():
-            parts = [labelled(f"{string(n)}: ", v) for n, v in it.items()]
+            parts = [labelled(f"{string(n)}: ", v) for n, v in item.items()]
             opening, closing = "{", "}"
         case list():
-            parts = map(on_one_line, it)
+            parts = map(on_one_line, item)
             opening, closing = "[", "]"
         case tuple():
-            parts = map(on_one_line, it)
-            opening, closing = "(", ",)" if len(it) == 1 else ")"
+            parts = map(on_one_line, item)
+            opening, closing = "(", ",)" if len(item) == 1 else ")"
         case _:
-            return repr(it)
-    found = list(parts)
-    if None in found:
+            return repr(item)
+    lines = list(parts)
+    if None in lines:
         return None
-    return opening + ", ".join(filter(None, found)) + closing
+    return opening + ", ".join(filter(None, lines)) + closing
 
 
-def labelled(label: str, it: Any) -> str | None:
+def labelled(label: str, item: Any) -> str | None:
     """A value behind its name, on one line."""
-    flat = on_one_line(it)
+    flat = on_one_line(item)
     return None if flat is None else label + flat
 
 

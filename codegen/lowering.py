@@ -57,14 +57,14 @@ class Lowering:
         if draft.kind is Kind.FLUX and draft.at not in self._chains:
             return []  # a step of the stage that it feeds
         unit = self._unit(draft, self._function(draft))
-        found: list[Stage] = [replica(unit, number) for number in replicas_of(draft)]
+        stages: list[Stage] = [replica(unit, number) for number in replicas_of(draft)]
         if draft.at in self._net.channels:
             streams = [
                 stream.name
                 for stream in self._net.leaving[draft.at]
                 if stream.consumer is not None and stream.name not in self._net.loops
             ]
-            found.append(
+            stages.append(
                 Channel(
                     id=f"{Channel.kind}:{draft.at}",
                     name=str(draft.at),
@@ -73,7 +73,7 @@ class Lowering:
                     streams=tuple(streams),
                 )
             )
-        return [*found, *self._without_replica(draft)]
+        return [*stages, *self._without_replica(draft)]
 
     def _without_replica(self, draft: Draft) -> Iterator[Transform]:
         """For streams of a replicated output that declare what they hold: that, and no more."""
@@ -130,7 +130,7 @@ class Lowering:
     def _units(self, at: Endpoint) -> tuple[str, ...]:
         draft = self._net.drafts[at]
         kind = self._kind(draft)
-        return tuple(f"{kind}:{unit_name(at, each)}" for each in replicas_of(draft))
+        return tuple(f"{kind}:{unit_name(at, number)}" for number in replicas_of(draft))
 
     def _kind(self, draft: Draft) -> str:
         """The kind of stage that an output becomes."""
@@ -167,17 +167,17 @@ class Lowering:
         return (f"{Channel.kind}:{at}",) if at in self._net.channels else self._units(at)
 
     def _function(self, draft: Draft) -> Function:
-        it = draft.implementation
+        implementation = draft.implementation
         return Function(
             name=self._names.new(str(draft.at)),
             title=str(draft.at),
             parameters=draft.inputs,
             paths=path_words(draft),
             description=draft.component.description,
-            sql=it.sql if it else None,
-            python=it.python if it else None,
-            operator=it.operator if it else None,
-            distinct=it.distinct if it else (),
+            sql=implementation.sql if implementation else None,
+            python=implementation.python if implementation else None,
+            operator=implementation.operator if implementation else None,
+            distinct=implementation.distinct if implementation else (),
         )
 
     def _fused(self, draft: Draft) -> Transform:
@@ -207,11 +207,11 @@ class Lowering:
         return self._transform(draft, function, route)
 
     def _transform(self, draft: Draft, function: Function, route: Route | None) -> Transform:
-        kept = draft.kind is Kind.ACCUMULATING
+        accumulates = draft.kind is Kind.ACCUMULATING
         writes = self._inputs(draft, draft.writes)
         reads = self._inputs(draft, draft.reads)
         watermark = assumes = why = None
-        description = wording.accumulating(draft) if kept else wording.native(draft)
+        description = wording.accumulating(draft) if accumulates else wording.native(draft)
         if route is not None and route.promise is not None:
             watermark = (route.key[0], route.promise.lateness or "0 seconds")
             assumes = wording.promise(route.promise, route.key[0])
@@ -226,17 +226,17 @@ class Lowering:
             name=str(draft.at),
             inputs=flat(writes, reads),
             description=description,
-            way=Way.ACCUMULATING if kept else Way.NATIVE,
+            way=Way.ACCUMULATING if accumulates else Way.NATIVE,
             component=draft.component.name,
             output=draft.output,
             streams=self._net.streams_of(draft.at),
             function=function,
             writes=writes,
             reads=reads,
-            output_mode="append" if watermark or kept else draft.component.output_mode,
-            monotone=kept and draft.confluent,
-            order_by=draft.component.order_by if kept else (),
-            kept=self._kept(draft, function, draft.inputs) if kept else None,
+            output_mode="append" if watermark or accumulates else draft.component.output_mode,
+            monotone=accumulates and draft.confluent,
+            order_by=draft.component.order_by if accumulates else (),
+            kept=self._kept(draft, function, draft.inputs) if accumulates else None,
             watermark=watermark,
             repeat_within=within,
             assumes=assumes,
@@ -304,11 +304,11 @@ class Lowering:
         second = ("step 2 of 2", "total", "the partial aggregates of partitions", steps.second)
         return Partial(self._step(function, *first), self._step(function, *second))
 
-    def _step(self, whole: Function, place: str, suffix: str, paths: str, sql: str) -> Function:
+    def _step(self, function: Function, place: str, suffix: str, paths: str, sql: str) -> Function:
         return replace(
-            whole,
-            name=self._names.new(f"{whole.name} {suffix}"),
-            title=f"{whole.title}, {place}",
+            function,
+            name=self._names.new(f"{function.name} {suffix}"),
+            title=f"{function.title}, {place}",
             paths=(paths,),
             description=None,
             sql=sql,
@@ -366,23 +366,28 @@ class Lowering:
         names = inputs if confluent else [name for name in inputs if name in draft.writes]
         if function.sql is None or len(known) < len(schemas):
             return None
-        found = summarise(function.sql, known, inputs=names, beside=gate, as_set=confluent)
-        if found is None:
+        summaries = summarise(function.sql, known, inputs=names, beside=gate, as_set=confluent)
+        if summaries is None:
             return None
         steps: dict[str, tuple[Function, Function | None]] = {}
-        for name, kept in found.kept.items():
-            of_record = ("in place of records", f"{name} kept", "each record", kept.of_record)
+        for name, summary in summaries.kept.items():
+            of_record = ("in place of records", f"{name} kept", "each record", summary.of_record)
             first = replace(self._step(function, *of_record), parameters=(name,))
             again = None
-            if kept.again is not None:
-                texts = ("combined", f"{name} combined", "what is kept of it", kept.again)
+            if summary.again is not None:
+                texts = ("combined", f"{name} combined", "what is kept of it", summary.again)
                 again = replace(self._step(function, *texts), parameters=(name,))
             steps[name] = first, again
-        whole = function
-        if found.query != function.sql:
-            texts = ("over what is kept", "over kept", "what is kept of each input", found.query)
-            whole = self._step(function, *texts)
-        return Kept(steps, whole)
+        over_kept = function
+        if summaries.query != function.sql:
+            texts = (
+                "over what is kept",
+                "over kept",
+                "what is kept of each input",
+                summaries.query,
+            )
+            over_kept = self._step(function, *texts)
+        return Kept(steps, over_kept)
 
     def _schema(self, draft: Draft, interface: str) -> Mapping[str, str] | None:
         """The attributes of an input; None where its streams do not all declare the same."""
@@ -393,10 +398,10 @@ class Lowering:
 
     def _flux(self, draft: Draft, function: Function) -> Flux:
         *before, last = self._chains[draft.at]
-        steps = [self._flux_step(each, self._function(each)) for each in before]
+        steps = [self._flux_step(step, self._function(step)) for step in before]
         first = before[0] if before else last
         writes, reads = self._inputs(first, first.writes), self._inputs(first, first.reads)
-        entries = [each for d in (*before, last) for each in d.entries]
+        entries = [entry for d in (*before, last) for entry in d.entries]
         deployment = self._net.plan.analysis.dataflow.deployment
         return Flux(
             id=f"{Flux.kind}:{draft.at}",
@@ -439,7 +444,7 @@ class Lowering:
 
 
 def unit_name(at: Endpoint, replica: int | None) -> str:
-    """What the running job calls a unit: `Report.response-2` where it is one of several."""
+    """The name of a unit in the running job: `Report.response-2` where it is one of several."""
     return str(at) if replica is None else f"{at}-{replica}"
 
 
@@ -459,13 +464,15 @@ def replicas_of(draft: Draft) -> tuple[int | None, ...]:
 
 def flat(*inputs: Inputs) -> tuple[str, ...]:
     """All stages that feed these interfaces, once each."""
-    return tuple(dict.fromkeys(id for each in inputs for ids in each.values() for id in ids))
+    return tuple(
+        dict.fromkeys(id for by_interface in inputs for ids in by_interface.values() for id in ids)
+    )
 
 
 def module_root(draft: Draft) -> str:
     """The top-level module of a Python operator, a name that the job's text uses."""
-    it = draft.implementation
-    reference = it and (it.python or it.operator)
+    implementation = draft.implementation
+    reference = implementation and (implementation.python or implementation.operator)
     return reference.split(".")[0].split(":")[0] if reference else ""
 
 
@@ -478,8 +485,8 @@ def common_gate(entries: Iterable[Entry]) -> tuple[str, ...]:
 
 def gates(entries: Iterable[Entry]) -> tuple[str, ...]:
     """The gates of sealed paths, each once; a confluent path has none."""
-    found = (entry.path.annotation.gate for entry in entries)
-    return tuple(dict.fromkeys(str(gate) for gate in found if gate is not None))
+    gates = (entry.path.annotation.gate for entry in entries)
+    return tuple(dict.fromkeys(str(gate) for gate in gates if gate is not None))
 
 
 def longest(times_s: Iterable[float | None]) -> float | None:

@@ -78,7 +78,7 @@ class Partial:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What a unit keeps in place of records, and the component on that.
+    """The summaries that a unit keeps in place of records, and the component on them.
 
     Args:
         inputs: input interface -> what makes it of a record, and what combines it; None: of equal
@@ -99,7 +99,7 @@ class Kept:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stage:
-    """What all stages have; `inputs` are ids of other stages."""
+    """The fields of all stages; `inputs` are ids of other stages."""
 
     kind: ClassVar[str] = "stage"
 
@@ -318,20 +318,20 @@ class Stages:
     @property
     def functions(self) -> tuple[Function, ...]:
         """Every implementation once, in the order of the stages."""
-        found: dict[str, Function] = {}
+        functions: dict[str, Function] = {}
         for stage in self.stages:
             if isinstance(stage, Flux):
                 for step in stage.steps:
-                    found.setdefault(step.function.name, step.function)
+                    functions.setdefault(step.function.name, step.function)
             elif isinstance(stage, Unit) and stage.function is not None:
-                found.setdefault(stage.function.name, stage.function)
+                functions.setdefault(stage.function.name, stage.function)
             if isinstance(stage, Seal) and stage.partial is not None:
-                for each in (stage.partial.first, stage.partial.second):
-                    found.setdefault(each.name, each)
+                for function in (stage.partial.first, stage.partial.second):
+                    functions.setdefault(function.name, function)
             if isinstance(stage, Transform | Order) and stage.kept is not None:
-                for each in stage.kept.functions:
-                    found.setdefault(each.name, each)
-        return tuple(found.values())
+                for function in stage.kept.functions:
+                    functions.setdefault(function.name, function)
+        return tuple(functions.values())
 
     def to_json(self) -> list[dict[str, Any]]:
         """The stages as JSON data, in their order; what says nothing is left out."""
@@ -340,9 +340,9 @@ class Stages:
 
 def stage_json(stage: Stage) -> dict[str, Any]:
     """One stage as JSON data."""
-    values = {each.name: plain(getattr(stage, each.name)) for each in fields(stage)}
-    kept = {name: value for name, value in values.items() if value not in (None, [], {}, False)}
-    return {"id": kept.pop("id"), "kind": stage.kind, **kept}
+    values = {field.name: plain(getattr(stage, field.name)) for field in fields(stage)}
+    present = {name: value for name, value in values.items() if value not in (None, [], {}, False)}
+    return {"id": present.pop("id"), "kind": stage.kind, **present}
 
 
 def plain(value: Any) -> Any:
@@ -355,10 +355,10 @@ def plain(value: Any) -> Any:
         case External(format=format, path=path, options=options):
             return {"format": format, "path": path, "options": dict(options)}
         case Producers() | Punctuation() | Partial() | Kept() | Step():
-            return {each.name: plain(getattr(value, each.name)) for each in fields(value)}
+            return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
         case Mapping():
-            return {name: plain(each) for name, each in value.items()}
+            return {name: plain(item) for name, item in value.items()}
         case tuple():
-            return [plain(each) for each in value]
+            return [plain(item) for item in value]
         case _:
             return value

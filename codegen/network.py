@@ -44,7 +44,7 @@ class Network:
 def network(plan: Plan, problems: list[Diagnostic]) -> Network:
     """Wire the drafts of a plan; outputs in a cycle keep everything, and need a schema."""
     streams = plan.analysis.dataflow.streams.values()
-    found = drafts(plan, problems)
+    drafted = drafts(plan, problems)
     entering: dict[Endpoint, list[Stream]] = {}
     leaving: dict[Endpoint, list[Stream]] = {}
     for stream in streams:
@@ -52,39 +52,39 @@ def network(plan: Plan, problems: list[Diagnostic]) -> Network:
             entering.setdefault(stream.consumer, []).append(stream)
         if stream.producer is not None:
             leaving.setdefault(stream.producer, []).append(stream)
-    successors: dict[Endpoint, list[tuple[str, Endpoint]]] = {at: [] for at in found}
-    for at, draft in found.items():
+    successors: dict[Endpoint, list[tuple[str, Endpoint]]] = {at: [] for at in drafted}
+    for at, draft in drafted.items():
         for interface in draft.inputs:
             for stream in entering.get(Endpoint(at.component, interface), ()):
                 if stream.producer is not None:
                     successors[stream.producer].append((stream.name, at))
     graph = layout(successors)
-    for at in found:
+    for at in drafted:
         if at in graph.cyclic:
-            found[at] = in_cycle(found[at], problems)
+            drafted[at] = in_cycle(drafted[at], problems)
     for stream in streams:
         if stream.name in graph.closing and stream.schema is None:
             message = f"stream {stream.name} closes a cycle at {stream.consumer}"
             problems.append(Diagnostic(CODES["BLZ532"], message, stream.position))
     return Network(
         plan,
-        {at: found[at] for at in graph.order},
-        {at: tuple(each) for at, each in entering.items()},
-        {at: tuple(each) for at, each in leaving.items()},
+        {at: drafted[at] for at in graph.order},
+        {at: tuple(ends) for at, ends in entering.items()},
+        {at: tuple(ends) for at, ends in leaving.items()},
         graph.closing,
-        read_by_queries(found, entering, graph.closing),
+        read_by_queries(drafted, entering, graph.closing),
     )
 
 
 def read_by_queries(
-    found: Mapping[Endpoint, Draft],
+    drafted: Mapping[Endpoint, Draft],
     entering: Mapping[Endpoint, Iterable[Stream]],
     loops: frozenset[str],
 ) -> frozenset[Endpoint]:
     """The outputs of units that a unit reads; a stream that closes a cycle has its own channel."""
     todo = [
         Endpoint(at.component, interface)
-        for at, draft in found.items()
+        for at, draft in drafted.items()
         if draft.kind is not Kind.FUSED
         for interface in draft.inputs
     ]
@@ -94,10 +94,10 @@ def read_by_queries(
             at = stream.producer
             if at is None or stream.name in loops:
                 continue
-            if found[at].kind is not Kind.FUSED:
+            if drafted[at].kind is not Kind.FUSED:
                 read.add(at)
                 continue
-            before = {Endpoint(at.component, each) for each in found[at].inputs} - seen
+            before = {Endpoint(at.component, interface) for interface in drafted[at].inputs} - seen
             seen |= before
             todo += before
     return frozenset(read)
@@ -116,7 +116,7 @@ def with_kept_inputs(net: Network, code: Callable[[], Code]) -> Network:
         code: gives the dataflow's code.
     """
 
-    def kept(draft: Draft) -> Draft:
+    def accumulating(draft: Draft) -> Draft:
         by = draft.implementation
         native = draft.kind is Kind.NATIVE and draft.confluent and draft.component.output_mode
         if native != "append" or by is None or by.sql is None or draft.reads:
@@ -125,7 +125,7 @@ def with_kept_inputs(net: Network, code: Callable[[], Code]) -> Network:
             return draft
         return replace(draft, kind=Kind.ACCUMULATING)
 
-    return replace(net, drafts={at: kept(draft) for at, draft in net.drafts.items()})
+    return replace(net, drafts={at: accumulating(draft) for at, draft in net.drafts.items()})
 
 
 def _runs(code: Code, draft: Draft) -> bool:

@@ -63,7 +63,7 @@ def find(reference: str, folder: Path) -> Operator:
     file = beside(module, folder)
     text = file or installed(module)
     if text is None:
-        near = did_you_mean(module, (each.stem for each in folder.glob("*.py")))
+        near = did_you_mean(module, (file.stem for file in folder.glob("*.py")))
         raise OperatorError(
             f"there is no module {module!r}, neither beside the file nor installed{near}"
         )
@@ -82,7 +82,9 @@ def operator(module: str, function: str, file: Path | None, tree: ast.Module) ->
     bound = names(tree)
     definition = bound.get(function)
     if function not in bound:
-        if any(isinstance(each, ast.ImportFrom) and is_star(each) for each in tree.body):
+        if any(
+            isinstance(statement, ast.ImportFrom) and is_star(statement) for statement in tree.body
+        ):
             return Operator(module, function, file, None)
         near = did_you_mean(function, bound)
         raise OperatorError(f"module {module!r} has no function {function!r}{near}")
@@ -92,8 +94,8 @@ def operator(module: str, function: str, file: Path | None, tree: ast.Module) ->
     positional = [*arguments.posonlyargs, *arguments.args]
     required = positional[: len(positional) - len(arguments.defaults)]
     required += [
-        each
-        for each, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
+        argument
+        for argument, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
         if default is None
     ]
     by_name = [*arguments.args, *arguments.kwonlyargs]
@@ -101,31 +103,31 @@ def operator(module: str, function: str, file: Path | None, tree: ast.Module) ->
         module,
         function,
         file,
-        parameters=tuple(each.arg for each in by_name),
-        required=tuple(each.arg for each in required),
+        parameters=tuple(argument.arg for argument in by_name),
+        required=tuple(argument.arg for argument in required),
         any_name=arguments.kwarg is not None,
     )
 
 
 def names(tree: ast.Module) -> dict[str, ast.FunctionDef | None]:
-    """What a module binds at its top level, and the definition where it is a plain function."""
-    found: dict[str, ast.FunctionDef | None] = {}
+    """The names bound at the top level of a module, with the definition of each plain function."""
+    bound: dict[str, ast.FunctionDef | None] = {}
     for node in tree.body:
         match node:
             case ast.FunctionDef():
-                found[node.name] = node
+                bound[node.name] = node
             case ast.AsyncFunctionDef() | ast.ClassDef():
-                found[node.name] = None
+                bound[node.name] = None
             case ast.Import() | ast.ImportFrom():
                 for alias in node.names:
-                    found[(alias.asname or alias.name).split(".")[0]] = None
+                    bound[(alias.asname or alias.name).split(".")[0]] = None
             case ast.Assign() | ast.AnnAssign() | ast.If() | ast.Try() | ast.With():
                 for inner in ast.walk(node):
                     if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Store):
-                        found.setdefault(inner.id, None)
+                        bound.setdefault(inner.id, None)
                     elif isinstance(inner, ast.FunctionDef):
-                        found.setdefault(inner.name, inner)
-    return found
+                        bound.setdefault(inner.name, inner)
+    return bound
 
 
 def files(modules: Iterable[str], folder: Path) -> dict[str, Path]:
@@ -134,19 +136,19 @@ def files(modules: Iterable[str], folder: Path) -> dict[str, Path]:
     Follows imports from file to file; what is not beside the dataflow is installed, or fails when
     the job starts with Python's own message.
     """
-    found: dict[str, Path] = {}
+    files: dict[str, Path] = {}
     todo = list(modules)
     while todo:
         module = todo.pop()
         for name in with_packages(module):
             file = beside(name, folder)
-            if file is None or file.relative_to(folder).as_posix() in found:
+            if file is None or file.relative_to(folder).as_posix() in files:
                 continue
             if name.split(".")[0] in TAKEN:
                 break
-            found[file.relative_to(folder).as_posix()] = file
+            files[file.relative_to(folder).as_posix()] = file
             todo += imports(file, name)
-    return dict(sorted(found.items()))
+    return dict(sorted(files.items()))
 
 
 def imports(file: Path, module: str) -> list[str]:
@@ -156,16 +158,16 @@ def imports(file: Path, module: str) -> list[str]:
     except (SyntaxError, ValueError):
         return []
     package = module if file.name == "__init__.py" else module.rpartition(".")[0]
-    found: list[str] = []
+    modules: list[str] = []
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            found += [alias.name for alias in node.names]
+            modules += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             parts = package.split(".") if package else []
             start = ".".join(parts[: len(parts) - node.level + 1]) if node.level else ""
             base = ".".join(filter(None, [start, node.module]))
-            found += [base, *(f"{base}.{alias.name}".lstrip(".") for alias in node.names)]
-    return [each for each in found if each]
+            modules += [base, *(f"{base}.{alias.name}".lstrip(".") for alias in node.names)]
+    return [module for module in modules if module]
 
 
 def beside(module: str, folder: Path) -> Path | None:

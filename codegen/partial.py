@@ -120,12 +120,12 @@ class _Splitter:
         table = self._table().sql(dialect="spark")
         by = [column.sql(dialect="spark") for column in self._groups.values()]
         second = second.from_(table, dialect="spark").group_by(*by, dialect="spark")
-        kept = [KEPT] if self._guarded else []
-        if kept:
+        states = [KEPT] if self._guarded else []
+        if states:
             second = second.where(KEPT, dialect="spark")
             table = f"(SELECT *, {self._kept()} AS {KEPT} FROM {table})"
-        by += [*ENVELOPE, *kept]
-        only = f" FILTER(WHERE {KEPT})" if kept else ""
+        by += [*ENVELOPE, *states]
+        only = f" FILTER(WHERE {KEPT})" if states else ""
         steps = [f"{step}{only} AS {name}" for step, name in self._steps.items()]
         first = exp.select(*by, f"COUNT(*) AS {ROWS}", *steps, dialect="spark")
         first = first.from_(table, dialect="spark").group_by(*by, dialect="spark")
@@ -165,12 +165,12 @@ class _Splitter:
         group = self._tree.args["group"]
         if {name for name, value in group.args.items() if value} != {"expressions"}:
             raise _Whole
-        found: dict[str, Any] = {}
+        columns: dict[str, Any] = {}
         for column in group.expressions:
             if not isinstance(column, self._exp.Column) or column.name.lower() not in self._types:
                 raise _Whole
-            found[column.name.lower()] = column
-        return found
+            columns[column.name.lower()] = column
+        return columns
 
     def _projection(self, node: Any) -> Any:
         exp = self._exp
@@ -241,8 +241,8 @@ class _Splitter:
     def _parsed(self, sql: str, *, wrap: bool = False) -> Any:
         import sqlglot
 
-        found = sqlglot.parse_one(sql, dialect="spark")
-        return self._exp.paren(found) if wrap else found
+        query = sqlglot.parse_one(sql, dialect="spark")
+        return self._exp.paren(query) if wrap else query
 
     def _without_aliases(self, node: Any) -> Any:
         """HAVING with the names that SELECT gives replaced by what they stand for."""
@@ -252,20 +252,23 @@ class _Splitter:
             if isinstance(expression, self._exp.Alias)
         }
 
-        def replaced(each: Any) -> Any:
-            is_column = isinstance(each, self._exp.Column)
-            if is_column and each.name.lower() not in self._types and each.name.lower() in named:
-                meant = named[each.name.lower()].copy()
+        def replaced(node: Any) -> Any:
+            is_column = isinstance(node, self._exp.Column)
+            if is_column and node.name.lower() not in self._types and node.name.lower() in named:
+                meant = named[node.name.lower()].copy()
                 simple = isinstance(meant, self._exp.AggFunc | self._exp.Column)
                 return meant if simple else self._exp.paren(meant)
-            return each
+            return node
 
         return node.transform(replaced)
 
     def _check_scalar(self, node: Any) -> None:
-        for each in node.walk():
-            unknown = isinstance(each, self._exp.Column) and each.name.lower() not in self._types
-            if type(each).__name__ not in SCALARS or unknown or self._escaped(each):
+        for descendant in node.walk():
+            unknown = (
+                isinstance(descendant, self._exp.Column)
+                and descendant.name.lower() not in self._types
+            )
+            if type(descendant).__name__ not in SCALARS or unknown or self._escaped(descendant):
                 raise _Whole
 
     def _escaped(self, node: Any) -> bool:

@@ -36,7 +36,7 @@ README: Final = "README.md"
 
 @dataclass(frozen=True, slots=True)
 class Project:
-    """What was written."""
+    """The files that were written."""
 
     folder: Path
     files: tuple[str, ...]
@@ -104,30 +104,30 @@ def plan_text(
     return (json.dumps(result, indent=2, ensure_ascii=False) + "\n").encode()
 
 
-def deployment_json(it: Deployment) -> dict[str, Any]:
+def deployment_json(deployment: Deployment) -> dict[str, Any]:
     """The deployment section as JSON data."""
     return {
-        "master": it.master,
-        "zookeeper": it.zookeeper,
-        "trigger": it.trigger,
-        "conf": dict(it.conf),
-        "sites": it.sites,
-        "partitions": it.partitions,
-        "balance": it.balance,
-        "site_memory": it.site_memory,
-        "keep_every": it.keep_every,
+        "master": deployment.master,
+        "zookeeper": deployment.zookeeper,
+        "trigger": deployment.trigger,
+        "conf": dict(deployment.conf),
+        "sites": deployment.sites,
+        "partitions": deployment.partitions,
+        "balance": deployment.balance,
+        "site_memory": deployment.site_memory,
+        "keep_every": deployment.keep_every,
     }
 
 
 def hashes_before(folder: Path) -> dict[str, str]:
-    """What an earlier compilation wrote here: relative name -> hash; nothing where that is lost."""
+    """The files of an earlier compilation: relative name -> hash; nothing where that is lost."""
     try:
-        found = json.loads((folder / PLAN).read_bytes())["files"]
+        hashes = json.loads((folder / PLAN).read_bytes())["files"]
     except (OSError, ValueError, KeyError, TypeError):
         return {}
-    if not isinstance(found, dict):
+    if not isinstance(hashes, dict):
         return {}
-    return {name: text for name, text in found.items() if is_inside(name) and type(text) is str}
+    return {name: text for name, text in hashes.items() if is_inside(name) and type(text) is str}
 
 
 def is_inside(name: str) -> bool:
@@ -147,11 +147,11 @@ def keep_if_edited(
         return []
     if now == new or sha256(now) == written:
         return []
-    kept = unused(file)
-    file.replace(kept)
+    backup = unused(file)
+    file.replace(backup)
     done = "was written by" if written is None else "was edited since it was written by"
-    told = "something else" if written is None else "the compiler"
-    message = f"{file} {done} {told}; it is kept as {kept.name}"
+    author = "something else" if written is None else "the compiler"
+    message = f"{file} {done} {author}; it is kept as {backup.name}"
     return [Diagnostic(CODES["BLZ541"], message)]
 
 
@@ -159,9 +159,9 @@ def unused(file: Path) -> Path:
     """`NAME.orig`, or the first `NAME.orig.2`, `NAME.orig.3`, ... that is not there."""
     number = 1
     while True:
-        kept = file.with_name(f"{file.name}.orig" + (f".{number}" if number > 1 else ""))
-        if not kept.exists():
-            return kept
+        backup = file.with_name(f"{file.name}.orig" + (f".{number}" if number > 1 else ""))
+        if not backup.exists():
+            return backup
         number += 1
 
 

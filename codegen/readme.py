@@ -41,7 +41,7 @@ def readme(stages: Stages) -> str:
 
 
 def origin(stages: Stages) -> Iterator[str]:
-    """What it was compiled from."""
+    """The file that it was compiled from."""
     dataflow = stages.plan.analysis.dataflow
     file = in_backticks(dataflow.file.name) if dataflow.file else "a text"
     yield f"Compiled from {file}, sha256 `{dataflow.sha256}`."
@@ -70,14 +70,16 @@ def running(stages: Stages) -> Iterator[str]:
 
 def coordination(stages: Stages) -> Iterator[str]:
     """Every coordinated stage with its reason, and what has to be true."""
-    found = [each for each in once(stages) if isinstance(each, Unit) and coordination_of(each)]
-    for stage in found:
+    coordinated = [
+        unit for unit in once(stages) if isinstance(unit, Unit) and coordination_of(unit)
+    ]
+    for stage in coordinated:
         yield f"- **{coordination_of(stage)} at {title(stage, stages)}**: {stage.description}."
         if stage.why is not None:
             yield f"  Why: {stage.why}."
         if isinstance(stage, Transform) and stage.assumes is not None:
             yield f"  It assumes that {stage.assumes}."
-    if not found:
+    if not coordinated:
         yield "None: every component gives the same results whatever the order of arrival."
     verdict, after = stages.plan.analysis.verdict, stages.plan.verdict
     yield ""

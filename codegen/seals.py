@@ -47,12 +47,12 @@ class Route:
     @property
     def producers(self) -> dict[str, Producers]:
         """Source stream -> who contributes to a partition of it."""
-        return {name: each.producers for name, each in self.sources.items() if each.producers}
+        return {name: source.producers for name, source in self.sources.items() if source.producers}
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """What announces partitions at the far end, and what the key's attributes are called there."""
+    """The stream or output that announces partitions, with its names for the key's attributes."""
 
     at: Stream | Endpoint
     """A source stream, or the output of a sealed component."""
@@ -69,11 +69,11 @@ def routes(
         problems: gets the reasons.
         ungated: why an output has no gate of its own that would let punctuations through.
     """
-    found: dict[Endpoint, Route] = {}
+    routes: dict[Endpoint, Route] = {}
     for at, draft in net.drafts.items():
         if draft.kind is Kind.SEAL:
-            found[at] = route(draft, net, found, problems, ungated)
-    return found
+            routes[at] = route(draft, net, routes, problems, ungated)
+    return routes
 
 
 def sealed_keys(draft: Draft) -> set[Key]:
@@ -93,8 +93,8 @@ def route(
     keys = sealed_keys(draft)
     key = tuple(sorted(frozenset().union(*keys)))
     if len(keys) > 1:
-        told = listed(f"{seal} on {attributes(sorted(seals[seal]))}" for seal in seals)
-        message = f"{draft.at} would wait for {told}"
+        sealed = listed(f"{seal} on {attributes(sorted(seals[seal]))}" for seal in seals)
+        message = f"{draft.at} would wait for {sealed}"
         problems.append(Diagnostic(CODES["BLZ524"], message, draft.position))
         return Route(key)
     origins: dict[str, Origin] = {}
@@ -167,14 +167,14 @@ def announces(
     stream: Stream, at: Endpoint, key: tuple[str, ...], problems: list[Diagnostic]
 ) -> bool:
     """True where a source stream says when a partition is complete."""
-    told = attributes(key)
+    names = attributes(key)
     if frozenset(key) not in stream.seals:
-        message = f"{at} waits for {told}, on which stream {stream.name} is not sealed"
+        message = f"{at} waits for {names}, on which stream {stream.name} is not sealed"
         problems.append(Diagnostic(CODES["BLZ514"], message, stream.position))
         return False
     if stream.punctuation is None and stream.lateness is None:
         message = (
-            f"stream {stream.name} is sealed on {told}, and has neither punctuations nor a "
+            f"stream {stream.name} is sealed on {names}, and has neither punctuations nor a "
             "lateness promise"
         )
         problems.append(Diagnostic(CODES["BLZ521"], message, stream.position))
@@ -183,9 +183,9 @@ def announces(
 
 
 def forward(draft: Draft, key: tuple[str, ...], net: Network) -> tuple[str, ...]:
-    """What the key is called in the output; empty where no punctuation leaves with it (S3)."""
+    """The names of the key in the output; empty where no punctuation leaves with it (S3)."""
     paths = [path for path in draft.own if path.source in draft.writes]
-    named = {tuple(ahead(path, each) for each in key) for path in paths}
+    named = {tuple(ahead(path, attribute) for attribute in key) for path in paths}
     if len(named) != 1:
         return ()
     names = tuple(name for name in named.pop() if name is not None)
@@ -195,14 +195,14 @@ def forward(draft: Draft, key: tuple[str, ...], net: Network) -> tuple[str, ...]
 
 
 def ahead(path: Path, attribute: str) -> str | None:
-    """What an input attribute is called in the path's output; None where it is lost."""
+    """The name of an input attribute in the path's output; None where it is lost."""
     if path.lineage is None:
         return attribute
-    return next((out for out, into in path.lineage.items() if into == attribute), None)
+    return next((target for target, source in path.lineage.items() if source == attribute), None)
 
 
 def back(path: Path, attribute: str) -> str:
-    """What an output attribute is called in the path's input."""
+    """The name of an output attribute in the path's input."""
     return attribute if path.lineage is None else path.lineage.get(attribute, attribute)
 
 
@@ -211,13 +211,13 @@ def before_fused(draft: Draft, names: tuple[str, ...]) -> tuple[Endpoint, tuple[
     path = draft.own[0]
     return (
         Endpoint(draft.component.name, path.source),
-        tuple(back(path, each) for each in names),
+        tuple(back(path, attribute) for attribute in names),
     )
 
 
 def requests_without_key(draft: Draft, key: Iterable[str], net: Network) -> list[Diagnostic]:
     """Streams of requests whose declared schema lacks attributes of the key (SE-12)."""
-    found = []
+    diagnostics = []
     for interface in draft.reads:
         for stream in net.entering.get(Endpoint(draft.component.name, interface), ()):
             lost = [] if stream.schema is None else [a for a in key if a not in stream.schema]
@@ -226,21 +226,21 @@ def requests_without_key(draft: Draft, key: Iterable[str], net: Network) -> list
                     f"stream {stream.name} asks {draft.at} about partitions of "
                     f"{attributes(key)} and has no {', '.join(lost)}"
                 )
-                found.append(Diagnostic(CODES["BLZ525"], message, stream.position))
-    return found
+                diagnostics.append(Diagnostic(CODES["BLZ525"], message, stream.position))
+    return diagnostics
 
 
 def unknown_producers(stream: Stream, key: tuple[str, ...]) -> list[Diagnostic]:
-    """What is missing of: who sends, and in which column of the stream it says so."""
-    found = []
+    """The missing parts of a seal: who sends, and in which column of the stream it says so."""
+    missing = []
     if stream.producers is None:
         message = f"stream {stream.name} does not say who contributes to a partition"
-        found.append(Diagnostic(CODES["BLZ522"], message, stream.position))
+        missing.append(Diagnostic(CODES["BLZ522"], message, stream.position))
     elif stream.producers.rule != "one" and stream.producer_column is None:
         message = f"stream {stream.name} has several producers and no column that names them"
         remedy = "add producer: COLUMN to the stream"
-        found.append(Diagnostic(CODES["BLZ522"], message, stream.position, remedy))
-    return found + unfit_types(stream, key)
+        missing.append(Diagnostic(CODES["BLZ522"], message, stream.position, remedy))
+    return missing + unfit_types(stream, key)
 
 
 def unfit_types(stream: Stream, key: tuple[str, ...]) -> list[Diagnostic]:
@@ -326,6 +326,8 @@ def groups_on(draft: Draft) -> bool:
     sql = draft.implementation.sql if draft.implementation else None
     if sql is None:
         return True
-    names = "|".join(re.escape(each) for entry in draft.entries for each in entry.key or ())
+    names = "|".join(
+        re.escape(attribute) for entry in draft.entries for attribute in entry.key or ()
+    )
     grouped = re.split(r"\bgroup\s+by\b", sql, flags=re.I)[1:]
-    return any(re.search(rf"(?<!\w)({names})(?!\w)", each, re.I) for each in grouped)
+    return any(re.search(rf"(?<!\w)({names})(?!\w)", expression, re.I) for expression in grouped)

@@ -34,22 +34,22 @@ def site_problems(net: Network) -> Iterator[Diagnostic]:
 
 
 def _flux_problems(net: Network, at: Endpoint, draft: Draft) -> Iterator[Diagnostic]:
-    it = draft.implementation
+    implementation = draft.implementation
     if draft.component.engine == "spark":
         message = f"{at} has engine: spark, which cannot run it"
         yield Diagnostic(CODES["BLZ511"], message, draft.position)
-    if it is None:
+    if implementation is None:
         return
-    if it.sql is not None:
-        reason = untranslatable(it.sql)
+    if implementation.sql is not None:
+        reason = untranslatable(implementation.sql)
         if reason is not None:
-            yield Diagnostic(CODES["BLZ515"], f"{at}: {reason}", it.position)
-    elif it.python is not None:
-        message = f"{at} is computed by {it.python}, a function of Spark's DataFrames"
-        yield Diagnostic(CODES["BLZ515"], message, it.position)
+            yield Diagnostic(CODES["BLZ515"], f"{at}: {reason}", implementation.position)
+    elif implementation.python is not None:
+        message = f"{at} is computed by {implementation.python}, a function of Spark's DataFrames"
+        yield Diagnostic(CODES["BLZ515"], message, implementation.position)
     elif not any(stream.schema for stream in net.leaving[at]):
-        message = f"the output of {it.operator} at {at} has no schema"
-        yield Diagnostic(CODES["BLZ516"], message, it.position)
+        message = f"the output of {implementation.operator} at {at} has no schema"
+        yield Diagnostic(CODES["BLZ516"], message, implementation.position)
 
 
 def untranslatable(sql: str) -> str | None:
@@ -72,14 +72,14 @@ def chains(net: Network) -> Mapping[Endpoint, tuple[Draft, ...]]:
         before = _only_feeder(net, at, draft)
         if before is not None:
             follows[before] = at
-    found: dict[Endpoint, tuple[Draft, ...]] = {}
+    chains: dict[Endpoint, tuple[Draft, ...]] = {}
     for at, draft in net.drafts.items():
         if draft.kind is Kind.FLUX and at not in follows:
             steps = [draft]
             while (before := _only_feeder(net, steps[0].at, steps[0])) is not None:
                 steps.insert(0, net.drafts[before])
-            found[at] = tuple(steps)
-    return found
+            chains[at] = tuple(steps)
+    return chains
 
 
 def _only_feeder(net: Network, at: Endpoint, draft: Draft) -> Endpoint | None:
@@ -91,8 +91,8 @@ def _only_feeder(net: Network, at: Endpoint, draft: Draft) -> Endpoint | None:
     if len(streams) != 1 or streams[0].producer is None or streams[0].name in net.loops:
         return None
     before = net.drafts[streams[0].producer]
-    of_component = (each for each in net.drafts.values() if each.component is draft.component)
-    readers = [each for each in of_component if interface in each.inputs]
+    of_component = (other for other in net.drafts.values() if other.component is draft.component)
+    readers = [other for other in of_component if interface in other.inputs]
     alone = len(net.leaving[before.at]) == len(readers) == 1
     single = before.component.replicas == draft.component.replicas == 1
     return before.at if before.kind is Kind.FLUX and alone and single else None

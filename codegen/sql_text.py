@@ -37,10 +37,10 @@ def sql_lines(sql: str, width: int) -> tuple[str, ...] | None:
     spans = opaque(text)
     if spans is None or any("\n" in text[start:end].rstrip("\n") for start, end in spans):
         return None
-    found: list[str] = []
+    lines: list[str] = []
     for line in text.split("\n"):
-        found += [line.rstrip()] if len(line.rstrip()) <= width else broken(line.rstrip(), width)
-    return tuple(found)
+        lines += [line.rstrip()] if len(line.rstrip()) <= width else broken(line.rstrip(), width)
+    return tuple(lines)
 
 
 def sql_value(sql: str) -> str | Text:
@@ -57,7 +57,7 @@ def opaque(sql: str) -> list[tuple[int, int]] | None:
     >>> opaque("a 'b''c' -- d"), opaque("'")
     ([(2, 5), (5, 8), (9, 13)], None)
     """
-    found: list[tuple[int, int]] = []
+    spans: list[tuple[int, int]] = []
     at = 0
     while at < len(sql):
         end = at + 1
@@ -73,9 +73,9 @@ def opaque(sql: str) -> list[tuple[int, int]] | None:
         if end < 0:
             return None
         if end > at + 1:
-            found.append((at, end))
+            spans.append((at, end))
         at = end
-    return found
+    return spans
 
 
 def quoted_end(sql: str, start: int) -> int:
@@ -95,11 +95,11 @@ def broken(line: str, width: int) -> list[str]:
     if any(line.startswith(("--", "/*"), start) for start, _ in opaque(line) or ()):
         return [line]
     indent = line[: len(line) - len(line.lstrip())]
-    found: list[str] = []
+    lines: list[str] = []
     for clause in clauses(line.strip()):
         first, *others = rows(clause, width - len(indent) - 2, [items, conditions, pieces])
-        found += [f"{indent}{first}", *(f"{indent}  {other}" for other in others)]
-    return found
+        lines += [f"{indent}{first}", *(f"{indent}  {other}" for other in others)]
+    return lines
 
 
 def rows(text: str, width: int, ways: Sequence[Callable[[str], Iterable[str]]]) -> list[str]:
@@ -109,18 +109,18 @@ def rows(text: str, width: int, ways: Sequence[Callable[[str], Iterable[str]]]) 
     parts = list(ways[0](text))
     if len(parts) == 1:
         return rows(text, width, ways[1:])
-    found = [""]
+    lines = [""]
     for part in parts:
-        if found[-1] and len(found[-1]) + 1 + len(part) > width:
-            found.append("")
+        if lines[-1] and len(lines[-1]) + 1 + len(part) > width:
+            lines.append("")
         if len(part) <= width:
-            found[-1] = f"{found[-1]} {part}" if found[-1] else part
+            lines[-1] = f"{lines[-1]} {part}" if lines[-1] else part
         else:
             first, *others = rows(part, width - 2, ways[1:])
-            found = [*found[:-1], first, *(f"  {other}" for other in others)]
+            lines = [*lines[:-1], first, *(f"  {other}" for other in others)]
             if others:
-                found.append("")
-    return [row for row in found if row]
+                lines.append("")
+    return [row for row in lines if row]
 
 
 def clauses(line: str) -> Iterator[str]:

@@ -24,16 +24,16 @@ def stages(plan: Plan) -> Stages:
     return lowered(judged(plan))
 
 
-def lowered(found: Judgement) -> Stages:
+def lowered(judgement: Judgement) -> Stages:
     """The stages of a plan that has been judged; BadInput for what cannot be compiled."""
-    if found.problems:
-        raise BadInput(found.problems)
-    net = found.net
-    streams = found.plan.analysis.dataflow.streams.values()
-    lowering = Lowering(net, found.sealed)
+    if judgement.problems:
+        raise BadInput(judgement.problems)
+    net = judgement.net
+    streams = judgement.plan.analysis.dataflow.streams.values()
+    lowering = Lowering(net, judgement.sealed)
     done: list[Stage] = [source(stream) for stream in streams if stream.producer is None]
     done += [lowering.loop(stream) for stream in streams if stream.name in net.loops]
     for draft in net.drafts.values():
         done += lowering.stages_of(draft)
     done += [lowering.sink(stream) for stream in streams if stream.consumer is None]
-    return Stages(found.plan, tuple(done))
+    return Stages(judgement.plan, tuple(done))

@@ -36,7 +36,7 @@ _LATTICE: Final = ("LogicalAnd", "LogicalOr", "Max", "Min")
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What is kept of an input, as SQL.
+    """The summary of an input, as SQL.
 
     Args:
         of_record: makes it of a record.
@@ -49,15 +49,15 @@ class Summary:
 
 @dataclass(frozen=True, slots=True)
 class Summaries:
-    """What is kept of inputs, and the query over that."""
+    """The summaries of inputs, and the query over them."""
 
     kept: Mapping[str, Summary]
     query: str
 
 
-def is_exact(of: str) -> bool:
+def is_exact(type_name: str) -> bool:
     """Whether equal values of a type are the same."""
-    return of in EXACT or of.startswith("decimal")
+    return type_name in EXACT or type_name.startswith("decimal")
 
 
 class _Whole(Exception):  # noqa: N818 - not an error: the records are kept
@@ -72,7 +72,7 @@ def summarise(
     beside: Iterable[str] = (),
     as_set: bool,
 ) -> Summaries | None:
-    """What can be kept in place of records; None where nothing can.
+    """The summaries that can be kept in place of records; None where nothing can.
 
     Args:
         sql: the query.
@@ -100,16 +100,16 @@ def summarise(
         tree = sqlglot.parse_one(sql, dialect="spark")
     except sqlglot.errors.SqlglotError:
         return None
-    kept: dict[str, Summary] = {}
+    summaries: dict[str, Summary] = {}
     for name in inputs:
         changed = tree.copy()
         try:
-            kept[name] = _Summariser(changed, name, schemas, tuple(beside), as_set).result()
+            summaries[name] = _Summariser(changed, name, schemas, tuple(beside), as_set).result()
         except _Whole:
             continue
-        if kept[name].again is not None:
+        if summaries[name].again is not None:
             tree, sql = changed, changed.sql(dialect="spark")
-    return Summaries(kept, sql) if kept else None
+    return Summaries(summaries, sql) if summaries else None
 
 
 class _Summariser:
@@ -132,10 +132,10 @@ class _Summariser:
         self._beside = beside
         self._starts: dict[str, tuple[str, str]] = {}
         """Column of a partial aggregate -> (what it is of a record, what combines it)."""
-        self._used: dict[str, None] = dict.fromkeys(each.lower() for each in beside)
+        self._used: dict[str, None] = dict.fromkeys(attribute.lower() for attribute in beside)
         if not set(self._used) <= set(self._types):
             raise _Whole
-        if any(each.startswith((PREFIX, "__")) for each in self._types):
+        if any(attribute.startswith((PREFIX, "__")) for attribute in self._types):
             raise _Whole
         self._table = self._only_table(tree)
         self._select = self._table.find_ancestor(exp.Select)
@@ -181,11 +181,11 @@ class _Summariser:
 
     def _only_table(self, tree: Any) -> Any:
         exp = self._exp
-        found = [t for t in tree.find_all(exp.Table) if t.name.lower() == self._name.lower()]
+        tables = [t for t in tree.find_all(exp.Table) if t.name.lower() == self._name.lower()]
         named = {cte.alias.lower() for cte in tree.find_all(exp.CTE)}
-        if len(found) != 1 or self._name.lower() in named:
+        if len(tables) != 1 or self._name.lower() in named:
             raise _Whole
-        (table,) = found
+        (table,) = tables
         others = {key for key, value in table.args.items() if value} - {"this", "alias"}
         alias = table.args.get("alias")
         if others or (alias is not None and alias.args.get("columns")):
@@ -201,21 +201,21 @@ class _Summariser:
         exp = self._exp
         joins = self._select.args.get("joins") or []
         known = {name.lower(): of for name, of in schemas.items()}
-        for each in (self._select.find(exp.From).this, *(join.this for join in joins)):
-            if each is self._table:
+        for table in (self._select.find(exp.From).this, *(join.this for join in joins)):
+            if table is self._table:
                 continue
-            if isinstance(each, exp.Table) and each.name.lower() in known:
-                of_table = known[each.name.lower()]
+            if isinstance(table, exp.Table) and table.name.lower() in known:
+                of_table = known[table.name.lower()]
                 columns = {column.lower(): of.strip().lower() for column, of in of_table.items()}
-            elif isinstance(each, exp.Subquery) and isinstance(each.this, exp.Select):
-                if any(column.is_star for column in each.this.selects):
+            elif isinstance(table, exp.Subquery) and isinstance(table.this, exp.Select):
+                if any(column.is_star for column in table.this.selects):
                     raise _Whole
-                columns = {column.alias_or_name.lower(): "" for column in each.this.selects}
+                columns = {column.alias_or_name.lower(): "" for column in table.this.selects}
             else:
                 raise _Whole
-            if not each.alias_or_name or each.args.get("joins") or each.args.get("laterals"):
+            if not table.alias_or_name or table.args.get("joins") or table.args.get("laterals"):
                 raise _Whole
-            yield each.alias_or_name.lower(), columns
+            yield table.alias_or_name.lower(), columns
 
     def _check_clauses(self) -> None:
         exp, select = self._exp, self._select
@@ -241,7 +241,9 @@ class _Summariser:
     def _own_nodes(self, select: Any) -> Iterator[Any]:
         """Expressions of the SELECT, without what it reads."""
         for key in ("expressions", "where", "having", "group"):
-            yield from (node for each in self._under(select, key) for node in each.walk())
+            yield from (
+                node for expression in self._under(select, key) for node in expression.walk()
+            )
         for join in select.args.get("joins") or []:
             if join.args.get("on") is not None:
                 yield from join.args["on"].walk()
@@ -290,7 +292,7 @@ class _Summariser:
         if column.table:
             return bool(column.table.lower() == self._alias.lower())
         own = name in self._types
-        if own and any(name in of for of in self._others.values()):
+        if own and any(name in table for table in self._others.values()):
             raise _Whole
         return own
 
@@ -318,7 +320,7 @@ class _Summariser:
             if not isinstance(expression, exp.Alias):
                 raise _Whole  # the name of the column would be another
             name = expression.alias.lower()
-            if name in self._types or any(name in of for of in self._others.values()):
+            if name in self._types or any(name in table for table in self._others.values()):
                 raise _Whole
 
     def _taken_where(self) -> str | None:
@@ -337,15 +339,15 @@ class _Summariser:
     # ---- aggregates
 
     def _replace_aggregates(self, node: Any) -> None:
-        for each in list(node.find_all(self._exp.AggFunc)):
-            if each.find_ancestor(self._exp.AggFunc) is not None:
+        for aggregate in list(node.find_all(self._exp.AggFunc)):
+            if aggregate.find_ancestor(self._exp.AggFunc) is not None:
                 raise _Whole
-            finished = self._finished(each)
+            finished = self._finished(aggregate)
             if finished is not None:
-                each.replace(finished)
+                aggregate.replace(finished)
 
     def _finished(self, node: Any) -> Any:
-        """What an aggregate is over partial aggregates; None: the same."""
+        """The aggregate over partial aggregates that stands for an aggregate; None: the same."""
         exp = self._exp
         kind = type(node).__name__
         argument = node.this
@@ -435,7 +437,7 @@ class _Summariser:
         if self._is_own(node):
             return self._types.get(name, "")
         tables = [self._others.get(node.table.lower(), {})] if node.table else self._others.values()
-        return next((of[name] for of in tables if name in of), "")
+        return next((table[name] for table in tables if name in table), "")
 
     def _quoted(self, name: str) -> str:
         return self._column(self._named[name])

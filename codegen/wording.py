@@ -1,4 +1,4 @@
-"""What each stage does, and why, in words: the same in the job's docstring, README and explain."""
+"""The sentence of each stage, and why it is there: the same in docstring, README and explain."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ def attributes(names: Iterable[str]) -> str:
     return f"[{', '.join(names)}]"
 
 
-def external(it: External) -> str:
+def external(end: External) -> str:
     """A format and where it is."""
-    return f"{it.format} {it.path}" if it.path else it.format
+    return f"{end.format} {end.path}" if end.path else end.format
 
 
-def source(stream: Stream, it: External) -> str:
-    """What a source does."""
-    words = f"reads {external(it)}"
+def source(stream: Stream, end: External) -> str:
+    """The sentence of a source."""
+    words = f"reads {external(end)}"
     if stream.seals and stream.punctuation is not None:
         keys = " and ".join(attributes(sorted(key)) for key in stream.seals)
         words += f"; sealed on {keys}: a record with {stream.punctuation.when} is a punctuation"
@@ -38,7 +38,7 @@ def source(stream: Stream, it: External) -> str:
 
 
 def record_wise(draft: Draft) -> str:
-    """What a fused transform does."""
+    """The sentence of a fused transform."""
     did = "works on single records" if draft.implementation else "passes its records through"
     copies = draft.component.replicas
     note = f"; its {copies} replicas are the same function" if copies > 1 else ""
@@ -46,23 +46,24 @@ def record_wise(draft: Draft) -> str:
 
 
 def narrowed(replicas: int) -> str:
-    """What a transform does that hides from readers which replica a record is from."""
+    """The sentence of a transform that hides from readers which replica a record is from."""
     return f"the columns of its schema; each of {replicas} replicas puts out its own records"
 
 
 def native(draft: Draft) -> str:
-    """What a transform in Spark's own state does."""
-    it = draft.implementation
-    if it is not None and it.distinct:
-        how_long = it.repeat_within or "ever"
-        return f"drops copies, known by their {attributes(it.distinct)}; remembers for {how_long}"
+    """The sentence of a transform in Spark's own state."""
+    implementation = draft.implementation
+    if implementation is not None and implementation.distinct:
+        how_long = implementation.repeat_within or "ever"
+        known_by = attributes(implementation.distinct)
+        return f"drops copies, known by their {known_by}; remembers for {how_long}"
     mode = draft.component.output_mode
     again = "; a group is written again whenever it changes" if mode == "update" else ""
     return f"a streaming query with Spark's own state, {mode} mode{again}"
 
 
 def accumulating(draft: Draft) -> str:
-    """What a transform over everything that arrived does."""
+    """The sentence of a transform over everything that arrived."""
     if draft.confluent and draft.reads:
         return (
             f"keeps {listed(draft.inputs)}; an answer is given once, as soon as it follows from "
@@ -77,7 +78,7 @@ def accumulating(draft: Draft) -> str:
 
 
 def seal(draft: Draft, key: tuple[str, ...]) -> str:
-    """What a sealed output does."""
+    """The sentence of a sealed output."""
     asked = f"; requests on {listed(draft.reads)} wait for theirs" if draft.reads else ""
     return (
         f"holds {listed(draft.writes)} back until a partition of {attributes(key)} is "
@@ -90,9 +91,9 @@ def seal_why(entries: Iterable[Entry]) -> str:
     sensitive = [entry for entry in entries if not entry.path.annotation.kind.confluent]
     if not sensitive:
         return "what comes after it waits for whole partitions, and for their punctuations"
-    told = listed(f"{each.path} is {each.path.annotation}" for each in sensitive)
+    paths = listed(f"{entry.path} is {entry.path.annotation}" for entry in sensitive)
     return (
-        f"{told}: seen half, a partition gives another result, and what is seen depends on "
+        f"{paths}: seen half, a partition gives another result, and what is seen depends on "
         "arrival; seen whole, it gives one"
     )
 
@@ -104,20 +105,22 @@ def vote(vote: Vote, release: Release) -> str:
     return f"complete when {who} has punctuated it and the counts agree; released {how}"
 
 
-def producers(it: Producers) -> str:
+def producers(declared: Producers) -> str:
     """Who contributes to a partition."""
-    match it.rule:
+    match declared.rule:
         case "one":
             return "whoever punctuates a partition is its only producer"
         case "all":
-            return f"{listed(it.members)} contribute to every partition"
+            return f"{listed(declared.members)} contribute to every partition"
         case _:
-            start = f", from {it.registrations} at the start" if it.registrations else ""
+            start = (
+                f", from {declared.registrations} at the start" if declared.registrations else ""
+            )
             return f"registered in ZooKeeper, partition by partition{start}"
 
 
 def watermark(column: str, delay: str) -> str:
-    """What an output sealed by a lateness promise does."""
+    """The sentence of an output sealed by a lateness promise."""
     return (
         f"a streaming query with Spark's own state, append mode: a group is written once, when the "
         f"newest {column} is {delay} past it"
@@ -125,7 +128,7 @@ def watermark(column: str, delay: str) -> str:
 
 
 def late(policy: str, seal_timeout_s: float) -> str:
-    """What happens to what comes too late, and to what does not come."""
+    """The fate of what comes too late, and of what does not come."""
     done = "stops the job" if policy == "fail" else "goes to the dead letters"
     return (
         f"a record after its seal {done}; a partition that is open for {seal_timeout_s:g} s is "
@@ -134,7 +137,7 @@ def late(policy: str, seal_timeout_s: float) -> str:
 
 
 def dedup(stream: str, id: Iterable[str]) -> str:
-    """What happens to a record that comes again."""
+    """The fate of a record that comes again."""
     return f"a record of {stream} whose {attributes(id)} is known is dropped before it counts"
 
 
@@ -160,7 +163,7 @@ def duration(seconds: float) -> str:
 
 
 def promise(stream: Stream, column: str) -> str:
-    """What has to be true for a watermark to be a seal."""
+    """The condition under which a watermark is a seal."""
     return (
         f"no record of {stream.name} is more than {stream.lateness} behind the newest one by "
         f"{column}. The sources promise it; a record that breaks the promise and comes after its "
@@ -169,7 +172,7 @@ def promise(stream: Stream, column: str) -> str:
 
 
 def no_later_copy(stream: str, within: str) -> str:
-    """What has to be true for an id to be forgotten."""
+    """The condition under which an id may be forgotten."""
     return (
         f"a record of {stream} comes again within {within} or never, by the modification times of "
         "its files. The source promises it; a record whose file is older than the newest one by "
@@ -178,7 +181,7 @@ def no_later_copy(stream: str, within: str) -> str:
 
 
 def order(draft: Draft, changed_by: tuple[str, ...] | None, *, native: bool) -> str:
-    """What an ordered output does."""
+    """The sentence of an ordered output."""
     recorded = "micro-batch by micro-batch, in the order that Spark's offset log records"
     if native:
         return f"takes {listed(draft.inputs)} {recorded}; a group is written again when it changes"
@@ -187,21 +190,23 @@ def order(draft: Draft, changed_by: tuple[str, ...] | None, *, native: bool) -> 
             f"takes {listed(draft.inputs)} {recorded}; each record of {listed(draft.reads)} is "
             "answered once, from what stands before it"
         )
-    what = f"the partitions of {attributes(changed_by)} that changed" if changed_by else "all of it"
-    return f"takes {listed(draft.inputs)} {recorded}; computes {what} again"
+    recomputed = (
+        f"the partitions of {attributes(changed_by)} that changed" if changed_by else "all of it"
+    )
+    return f"takes {listed(draft.inputs)} {recorded}; computes {recomputed} again"
 
 
 def order_why(entries: Iterable[Entry]) -> str:
     """Why an output is ordered."""
-    told = listed(
+    paths = listed(
         f"{entry.path} is {entry.path.annotation}{f' ({entry.cause})' if entry.cause else ''}"
         for entry in entries
     )
-    return f"{told}: it depends on arrival, and nothing seals what it depends on"
+    return f"{paths}: it depends on arrival, and nothing seals what it depends on"
 
 
 def order_scope(scope: Scope, mode: Mode) -> str:
-    """What the order ranges over and what it is good for."""
+    """The range of the order, and what it is good for."""
     ranges = "within each gate partition" if scope is Scope.GATE else "over all records"
     fresh = "a restart or replay follows it; a run from scratch may be ordered differently"
     note = "" if mode is Mode.RECORDED else "; more than the target asks for, at no further cost"
@@ -209,9 +214,9 @@ def order_scope(scope: Scope, mode: Mode) -> str:
 
 
 def flux(steps: Sequence[Draft]) -> str:
-    """What a Flux stage does."""
+    """The sentence of a Flux stage."""
     taken = listed(steps[0].inputs)
-    through = f" through {listed(str(each.at) for each in steps)}" if len(steps) > 1 else ""
+    through = f" through {listed(str(step.at) for step in steps)}" if len(steps) > 1 else ""
     copies = steps[-1].component.replicas
     many = f"; {copies} replicas follow the same order" if copies > 1 else ""
     return (
@@ -234,7 +239,7 @@ def flux_why(draft: Draft, entries: Sequence[Entry]) -> str:
 
 
 def flux_order() -> str:
-    """What the order of a Flux stage is good for."""
+    """The purpose of the order of a Flux stage."""
     return (
         "one order of producers' batches; all copies, a restart and a replay follow it; a run "
         "from scratch may be ordered differently"
@@ -242,7 +247,7 @@ def flux_order() -> str:
 
 
 def step(name: str, gives: str, gate: tuple[str, ...] | None, query: str | None) -> str:
-    """What a step of a Flux stage does, and how it is partitioned."""
+    """The sentence of a step of a Flux stage, and how it is partitioned."""
     engine = "a Flux operator" if query is None else "SQL, in DuckDB"
     if gate is None:
         apart = "in any partition"
@@ -262,7 +267,7 @@ def step(name: str, gives: str, gate: tuple[str, ...] | None, query: str | None)
 
 
 def sites(stage: Flux) -> str:
-    """What hosts a Flux stage."""
+    """The hosts of a Flux stage."""
     words = f"{stage.sites} Spark tasks host at most {stage.partitions} pairs of partitions"
     words += " for each step"
     if stage.balance != "none":
@@ -276,21 +281,21 @@ def sites(stage: Flux) -> str:
 
 
 def channel(streams: Iterable[str], *, loop: bool) -> str:
-    """What a channel does."""
+    """The sentence of a channel."""
     if loop:
         return f"durable stream {listed(streams)}, which feeds back"
     return f"durable stream {listed(streams)}, in committed folders"
 
 
-def sink(name: str, it: External, guarantee: Guarantee) -> str:
-    """What a sink does."""
+def sink(name: str, end: External, guarantee: Guarantee) -> str:
+    """The sentence of a sink."""
     once = guarantee is Guarantee.EXACTLY_ONCE
-    files = once and it.format in FILES
-    named = it.options.get("dbtable") or it.options.get("topic")
-    where = it.path or (f"results/{name}" if files else None) or named
+    files = once and end.format in FILES
+    named = end.options.get("dbtable") or end.options.get("topic")
+    where = end.path or (f"results/{name}" if files else None) or named
     how = ", appending"
     if once:
         how = ", one folder for each commit" if files else ", one transaction for each commit"
-    if it.key:
-        how += f", which replaces the row of equal {listed(it.key)}"
-    return f"writes {it.format}{f' {where}' if where else ''}{how}: {guarantee.value}"
+    if end.key:
+        how += f", which replaces the row of equal {listed(end.key)}"
+    return f"writes {end.format}{f' {where}' if where else ''}{how}: {guarantee.value}"

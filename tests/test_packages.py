@@ -26,6 +26,7 @@ TIDY = (
     "annotations.whitebox",
     "blazes.demo",
     "blazes.document",
+    "codegen",
     "flux_runtime.commits",
     "flux_runtime.observe",
     "flux_runtime.operators",
