@@ -24,6 +24,7 @@ TIDY = (
     "annotations",
     "annotations.file",
     "annotations.whitebox",
+    "blazes.cli",
     "blazes.demo",
     "blazes.document",
     "codegen",

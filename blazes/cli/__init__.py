@@ -67,7 +67,7 @@ class CommandError(Exception):
 
 
 class Command(Protocol):
-    """What the module of a command offers."""
+    """The functions that the module of a command offers."""
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
         """Add the command's arguments."""
@@ -126,7 +126,7 @@ def command(name: str) -> tuple[Parser, Command]:
 
 
 def usage() -> str:
-    """What `blazes --help` prints."""
+    """The text of `blazes --help`."""
     width = max(map(len, COMMANDS))
     lines = [f"  {name:<{width}}  {summary}" for name, (_, summary) in COMMANDS.items()]
     return "\n".join(

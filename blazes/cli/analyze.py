@@ -93,7 +93,7 @@ def render(plan: Plan, warnings: Sequence[Diagnostic], arguments: argparse.Names
             if text:
                 options.warn(warnings)
             extent = EXTENTS[format].whole if arguments.all else EXTENTS[format]
-            found = analysis_document(
+            document = analysis_document(
                 plan, warnings=warnings, list_warnings=not text, extent=extent
             )
-            return options.rendered(found, arguments)
+            return options.rendered(document, arguments)

@@ -88,7 +88,7 @@ def verdict(state: Path, results: Sequence[Path], findings: Sequence[Finding]) -
 def as_object(
     state: Path, results: Sequence[Path], findings: Sequence[Finding]
 ) -> dict[str, object]:
-    """What was found as JSON data."""
+    """The findings as JSON data."""
     return {
         "schema_version": 1,
         "ok": not findings,

@@ -40,20 +40,20 @@ def run(arguments: argparse.Namespace) -> int:
     from annotations.file import load
     from blazes.report.problems import print_problems
 
-    found: list[Diagnostic] = []
+    diagnostics: list[Diagnostic] = []
     refused = False
     for file in arguments.files:
         try:
             execute = allowed(arguments, file)
             dataflow, warnings = load(file, execute=execute)
-            found += (*warnings, *unshown(dataflow, execute), *compiler_refusals(dataflow))
+            diagnostics += (*warnings, *unshown(dataflow, execute), *compiler_refusals(dataflow))
         except BadInput as bad:
-            found += bad.diagnostics
+            diagnostics += bad.diagnostics
             refused = True
         except OSError as unreadable:
             reason = unreadable.strerror or str(unreadable)
             raise CommandError(f"cannot read {file}: {reason}") from None
-    print_problems(found, format=arguments.format, stream=sys.stdout)
+    print_problems(diagnostics, format=arguments.format, stream=sys.stdout)
     if refused:
         return 2
-    return 1 if arguments.strict and found else 0
+    return 1 if arguments.strict and diagnostics else 0

@@ -1,4 +1,4 @@
-"""What a machine needs to run compiled jobs: one check for each thing that went wrong for somebody.
+"""The requirements of compiled jobs on a machine: a check for each thing that once went wrong.
 
 `blazes doctor` runs all of them, `blazes run` the cheap ones first. A check never raises: whatever
 goes wrong is its finding.
@@ -54,7 +54,7 @@ class Status(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What a check found, and for WARN and FAIL what to do about it."""
+    """The finding of a check, and for WARN and FAIL the remedy."""
 
     status: Status
     found: str
@@ -103,10 +103,10 @@ def run_check(check: Check, folder: Path) -> Result:
 
 def python_version(_: Path) -> Finding:
     """The interpreter that runs this, which also runs the job."""
-    found = f"Python {sys.version.split()[0]} ({sys.executable})"
+    version = f"Python {sys.version.split()[0]} ({sys.executable})"
     if sys.version_info < PYTHON_MINIMUM:
-        return Finding(Status.FAIL, found, "Use Python 3.11 or newer.")
-    return Finding(Status.OK, found)
+        return Finding(Status.FAIL, version, "Use Python 3.11 or newer.")
+    return Finding(Status.OK, version)
 
 
 def java(_: Path) -> Finding:
@@ -115,21 +115,21 @@ def java(_: Path) -> Finding:
     from flux_runtime.zookeeper.java import find_java
 
     try:
-        found = find_java()
+        java = find_java()
     except JavaProblem as problem:
         return Finding(Status.FAIL, problem.message, problem.remedy)
-    return Finding(Status.OK, f"Java {found.version} ({found.executable}, from {found.origin})")
+    return Finding(Status.OK, f"Java {java.version} ({java.executable}, from {java.origin})")
 
 
 def requirements(extra: str) -> dict[str, tuple[tuple[str, str], ...]]:
     """Package -> its bounds, as this distribution's metadata has them for an extra."""
-    found = {}
+    versions = {}
     for line in importlib.metadata.requires("blazes") or ():
         text, _, marker = line.partition(";")
         if f'extra == "{extra}"' in marker.replace("'", '"'):
             name = re.split(r"[^\w.-]", text, maxsplit=1)[0]
-            found[name] = tuple(re.findall(r"(>=|<=|==|<|>)\s*([\w.]+)", text))
-    return found
+            versions[name] = tuple(re.findall(r"(>=|<=|==|<|>)\s*([\w.]+)", text))
+    return versions
 
 
 def within(version: str, bounds: tuple[tuple[str, str], ...]) -> bool:
@@ -202,11 +202,11 @@ def locked_versions(_: Path) -> Finding:
     for line in lock.read_text(encoding="utf-8").splitlines():
         name, wanted = line.strip().partition("==")[::2]
         try:
-            found = importlib.metadata.version(name)
+            version = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
             continue  # a tool that is not needed to run
-        if found != wanted:
-            other.append(f"{name} {found} (locked: {wanted})")
+        if version != wanted:
+            other.append(f"{name} {version} (locked: {wanted})")
     if other:
         return Finding(
             Status.WARN,
@@ -221,21 +221,21 @@ def memory(_: Path) -> Finding:
     available = memory_available_mb()
     if available is None:
         return Finding(Status.OK, "not known on this system")
-    found = f"{available:,.0f} MB available".replace(",", " ")
+    amount = f"{available:,.0f} MB available".replace(",", " ")
     remedy = "Close programs, or give the machine or container more; a small job takes about 2 GB."
     if available < MEMORY_FAIL_MB:
-        return Finding(Status.FAIL, found, remedy)
-    return Finding(Status.WARN if available < MEMORY_WARN_MB else Status.OK, found, remedy)
+        return Finding(Status.FAIL, amount, remedy)
+    return Finding(Status.WARN if available < MEMORY_WARN_MB else Status.OK, amount, remedy)
 
 
 def memory_available_mb(
     meminfo: Path = Path("/proc/meminfo"), cgroup: Path = Path("/sys/fs/cgroup")
 ) -> float | None:
     """Megabytes that can be had, of the machine and of the control group; None where unknown."""
-    found = []
+    limits = []
     if meminfo.exists():
         free = re.search(r"^MemAvailable:\s+(\d+) kB", meminfo.read_text(encoding="ascii"), re.M)
-        found += [int(free[1]) / 1024] if free else []
+        limits += [int(free[1]) / 1024] if free else []
     for limit, used in (
         ("memory.max", "memory.current"),
         ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"),
@@ -246,8 +246,8 @@ def memory_available_mb(
         except OSError:
             continue
         if most.isdigit() and int(most) < 1 << 60:
-            found.append((int(most) - int(now)) / 1024 / 1024)
-    return min(found, default=None)
+            limits.append((int(most) - int(now)) / 1024 / 1024)
+    return min(limits, default=None)
 
 
 def disk(folder: Path) -> Finding:
@@ -260,11 +260,11 @@ def disk(folder: Path) -> Finding:
             Status.FAIL, f"{there} is not a folder that you may write to", "Use --target-dir."
         )
     free = shutil.disk_usage(there).free / 1024 / 1024
-    found = f"{free:,.0f} MB free in {there}".replace(",", " ")
+    amount = f"{free:,.0f} MB free in {there}".replace(",", " ")
     remedy = "Make room, or put the job elsewhere with --target-dir."
     if free < DISK_FAIL_MB:
-        return Finding(Status.FAIL, found, remedy)
-    return Finding(Status.WARN if free < DISK_WARN_MB else Status.OK, found, remedy)
+        return Finding(Status.FAIL, amount, remedy)
+    return Finding(Status.WARN if free < DISK_WARN_MB else Status.OK, amount, remedy)
 
 
 def loopback(_: Path) -> Finding:
@@ -333,12 +333,12 @@ def spark(_: Path) -> Finding:
     if job.returncode == 0 and "answers 499500 9" in job.stdout:
         return Finding(Status.OK, "a small job gave the right answer")
     lines = map(str.strip, (job.stderr + job.stdout).splitlines())
-    said = list(dict.fromkeys(line for line in lines if line and not line.startswith("at ")))
-    errors = [line for line in said if re.search(r"error|exception|cannot|refused", line, re.I)]
+    messages = list(dict.fromkeys(line for line in lines if line and not line.startswith("at ")))
+    errors = [line for line in messages if re.search(r"error|exception|cannot|refused", line, re.I)]
     return Finding(
         Status.FAIL,
         f"a small Spark job failed (exit status {job.returncode}): "
-        f"{' / '.join((errors or said)[-3:])[:500]}",
+        f"{' / '.join((errors or messages)[-3:])[:500]}",
         "Mend what fails above first; PYSPARK_PYTHON and SPARK_HOME must fit this Python "
         f"({sys.executable}).",
     )

@@ -64,10 +64,10 @@ def run(arguments: argparse.Namespace) -> int:
     from codegen.stages import lowered
 
     decided, warnings = options.job_plan_of(arguments, allowed(arguments, arguments.file))
-    found = judged(decided)
-    result = lowered(found)
+    judgement = judged(decided)
+    result = lowered(judgement)
     if arguments.check_with_spark:
-        check_with_spark(found)
+        check_with_spark(judgement)
     if arguments.explain:
         if arguments.format == "json":
             text = as_json({"dataflow": result.name, "stages": result.to_json()})
@@ -95,13 +95,13 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def check_with_spark(found: Judgement) -> None:
+def check_with_spark(judgement: Judgement) -> None:
     """Have Spark analyse the code of a plan that can be compiled; BadInput with what it refuses."""
     from blazes.cli.spark_check import spark_problems
     from blazes.cli.verify import session
 
     with session() as spark:
-        problems = spark_problems(found, spark)
+        problems = spark_problems(judgement, spark)
     if problems:
         raise BadInput(problems)
 

@@ -75,18 +75,18 @@ def _list(arguments: argparse.Namespace, state: Path) -> int:
     counts = count(_letters(arguments, state))
     if arguments.format == "json":
         fields = ("unit", "stream", "reason", "number", "first", "last")
-        objects = [{name: getattr(each, name) for name in fields} for each in counts]
+        objects = [{name: getattr(group, name) for name in fields} for group in counts]
         print(json.dumps({"schema_version": 1, "dead_letters": objects}, indent=2))
         return 0
     if not counts:
         print("No dead letters.")
-    for each in counts:
-        what = REASONS.get(each.reason, "")
+    for group in counts:
+        meaning = REASONS.get(group.reason, "")
         print(
-            f"{each.number:>8}  {printable(each.unit)}  {printable(each.stream)}  "
-            f"{printable(each.reason)}" + (f": {what}" if what else "")
+            f"{group.number:>8}  {printable(group.unit)}  {printable(group.stream)}  "
+            f"{printable(group.reason)}" + (f": {meaning}" if meaning else "")
         )
-        print(f"{'':>8}  from {_moment(each.first)} to {_moment(each.last)}")
+        print(f"{'':>8}  from {_moment(group.first)} to {_moment(group.last)}")
     return 0
 
 

@@ -49,7 +49,7 @@ def run(arguments: argparse.Namespace) -> int:
             runs=arguments.orders,
             seed=arguments.seed,
             master=arguments.master,
-            progress=lambda done, of: progress("running replicas on Spark", done, of),
+            progress=lambda done, total: progress("running replicas on Spark", done, total),
         )
     arguments.format = options.format_of(arguments)
     if arguments.format == "json":

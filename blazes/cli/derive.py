@@ -67,18 +67,20 @@ def run(arguments: argparse.Namespace) -> int:
     from annotations.whitebox.code import Code
 
     code = Code(dataflow, execute=execute)
-    found = [each for name in chosen for each in _derived(code, dataflow.components[name])]
-    if not found:
+    records = [record for name in chosen for record in _derived(code, dataflow.components[name])]
+    if not records:
         print("blazes: no component has `sql`, `python` or `bloom` to derive from", file=sys.stderr)
     unread = [name for name in chosen if _python(dataflow.components[name])]
     if unread and execute is None:
         message = f"nothing of {', '.join(unread)} was run to be read; --execute allows it"
         print(f"blazes: {message}", file=sys.stderr)
     if options.format_of(arguments) == "json":
-        options.write(arguments, json.dumps(found, indent=2) + "\n")
+        options.write(arguments, json.dumps(records, indent=2) + "\n")
     else:
-        options.write(arguments, "\n".join(line for each in found for line in _lines(each)) + "\n")
-    return int(arguments.strict and any(each["claims_more"] for each in found))
+        options.write(
+            arguments, "\n".join(line for record in records for line in _lines(record)) + "\n"
+        )
+    return int(arguments.strict and any(record["claims_more"] for record in records))
 
 
 def _python(component: Component) -> bool:
@@ -101,18 +103,18 @@ def _bloom(arguments: argparse.Namespace) -> int:
     if options.format_of(arguments) == "text":
         options.write(arguments, as_yaml(program, names))
         return 0
-    found = [
+    records = [
         _data(name, output, path)
         for name in names
         for output in program.outputs(name)
         for path in output.paths()
     ]
-    options.write(arguments, json.dumps(found, indent=2) + "\n")
+    options.write(arguments, json.dumps(records, indent=2) + "\n")
     return 0
 
 
 def _data(component: str, output: Output, path: PathThrough) -> dict[str, Any]:
-    """What was derived of a path, as JSON data."""
+    """The record of a derived path, as JSON data."""
     return {
         "component": component,
         "path": {"from": path.source, "to": path.target},
@@ -161,8 +163,8 @@ def _write(
 
 
 def _derived(code: Code, component: Component) -> Iterator[dict[str, Any]]:
-    """What was derived of each path of a component, as JSON data."""
-    from annotations.whitebox.claims import more_than_shown, said
+    """The records of the derived paths of a component, as JSON data."""
+    from annotations.whitebox import claims
 
     for output in code.outputs(component):
         written = {
@@ -170,8 +172,8 @@ def _derived(code: Code, component: Component) -> Iterator[dict[str, Any]]:
         }
         for path in output.paths():
             claim = written.get(path.source)
-            differs = claim is not None and said(claim) != said(path)
-            more = claim is not None and more_than_shown(claim, path, code.dataflow.fds)
+            differs = claim is not None and claims.said(claim) != claims.said(path)
+            more = claim is not None and claims.more_than_shown(claim, path, code.dataflow.fds)
             yield _data(component.name, output, path) | {
                 "written": str(claim.annotation) if claim is not None and differs else None,
                 "why": claim.why if claim is not None else None,
@@ -179,17 +181,17 @@ def _derived(code: Code, component: Component) -> Iterator[dict[str, Any]]:
             }
 
 
-def _lines(found: dict[str, Any]) -> Iterator[str]:
-    ends = f"{found['component']}: {found['path']['from']} -> {found['path']['to']}"
-    order = ", within: sequence" if found["within"] == "sequence" else ""
-    yield f"{ends}  {found['annotation']}{order}"
-    if found["nondeterministic"]:
-        yield f"  nondeterministic: {found['nondeterministic']}"
-    for each in found["evidence"] or ["each record is treated by itself, and nothing is kept"]:
-        yield f"  {each}"
-    for each in found["assumptions"]:
-        yield f"  assumed: {each}"
-    if found["written"]:
-        more = "; it claims more than the code shows (BLZ084)" if found["claims_more"] else ""
-        why = f" (why: {found['why']})" if found["why"] else ""
-        yield f"  written: {found['written']}{why}{more}"
+def _lines(record: dict[str, Any]) -> Iterator[str]:
+    ends = f"{record['component']}: {record['path']['from']} -> {record['path']['to']}"
+    order = ", within: sequence" if record["within"] == "sequence" else ""
+    yield f"{ends}  {record['annotation']}{order}"
+    if record["nondeterministic"]:
+        yield f"  nondeterministic: {record['nondeterministic']}"
+    for line in record["evidence"] or ["each record is treated by itself, and nothing is kept"]:
+        yield f"  {line}"
+    for line in record["assumptions"]:
+        yield f"  assumed: {line}"
+    if record["written"]:
+        more = "; it claims more than the code shows (BLZ084)" if record["claims_more"] else ""
+        why = f" (why: {record['why']})" if record["why"] else ""
+        yield f"  written: {record['written']}{why}{more}"

@@ -40,7 +40,7 @@ def add_execute(parser: argparse.ArgumentParser) -> None:
 
 
 def allowed(arguments: argparse.Namespace, file: str) -> Limits | None:
-    """What the code may take that FILE names; None: it may not be run.
+    """The limits of the code that FILE names; None: it may not be run.
 
     Raises:
         CommandError: the configuration is not valid.
@@ -57,7 +57,7 @@ def allowed(arguments: argparse.Namespace, file: str) -> Limits | None:
 
 
 def limits_for(file: str) -> Limits:
-    """What the code may take, for a command that runs it by its purpose."""
+    """The limits of the code, for a command that runs it by its purpose."""
     return _limits(_configured(Path(file)))
 
 
@@ -107,11 +107,11 @@ def _table(file: Path) -> tuple[str, Mapping[str, Any]]:
         import tomllib
 
         try:
-            found = tomllib.loads(content.decode("utf-8")).get("tool", {})
+            tools = tomllib.loads(content.decode("utf-8")).get("tool", {})
         except ValueError as error:
             raise CommandError(f"{place}: {error}") from None
-        if isinstance(found, dict) and "blazes" in found:
-            table = found["blazes"]
+        if isinstance(tools, dict) and "blazes" in tools:
+            table = tools["blazes"]
             if not isinstance(table, dict):
                 raise CommandError(f"{place}: tool.blazes is not a table")
             return f"{place}, [tool.blazes]", table

@@ -66,9 +66,9 @@ def run(arguments: argparse.Namespace) -> int:
     if not arguments.dry_run:
         arguments.output = arguments.output or arguments.file
         options.write(arguments, text)
-    said = "would write" if arguments.dry_run else "wrote"
+    verb = "would write" if arguments.dry_run else "wrote"
     file = arguments.file if arguments.dry_run else arguments.output
-    print(f"{said} {listed([change_text(change) for change in changes])} into {file}")
+    print(f"{verb} {listed([change_text(change) for change in changes])} into {file}")
     print(f"verdict: {after.analysis.verdict}, it was {decided.analysis.verdict}")
     for line in _left(written, changes):
         print(f"left to do: {line}")
@@ -102,24 +102,26 @@ def _chosen(arguments: argparse.Namespace, advisor: Advisor) -> Mapping[str, int
 
 
 def _changes(advisor: Advisor, chosen: Mapping[str, int]) -> list[Change]:
-    """What is written: of what was chosen, or of every component the first that can be."""
-    found: list[Change] = []
+    """The changes to write: those chosen, or for every component the first that can be written."""
+    changes: list[Change] = []
     for component in chosen or advisor.components:
         advice = advisor.of(component)
         assert advice is not None
         if chosen:
-            found += advice.alternatives[chosen[component]].changes
+            changes += advice.alternatives[chosen[component]].changes
         else:
-            found += next(
+            changes += next(
                 (alternative.changes for alternative in advice.alternatives if _safe(alternative)),
                 (),
             )
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(changes))
 
 
-def _safe(each: Alternative) -> bool:
+def _safe(alternative: Alternative) -> bool:
     """Whether the file can say it, and a mistake in it stops the job in place of its answers."""
-    return each.needs is Needs.PRODUCERS and all(isinstance(c, Sealing) for c in each.changes)
+    return alternative.needs is Needs.PRODUCERS and all(
+        isinstance(c, Sealing) for c in alternative.changes
+    )
 
 
 def _nothing(decided: Plan, advisor: Advisor) -> int:
@@ -145,13 +147,13 @@ def _fds(changes: list[Change]) -> list[FunctionalDependency]:
 def _difference(file: str, text: str) -> Iterator[str]:
     """The change as a unified diff."""
     before = Path(file).read_bytes().decode("utf-8")
-    old, new = (each.splitlines(keepends=True) for each in (before, text))
+    old, new = (version.splitlines(keepends=True) for version in (before, text))
     for line in difflib.unified_diff(old, new, file, file):
         yield line if line.endswith("\n") else line + "\n"
 
 
 def _left(written: Dataflow, changes: list[Change]) -> Iterator[str]:
-    """What no file can do."""
+    """The remedies that no file can express."""
     for change in changes:
         match change:
             case Sealing(name, key):

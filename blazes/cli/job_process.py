@@ -106,12 +106,12 @@ class JobProcess:
                 text = log.read().decode(errors="replace")
         except OSError:
             return []
-        kept = [
+        messages = [
             line.rstrip()
             for line in text.splitlines()
             if line.strip() and not re.match(r"\s+at [\w.$/<>]+\(|\s*\.\.\. \d+ more", line)
         ]
-        return kept[-lines:]
+        return messages[-lines:]
 
     @property
     def _running(self) -> subprocess.Popen[bytes]:
@@ -121,10 +121,10 @@ class JobProcess:
 
 
 def remedy_for(log: Sequence[str]) -> str:
-    """What helps against the failure that the log tells of; empty where it is not known."""
+    """The remedy for the failure in the log; empty where the failure is not known."""
     text = "\n".join(log)
     for pattern, remedy in FAILURES:
-        found = re.search(pattern, text)
-        if found:
-            return remedy.format(**found.groupdict()) if found.groupdict() else remedy
+        match = re.search(pattern, text)
+        if match:
+            return remedy.format(**match.groupdict()) if match.groupdict() else remedy
     return ""

@@ -198,13 +198,18 @@ def unshown(dataflow: Dataflow, execute: Limits | None) -> Sequence[Diagnostic]:
 
 
 def compiler_refusals(dataflow: Dataflow, decided: Plan | None = None) -> tuple[Diagnostic, ...]:
-    """What `blazes compile` would refuse, and says so; `decided` is its plan, where it is known."""
+    """The refusals of `blazes compile`; `decided` is its plan, where it is known."""
     if not (dataflow.has_sources or dataflow.has_code):
         return ()
     from codegen.judge import refusals
 
-    found = refusals(decided or plan(analyze(dataflow)))
-    return tuple([replace(each, message=f"compile refuses this: {each.message}") for each in found])
+    refused = refusals(decided or plan(analyze(dataflow)))
+    return tuple(
+        [
+            replace(diagnostic, message=f"compile refuses this: {diagnostic.message}")
+            for diagnostic in refused
+        ]
+    )
 
 
 def job_plan_of(

@@ -20,7 +20,7 @@ WIDTH: Final = 28
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """What is in a folder of results."""
+    """The contents of a folder of results."""
 
     size: str
     """How much, in words."""
@@ -40,12 +40,12 @@ def preview(folder: Path, format: str, *, rows: int = ROWS) -> Preview:
 
 def data_files(folder: Path) -> list[Path]:
     """Files with records, in the order of their commits; none that are hidden or in the making."""
-    found = [
+    files = [
         file
         for file in folder.rglob("*")
         if file.is_file() and not any(part[0] in "._" for part in file.relative_to(folder).parts)
     ]
-    return sorted(found)
+    return sorted(files)
 
 
 def as_table(rows: list[Mapping[str, Any]]) -> list[str]:

@@ -98,8 +98,8 @@ def _metavar(action: argparse.Action) -> str:
 def rules_page() -> str:
     """Every rule of the analysis."""
     sets = [
-        (code(name), text(each.text), ", ".join(rule.id for rule in each.rules))
-        for name, each in RULE_SETS.items()
+        (code(name), text(rules.text), ", ".join(rule.id for rule in rules.rules))
+        for name, rules in RULE_SETS.items()
     ]
     parts = [
         "# Rules of the analysis",
@@ -115,8 +115,8 @@ def rules_page() -> str:
 def diagnostics_page() -> str:
     """Every mistake that the front end reports."""
     rows = [
-        (f"[{each.id}](#{each.id.lower()})", each.severity.name.lower(), prose(each.title))
-        for each in CODES.values()
+        (f"[{code.id}](#{code.id.lower()})", code.severity.name.lower(), prose(code.title))
+        for code in CODES.values()
     ]
     parts = [
         "# Diagnostics",

@@ -66,10 +66,10 @@ def document_of(folder: Path, read: Run, report: RunReport) -> Document:
     from flux_runtime.observe.stages import read_stages, site_history, stage_history
 
     letters: dict[str, dict[str, int]] = {}
-    if (kept := folder / FOLDER).exists():
-        for each in count(read_dead_letters(kept.resolve().parent)):
-            reasons = letters.setdefault(each.unit, {})
-            reasons[each.reason] = reasons.get(each.reason, 0) + each.number
+    if (quarantine := folder / FOLDER).exists():
+        for group in count(read_dead_letters(quarantine.resolve().parent)):
+            reasons = letters.setdefault(group.unit, {})
+            reasons[group.reason] = reasons.get(group.reason, 0) + group.number
     histories = read_history(folder), stage_history(folder), site_history(folder)
     return document(
         report,
@@ -110,11 +110,11 @@ def list_runs(project: Path) -> int:
 
     runs = project / "runs"
     folders = (
-        [each for each in runs.iterdir() if each.is_dir() and not each.is_symlink()]
+        [entry for entry in runs.iterdir() if entry.is_dir() and not entry.is_symlink()]
         if runs.is_dir()
         else []
     )
-    for folder in sorted(folders, key=lambda each: each.name, reverse=True):
+    for folder in sorted(folders, key=lambda path: path.name, reverse=True):
         read = read_run(folder)
         summary = read.summary or {}
         state = summary.get("status", "finished" if read.summary else "without an end")

@@ -260,7 +260,7 @@ def tell(
 
 
 def what_it_left(ended: Ended) -> list[str]:
-    """What a run that went well has left, as the last line; none if that is nothing."""
+    """The results of a run that went well, as the last line; none if there are none."""
     from flux_runtime.observe.ending import Left
 
     summary = ended.run.summary or {}
@@ -286,7 +286,7 @@ def same_again(arguments: argparse.Namespace) -> list[str]:
 
 
 def headline(name: str, ended: Ended) -> str:
-    """What the run did, in one line."""
+    """The outcome of the run, in one line."""
     from blazes.report.progress import amount, duration
 
     summary = ended.run.summary or {}

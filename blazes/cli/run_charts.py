@@ -51,9 +51,9 @@ def run_charts(
         stages: every line of the controllers of Flux stages.
         sites: every line of their sites.
     """
-    times = [each.t for some in (stages, samples, events) for each in some]
+    times = [line.t for some in (stages, samples, events) for line in some]
     began = min(times, default=0.0)
-    found = []
+    blocks = []
     for name in dict.fromkeys(line.stage for line in stages):
         lines = [line for line in stages if line.stage == name]
         reports = [line for line in sites if line.stage == name]
@@ -61,38 +61,38 @@ def run_charts(
         charts = [_throughput(lines, marked, began), _latency(lines, marked, began)]
         charts.append(_sites(reports, marked, began))
         drawn = tuple(chart for chart in charts if any(s.points for s in chart.series))
-        found.append(b.Charts(f"Flux stage {name}", drawn))
+        blocks.append(b.Charts(f"Flux stage {name}", drawn))
         places = _placement(lines, marked, began)
         if places.lanes:
-            found.append(b.Charts(f"Where {name} ran", (places,)))
+            blocks.append(b.Charts(f"Where {name} ran", (places,)))
     units = [sample for sample in samples if sample.unit not in {line.stage for line in stages}]
     charts = _units(units, marks(events, None, began), began)
-    return [*found, b.Charts("Units over time", tuple(charts))] if charts else found
+    return [*blocks, b.Charts("Units over time", tuple(charts))] if charts else blocks
 
 
 def marks(events: Iterable[Happened], stage: str | None, began: float) -> tuple[Event, ...]:
     """The events of a stage (None: of no stage) as they are marked on a chart."""
     mine = [e for e in events if e.kind == "disturbed" or _of(e, stage)]
     named = sum(e.kind == MOVE for e in mine) <= MOVES_NAMED
-    found: list[Event] = []
+    marked: list[Event] = []
     for event in mine:
         at = event.t - began
         if event.kind == RECOVERED:
             took = float(event.fields.get("seconds", 0.0))
             name = f"whole again in {took * 1000:.0f} ms"
-            found.append(Event(at=at - took, until=at, kind="without a copy", name=name))
+            marked.append(Event(at=at - took, until=at, kind="without a copy", name=name))
         elif event.kind == MOVE:
             where = f"to {event.fields.get('to', '')}" if named else ""
-            found.append(Event(at=at, kind="move", name=where))
+            marked.append(Event(at=at, kind="move", name=where))
         elif event.kind == "disturbed":
-            what = str(event.fields.get("what", ""))
-            until = at + float(event.fields.get("seconds", 0)) if what != "kill" else None
-            kind = "killed on purpose" if what == "kill" else what
-            found.append(Event(at=at, until=until, kind=kind))
+            disturbance = str(event.fields.get("what", ""))
+            until = at + float(event.fields.get("seconds", 0)) if disturbance != "kill" else None
+            kind = "killed on purpose" if disturbance == "kill" else disturbance
+            marked.append(Event(at=at, until=until, kind=kind))
         elif event.kind in BAD:
             name = f"site {event.fields['number']} failed" if "number" in event.fields else ""
-            found.append(Event(at=at, kind=BAD[event.kind], name=name, bad=True))
-    return tuple(found)
+            marked.append(Event(at=at, kind=BAD[event.kind], name=name, bad=True))
+    return tuple(marked)
 
 
 def _of(event: Happened, stage: str | None) -> bool:
@@ -188,18 +188,18 @@ def _units(samples: Sequence[Sample], events: tuple[Event, ...], began: float) -
             ]
             series.append(Series(unit, tuple(points), steps=metric == "open_partitions"))
         most = sorted(series, key=lambda s: -max((v for _, v in s.points), default=0.0))
-        kept = tuple(s for s in most[:SERIES_MAX] if any(v for _, v in s.points))
-        return Chart(title=title, x=SECONDS, y=y, series=kept, events=events)
+        drawn = tuple(s for s in most[:SERIES_MAX] if any(v for _, v in s.points))
+        return Chart(title=title, x=SECONDS, y=y, series=drawn, events=events)
 
     charts = [
         chart("Throughput of the units", "rows_per_s", "rows/s"),
         chart("Partitions that wait for their seal", "open_partitions", "partitions"),
     ]
-    return [each for each in charts if each.series]
+    return [panel for panel in charts if panel.series]
 
 
 def _points(
     lines: Iterable[Line], began: float, value: Callable[[Line], float | None]
 ) -> tuple[tuple[float, float], ...]:
-    found = [(line.t - began, value(line)) for line in lines]
-    return tuple((t, float(v)) for t, v in found if v is not None)
+    points = [(line.t - began, value(line)) for line in lines]
+    return tuple((t, float(v)) for t, v in points if v is not None)

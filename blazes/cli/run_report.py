@@ -1,4 +1,4 @@
-"""What a run did, as one value, as JSON and as a document.
+"""The report of a run, as one value, as JSON and as a document.
 
 Built from a run folder that has been read back, and from the table of metrics, which says what to
 do about a value that is not as it should be.
@@ -140,7 +140,7 @@ def document(
     stages: Mapping[str, Stage] | None = None,
     dead_letters: Mapping[str, Mapping[str, int]] | None = None,
 ) -> b.Document:
-    """What `blazes report` shows.
+    """The document of `blazes report`.
 
     Args:
         report: of the run.
@@ -153,7 +153,9 @@ def document(
         blocks += b.section("Error", [b.paragraph(report.error, role="bad")])
     if report.hints:
         hints = (
-            b.Entry(what(hint), (b.paragraph(b.Span(f"{hint.means} {hint.remedy}", "prose")),))
+            b.Entry(
+                _hint_value(hint), (b.paragraph(b.Span(f"{hint.means} {hint.remedy}", "prose")),)
+            )
             for hint in report.hints
         )
         blocks += b.section("To look at", [b.Entries(tuple(hints), "below")])
@@ -174,8 +176,8 @@ def document(
         table = b.Table(("unit", "reason", "records"), rows, right=["records"])
         blocks += b.section("Dead letters", [table])
     if report.events:
-        said = [b.Paragraph(report.telling, "verbatim")] if report.telling else []
-        blocks += b.section("Events", [b.paragraph(f"{counts(report)}."), *said])
+        events = [b.Paragraph(report.telling, "verbatim")] if report.telling else []
+        blocks += b.section("Events", [b.paragraph(f"{counts(report)}."), *events])
     title = f"{report.name}: {report.folder.name}"
     return b.Document(title, tuple(blocks), lead=headline(report))
 
@@ -188,7 +190,7 @@ def _hints(units: Mapping[str, Sample], metrics: Mapping[str, Metric]) -> Iterab
                 yield Hint(unit, name, value, metrics[name].help, metrics[name].runbook)
 
 
-def what(hint: Hint) -> str:
+def _hint_value(hint: Hint) -> str:
     """Whose value it is, and the value."""
     return f"{hint.unit}: {hint.metric} = {amount(hint.value)}"
 

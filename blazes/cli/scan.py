@@ -62,13 +62,13 @@ def run(arguments: argparse.Namespace) -> int:
     if not folder.is_dir():
         raise CommandError(f"{folder} is no folder", remedy="name the folder of a repository")
     execute = allowed(arguments, arguments.directory)
-    found = list(_jobs(list(candidates(folder)), execute))
-    jobs = report.worst_first(job for job in found if job is not None)
+    scanned = list(_jobs(list(candidates(folder)), execute))
+    jobs = report.worst_first(job for job in scanned if job is not None)
     arguments.format = options.format_of(arguments)
     if arguments.format == "sarif":
         options.write(arguments, report.sarif(jobs, folder))
     else:
-        document = report.document(jobs, folder, found.count(None))
+        document = report.document(jobs, folder, scanned.count(None))
         options.write(arguments, options.rendered(document, arguments))
     different = [job for job in jobs if job.worst is None or not job.worst.plain]
     return int(arguments.strict and bool(different))
@@ -92,7 +92,7 @@ def candidates(folder: Path) -> Iterator[Path]:
 
 
 def _jobs(files: list[Path], execute: Limits | None) -> Iterator[Job | None]:
-    """What each file may do; None for one that speaks of streams and starts nothing."""
+    """The job of each file; None for a file that speaks of streams and starts nothing."""
     from annotations.file import importing, load
     from blazes.report.jobs import Job
 
@@ -112,15 +112,15 @@ def _jobs(files: list[Path], execute: Limits | None) -> Iterator[Job | None]:
         return
     from annotations.whitebox.sandbox import Limits
 
-    for file, found in zip(
+    for file, outcome in zip(
         runs, importing.load_all(runs, execute=execute or Limits()), strict=True
     ):
-        if not isinstance(found, BadInput):
-            yield _job(file, *found)
-        elif "starts no streaming query" in found.diagnostics[0].message:
+        if not isinstance(outcome, BadInput):
+            yield _job(file, *outcome)
+        elif "starts no streaming query" in outcome.diagnostics[0].message:
             yield None
         else:
-            yield Job(file, None, tuple(found.diagnostics))
+            yield Job(file, None, tuple(outcome.diagnostics))
 
 
 def _job(file: Path, dataflow: Dataflow, warnings: tuple[Diagnostic, ...]) -> Job:

@@ -169,7 +169,7 @@ def _excuse(arguments: argparse.Namespace, state: Path) -> int:
 
     _need(arguments, "key", "producer", "reason")
     key = tuple(arguments.key)
-    found = [
+    choices = [
         (gate, stream, partition)
         for gate in _gates(arguments, state)
         for partition in gate.partitions
@@ -177,7 +177,7 @@ def _excuse(arguments: argparse.Namespace, state: Path) -> int:
         for stream in gate.inputs
         if arguments.stream in (None, stream)
     ]
-    if not found:
+    if not choices:
         raise CommandError(
             f"no open partition {_key(key)}", remedy=f"blazes seals {arguments.file} list"
         )
@@ -194,13 +194,13 @@ def _excuse(arguments: argparse.Namespace, state: Path) -> int:
                 time=round(time.time(), 3),
             ),
         )
-        for gate, stream, partition in found
+        for gate, stream, partition in choices
         for producer in arguments.producer
         if _holds_back(partition, stream, producer)
     ]
     unneeded = set(arguments.producer) - {excuse.producer for _, excuse in requests}
     if unneeded:
-        waits = sorted({reason for _, _, partition in found for reason in partition.waits_for})
+        waits = sorted({reason for _, _, partition in choices for reason in partition.waits_for})
         raise CommandError(
             f"{_key(key)} does not wait for {', '.join(sorted(unneeded))}",
             remedy="it waits for: " + ("; ".join(waits) or "nothing"),
@@ -268,7 +268,7 @@ def _registered(arguments: argparse.Namespace, project: Path) -> int:
 
     with _registry(arguments, project) as registry:
         streams = [arguments.stream] if arguments.stream else registry.streams()
-        found: dict[str, Sequence[Registration]] = {s: registry.registered(s) for s in streams}
+        registered: dict[str, Sequence[Registration]] = {s: registry.registered(s) for s in streams}
     if arguments.format == "json":
         objects = {
             stream: [
@@ -280,16 +280,18 @@ def _registered(arguments: argparse.Namespace, project: Path) -> int:
                 }
                 for registration in registrations
             ]
-            for stream, registrations in found.items()
+            for stream, registrations in registered.items()
         }
         print(json.dumps({"schema_version": 1, "streams": objects}, indent=2))
         return 0
     lines: list[str] = []
-    for stream, registrations in found.items():
+    for stream, registrations in registered.items():
         lines.append(f"{stream}: {len(registrations)} partitions")
-        for each in registrations[: arguments.limit]:
-            who = ", ".join(sorted(each.producers))
-            lines.append(f"  {_key(each.key)}  {who}" + ("  (frozen)" if each.frozen else ""))
+        for registration in registrations[: arguments.limit]:
+            who = ", ".join(sorted(registration.producers))
+            lines.append(
+                f"  {_key(registration.key)}  {who}" + ("  (frozen)" if registration.frozen else "")
+            )
         if len(registrations) > arguments.limit:
             lines.append(f"  and {len(registrations) - arguments.limit} more (--limit)")
     return _show(arguments, lines or ["Nothing is registered."])
@@ -309,10 +311,10 @@ def _register(arguments: argparse.Namespace, project: Path) -> int:
             _need(arguments, "key", "producer")
             sets = {tuple(arguments.key): frozenset(arguments.producer)}
         with _registry(arguments, project) as registry:
-            made = registry.register_many(arguments.stream, sets, replace=arguments.replace)
+            count = registry.register_many(arguments.stream, sets, replace=arguments.replace)
     except ZooKeeperProblem as problem:
         raise CommandError(problem.message, remedy=problem.remedy) from None
-    print(f"{made} registered, {len(sets) - made} were registered already.")
+    print(f"{count} registered, {len(sets) - count} were registered already.")
     return 0
 
 
@@ -338,7 +340,7 @@ def _registry(arguments: argparse.Namespace, project: Path) -> Iterator[Producer
 
 
 def _zookeeper_of(arguments: argparse.Namespace, project: Path) -> str:
-    """What the deployment section of the file says; `embedded` where there is no file."""
+    """The ZooKeeper address that the file gives; `embedded` where there is no file."""
     if Path(arguments.file).is_dir():
         return "embedded"
     from blazes.cli.options import dataflow_of

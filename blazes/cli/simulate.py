@@ -87,7 +87,7 @@ def run(arguments: argparse.Namespace) -> int:
             if arguments.replay:
                 return _replay(arguments, simulation)
             progress = stack.enter_context(bar())
-            found = simulation.simulate(
+            result = simulation.simulate(
                 inputs=arguments.inputs,
                 time_s=float(arguments.time),
                 seed=arguments.seed,
@@ -101,22 +101,22 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.format == "json":
             from blazes.report.json_result import dumps
 
-            text = dumps(show.to_json(found))
+            text = dumps(show.to_json(result))
         else:
             networks = {False: simulation.network(coordinated=False)}
-            if found.planned is not None:
+            if result.planned is not None:
                 networks[True] = simulation.network(coordinated=True)
-            text = options.rendered(show.document(found, networks), arguments)
+            text = options.rendered(show.document(result, networks), arguments)
     options.write(arguments, text)
-    witnesses = [*found.unexpected, *reversed(show.stories(found))]
+    witnesses = [*result.unexpected, *reversed(show.stories(result))]
     target = arguments.save
-    if found.unexpected and not target:
+    if result.unexpected and not target:
         target = f"blazes-simulate-{dataflow.name}-{arguments.seed}.json"
     if target and witnesses:
         repro.save(witnesses[0], Path(target))
         if arguments.format == "text":
             print(f"\nwritten to {target}; blazes simulate FILE --replay {target} shows it again")
-    return int(bool(found.unexpected))
+    return int(bool(result.unexpected))
 
 
 def _replay(arguments: argparse.Namespace, simulation: object) -> int:

@@ -20,20 +20,20 @@ if TYPE_CHECKING:
     from codegen.judge import Judgement
 
 
-def spark_problems(found: Judgement, session: SparkSession) -> tuple[Diagnostic, ...]:
-    """What Spark refuses of the code, each at its place in the file."""
-    return tuple(_Check(found, session).problems())
+def spark_problems(judgement: Judgement, session: SparkSession) -> tuple[Diagnostic, ...]:
+    """The diagnostics of Spark about the code, each at its place in the file."""
+    return tuple(_Check(judgement, session).problems())
 
 
 class _Check:
     """One dataflow in one session."""
 
-    def __init__(self, found: Judgement, session: SparkSession) -> None:
+    def __init__(self, judgement: Judgement, session: SparkSession) -> None:
         from annotations.whitebox.code import Code
 
-        self._found = found
+        self._judgement = judgement
         self._session = session
-        self._dataflow: Dataflow = found.plan.analysis.dataflow
+        self._dataflow: Dataflow = judgement.plan.analysis.dataflow
         self._code: Code = Code(self._dataflow)
         self._outputs: dict[Endpoint, DataFrame | None] = {}
 
@@ -42,7 +42,7 @@ class _Check:
         for stream in self._dataflow.streams.values():
             if stream.producer is None:
                 yield from self._of_source(stream)
-        for at, draft in self._found.net.drafts.items():
+        for at, draft in self._judgement.net.drafts.items():
             frames = {name: self._input(Endpoint(at.component, name)) for name in draft.inputs}
             known = {name: frame for name, frame in frames.items() if frame is not None}
             self._outputs[at] = None
@@ -61,13 +61,13 @@ class _Check:
         except PySparkException as error:
             yield _diagnostic(f"the schema of {stream.name}", error, stream.position)
             return
-        it = stream.punctuation
-        if frame is None or it is None:
+        punctuation = stream.punctuation
+        if frame is None or punctuation is None:
             return
         wanted = {
-            "when": f"coalesce(({it.when}), false)",
-            "count": f"try_cast(({it.count}) AS BIGINT)",
-            **({"digest": f"CAST(({it.digest}) AS STRING)"} if it.digest else {}),
+            "when": f"coalesce(({punctuation.when}), false)",
+            "count": f"try_cast(({punctuation.count}) AS BIGINT)",
+            **({"digest": f"CAST(({punctuation.digest}) AS STRING)"} if punctuation.digest else {}),
         }
         for key, text in wanted.items():
             try:
@@ -97,16 +97,16 @@ class _Check:
         """A table without rows and with the columns that come in; None where they are not known."""
         from pyspark.errors import PySparkException
 
-        found: DataFrame | None = None
-        for stream in self._found.net.entering.get(end, ()):
+        union: DataFrame | None = None
+        for stream in self._judgement.net.entering.get(end, ()):
             try:
                 frame = self._of_stream(stream)
                 if frame is None:
                     return None
-                found = frame if found is None else found.unionByName(frame)
+                union = frame if union is None else union.unionByName(frame)
             except PySparkException:
                 return None  # told where the stream comes from
-        return found
+        return union
 
     def _of_stream(self, stream: Stream) -> DataFrame | None:
         before = None if stream.producer is None else self._outputs.get(stream.producer)
@@ -132,8 +132,8 @@ def _start(error: Any) -> int | None:
     return next((start for start in starts if start >= 0), None)
 
 
-def _diagnostic(what: str, error: Any, position: Position | None) -> Diagnostic:
+def _diagnostic(place: str, error: Any, position: Position | None) -> Diagnostic:
     from codegen.codes import CODES
 
     first = next(iter(str(error).strip().splitlines()), type(error).__name__)
-    return Diagnostic(CODES["BLZ551"], f"{what}: {first.split('; line ')[0]}", position)
+    return Diagnostic(CODES["BLZ551"], f"{place}: {first.split('; line ')[0]}", position)

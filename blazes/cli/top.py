@@ -80,7 +80,7 @@ class Watched:
             self._note(line.stage, line.t, float(line.fields.get("rows_per_s", 0.0)))
 
     def look(self) -> Top:
-        """What is known now."""
+        """The present state."""
         from blazes.cli.top_screen import Top
 
         run = self._run.poll()

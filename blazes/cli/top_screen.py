@@ -33,7 +33,7 @@ SILENT_S: Final = 3.0
 
 @dataclass(frozen=True, slots=True)
 class Top:
-    """What there is to show.
+    """The content of the screen.
 
     Attributes:
         name: of the dataflow.
@@ -68,7 +68,7 @@ class Partition:
 
 
 def letter(stage: int) -> str:
-    """What an operator of a stage is called.
+    """The name of an operator of a stage.
 
     >>> letter(0), letter(27)
     ('A', 'S27')
@@ -94,11 +94,11 @@ def partitions(stage: Stage) -> list[Partition]:
     copies: dict[tuple[int, int], list[Copy]] = {}
     for copy in stage.copies:
         copies.setdefault((copy.stage, copy.part), []).append(copy)
-    found = [
+    placed = [
         Partition(f"{letter(at)}{part}", tuple(which), numbers.get((at, part), {}))
         for (at, part), which in sorted(copies.items())
     ]
-    return sorted(found, key=lambda p: -p.values.get("cpu", 0.0))
+    return sorted(placed, key=lambda p: -p.values.get("cpu", 0.0))
 
 
 def headline(stage: Stage) -> str:
@@ -247,19 +247,21 @@ def _sites(top: Top, stage: Stage) -> b.Table:
 
 
 def _partitions(stage: Stage) -> b.Table:
-    found = partitions(stage)
+    listed = partitions(stage)
     rows = []
-    for partition in found[:PARTITIONS_SHOWN]:
+    for partition in listed[:PARTITIONS_SHOWN]:
         values = partition.values
         where = "".join(
             f"{copy.site}{'' if copy.status == 'ACTIVE' else ' ' + copy.status.lower()} "
             for copy in partition.copies
         )
-        whole = len(partition.copies) > 1 and all(c.status == "ACTIVE" for c in partition.copies)
+        replicated = len(partition.copies) > 1 and all(
+            c.status == "ACTIVE" for c in partition.copies
+        )
         rows.append(
             (
                 partition.name,
-                b.Span(where, "" if whole else "warn"),
+                b.Span(where, "" if replicated else "warn"),
                 amount(values.get("rows_per_s", 0)),
                 f"{values.get('cpu', 0):.1%}",
                 _bytes(values.get("state_bytes", 0)),
@@ -270,7 +272,7 @@ def _partitions(stage: Stage) -> b.Table:
         )
     numbers = ("rows/s", "cpu", "state", "queued", "held")
     names = ("partition", "at sites", *numbers, "")
-    more = max(0, len(found) - PARTITIONS_SHOWN)
+    more = max(0, len(listed) - PARTITIONS_SHOWN)
     return b.Table(names, tuple(rows), right=numbers, wrap=False, more=more)
 
 
