@@ -31,7 +31,7 @@ def diagram_of(plan: Plan) -> Diagram:
     for name in index.components:
         for interfaces, entries in _points(index.coordinated(name)):
             point = f"w{len(heads) + 1}"
-            ordered = any(each.strategy is Strategy.ORDER for each in entries)
+            ordered = any(entry.strategy is Strategy.ORDER for entry in entries)
             nodes.append(Node(point, "order" if ordered else "seal", tuple(map(_point, entries))))
             label = _under_plan(index, name, interfaces)
             edges.append(Edge(point, ids[name], (), role_of(label), False))
@@ -69,7 +69,7 @@ def _points(entries: Sequence[Entry]) -> list[tuple[list[str], list[Entry]]]:
 
 def _under_plan(index: Index, component: str, interfaces: Sequence[str]) -> Label:
     streams = index.streams_into(component, interfaces)
-    return max((index.plan.repaired[each.name].label for each in streams), default=Label.ASYNC)
+    return max((index.plan.repaired[stream.name].label for stream in streams), default=Label.ASYNC)
 
 
 def _component(index: Index, name: str) -> tuple[str, ...]:

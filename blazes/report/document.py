@@ -78,7 +78,7 @@ def analysis_document(
     list_warnings: bool = False,
     extent: Extent = EXTENTS["text"],
 ) -> b.Document:
-    """What `blazes analyze` shows.
+    """The document of `blazes analyze`.
 
     Args:
         plan: of the dataflow.
@@ -88,19 +88,23 @@ def analysis_document(
     """
     index = Index.of(plan)
     blocks: list[b.Block] = [_verdict(plan, warnings), *_dataflow(index, extent)]
-    said = [_entry(each.name, f"{each.text}.") for each in results(plan) if not each.plain]
-    blocks += _entries("Results, without the plan", said, extent)
+    sentences = [
+        _entry(result.name, f"{result.text}.") for result in results(plan) if not result.plain
+    ]
+    blocks += _entries("Results, without the plan", sentences, extent)
     blocks += _repairs(plan, extent)
     shown = index.need_coordination()[: extent.items]
     folded = len(shown) > EXTENTS["text"].items
     for name in shown:
-        found = finding(index, name)
-        blocks.append(b.Heading(found.title, str(found.position or ""), folded=folded))
-        if found.why:
-            why = (b.Paragraph(found.why, "list"),)
+        component = finding(index, name)
+        blocks.append(b.Heading(component.title, str(component.position or ""), folded=folded))
+        if component.why:
+            why = (b.Paragraph(component.why, "list"),)
             blocks.append(b.Entries((b.Entry("Why", why, obvious=True),), "aspects"))
-        blocks += [derivation_block(each, most=extent.steps) for each in found.derivations]
-        blocks.append(_what_to_do(found))
+        blocks += [
+            derivation_block(derivation, most=extent.steps) for derivation in component.derivations
+        ]
+        blocks.append(_what_to_do(component))
     blocks += _rest(index, shown)
     blocks += _entries(
         "Derived from the code", list(map(_derived, derived_paths(index))), extent, "below"
@@ -119,18 +123,21 @@ def analysis_document(
 def plan_document(
     plan: Plan, *, warnings: Sequence[Diagnostic] = (), extent: Extent = EXTENTS["text"]
 ) -> b.Document:
-    """What `blazes plan` shows: only what has to wait, and for what."""
+    """The document of `blazes plan`: only what has to wait, and for what."""
     index = Index.of(plan)
     blocks: list[b.Block] = [_verdict(plan, warnings), *_repairs(plan, extent)]
     shown = index.need_coordination()[: extent.items]
-    for found in (finding(index, name) for name in shown):
-        blocks += [b.Heading(found.title, str(found.position or "")), _what_to_do(found)]
+    for component in (finding(index, name) for name in shown):
+        blocks += [
+            b.Heading(component.title, str(component.position or "")),
+            _what_to_do(component),
+        ]
     blocks += [*_rest(index, shown), *_left(index)]
     return _document(plan, blocks)
 
 
 def component_document(plan: Plan, component: str) -> b.Document:
-    """What `blazes explain` shows: every derivation of a component, and what its plan is."""
+    """The document of `blazes explain`: every derivation of a component, and what its plan is."""
     index = Index.of(plan)
     declared = index.component(component)
     variant = f", variant {declared.variant}" if declared.variant else ""
@@ -150,11 +157,11 @@ def component_document(plan: Plan, component: str) -> b.Document:
             alternatives = ()
         title = f"{path.source} → {path.target}  {path.annotation}"
         blocks += [b.Heading(title, str(path.position or "")), b.Entries(tuple(aspects), "aspects")]
-    mine = [_derived(each) for each in derived_paths(index) if each.component == component]
+    mine = [_derived(derived) for derived in derived_paths(index) if derived.component == component]
     blocks += _entries("Derived from the code", mine, EXTENTS["text"].whole, "below")
     if not index.entries.get(component):
-        said = "All of its paths are confluent: it is never coordinated."
-        blocks.append(b.paragraph(said, form="aside"))
+        sentence = "All of its paths are confluent: it is never coordinated."
+        blocks.append(b.paragraph(sentence, form="aside"))
     title = f"{component}{variant}{replicated}"
     return b.Document(title, tuple(blocks), lead=declared.description or "")
 
@@ -163,7 +170,11 @@ def _document(plan: Plan, blocks: Sequence[b.Block]) -> b.Document:
     dataflow = plan.analysis.dataflow
     about = [
         str(dataflow.file or ""),
-        *(f"{each.name}={each.variant}" for each in dataflow.components.values() if each.variant),
+        *(
+            f"{instance.name}={instance.variant}"
+            for instance in dataflow.components.values()
+            if instance.variant
+        ),
         "" if plan.analysis.rules == BLAZES else f"rules {plan.analysis.rules}",
         "" if plan.target is Label.ASYNC else f"target {plan.target}",
     ]
@@ -261,9 +272,9 @@ def _outline(index: Index) -> Iterator[b.Words]:
         yield tuple(head)
         streams = index.out_of.get(name, ())
         for path in component.paths:
-            said = f" {path.source} → {path.target}  {path.annotation}"
+            ends = f" {path.source} → {path.target}  {path.annotation}"
             derived = [b.Span("  derived", "name")] if path.derived is not None else []
-            yield (b.Span("│ " if streams else "  ", "soft"), said, *derived)
+            yield (b.Span("│ " if streams else "  ", "soft"), ends, *derived)
         yield from _leaving(index, streams, widths)
     for cycle in analysis.cycles:
         yield b.Span(f"No seal survives in the cycle of {listed(list(cycle))}.", "soft")
@@ -287,11 +298,11 @@ def _leaving(index: Index, streams: Sequence[Stream], widths: tuple[int, int]) -
 # ---- findings
 
 
-def _what_to_do(found: Finding) -> b.Entries:
-    aspects = [b.Entry("Plan", (b.Paragraph(found.does),)), *_either(found.cheaper)]
+def _what_to_do(component: Finding) -> b.Entries:
+    aspects = [b.Entry("Plan", (b.Paragraph(component.does),)), *_either(component.cheaper)]
     rows = tuple(
         (*_path(path, why=True), b.code(path.position) if path.position else "")
-        for path in found.paths
+        for path in component.paths
     )
     table = b.Table(("Path", "Annotation", "At"), rows, obvious=True)
     return b.Entries((*aspects, b.Entry("Paths", (table,), obvious=True)), "aspects")
@@ -299,8 +310,8 @@ def _what_to_do(found: Finding) -> b.Entries:
 
 def _path(path: Path, *, why: bool = False) -> tuple[b.Words, b.Words]:
     ends = (b.code(path.source), " ", b.TO, " ", b.code(path.target))
-    said = [f" ({path.why})"] if why and path.why else []
-    return ends, (b.code(path.annotation), *said)
+    reason = [f" ({path.why})"] if why and path.why else []
+    return ends, (b.code(path.annotation), *reason)
 
 
 def _either(alternatives: Sequence[str]) -> list[b.Entry]:
@@ -344,33 +355,33 @@ def _entry(name: b.Words, *lines: b.Words) -> b.Entry:
 
 
 def _repairs(plan: Plan, extent: Extent) -> list[b.Block]:
-    """What is done about records that come again."""
-    items = [_entry(each.stream, repair_sentence(each)) for each in plan.repairs.items]
+    """The repairs against records that come again."""
+    items = [_entry(item.stream, repair_sentence(item)) for item in plan.repairs.items]
     return _entries("Records that come again", items, extent)
 
 
-def _derived(found: DerivedPath) -> b.Entry:
+def _derived(derived: DerivedPath) -> b.Entry:
     """An annotation that was derived from code, with what in it made it so."""
-    ends, annotation = _path(found.path)
+    ends, annotation = _path(derived.path)
     assert isinstance(ends, tuple)
     assert isinstance(annotation, tuple)
-    name = (b.code(found.component), "  ", *ends, "  ", *annotation)
-    return _entry(name, *(b.Span(reason, "prose") for reason in found.reasons))
+    name = (b.code(derived.component), "  ", *ends, "  ", *annotation)
+    return _entry(name, *(b.Span(reason, "prose") for reason in derived.reasons))
 
 
-def _consequence(found: Consequence) -> b.Entry:
+def _consequence(consequence: Consequence) -> b.Entry:
     """Where a label gets worse away from its origin."""
-    derivation = found.derivation
+    derivation = consequence.derivation
     name = b.code(f"{derivation.component}.{derivation.output}")
-    why = (b.Paragraph(found.why),)
-    return b.Entry(name, why, label_span(derivation.label), str(found.position or ""))
+    why = (b.Paragraph(consequence.why),)
+    return b.Entry(name, why, label_span(derivation.label), str(consequence.position or ""))
 
 
 def _left(index: Index) -> Iterator[b.Block]:
-    """What the plan does nothing about: tolerated by the target, or not repairable."""
-    left = [f"{each.component} {each.path} ({each.cause})" for each in tolerated(index)]
+    """The paths that the plan leaves as they are: tolerated by the target, or not repairable."""
+    left = [f"{entry.component} {entry.path} ({entry.cause})" for entry in tolerated(index)]
     yield from _list("Left as it is", left)
-    lines = [f"{each.origin}: {each.label}, {each.reason}" for each in index.plan.inherited]
+    lines = [f"{origin.origin}: {origin.label}, {origin.reason}" for origin in index.plan.inherited]
     yield from _list("Not repairable by coordination", lines)
 
 

@@ -627,13 +627,13 @@ def examples(rule: str) -> Iterator[str]:
         return
     yield example.text.rstrip()
     dataflow, _ = loads(example.text, file=FILE, variants=example.variants)
-    for found in analyze(dataflow).derivations:
-        if found.component == example.component:
-            yield derivation.text(derivation_block(found), width=72)
+    for derived in analyze(dataflow).derivations:
+        if derived.component == example.component:
+            yield derivation.text(derivation_block(derived), width=72)
 
 
 def findings(example: Example) -> Sequence[Diagnostic]:
-    """What is wrong with the file of an example, or is said about it."""
+    """The diagnostics about the file of an example."""
     from annotations.file import loads
     from blazes.analysis import analyze
     from blazes.coordination import plan

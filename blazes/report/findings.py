@@ -1,4 +1,4 @@
-"""What a report for people says about each component, before anybody lays it out.
+"""The findings of a report for people about each component, before anybody lays them out.
 
 A `Finding` is a component that the plan coordinates; a `Consequence` is a place further down
 where its anomaly becomes worse. Terminal, Markdown, HTML and SARIF render these and nothing else.
@@ -39,7 +39,7 @@ class Finding:
     @property
     def worst(self) -> Label:
         """The highest severity among its outputs, without coordination."""
-        return max(each.label.label for each in self.derivations)
+        return max(derivation.label.label for derivation in self.derivations)
 
     @property
     def ordered(self) -> bool:
@@ -73,7 +73,7 @@ def derived_paths(index: Index) -> Iterator[DerivedPath]:
         for path in index.component(name).paths:
             if path.derived is not None:
                 yield DerivedPath(
-                    name, path, tuple(_with_place(each, file) for each in path.derived)
+                    name, path, tuple(_with_place(reason, file) for reason in path.derived)
                 )
 
 
@@ -90,7 +90,9 @@ def finding(index: Index, component: str) -> Finding:
     entries = index.coordinated(component)
     outputs = {entry.path.target for entry in entries}
     derivations = tuple(
-        each for each in index.derivations.get(component, ()) if each.output in outputs
+        derivation
+        for derivation in index.derivations.get(component, ())
+        if derivation.output in outputs
     )
     declared = index.component(component)
     advice = index.advisor.of(component)
@@ -110,13 +112,13 @@ def finding(index: Index, component: str) -> Finding:
 
 
 def cheaper(index: Index, advice: Advice | None) -> tuple[str, ...]:
-    """What would repair a component in place of its order; a line for each alternative."""
+    """The repairs of a component in place of its order; a line for each alternative."""
     if advice is None:
         return ()
-    found = list(lines(advice, index.plan.analysis.dataflow))
+    repairs = list(lines(advice, index.plan.analysis.dataflow))
     if advice.component in index.advisor.left_out:
-        found.append(f"not all was tried: `blazes explain FILE {advice.component}` tries more")
-    return tuple(found)
+        repairs.append(f"not all was tried: `blazes explain FILE {advice.component}` tries more")
+    return tuple(repairs)
 
 
 def _does(index: Index, entries: tuple[Entry, ...]) -> Iterator[str]:
@@ -164,8 +166,8 @@ def _why(index: Index, derivations: tuple[Derivation, ...]) -> Iterator[str]:
 def _besides(
     index: Index, entries: tuple[Entry, ...], derivations: tuple[Derivation, ...]
 ) -> Iterator[str]:
-    """What the derivations do not show: why a seal helps, and origins that repairs uncover."""
-    fired = {(str(step.path), step.rule) for each in derivations for step in each.steps}
+    """The reasons beside the derivations: why a seal helps, and origins that repairs uncover."""
+    fired = {(str(step.path), step.rule) for derivation in derivations for step in derivation.steps}
     for entry in entries:
         if entry.strategy is Strategy.SEAL:
             yield words.waiting_helps(entry)

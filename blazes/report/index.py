@@ -53,10 +53,10 @@ class Index:
             components=tuple(dict.fromkeys([*derivations, *dataflow.components])),
             sources=tuple(stream for stream in streams if stream.producer is None),
             sinks=tuple(stream for stream in streams if stream.consumer is None),
-            into={end: tuple(found) for end, found in into.items()},
-            out_of={name: tuple(found) for name, found in out_of.items()},
-            derivations={name: tuple(found) for name, found in derivations.items()},
-            entries={name: tuple(found) for name, found in entries.items()},
+            into={end: tuple(edges) for end, edges in into.items()},
+            out_of={name: tuple(edges) for name, edges in out_of.items()},
+            derivations={name: tuple(group) for name, group in derivations.items()},
+            entries={name: tuple(group) for name, group in entries.items()},
             advisor=Advisor(plan),
         )
 

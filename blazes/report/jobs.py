@@ -35,7 +35,7 @@ class Job:
 
     @property
     def label(self) -> Label:
-        """What its worst result can do."""
+        """The label of its worst result."""
         assert self.plan is not None
         return self.plan.analysis.verdict
 
@@ -47,12 +47,14 @@ class Job:
             stream = self.plan.analysis.dataflow.streams[worst.name]
             if stream.position is not None:
                 return stream.position
-        found = next((each.position for each in self.diagnostics if each.position), None)
-        return found or Position(str(self.file), 1, 1)
+        first = next(
+            (diagnostic.position for diagnostic in self.diagnostics if diagnostic.position), None
+        )
+        return first or Position(str(self.file), 1, 1)
 
     @property
     def text(self) -> str:
-        """What it may do, in a sentence."""
+        """The sentence about its worst result."""
         if self.plan is None:
             return f"not known: {self.diagnostics[0].message}"
         worst = self.worst
@@ -119,7 +121,7 @@ def shown(file: Path, folder: Path) -> str:
 def sarif(jobs: Iterable[Job], folder: Path) -> str:
     """A result for each job that may give different answers, or of which nothing is known."""
     rules: dict[str, dict[str, Any]] = {}
-    found = []
+    results = []
     for job in jobs:
         if job.plan is None:
             diagnostic = job.diagnostics[0]
@@ -135,7 +137,7 @@ def sarif(jobs: Iterable[Job], folder: Path) -> str:
         rules[rule["id"]] = rule
         place = job.position
         file = shown(Path(place.file), folder)
-        found.append(
+        results.append(
             {
                 "ruleId": rule["id"],
                 "level": level,
@@ -143,4 +145,4 @@ def sarif(jobs: Iterable[Job], folder: Path) -> str:
                 "locations": [location(Position(file, place.line, place.column))],
             }
         )
-    return dumps(log_of(rules, found))
+    return dumps(log_of(rules, results))

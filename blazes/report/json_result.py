@@ -52,44 +52,46 @@ def to_json(
             for name, stream in dataflow.streams.items()
         },
         "plan": [
-            *(repair_object(each) for each in plan.repairs.items),
+            *(repair_object(repair) for repair in plan.repairs.items),
             *(entry_object(entry) for entry in plan.entries),
         ],
         "repaired": {name: str(label.label) for name, label in plan.repaired.items()},
         "inherited": [
-            {"origin": each.origin, "label": str(each.label), "reason": each.reason}
-            for each in plan.inherited
+            {"origin": origin.origin, "label": str(origin.label), "reason": origin.reason}
+            for origin in plan.inherited
         ],
         **({} if advisor is None else {"advice": _advice(advisor)}),
-        "derivations": [derivation_object(each) for each in analysis.derivations],
+        "derivations": [derivation_object(derivation) for derivation in analysis.derivations],
         **_derived(dataflow),
-        "warnings": [_warning(each) for each in warnings],
+        "warnings": [_warning(warning) for warning in warnings],
     }
 
 
 def _advice(advisor: Advisor) -> list[dict[str, Any]]:
-    """What would repair each ordered component in place of its order."""
+    """The repairs of each ordered component in place of its order."""
     from blazes.advice_text import advice_object
 
-    found = (advisor.of(component) for component in advisor.components)
-    return [advice_object(each) for each in found if each is not None]
+    advices = (advisor.of(component) for component in advisor.components)
+    return [advice_object(advice) for advice in advices if advice is not None]
 
 
 def _delivery(plan: Plan) -> dict[str, Any]:
-    """What is said of the dataflow as a whole about records that come again."""
-    leaving = [each.name for each in plan.analysis.dataflow.streams.values() if not each.consumer]
+    """The verdict about records that come again, for the dataflow as one."""
+    leaving = [
+        stream.name for stream in plan.analysis.dataflow.streams.values() if not stream.consumer
+    ]
     names = leaving or list(plan.analysis.dataflow.streams)
     return {
         "delivery": str(_worst(plan.analysis.deliveries, names)),
         "repaired_delivery": str(_worst(plan.deliveries, names)),
         "withheld": list(plan.analysis.withheld),
-        "sinks": [each.sentence for each in results(plan)],
+        "sinks": [result.sentence for result in results(plan)],
     }
 
 
 def _worst(deliveries: Mapping[str, Delivered], names: Iterable[str]) -> Delivery:
-    found = (deliveries[name].label for name in names if name in deliveries)
-    return max(found, default=Delivery.ONCE)
+    labels = (deliveries[name].label for name in names if name in deliveries)
+    return max(labels, default=Delivery.ONCE)
 
 
 def _delivered(delivered: Delivered | None) -> dict[str, Any]:
@@ -122,13 +124,13 @@ def repair_object(repair: Repair) -> dict[str, Any]:
 
 def _derived(dataflow: Dataflow) -> dict[str, Any]:
     """The paths whose annotations come from code; nothing where all of them are written."""
-    found = [
+    derived = [
         derived_object(component.name, path)
         for component in dataflow.components.values()
         for path in component.paths
         if path.derived is not None
     ]
-    return {"derived": found} if found else {}
+    return {"derived": derived} if derived else {}
 
 
 def derived_object(component: str, path: Path) -> dict[str, Any]:
@@ -141,12 +143,12 @@ def derived_object(component: str, path: Path) -> dict[str, Any]:
         "nondeterministic": path.nondeterministic,
         "reasons": [
             {
-                "text": each.text,
-                "file": each.position.file if each.position else None,
-                "line": each.position.line if each.position else None,
-                "column": each.position.column if each.position else None,
+                "text": reason.text,
+                "file": reason.position.file if reason.position else None,
+                "line": reason.position.line if reason.position else None,
+                "column": reason.position.column if reason.position else None,
             }
-            for each in path.derived or ()
+            for reason in path.derived or ()
         ],
     }
 
@@ -171,7 +173,7 @@ def entry_object(entry: Entry) -> dict[str, Any]:
         }
         if entry.dedup:
             common["dedup"] = [
-                {"stream": each.stream, "id": sorted(each.id)} for each in entry.dedup
+                {"stream": dedup.stream, "id": sorted(dedup.id)} for dedup in entry.dedup
             ]
     if entry.strategy is Strategy.ORDER:
         common |= {
@@ -181,12 +183,13 @@ def entry_object(entry: Entry) -> dict[str, Any]:
     common["cause"] = entry.cause
     if entry.strategy is Strategy.ORDER:
         common["alternatives"] = [
-            {"seal": sorted(each.seal), "streams": sorted(each.streams)}
-            for each in entry.alternatives
+            {"seal": sorted(alternative.seal), "streams": sorted(alternative.streams)}
+            for alternative in entry.alternatives
         ]
         if entry.refused:
             common["refused"] = [
-                {"seal": sorted(each.seal), "reason": str(each.why)} for each in entry.refused
+                {"seal": sorted(refusal.seal), "reason": str(refusal.why)}
+                for refusal in entry.refused
             ]
     return common
 
@@ -227,9 +230,9 @@ def _lines(result: Mapping[str, Any]) -> Iterator[str]:
     for index, (field, value) in enumerate(result.items()):
         comma = "" if index == last else ","
         if isinstance(value, Mapping) and value:
-            items = [f"    {encode(name)}: {encode(each)}" for name, each in value.items()]
+            items = [f"    {encode(name)}: {encode(item)}" for name, item in value.items()]
         elif isinstance(value, list) and value:
-            items = [f"    {encode(each)}" for each in value]
+            items = [f"    {encode(item)}" for item in value]
         else:
             yield f"  {encode(field)}: {encode(value)}{comma}"
             continue

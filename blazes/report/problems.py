@@ -38,14 +38,14 @@ def print_problems(
 
         safe_write(stream or sys.stdout, sarif.dumps(sarif.problems(diagnostics)))
     else:
-        out = stream or sys.stderr
-        safe_write(out, problems_text(diagnostics, colour=colour_of(out)))
+        output = stream or sys.stderr
+        safe_write(output, problems_text(diagnostics, colour=colour_of(output)))
 
 
 def problems_json(diagnostics: Iterable[Diagnostic]) -> str:
     """The object that a command prints for a refused file, as JSON text."""
     return json.dumps(
-        {"schema_version": 1, "diagnostics": [as_object(each) for each in diagnostics]},
+        {"schema_version": 1, "diagnostics": [as_object(diagnostic) for diagnostic in diagnostics]},
         indent=2,
         ensure_ascii=False,
     )
@@ -68,7 +68,9 @@ def as_object(diagnostic: Diagnostic) -> dict[str, Any]:
 def problems_text(diagnostics: Sequence[Diagnostic], *, colour: bool = False) -> str:
     """Every diagnostic with its source line, and how many there are."""
     sources = Sources()
-    blocks = [problem_text(each, sources=sources, colour=colour) for each in diagnostics]
+    blocks = [
+        problem_text(diagnostic, sources=sources, colour=colour) for diagnostic in diagnostics
+    ]
     return "\n\n".join([*blocks, count(diagnostics)]) + "\n" if blocks else ""
 
 
@@ -79,13 +81,13 @@ def count(diagnostics: Iterable[Diagnostic]) -> str:
     'no mistakes'
     """
     words = {Severity.ERROR: "mistake", Severity.WARNING: "warning", Severity.NOTE: "note"}
-    number = Counter(each.code.severity for each in diagnostics)
-    found = [
+    number = Counter(diagnostic.code.severity for diagnostic in diagnostics)
+    counts = [
         f"{number[severity]} {word}{'s' if number[severity] > 1 else ''}"
         for severity, word in words.items()
         if number[severity]
     ]
-    return ", ".join(found) or "no mistakes"
+    return ", ".join(counts) or "no mistakes"
 
 
 def problem_text(diagnostic: Diagnostic, *, sources: Sources, colour: bool = False) -> str:

@@ -57,7 +57,7 @@ class Event(Protocol):
 
     @property
     def kind(self) -> str:
-        """What kind of thing."""
+        """The kind of the event."""
 
     @property
     def unit(self) -> str | None:
@@ -70,7 +70,7 @@ class Event(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """What there is to show at one moment."""
+    """The state of a run at one moment."""
 
     name: str
     state: str
@@ -119,15 +119,15 @@ def duration(seconds: float) -> str:
     """
     if seconds < 10:
         return f"{seconds:.1f}".removesuffix(".0") + "s"
-    whole = int(seconds)
+    rounded = int(seconds)
     for size, small, high, low in (
         (86400, 3600, "d", "h"),
         (3600, 60, "h", "m"),
         (60, 1, "m", "s"),
     ):
-        if whole >= size:
-            return f"{whole // size}{high}{whole % size // small:02d}{low}"
-    return f"{whole}s"
+        if rounded >= size:
+            return f"{rounded // size}{high}{rounded % size // small:02d}{low}"
+    return f"{rounded}s"
 
 
 def waits_for(values: Mapping[str, Value]) -> str:

@@ -108,7 +108,7 @@ def _advice() -> dict[str, Any]:
         {
             "changes": {"type": "array", "items": change, "minItems": 1},
             "needs": {
-                "enum": [each.name.lower() for each in Needs],
+                "enum": [needs.name.lower() for needs in Needs],
                 "description": "Who has to do something: the producers of streams send "
                 "punctuations, the owner of components changes a query, or nobody.",
             },
@@ -146,7 +146,7 @@ def _advice() -> dict[str, Any]:
 
 
 def _cost() -> dict[str, Any]:
-    places = {"enum": [each.value for each in Places]}
+    places = {"enum": [place.value for place in Places]}
     return _object(
         {
             "waits_for": {**STRINGS, "description": "Streams whose slowest producer is awaited."},
@@ -183,7 +183,7 @@ def _derived() -> dict[str, Any]:
             "component": STRING,
             "path": _object({"from": STRING, "to": STRING}),
             "annotation": STRING,
-            "within": {"enum": [each.value for each in Within]},
+            "within": {"enum": [within.value for within in Within]},
             "nondeterministic": {"type": ["string", "null"]},
             "reasons": {
                 "type": "array",
@@ -223,7 +223,7 @@ def _stream() -> dict[str, Any]:
 def _repair() -> dict[str, Any]:
     return _object(
         {
-            "strategy": {"enum": [each.value for each in Means]},
+            "strategy": {"enum": [means.value for means in Means]},
             "stream": STRING,
             "id": {"type": ["array", "null"], "items": STRING},
             "bound": {
@@ -272,8 +272,8 @@ def _seal() -> dict[str, Any]:
             ),
             "gate": gate,
             "streams": {**STRINGS, "description": "The sealed streams that are waited for."},
-            "vote": {"enum": [each.value for each in Vote]},
-            "release": {"enum": [each.value for each in Release]},
+            "vote": {"enum": [vote.value for vote in Vote]},
+            "release": {"enum": [release.value for release in Release]},
             "dedup": {
                 "type": "array",
                 "description": "Sources whose known records are dropped before they count, if any.",
@@ -289,8 +289,8 @@ def _order() -> dict[str, Any]:
     schema = _entry(
         "order",
         {
-            "scope": {"enum": [each.value for each in Scope]},
-            "mode": {"enum": [each.value for each in Mode]},
+            "scope": {"enum": [scope.value for scope in Scope]},
+            "mode": {"enum": [mode.value for mode in Mode]},
         },
     )
     schema["properties"]["alternatives"] = {

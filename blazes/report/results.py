@@ -33,7 +33,7 @@ REASONS_MAX: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What can be said of a stream that leaves the dataflow."""
+    """The judgement of a stream that leaves the dataflow."""
 
     name: str
     label: Label
@@ -68,7 +68,7 @@ def results(plan: Plan) -> Iterator[Result]:
 
 
 def imperative(repair: Repair) -> str:
-    """What an item of the plan against repeats does, as an imperative."""
+    """The effect of an item of the plan against repeats, as an imperative."""
     match repair.means:
         case Means.DEDUP:
             by = tupled(repair.id or ())
@@ -79,7 +79,7 @@ def imperative(repair: Repair) -> str:
 
 
 def repair_sentence(repair: Repair) -> str:
-    """What an item does, and why."""
+    """The effect of an item, and why it is there."""
     does = imperative(repair)
     place = f"repeats do harm at {repair.component} ({repair.cause})"
     why = place if repair.component else f"else its rows may come again ({repair.cause})"
@@ -95,7 +95,7 @@ def _bound(bound: Bound | None) -> str:
 
 
 class _Kind(enum.Enum):
-    """What a note before a result is."""
+    """The kinds of a note before a result."""
 
     CAUSE = enum.auto()
     """`Count counts repeats of clicks (D4)`"""
@@ -127,9 +127,9 @@ def _result(plan: Plan, stream: Stream, behind: _Behind) -> Result:
     how_often = _how_often(delivered)
     if how_often:
         text += f"; {how_often}"
-    wrong = label > Label.ASYNC or delivered.label is Delivery.CORRUPT
+    unreliable = label > Label.ASYNC or delivered.label is Delivery.CORRUPT
     causes, repairs, seals = (behind[kind] for kind in _Kind)
-    if wrong and causes.first:
+    if unreliable and causes.first:
         text += f", because {_some(causes)}"
     elif seals.first:
         text += f", since {_some(seals)} is waited for"
@@ -145,8 +145,8 @@ def _how_often(delivered: Delivered) -> str:
     return "some may come again" if delivered.label is Delivery.REPEAT else ""
 
 
-def _some(said: _Said) -> str:
-    return listed([*said.first, *([f"{said.more} more"] if said.more else [])])
+def _some(named: _Said) -> str:
+    return listed([*named.first, *([f"{named.more} more"] if named.more else [])])
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +164,7 @@ _NONE: Final = _Notes()
 
 
 class _Noted:
-    """What is said at streams and paths, numbered in the order of telling."""
+    """The notes at streams and paths, numbered in the order of telling."""
 
     def __init__(self, plan: Plan, propagation: Propagation) -> None:
         self.texts: list[str] = []
@@ -177,13 +177,13 @@ class _Noted:
         for stream in propagation.graph.streams:
             for item in items.get(stream.name, ()):
                 self._add(stream, _Kind.REPAIR, imperative(item))
-        entries = {(each.component, str(each.path)): each for each in plan.entries}
+        entries = {(entry.component, str(entry.path)): entry for entry in plan.entries}
         for path in propagation.graph.paths:
             for kind, text in _told(propagation, path, entries):
                 self._add(path, kind, text)
 
     def at(self, place: StreamEdge | PathEdge) -> _Notes:
-        """What is said there."""
+        """The notes at a place."""
         return self._at.get(place, _NONE)
 
     def _add(self, place: StreamEdge | PathEdge, kind: _Kind, text: str) -> None:
@@ -193,8 +193,8 @@ class _Noted:
         self._of_kind[kind] |= 1 << number
         self._at[place] = self.at(place) | _Notes(1 << number, 1 << first)
 
-    def said(self, notes: _Notes, kind: _Kind) -> _Said:
-        """What is named of some notes."""
+    def texts_of(self, notes: _Notes, kind: _Kind) -> _Said:
+        """The texts of some notes, as many as a sentence names."""
         named: dict[str, None] = {}
         rest = notes.numbers & self._of_kind[kind]
         while rest and len(named) < REASONS_MAX:
@@ -208,13 +208,13 @@ class _Noted:
 def _told(
     propagation: Propagation, path: PathEdge, entries: Mapping[tuple[str, str], Entry]
 ) -> Iterator[tuple[_Kind, str]]:
-    """What a path adds to the causes, seals and repairs of the results behind it."""
+    """The causes, seals and repairs that a path adds to the results behind it."""
     component, declared, deliveries = path.component.name, path.declared, propagation.deliveries
     crossing = None if deliveries is None else deliveries.crossings[path]
     if crossing is not None and crossing.origin:
         verb = "counts" if declared.annotation.kind.writes else "answers"
-        said = f"{component} {verb} repeats of {declared.source} ({crossing.rule.id})"
-        yield _Kind.CAUSE, said
+        cause = f"{component} {verb} repeats of {declared.source} ({crossing.rule.id})"
+        yield _Kind.CAUSE, cause
     entry = entries.get((component, str(declared)))
     if entry is not None:
         if entry.cause is not None:
@@ -269,7 +269,7 @@ def _before_results(plan: Plan, propagation: Propagation) -> Mapping[str, _Behin
             for stream in output.streams:
                 if stream.consumer is None:
                     here = at(stream)
-                    behind[stream.name] = {kind: noted.said(here, kind) for kind in _Kind}
+                    behind[stream.name] = {kind: noted.texts_of(here, kind) for kind in _Kind}
             if not readers[output]:
                 del reached[output]
     return behind

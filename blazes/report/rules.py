@@ -43,7 +43,7 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """What there is to say about one rule or code."""
+    """The content of the page of one rule or code."""
 
     id: str
     title: str
@@ -57,11 +57,11 @@ def ids(codes: Mapping[str, Code] = CODES) -> list[str]:
 
 def page(name: str, *, codes: Mapping[str, Code] = CODES) -> Page:
     """The page of a rule or code, in any case; KeyError with a suggestion for another name."""
-    known = {each.lower(): each for each in ids(codes)}
-    found = known.get(name.lower())
-    if found is None:
+    known = {id.lower(): id for id in ids(codes)}
+    canonical = known.get(name.lower())
+    if canonical is None:
         raise KeyError(f"no rule or code {name!r}{did_you_mean(name.upper(), ids(codes))}")
-    return code_page(codes[found]) if found in codes else _rule_page(RULES[found])
+    return code_page(codes[canonical]) if canonical in codes else _rule_page(RULES[canonical])
 
 
 def _rule_page(rule: Rule) -> Page:
@@ -79,14 +79,14 @@ def _rule_page(rule: Rule) -> Page:
 
 def code_page(code: Code) -> Page:
     """The page of a code, of the front end or of the compiler."""
-    found = (Section("Example", IN_WORDS.get(code.id, ""), tuple(diagnosed(code.id))),)
+    sections = (Section("Example", IN_WORDS.get(code.id, ""), tuple(diagnosed(code.id))),)
     return Page(
         code.id,
         f"{code.title} ({code.severity.name.lower()})",
         (
             Section("What it does", f"Reports in a dataflow file: {code.title}."),
             Section("Why it matters", code.why),
-            *(section for section in found if section.text or section.blocks),
+            *(section for section in sections if section.text or section.blocks),
             Section("What to do", code.remedy),
         ),
     )
@@ -110,8 +110,8 @@ def statement(rule: Rule) -> list[str]:
 
 def _premise(rule: Inference) -> str:
     """Labels, annotations and side condition of a rule of inference."""
-    labels = [str(each) + ("[k]" if each is Label.SEAL else "") for each in sorted(rule.labels)]
-    kinds = [each.name + ("" if each.confluent else "[g]") for each in sorted(rule.kinds)]
+    labels = [str(label) + ("[k]" if label is Label.SEAL else "") for label in sorted(rule.labels)]
+    kinds = [kind.name + ("" if kind.confluent else "[g]") for kind in sorted(rule.kinds)]
     entered = "any label" if len(labels) == len(Label) else _one_of(labels)
     return "   ".join(part for part in (entered, _one_of(kinds), SIDE[rule.condition]) if part)
 

@@ -27,9 +27,13 @@ SEALED: Final = {
 def log(plan: Plan, *, warnings: Iterable[Diagnostic] = ()) -> dict[str, Any]:
     """The coordinated components of a plan and the warnings of its file."""
     index = Index.of(plan)
-    found = [finding(index, name) for name in index.need_coordination()]
-    rules = {rule["id"]: rule for each in found for rule in _rules_of(each, plan.analysis.rules)}
-    results = [_result(each) for each in found]
+    components = [finding(index, name) for name in index.need_coordination()]
+    rules = {
+        rule["id"]: rule
+        for component in components
+        for rule in _rules_of(component, plan.analysis.rules)
+    }
+    results = [_result(component) for component in components]
     for diagnostic in warnings:
         rules[diagnostic.code.id] = code_of(diagnostic)
         results.append(_diagnostic(diagnostic))
@@ -39,8 +43,8 @@ def log(plan: Plan, *, warnings: Iterable[Diagnostic] = ()) -> dict[str, Any]:
 def problems(diagnostics: Iterable[Diagnostic]) -> dict[str, Any]:
     """The mistakes of a file that was refused."""
     listed = list(diagnostics)
-    rules = {each.code.id: code_of(each) for each in listed}
-    return log_of(rules, [_diagnostic(each) for each in listed])
+    rules = {diagnostic.code.id: code_of(diagnostic) for diagnostic in listed}
+    return log_of(rules, [_diagnostic(diagnostic) for diagnostic in listed])
 
 
 def dumps(sarif: dict[str, Any]) -> str:
@@ -53,38 +57,40 @@ def log_of(rules: dict[str, Any], results: list[dict[str, Any]]) -> dict[str, An
     order = sorted(rules)
     for result in results:
         result["ruleIndex"] = order.index(result["ruleId"])
-    driver = {"name": "blazes", "rules": [rules[each] for each in order]}
+    driver = {"name": "blazes", "rules": [rules[id] for id in order]}
     run = {"tool": {"driver": driver}, "columnKind": "unicodeCodePoints", "results": results}
     return {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}
 
 
-def _rules_of(found: Finding, rule_set: str) -> Iterator[dict[str, Any]]:
-    for cause in dict.fromkeys(entry.cause for entry in found.entries):
+def _rules_of(component: Finding, rule_set: str) -> Iterator[dict[str, Any]]:
+    for cause in dict.fromkeys(entry.cause for entry in component.entries):
         if cause is None:
             yield dict(SEALED)
         else:
             yield {"id": cause, "shortDescription": {"text": rule_text(cause, rule_set)}}
 
 
-def _result(found: Finding) -> dict[str, Any]:
-    cause = next((entry.cause for entry in found.entries if entry.cause), None)
-    cheaper = f" Cheaper: {'; or '.join(found.cheaper)}." if found.cheaper else ""
-    text = f"{found.title}. {' '.join((*found.why, *found.does))}{cheaper}"
-    position = next((entry.path.position for entry in found.entries), None) or found.position
+def _result(component: Finding) -> dict[str, Any]:
+    cause = next((entry.cause for entry in component.entries if entry.cause), None)
+    cheaper = f" Cheaper: {'; or '.join(component.cheaper)}." if component.cheaper else ""
+    text = f"{component.title}. {' '.join((*component.why, *component.does))}{cheaper}"
+    position = (
+        next((entry.path.position for entry in component.entries), None) or component.position
+    )
     return {
         "ruleId": cause or SEALED["id"],
-        "level": "warning" if found.ordered else "note",
+        "level": "warning" if component.ordered else "note",
         "message": {"text": text},
         "locations": _locations(position),
         "relatedLocations": [
             location(path.position) | {"message": {"text": f"{path}: {path.annotation}"}}
-            for path in found.paths
+            for path in component.paths
             if path.position
         ],
         "properties": {
-            "component": found.component,
-            "label": str(found.worst),
-            "plan": list(found.does),
+            "component": component.component,
+            "label": str(component.worst),
+            "plan": list(component.does),
         },
     }
 

@@ -1,4 +1,4 @@
-"""What an analysis and a plan mean, in plain words; every rendering for people says the same.
+"""The meaning of an analysis and a plan in plain words; every rendering for people says the same.
 
 Each function answers one question a user has, in a sentence or two without markup.
 """
@@ -45,18 +45,18 @@ REPAIRS: Final = (
 
 
 def verdict(plan: Plan) -> str:
-    """What can go wrong, in one sentence."""
-    found = plan.analysis.verdict
-    if found in CAN_GO_WRONG:
-        return f"Without coordination this dataflow can {CAN_GO_WRONG[found]}."
+    """The sentence about what can go wrong."""
+    label = plan.analysis.verdict
+    if label in CAN_GO_WRONG:
+        return f"Without coordination this dataflow can {CAN_GO_WRONG[label]}."
     seals = [entry for entry in plan.entries if entry.strategy is Strategy.SEAL]
     same = "Every run, replay and replica gives the same answers"
     if seals:
         keys = listed(sorted({sealed_on(entry) for entry in seals}), most=NAMES_MAX)
-        said = f"{same}, because the seals are waited for ({keys})."
+        sentence = f"{same}, because the seals are waited for ({keys})."
     else:
-        said = f"{same}; nothing has to wait."
-    return " ".join([said, *_may_come_again(plan)])
+        sentence = f"{same}; nothing has to wait."
+    return " ".join([sentence, *_may_come_again(plan)])
 
 
 def _may_come_again(plan: Plan) -> Iterator[str]:
@@ -83,13 +83,13 @@ def refused(diagnostics: Iterable[Diagnostic]) -> str | None:
 
 
 def further(plan: Plan, warnings: Sequence[Diagnostic] = ()) -> list[str]:
-    """What follows the verdict: what the plan does, what it rests on, why it cannot be compiled."""
-    said = (outcome(plan), rests_on(plan), refused(warnings))
-    return [each for each in said if each is not None]
+    """The sentences after the verdict: the plan, what it rests on, why it cannot be compiled."""
+    sentences = (outcome(plan), rests_on(plan), refused(warnings))
+    return [sentence for sentence in sentences if sentence is not None]
 
 
 def rests_on(plan: Plan) -> str | None:
-    """What the verdict takes for granted and nothing checks, in one sentence; None: nothing."""
+    """The sentence about what the verdict takes for granted and nothing checks; None: nothing."""
     dataflow = plan.analysis.dataflow
     taken = [
         f"{stream.name} is never more than {stream.lateness} late"
@@ -113,7 +113,7 @@ def rests_on(plan: Plan) -> str | None:
 
 
 def outcome(plan: Plan) -> str | None:
-    """What the plan makes of the verdict, in one sentence; None where it changes nothing."""
+    """The sentence about what the plan makes of the verdict; None where it changes nothing."""
     if (
         plan.analysis.verdict <= plan.target
         and not plan.repairs.items
@@ -124,13 +124,13 @@ def outcome(plan: Plan) -> str | None:
     sealed = sum(entry.strategy is Strategy.SEAL for entry in plan.entries)
     counts = [
         *(
-            (sum(each.means is means for each in plan.repairs.items), said)
-            for means, said in REPAIRS
+            (sum(repair.means is means for repair in plan.repairs.items), noun)
+            for means, noun in REPAIRS
         ),
         (ordered, "order"),
         (sealed, "seal"),
     ]
-    means = listed([number(n, what) for n, what in counts if n])
+    means = listed([number(n, noun) for n, noun in counts if n])
     them = "it" if sum(n for n, _ in counts) == 1 else "them"
     if plan.verdict <= plan.target:
         return f"The plan has {means}; with {them} {_promise(plan)}."
@@ -143,7 +143,7 @@ def outcome(plan: Plan) -> str | None:
 
 
 def _promise(plan: Plan) -> str:
-    """What the plan brings about; the paper's labels in brackets."""
+    """The effect of the plan; the paper's labels in brackets."""
     modes = {entry.mode for entry in plan.entries if entry.strategy is Strategy.ORDER}
     if Mode.DYNAMIC in modes:
         return f"replicas agree, and a replay can give other answers ({sinks(plan)})"
@@ -158,12 +158,12 @@ def _promise(plan: Plan) -> str:
 def sinks(plan: Plan) -> str:
     """The labels of the sinks under the plan, the worst first: `Async or Seal`."""
     streams = plan.analysis.dataflow.streams.values()
-    labels = {plan.repaired[each.name].label for each in streams if each.consumer is None}
+    labels = {plan.repaired[stream.name].label for stream in streams if stream.consumer is None}
     return " or ".join(str(label) for label in sorted(labels or {plan.verdict}, reverse=True))
 
 
 def needs(entries: Sequence[Entry]) -> str:
-    """What a component needs, for its heading: `needs an order`."""
+    """The need of a component, for its heading: `needs an order`."""
     strategies = {entry.strategy for entry in entries}
     if strategies == {Strategy.ORDER}:
         return "needs an order"
@@ -275,7 +275,7 @@ def _no_help(index: Index, component: str, path: Path) -> str:
 
 
 def shared(derivation: Derivation) -> Iterator[str]:
-    """What the rules of sharing say of an output: it shows state that others have spoilt."""
+    """The sentences of the rules of sharing: an output shows state that others have spoilt."""
     output, component = derivation.output, derivation.component
     if "S4" in derivation.reconciled:
         yield f"{output} shows state of {component} that another of its paths taints (S4)."
@@ -284,7 +284,7 @@ def shared(derivation: Derivation) -> Iterator[str]:
 
 
 def effect(derivation: Derivation) -> str | None:
-    """What the labels added by reconciliation mean for the output."""
+    """The meaning of the labels added by reconciliation for the output."""
     label = derivation.label.label
     if not derivation.reconciled or label < Label.RUN:
         return None
@@ -302,7 +302,7 @@ def effect(derivation: Derivation) -> str | None:
 
 
 def does(index: Index, entry: Entry) -> Iterator[str]:
-    """What the plan does for a path: who waits for whom, what order, scope, mode and vote."""
+    """The plan for a path in sentences: who waits for whom, what order, scope, mode and vote."""
     if entry.strategy is Strategy.SEAL:
         yield from _seals(entry)
     elif entry.strategy is Strategy.ORDER:
@@ -315,16 +315,16 @@ def _seals(entry: Entry) -> Iterator[str]:
     key = tupled(entry.key or ())
     inputs, streams = listed(sorted(entry.inputs)), listed(sorted(entry.streams))
     if entry.vote is Vote.UNANIMOUS:
-        said = f"until every producer of {streams} has said so, with a count (unanimous vote)"
+        condition = f"until every producer of {streams} has said so, with a count (unanimous vote)"
     else:
-        said = f"until the one producer of the {key} has said so, with a count (no vote)"
+        condition = f"until the one producer of the {key} has said so, with a count (no vote)"
     if entry.path.source in entry.inputs:
-        yield f"Records of {inputs} wait until their {key} is complete, that is {said}."
+        yield f"Records of {inputs} wait until their {key} is complete, that is {condition}."
         yield "They are then processed once."
     else:
         yield (
             f"Each record of {entry.path.source} waits until the {key} of {inputs} that it reads "
-            f"is complete, that is {said}."
+            f"is complete, that is {condition}."
         )
         yield "It is then answered once."
     for source in entry.dedup:
@@ -363,9 +363,9 @@ def _orders(index: Index, entry: Entry) -> Iterator[str]:
     if entry.mode is Mode.RECORDED:
         component = index.plan.analysis.dataflow.components[entry.component]
         on_sites = replicated or component.asks_for_sites
-        kept = "ZooKeeper" if on_sites else "Spark's offset log"
+        store = "ZooKeeper" if on_sites else "Spark's offset log"
         yield (
-            f"The order is stored ({kept}; mode: recorded), so a replay follows it too. "
+            f"The order is stored ({store}; mode: recorded), so a replay follows it too. "
             "Two runs from scratch can still be ordered differently."
         )
     else:
@@ -376,7 +376,7 @@ def _orders(index: Index, entry: Entry) -> Iterator[str]:
 
 
 def _narrower(index: Index, entry: Entry) -> str:
-    """What would make an order one for each partition of the gate, where the gate is known."""
+    """The schemas that an order for each partition of the gate needs, where the gate is known."""
     gate = entry.path.annotation.gate
     if gate is None or not gate.attributes:
         return ""
