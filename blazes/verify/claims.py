@@ -1,4 +1,4 @@
-"""What the annotations of a dataflow claim, each claim a thing that can be refuted.
+"""The claims of a dataflow's annotations, each a thing that can be refuted.
 
 `KINDS` says of each kind of claim what it means, how its two ways are called where a refutation is
 shown, and what would repair a refuted one. A label claims as `CLAIMS` lists; a worse label than
@@ -19,7 +19,7 @@ from blazes.verify.operators import Operator, leaving
 
 
 class Kind(enum.Enum):
-    """What is claimed."""
+    """The kinds of claim."""
 
     FUNCTION = "function"
     CONFLUENT = "confluent"
@@ -162,7 +162,7 @@ class Claim:
 
     @property
     def where(self) -> str:
-        """What it is about: `Component: input -> output`, `Component.output`, or the dependency."""
+        """The place: `Component: input -> output`, `Component.output`, or the dependency."""
         if self.operator is None:
             return str(self.fd)
         if self.path is None:
@@ -215,14 +215,14 @@ def copies_of(operator: Operator, path: Path, analysis: Analysis) -> tuple[tuple
     """
     leaving_streams = leaving(analysis.dataflow, operator.component, operator.output)
     sealed = {key for stream in leaving_streams for key in analysis.labels[stream.name].keys}
-    pairs = {(source, out) for out, source in (path.lineage or {}).items()}
+    pairs = {(source, target) for target, source in (path.lineage or {}).items()}
     for derivation in analysis.derivations:
         if derivation.component != operator.component or derivation.output != operator.output:
             continue
         for step in derivation.steps:
             if step.path == path:
                 for key in sealed.intersection(step.leaves.keys):
-                    for out in key:
-                        pairs.add((path.lineage[out] if path.lineage else out, out))
+                    for target in key:
+                        pairs.add((path.lineage[target] if path.lineage else target, target))
     columns = operator.schemas[path.source]
-    return tuple(sorted((source, out) for source, out in pairs if source in columns))
+    return tuple(sorted((source, target) for source, target in pairs if source in columns))

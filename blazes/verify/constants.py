@@ -96,7 +96,7 @@ def reached(tree: ast.Module, function: str) -> Iterator[ast.AST]:
             if used is not None and used not in todo:
                 todo.append(used)
             stack += [
-                each
-                for each in ast.iter_child_nodes(node)
-                if not (isinstance(each, ast.Expr) and isinstance(each.value, ast.Constant))
+                child
+                for child in ast.iter_child_nodes(node)
+                if not (isinstance(child, ast.Expr) and isinstance(child.value, ast.Constant))
             ][::-1]

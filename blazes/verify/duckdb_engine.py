@@ -85,11 +85,11 @@ class DuckDBEngine:
 
     def schema(self, operator: Operator) -> Schema:
         """The columns of the output with their Spark types; Unknown where one is not known."""
-        found = self._plan(operator).columns()
-        unknown = [name for name, kind in found.items() if not kind]
+        columns = self._plan(operator).columns()
+        unknown = [name for name, kind in columns.items() if not kind]
         if unknown:
             raise Unknown(f"the type of {operator.name}.{unknown[0]} is not known")
-        return found
+        return columns
 
     def _plan(self, operator: Operator) -> _Plan:
         plan = self._plans.get(operator.name)

@@ -56,7 +56,7 @@ class Way:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What was emitted in one way, as a set."""
+    """The rows emitted in one way, as a set."""
 
     columns: tuple[str, ...]
     rows: frozenset[Row]
@@ -81,15 +81,15 @@ class Engine(Protocol):
 
 def steps(operator: Operator, items: Sequence[Item], way: Way) -> list[Inputs]:
     """The inputs that the component is evaluated on, one for each batch that is computed."""
-    found: list[Inputs] = []
+    evaluations: list[Inputs] = []
     before: list[Item] = []
     for batch in way.batches:
         came = [items[place] for place in batch]
         visible = [item for item in before if item.interface in way.kept] + came
         before += came
         if not way.answers or any(item.interface in way.answers for item in came):
-            found.append(expanded(visible, operator.interfaces))
-    return found
+            evaluations.append(expanded(visible, operator.interfaces))
+    return evaluations
 
 
 def run(
@@ -97,7 +97,7 @@ def run(
 ) -> list[Result]:
     """The outcome of each way on its records, all evaluated together."""
     plans = [steps(operator, items, way) for items, way in tries]
-    evaluated = iter(engine.evaluate(operator, [each for plan in plans for each in plan]))
+    evaluated = iter(engine.evaluate(operator, [inputs for plan in plans for inputs in plan]))
     return [united([next(evaluated) for _ in plan]) for plan in plans]
 
 

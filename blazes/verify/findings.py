@@ -1,4 +1,4 @@
-"""What came of testing the claims: a verdict for each, with the evidence."""
+"""The findings about the claims: a verdict for each, with the evidence."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ class Report:
     @property
     def refuted(self) -> tuple[Finding, ...]:
         """The refuted claims."""
-        return tuple(each for each in self.findings if each.status is Status.REFUTED)
+        return tuple(finding for finding in self.findings if finding.status is Status.REFUTED)
 
 
 def compare(
@@ -139,7 +139,7 @@ def to_json(report: Report) -> dict[str, Any]:
         "seconds": round(report.seconds, 1),
         "result": report.result.value,
         "counts": {status.value: report.count(status) for status in Status},
-        "findings": [finding_object(each) for each in report.findings],
+        "findings": [finding_object(finding) for finding in report.findings],
         "notes": list(report.notes),
     }
 
@@ -168,7 +168,7 @@ def finding_object(finding: Finding) -> dict[str, Any]:
 
 
 def tried_as(finding: Finding) -> str | None:
-    """What a try of the claim was; None where there was none."""
+    """The sort of try that the claim was put to; None where there was none."""
     return KINDS[finding.claim.kind].tried if finding.tries else None
 
 

@@ -76,7 +76,7 @@ def paths_of(component: Component, output: str, code: Implementation | None) -> 
         if path.target != output
         and path.annotation.kind.writes
         and (path.state or "") in groups
-        and path.source not in {each.source for each in own}
+        and path.source not in {declared.source for declared in own}
         and re.search(rf"(?<!\w){re.escape(path.source)}(?!\w)", text)
     )
     return own + others
@@ -120,13 +120,13 @@ def in_order(dataflow: Dataflow) -> list[Endpoint]:
         }
         for at in todo
     }
-    found: list[Endpoint] = []
+    order: list[Endpoint] = []
     left = list(todo)
     while left:
         ready = [at for at in left if not feeds[at] & set(left)] or left[:1]
-        found += ready
+        order += ready
         left = [at for at in left if at not in ready]
-    return found
+    return order
 
 
 class Unknown(Exception):  # noqa: N818
@@ -143,7 +143,7 @@ def operators_of(
         schema_of: the columns of what an operator puts out; raises Unknown.
     """
     schemas = {s.name: s.schema for s in dataflow.streams.values() if s.schema}
-    found: dict[Endpoint, Operator] = {}
+    operators: dict[Endpoint, Operator] = {}
     reasons: dict[Endpoint, str] = {}
     for at in in_order(dataflow):
         try:
@@ -153,10 +153,10 @@ def operators_of(
         except Unknown as unknown:
             reasons[at] = str(unknown)
             continue
-        found[at] = operator
+        operators[at] = operator
         for stream in streams:
             schemas.setdefault(stream.name, schema)
-    return found, reasons, schemas
+    return operators, reasons, schemas
 
 
 def operator_of(dataflow: Dataflow, at: Endpoint, schemas: Mapping[str, Schema]) -> Operator:
@@ -173,7 +173,7 @@ def operator_of(dataflow: Dataflow, at: Endpoint, schemas: Mapping[str, Schema])
     unset: dict[str, frozenset[str]] = {}
     for name in dict.fromkeys(path.source for path in paths):
         streams = entering(dataflow, at.component, name)
-        known = [schemas[each.name] for each in streams if each.name in schemas]
+        known = [schemas[stream.name] for stream in streams if stream.name in schemas]
         if not known:
             raise Unknown(f"the schema of {at.component}.{name} is not known")
         inputs[name] = known[0]

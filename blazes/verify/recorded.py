@@ -68,10 +68,12 @@ def breach(frames: Mapping[str, DataFrame], fd: FunctionalDependency) -> tuple[B
         checked += 1
         for left, right in sides:
             columns = sorted(left) + sorted(right)
-            pairs = frame.select(*(f"`{each}`" for each in columns)).distinct()
+            pairs = frame.select(*(f"`{column}`" for column in columns)).distinct()
             several = (
-                pairs.groupBy(*(sf.col(f"`{each}`") for each in sorted(left)))
-                .agg(sf.collect_list(sf.struct(*(f"`{each}`" for each in columns))).alias("them"))
+                pairs.groupBy(*(sf.col(f"`{column}`") for column in sorted(left)))
+                .agg(
+                    sf.collect_list(sf.struct(*(f"`{column}`" for column in columns))).alias("them")
+                )
                 .where("size(them) > 1")
                 .select("them")
                 .head()

@@ -35,7 +35,7 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """What a component puts out: a bag of rows."""
+    """The output of a component: a bag of rows."""
 
     columns: tuple[str, ...]
     rows: tuple[Row, ...]
@@ -104,7 +104,7 @@ def plain(value: Any) -> Any:
         case None | bool() | int() | float() | str():
             return value
         case tuple() | list():
-            return [plain(each) for each in value]
+            return [plain(element) for element in value]
         case _:
             return str(value)
 

@@ -80,8 +80,8 @@ class Search:
             return
         cases = self._cases(min(self.together, self.tries_max))
         self.together = min(2 * self.together, TOGETHER)
-        for case, found in zip(cases, self._differences(self.fast, cases), strict=True):
-            if found is not None:
+        for case, difference in zip(cases, self._differences(self.fast, cases), strict=True):
+            if difference is not None:
                 self.suspect = case
                 return
 
@@ -104,15 +104,15 @@ class Search:
             self.fast = self.judge
 
     def _cases(self, count: int) -> list[Case]:
-        found: list[Case] = []
+        drawn: list[Case] = []
         for _ in range(count * 10):
             self.drawn += 1
             case = draw(self.claim, self.generator, self.rng, self.rng.choice(SIZES))
             if case is not None:
-                found.append(case)
-            if len(found) == count:
+                drawn.append(case)
+            if len(drawn) == count:
                 break
-        return found
+        return drawn
 
     def _differences(
         self, engine: Engine, cases: Sequence[Case], *, counted: bool = True
@@ -132,21 +132,21 @@ class Search:
             tried = [(c.items, way) for c, pair in zip(cases, both, strict=True) for way in pair]
             results = run(engine, operator, tried)
             firsts, seconds = results[::2], results[1::2]
-        found = []
+        differences = []
         for case, first, second in zip(cases, firsts, seconds, strict=True):
             if counted:
                 self._count(case, first, second)
-            found.append(self._difference(case, first, second))
-        return found
+            differences.append(self._difference(case, first, second))
+        return differences
 
     def _count(self, case: Case, first: Result, second: Result) -> None:
-        failed = next((each for each in (first, second) if isinstance(each, Failure)), None)
-        told = any(isinstance(each, Outcome) and each.rows for each in (first, second))
-        self.generator.learn(case.items, ran=failed is None, told=told)
+        failed = next((result for result in (first, second) if isinstance(result, Failure)), None)
+        productive = any(isinstance(result, Outcome) and result.rows for result in (first, second))
+        self.generator.learn(case.items, ran=failed is None, told=productive)
         if failed is not None:
             self.failed = failed.message
         else:
-            self.tries += told
+            self.tries += productive
 
     def _difference(self, case: Case, first: Result, second: Result) -> Difference | None:
         if isinstance(first, Failure) or isinstance(second, Failure):
@@ -158,21 +158,21 @@ class Search:
         assert operator is not None
         wanted = strangers(self.claim, operator, case.items)
         places = {name.lower(): n for n, name in enumerate(columns)}
-        wrong = [
+        strange = [
             row
             for row in first.rows
-            for out, value in wanted.items()
-            if out.lower() not in places or row[places[out.lower()]] != value
+            for name, value in wanted.items()
+            if name.lower() not in places or row[places[name.lower()]] != value
         ]
-        if not wrong:
+        if not strange:
             return None
         came = tuple(wanted.values())
         return (
             Difference(
                 columns if set(wanted) - set(columns) else tuple(columns),
                 (),
-                tuple(sorted(dict.fromkeys(wrong), key=sort_key)),
-                len(first.rows) - len(dict.fromkeys(wrong)),
+                tuple(sorted(dict.fromkeys(strange), key=sort_key)),
+                len(first.rows) - len(dict.fromkeys(strange)),
             )
             if came
             else None
@@ -184,10 +184,10 @@ class Search:
 
         def refutes(cases: Sequence[Case]) -> list[bool]:
             try:
-                found = self._differences(self.fast, cases, counted=False)
+                differences = self._differences(self.fast, cases, counted=False)
             except OutOfTime:
                 return [False] * len(cases)
-            return [difference is not None for difference in found]
+            return [difference is not None for difference in differences]
 
         until = time.monotonic() + shrink_s
         small = shrunk(case, refutes, self.generator, until=until, alike=alike)

@@ -35,7 +35,7 @@ ROWS_MAX: Final = 8
 
 
 def document(report: Report) -> b.Document:
-    """What `blazes verify` shows."""
+    """The document of `blazes verify`."""
     blocks = [_verdict(report), *b.section("Claims", [_claims(report.findings)])]
     for finding in report.refuted:
         blocks += _refuted(finding)
@@ -51,18 +51,20 @@ def _verdict(report: Report) -> b.Verdict:
     status = {Result.REFUTED: Status.REFUTED, Result.STANDS: Status.STANDS}.get(
         result, Status.UNTESTED
     )
-    said = [f"{_number(len(report.findings), 'claim')}: {_counts(report)}."]
-    untested = [each for each in report.findings if each.status is Status.UNTESTED]
+    sentences = [f"{_number(len(report.findings), 'claim')}: {_counts(report)}."]
+    untested = [finding for finding in report.findings if finding.status is Status.UNTESTED]
     if untested:
-        heavy = sum(each.weight is Weight.VERDICT for each in untested)
-        said.append(
+        heavy = sum(finding.weight is Weight.VERDICT for finding in untested)
+        sentences.append(
             f"Of {_number(len(untested), 'claim')} nobody knows whether "
             f"{'it holds' if len(untested) == 1 else 'they hold'}; the verdict of the analysis "
             f"rests on {heavy or 'none'} of them."
         )
-    said.append("Not refuted is not proved: no counterexample was found among the cases that ran.")
+    sentences.append(
+        "Not refuted is not proved: no counterexample was found among the cases that ran."
+    )
     word = WORDS[result].format(report.count(Status.REFUTED))
-    return b.Verdict(MARKS[status], word, ROLES[status], tuple(said))
+    return b.Verdict(MARKS[status], word, ROLES[status], tuple(sentences))
 
 
 def _counts(report: Report) -> str:
@@ -97,20 +99,20 @@ def _line(finding: Finding, *, about: str) -> tuple[b.Words, b.Words, b.Words]:
         where = f"{claim.path.source} → {claim.path.target}"
     else:
         where = claim.operator.output if claim.operator else claim.where
-    told = ""
+    tries = ""
     match status:
         case Status.UNTESTED | Status.UNTESTABLE:
             about = f"{about}; {status.value}: " if about else f"{status.value}: "
             about += finding.reason
         case Status.REFUTED:
-            told = "refuted"
+            tries = "refuted"
         case _ if claim.kind is Kind.FD:
-            told = _number(finding.tries, "stream")
+            tries = _number(finding.tries, "stream")
         case _:
-            told = f"{_number(finding.tries, 'try')}, {tried_as(finding)} ({finding.engine})"
+            tries = f"{_number(finding.tries, 'try')}, {tried_as(finding)} ({finding.engine})"
     role = ROLES[status]
     other = "" if status is Status.STANDS else role
-    return b.Span(f"{MARKS[status]} {where}", role), b.Span(about, other), b.Span(told, other)
+    return b.Span(f"{MARKS[status]} {where}", role), b.Span(about, other), b.Span(tries, other)
 
 
 def _refuted(finding: Finding) -> Iterator[b.Block]:
@@ -139,7 +141,7 @@ def _refuted(finding: Finding) -> Iterator[b.Block]:
 def _records(refutation: Refutation) -> Iterator[b.Block]:
     """The records as a table of what differs, and what is the same in all of them."""
     items = list(enumerate(refutation.items, 1))
-    for interface, its in groupby(items, lambda each: each[1].interface):
+    for interface, its in groupby(items, lambda placed: placed[1].interface):
         yield from _table(interface, refutation.columns[interface], list(its))
 
 

@@ -6,15 +6,20 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
+from blazes.verify import values
 from blazes.verify.experiment import Case
-from blazes.verify.values import Generator, kept
 
 Refutes = Callable[[Sequence[Case]], list[bool]]
 """Which of some cases refute the claim; they are evaluated together."""
 
 
 def shrunk(
-    case: Case, refutes: Refutes, generator: Generator, *, until: float, alike: frozenset[str]
+    case: Case,
+    refutes: Refutes,
+    generator: values.Generator,
+    *,
+    until: float,
+    alike: frozenset[str],
 ) -> Case:
     """The smallest case that steps of simplification lead to.
 
@@ -29,12 +34,12 @@ def shrunk(
     improved = True
     while improved and time.monotonic() < until:
         improved = False
-        candidates = [made for each in passes for made in each(case)]
+        candidates = [candidate for smaller in passes for candidate in smaller(case)]
         candidates += simpler_values(case, generator, alike)
-        candidates = [made for made in candidates if lawful(made, generator)]
+        candidates = [candidate for candidate in candidates if lawful(candidate, generator)]
         for start in range(0, len(candidates), 8):
             some = candidates[start : start + 8]
-            better = [made for made, yes in zip(some, refutes(some), strict=True) if yes]
+            better = [candidate for candidate, yes in zip(some, refutes(some), strict=True) if yes]
             if better:
                 case, improved = better[0], True
                 break
@@ -43,9 +48,9 @@ def shrunk(
     return case
 
 
-def lawful(case: Case, generator: Generator) -> bool:
+def lawful(case: Case, generator: values.Generator) -> bool:
     """Whether the records keep the dependencies, and requests come once."""
-    return kept(case.items, generator.operator, generator.fds) == list(case.items)
+    return values.kept(case.items, generator.operator, generator.fds) == list(case.items)
 
 
 def fewer_records(case: Case) -> Iterator[Case]:
@@ -74,10 +79,12 @@ def fewer_batches(case: Case) -> Iterator[Case]:
             yield Case(case.items, ordered)
 
 
-def simpler_values(case: Case, generator: Generator, alike: frozenset[str]) -> Iterator[Case]:
+def simpler_values(
+    case: Case, generator: values.Generator, alike: frozenset[str]
+) -> Iterator[Case]:
     """A value, or null, replaced by a simpler one: everywhere, then in one record."""
     unset = generator.operator.unset
-    schemas = {name: list(it) for name, it in generator.operator.schemas.items()}
+    schemas = {name: list(schema) for name, schema in generator.operator.schemas.items()}
     cells = [
         (place, column, schemas[item.interface][column], value)
         for place, item in enumerate(case.items)
@@ -86,11 +93,13 @@ def simpler_values(case: Case, generator: Generator, alike: frozenset[str]) -> I
     ]
     for name, value in dict.fromkeys((name, value) for _, _, name, value in cells):
         for simple in generator.simpler(name, value):
-            made = case
+            simplified = case
             for place, column, attribute, old in cells:
                 if (attribute, old) == (name, value):
-                    made = made.with_item(place, made.items[place].replaced(column, simple))
-            yield made
+                    simplified = simplified.with_item(
+                        place, simplified.items[place].replaced(column, simple)
+                    )
+            yield simplified
     for place, column, name, value in cells:
         if name not in alike:
             for simple in generator.simpler(name, value)[:1]:

@@ -64,10 +64,10 @@ class Spark:
 
     def evaluate(self, operator: Operator, many: Sequence[Inputs]) -> list[Evaluated]:
         """The output for each of the inputs; OutOfTime between two jobs."""
-        found: list[Evaluated] = []
+        results: list[Evaluated] = []
         for start in range(0, len(many), AT_ONCE):
-            found += self._together(operator, many[start : start + AT_ONCE])
-        return found
+            results += self._together(operator, many[start : start + AT_ONCE])
+        return results
 
     def schema(self, operator: Operator) -> Schema:
         """The columns of the output with their types; Unknown where it does not run."""
@@ -102,11 +102,11 @@ class Spark:
         self.jobs += 1
         branches: list[DataFrame] = []
         names: tuple[str, ...] = ()
-        whole = self._whole(operator, many)
+        tables = self._whole(operator, many)
         for number in range(len(many)):
             frames = {
                 name: frame.where(sf.col(CASE) == number).drop(CASE)
-                for name, frame in whole.items()
+                for name, frame in tables.items()
             }
             output = self._apply(operator, frames)
             names = tuple(output.columns)
@@ -116,7 +116,7 @@ class Spark:
         for row in reduce(lambda a, b: a.unionAll(b), branches).collect():
             number, *values = row
             rows[number].append(tuple(map(canonical, values)))
-        return [Output(names, tuple(each)) for each in rows]
+        return [Output(names, tuple(output_rows)) for output_rows in rows]
 
     def _frames(self, operator: Operator, many: Sequence[Inputs], at: int) -> dict[str, DataFrame]:
         from pyspark.sql import functions as sf
@@ -171,10 +171,10 @@ def function(reference: str, folder: Path) -> Callable[..., DataFrame]:
         module = _module(name, folder)
     except Exception as error:  # whatever the user's module raises
         raise Unknown(f"{name} cannot be imported: {_first_line(error)}") from error
-    found = getattr(module, attribute, None)
-    if not callable(found):
+    function = getattr(module, attribute, None)
+    if not callable(function):
         raise Unknown(f"{name} has no function {attribute}")
-    return found  # type: ignore[no-any-return]
+    return function  # type: ignore[no-any-return]
 
 
 def _module(name: str, folder: Path) -> ModuleType:

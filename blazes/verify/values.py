@@ -84,7 +84,7 @@ def domain(kind: str, constants: Constants) -> list[Any]:
         case "STRUCT":
             fields = [part.split(":", 1) for part in inner]
             lists = [domain(of, constants) for _, of in fields]
-            return [tuple(each[n % len(each)] for each in lists) for n in range(3)]
+            return [tuple(values[n % len(values)] for values in lists) for n in range(3)]
     raise NoValues(kind)
 
 
@@ -94,11 +94,11 @@ def split_type(kind: str) -> tuple[str, list[str]]:
     >>> split_type("decimal(10, 2)"), split_type("MAP<STRING, ARRAY<INT>>")
     (('DECIMAL', ['10', '2']), ('MAP', ['STRING', 'ARRAY<INT>']))
     """
-    found = re.fullmatch(r"\s*(\w+)\s*(?:[<(](.*)[>)])?\s*", kind, re.DOTALL)
-    if found is None:
+    match = re.fullmatch(r"\s*(\w+)\s*(?:[<(](.*)[>)])?\s*", kind, re.DOTALL)
+    if match is None:
         raise NoValues(kind)
     parts, depth, start = [], 0, 0
-    inner = found[2] or ""
+    inner = match[2] or ""
     for at, character in enumerate(inner):
         depth += (character in "<(") - (character in ">)")
         if character == "," and depth == 0:
@@ -106,7 +106,7 @@ def split_type(kind: str) -> tuple[str, list[str]]:
             start = at + 1
     if inner.strip():
         parts.append(inner[start:].strip())
-    return found[1].upper(), parts
+    return match[1].upper(), parts
 
 
 @dataclass
@@ -173,7 +173,7 @@ class Generator:
     def simpler(self, name: str, value: Any) -> list[Any]:
         """Values of an attribute that are simpler than this one, the simplest first."""
         formats = self._formats.get(name, [])
-        format_of = next((each for each in formats if value in each.values), None)
+        format_of = next((format for format in formats if value in format.values), None)
         values = format_of.values if format_of else self._domains[name]
         at = values.index(value) if value in values else len(values)
         simple = list(values[: min(at, 3)])
@@ -199,25 +199,27 @@ class Generator:
         """
         way = rng.random() if apart is None else 0.5
         if self.recorded and way < 0.3:
-            found = self._recorded(rng, count)
+            items = self._recorded(rng, count)
         elif self._telling and way > 0.6:
-            found = self._varied(rng, rng.choice(self._telling))
+            items = self._varied(rng, rng.choice(self._telling))
         else:
-            found = self._generated(rng, count, frozenset(alike), self._deciding(apart))
-        fixed = self._fix(found, frozenset(alike))
+            items = self._generated(rng, count, frozenset(alike), self._deciding(apart))
+        fixed = self._fix(items, frozenset(alike))
         return kept(fixed, self.operator, self.fds)
 
     def _deciding(self, name: str | None) -> frozenset[str]:
         """The attributes that have to differ between records for this one to differ."""
         if name is None:
             return frozenset()
-        return frozenset(each for each in self._domains if name in closure((each,), self.fds))
+        return frozenset(
+            attribute for attribute in self._domains if name in closure((attribute,), self.fds)
+        )
 
     def _generated(
         self, rng: random.Random, count: int, alike: frozenset[str], apart: frozenset[str]
     ) -> list[Item]:
         pools = self._pools(rng, alike, apart)
-        found = []
+        items = []
         repeats = self._repeats(rng)
         for _ in range(count):
             interface = rng.choice(self.operator.interfaces)
@@ -231,8 +233,8 @@ class Generator:
                 for name in self.operator.schemas[interface]
             )
             times = rng.choice(repeats) if interface in self.operator.writes else 1
-            found.append(Item(interface, row, times))
-        return found
+            items.append(Item(interface, row, times))
+        return items
 
     def _pools(
         self,
@@ -252,7 +254,7 @@ class Generator:
             values: Sequence[Any] = domain_of
             formats = self._formats.get(name)
             if formats:
-                values = rng.choices(formats, [each.weight for each in formats])[0].values
+                values = rng.choices(formats, [format.weight for format in formats])[0].values
             named = values[len(INTEGERS) :] if isinstance(values[0], int) else values[:1]
             size = 1 if name in alike else rng.choice(sizes)
             if name in apart:
@@ -270,24 +272,24 @@ class Generator:
 
     def _varied(self, rng: random.Random, telling: Sequence[Item]) -> list[Item]:
         """Records on which the code put something out, with a few other values."""
-        found, pools = list(telling), self._pools(rng)
+        items, pools = list(telling), self._pools(rng)
         for _ in range(rng.randrange(4)):
-            place = rng.randrange(len(found))
-            item = found[place]
+            place = rng.randrange(len(items))
+            item = items[place]
             column, name = rng.choice(list(enumerate(self.operator.schemas[item.interface])))
             if (item.interface, name) not in self._unset:
-                found[place] = item.replaced(column, rng.choice(pools[name]))
-        return found
+                items[place] = item.replaced(column, rng.choice(pools[name]))
+        return items
 
     def _seen(self, name: str) -> tuple[str, ...]:
         """Values of an attribute in the recorded records."""
-        found: dict[str, None] = {}
+        seen: dict[str, None] = {}
         for interface, rows in self.recorded.items():
             columns = list(self.operator.schemas[interface])
             if name in columns:
                 at = columns.index(name)
-                found.update((row[at], None) for row in rows if row[at] is not None)
-        return tuple(list(found)[:SEEN_MAX])
+                seen.update((row[at], None) for row in rows if row[at] is not None)
+        return tuple(list(seen)[:SEEN_MAX])
 
     def learn(self, items: Sequence[Item], *, ran: bool, told: bool) -> None:
         """Remember whether the code ran on these records or failed, and put something out."""
@@ -295,10 +297,10 @@ class Generator:
             self._telling.append(items)
         for item in items:
             for name, value in zip(self.operator.schemas[item.interface], item.row, strict=True):
-                for each in self._formats.get(name, ()):
-                    if value in each.values:
-                        each.ran += ran
-                        each.tried += 1
+                for format in self._formats.get(name, ()):
+                    if value in format.values:
+                        format.ran += ran
+                        format.tried += 1
 
     def _repeats(self, rng: random.Random) -> Sequence[int]:
         """How often records may come: mostly once; sometimes near a threshold of the code."""
@@ -311,19 +313,19 @@ class Generator:
         places = [name for name in self.operator.interfaces if self.recorded.get(name)]
         first = rng.choice(self.recorded[places[0]])
         about = set(first) - {None, True, False}
-        found = []
+        items = []
         for _ in range(count):
             interface = rng.choice(places)
             rows = self.recorded[interface]
             sample = rng.sample(rows, min(len(rows), 12))
-            row = max(sample, key=lambda each: len(about & set(each)) + rng.random())
-            found.append(Item(interface, row))
-        return found
+            row = max(sample, key=lambda candidate: len(about & set(candidate)) + rng.random())
+            items.append(Item(interface, row))
+        return items
 
     def _fix(self, items: list[Item], alike: frozenset[str]) -> list[Item]:
         """The records with one value for each attribute that has to be alike."""
         values: dict[str, Any] = {}
-        found = []
+        fixed = []
         for item in items:
             for column, name in enumerate(self.operator.schemas[item.interface]):
                 if name in alike:
@@ -331,8 +333,8 @@ class Generator:
                     if value is None:
                         value = self._domains[name][0]
                     item = item.replaced(column, values.setdefault(name, value))
-            found.append(item)
-        return found
+            fixed.append(item)
+        return fixed
 
 
 def kept(
@@ -346,7 +348,7 @@ def kept(
     directed = [(sorted(fd.determinant), sorted(fd.dependent)) for fd in fds]
     directed += [(b, a) for (a, b), fd in zip(directed, fds, strict=True) if fd.injective]
     known: list[dict[tuple[Any, ...], tuple[Any, ...]]] = [{} for _ in directed]
-    found: list[Item] = []
+    lawful: list[Item] = []
     for item in items:
         columns = {name: n for n, name in enumerate(operator.schemas[item.interface])}
         usable = [
@@ -367,9 +369,9 @@ def kept(
         ]
         if any(known[number].get(one, other) != other for number, one, other in pairs):
             continue
-        if operator.writes and item.interface in operator.reads and item in found:
+        if operator.writes and item.interface in operator.reads and item in lawful:
             continue  # two equal requests to a state are one request
         for number, determinant, dependent in pairs:
             known[number][determinant] = dependent
-        found.append(item)
-    return found
+        lawful.append(item)
+    return lawful

@@ -99,30 +99,30 @@ class Verifier:
             self._follow(operator)
 
     def _follow(self, operator: Operator) -> None:
-        """What an output makes of the records that were seen at its inputs."""
+        """The records that an output makes of those seen at its inputs, kept for its readers."""
         inputs = self._records_for(operator)
         if not any(inputs.values()):
             return
-        (found,) = self._spark.evaluate(operator, [tuple(inputs.items())])
-        if isinstance(found, Failure):
+        (output,) = self._spark.evaluate(operator, [tuple(inputs.items())])
+        if isinstance(output, Failure):
             return
         for stream in leaving(self.dataflow, operator.component, operator.output):
             columns = self._schemas[stream.name]
-            if set(columns) <= set(found.columns):
-                places = [found.columns.index(name) for name in columns]
-                rows = found.rows[: recorded.SAMPLE]
+            if set(columns) <= set(output.columns):
+                places = [output.columns.index(name) for name in columns]
+                rows = output.rows[: recorded.SAMPLE]
                 self._seen[stream.name] = [tuple(row[n] for n in places) for row in rows]
 
     def _records_for(self, operator: Operator) -> dict[str, tuple[Row, ...]]:
         """Input interface -> records that were seen there."""
-        found: dict[str, tuple[Row, ...]] = {}
+        records: dict[str, tuple[Row, ...]] = {}
         for name, schema in operator.schemas.items():
             rows: list[Row] = []
             for stream in entering(self.dataflow, operator.component, name):
                 if list(self._schemas.get(stream.name, ())) == list(schema):
                     rows += self._seen.get(stream.name, [])
-            found[name] = tuple(rows[: recorded.SAMPLE])
-        return found
+            records[name] = tuple(rows[: recorded.SAMPLE])
+        return records
 
     # ---- the test
 
@@ -131,7 +131,7 @@ class Verifier:
         *,
         components: Collection[str] = (),
         tries: int = TRIES,
-        progress: Progress = lambda what, done, of: None,
+        progress: Progress = lambda stage, done, total: None,
     ) -> Report:
         """Test the claims: in turns, those first on which most rests.
 
@@ -145,8 +145,8 @@ class Verifier:
         take(turns, until=self._spark.until, progress=progress)
         for turn in turns:
             turn.settle()
-        found = [*(turn.finding() for turn in turns), *self._without_code(components)]
-        findings = tuple(replace(each, weight=weight(each.claim)) for each in found)
+        reached = [*(turn.finding() for turn in turns), *self._without_code(components)]
+        findings = tuple(replace(finding, weight=weight(finding.claim)) for finding in reached)
         took_s = time.monotonic() - self._began
         return Report(self.dataflow, findings, tuple(self.notes), self.seed, took_s)
 
@@ -280,7 +280,7 @@ def take(
 
 
 class _Output:
-    """What the claims about one output share: values, the engine, and whether it is a function."""
+    """The common part of the claims about one output: values, engine, whether it is a function."""
 
     def __init__(self, verifier: Verifier, operator: Operator, tries: int) -> None:
         self.verifier = verifier
@@ -320,7 +320,7 @@ class _Output:
 
     @cached_property
     def engine(self) -> Engine:
-        """What evaluates it: found out at the first turn, since that takes a job."""
+        """The engine that evaluates it: chosen at the first turn, since that takes a job."""
         assert self.generator is not None
         return self.verifier._engine(self.operator, self.generator)
 
@@ -384,16 +384,16 @@ class _Checked:
         claim = self.claim
         assert claim.fd is not None
         self.verifier._spark.check()
-        found, checked = recorded.breach(self.verifier._recorded, claim.fd)
-        if found is not None:
+        breach, checked = recorded.breach(self.verifier._recorded, claim.fd)
+        if breach is not None:
             refutation = Refutation(
-                Case(found.items, ()),
+                Case(breach.items, ()),
                 (Way(((0,),), frozenset()), Way(((1,),), frozenset())),
-                Difference(found.columns, found.rows[:1], found.rows[1:], 0),
+                Difference(breach.columns, breach.rows[:1], breach.rows[1:], 0),
                 found_by="Spark",
                 confirmed_by="Spark",
                 recorded=True,
-                columns={found.stream: found.columns},
+                columns={breach.stream: breach.columns},
             )
             self.found = Finding(claim, Status.REFUTED, checked, "Spark", refutation=refutation)
         elif checked:

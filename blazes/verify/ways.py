@@ -60,7 +60,7 @@ def silent(claim: Claim) -> frozenset[str]:
         return NOTHING
     if path.annotation.kind is not AnnotationKind.CR:
         return NOTHING
-    kinds = {each.source: each.annotation.kind for each in operator.own}
+    kinds = {path.source: path.annotation.kind for path in operator.own}
     return frozenset(n for n, kind in kinds.items() if kind is AnnotationKind.OR)
 
 
@@ -98,10 +98,10 @@ def confluent(claim: Claim, case: Case) -> tuple[Way, Way]:
     assert operator is not None
     assert path is not None
     every = frozenset(operator.interfaces)
-    confluent_all = all(each.annotation.kind.confluent for each in operator.paths)
+    confluent_all = all(declared.annotation.kind.confluent for declared in operator.paths)
     readers = operator.reads
     if not path.annotation.kind.writes or (confluent_all and not readers):
-        kinds = {each.source: each.annotation.kind for each in operator.paths}
+        kinds = {declared.source: declared.annotation.kind for declared in operator.paths}
         written = [kinds.get(item.interface) is AnnotationKind.OW for item in case.items]
         first = tuple(n for n, is_written in enumerate(written) if is_written)
         rest = tuple(n for n in range(len(written)) if not written[n])
@@ -146,7 +146,7 @@ def partitions(claim: Claim, items: Sequence[Item]) -> Iterable[tuple[int, ...]]
     """The records by gate partition; those of interfaces that lack the gate go with each."""
     operator = claim.operator
     assert operator is not None
-    found: dict[tuple[Any, ...], list[int]] = {}
+    groups: dict[tuple[Any, ...], list[int]] = {}
     shared: list[int] = []
     gate = sorted(claim.gate)
     for place, item in enumerate(items):
@@ -155,8 +155,8 @@ def partitions(claim: Claim, items: Sequence[Item]) -> Iterable[tuple[int, ...]]
             shared.append(place)
             continue
         value = tuple(item.row[columns.index(name)] for name in gate)
-        found.setdefault(value, []).append(place)
-    return [tuple(sorted([*shared, *places])) for places in found.values()] or [tuple(shared)]
+        groups.setdefault(value, []).append(place)
+    return [tuple(sorted([*shared, *places])) for places in groups.values()] or [tuple(shared)]
 
 
 def unordered(claim: Claim) -> frozenset[str]:
@@ -169,14 +169,14 @@ def unordered(claim: Claim) -> frozenset[str]:
     assert operator is not None
     assert path is not None
     others = {
-        each.source
-        for each in operator.paths
-        if each.annotation.kind.writes and (each.state or "") == (path.state or "")
+        declared.source
+        for declared in operator.paths
+        if declared.annotation.kind.writes and (declared.state or "") == (path.state or "")
     }
     ordered = {
-        each.source
-        for each in operator.paths
-        if not each.annotation.kind.confluent and Kind.SET not in claimed(each)
+        declared.source
+        for declared in operator.paths
+        if not declared.annotation.kind.confluent and Kind.SET not in claimed(declared)
     }
     return frozenset({path.source} | (others - ordered))
 

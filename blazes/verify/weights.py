@@ -1,4 +1,4 @@
-"""What would change if a claim fell: the claims that matter most are tested first."""
+"""The weights of claims, by what would change if one fell: the heaviest are tested first."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PATHS_MAX: Final = 200
 
 
 class Weight(enum.IntEnum):
-    """What rests on a claim; the least comes first."""
+    """The weight of a claim; the least number comes first."""
 
     VERDICT = 0
     PLAN = 1
@@ -27,7 +27,7 @@ class Weight(enum.IntEnum):
 
 
 def weights_of(dataflow: Dataflow) -> Callable[[Claim], Weight]:
-    """What says of a claim of this dataflow how much rests on it.
+    """The function that gives the weight of a claim of this dataflow.
 
     On what an order-sensitive path claims, its partitions and their order, the plan is built, and
     so is the verdict. A confluent path, or a dependency, is taken away to see what changes.
@@ -69,7 +69,7 @@ def _fallen(dataflow: Dataflow, component: str, path: Path) -> Dataflow:
     """The dataflow in which nothing is known of a path."""
     declared = dataflow.components[component]
     paths = tuple(
-        replace(each, annotation=UNKNOWN) if each == path else each for each in declared.paths
+        replace(known, annotation=UNKNOWN) if known == path else known for known in declared.paths
     )
     components = {**dataflow.components, component: replace(declared, paths=paths)}
     return replace(dataflow, components=MappingProxyType(components))
@@ -77,9 +77,9 @@ def _fallen(dataflow: Dataflow, component: str, path: Path) -> Dataflow:
 
 def _judged(dataflow: Dataflow) -> tuple[Any, Any]:
     """The verdict without and with the plan; and the plan."""
-    found = plan(analyze(dataflow))
-    entries = {(each.component, str(each.path), each.strategy) for each in found.entries}
-    return (found.analysis.verdict, found.verdict), entries
+    decided = plan(analyze(dataflow))
+    entries = {(entry.component, str(entry.path), entry.strategy) for entry in decided.entries}
+    return (decided.analysis.verdict, decided.verdict), entries
 
 
 def _compared(one: tuple[Any, Any], other: tuple[Any, Any]) -> Weight:
