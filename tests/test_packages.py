@@ -28,6 +28,7 @@ TIDY = (
     "blazes.demo",
     "blazes.document",
     "blazes.report",
+    "blazes.simulate",
     "blazes.verify",
     "codegen",
     "flux_runtime.commits",

@@ -1,4 +1,4 @@
-"""What a run came to, and how two runs, or the replicas of one, differ.
+"""The end of a run, and how two runs, or the replicas of one, differ.
 
 The three anomalies are those of the labels (Blazes figure 8): another run gives other records;
 replicas of one run are given other records; replicas end with other state, when everything has
@@ -45,7 +45,7 @@ class Anomaly:
 
 
 def end_of(world: World) -> End:
-    """What a run came to."""
+    """The end of a run."""
     network = world.network
     streams: dict[str, Contents] = {}
     states: dict[str, Contents] = {}
@@ -60,7 +60,8 @@ def end_of(world: World) -> End:
         if any(part.at == wire.producer for part in network.gated):
             counts = [world.released.get((wire.producer, n), Counter()) for n in range(count)]
             released[name] = tuple(
-                frozenset((at, row, times) for (at, row), times in each.items()) for each in counts
+                frozenset((at, row, times) for (at, row), times in counter.items())
+                for counter in counts
             )
     return End(streams, states, released)
 
@@ -68,20 +69,22 @@ def end_of(world: World) -> End:
 def state_of(
     world: World, network: Network, component: str, output: str, replica: int
 ) -> frozenset[Row]:
-    """What an instance holds for an output: its kept records, and a result that can change.
+    """The state of an instance for an output: its kept records, and a result that can change.
 
     Requests that wait beside what is written are not state: no other request ever meets them.
     """
     instance = world.instances[component, replica]
-    (part,) = (each for each in network.parts[component] if each.at.interface == output)
-    found: set[Row] = set()
+    (part,) = (
+        candidate for candidate in network.parts[component] if candidate.at.interface == output
+    )
+    state: set[Row] = set()
     for (name, interface), rows in instance.kept.items():
         waits = part.operator.writes and interface in part.operator.reads
         if name == output and not waits:
-            found.update((interface, *row) for row in rows)
+            state.update((interface, *row) for row in rows)
     if part.manner is Manner.CHANGING:
-        found.update(("", *row) for row in instance.emitted.get(output, ()))
-    return frozenset(found)
+        state.update(("", *row) for row in instance.emitted.get(output, ()))
+    return frozenset(state)
 
 
 def within(end: End) -> Iterator[Anomaly]:

@@ -48,7 +48,7 @@ class Feed:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """What a gate takes micro-batches from: a source stream, or the output of another gate.
+    """The origin of a gate's micro-batches: a source stream, or the output of another gate.
 
     Attributes:
         name: of the stream, or `Component.output`.
@@ -90,8 +90,8 @@ class Origin:
 
     def identity(self, row: Row) -> Row | None:
         """A record's id; None where it has none."""
-        found = tuple(row[self.columns.index(name)] for name in self.id)
-        return found if found and None not in found else None
+        identity = tuple(row[self.columns.index(name)] for name in self.id)
+        return identity if identity and None not in identity else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,8 +138,8 @@ def compiled(plan: Plan) -> Stages:
 
 def completed(dataflow: Dataflow) -> Dataflow:
     """The dataflow with what a job needs; one instance of each component, whatever it asks for."""
-    components = {name: with_code(each) for name, each in dataflow.components.items()}
-    streams = {name: with_source(each) for name, each in dataflow.streams.items()}
+    components = {name: with_code(component) for name, component in dataflow.components.items()}
+    streams = {name: with_source(stream) for name, stream in dataflow.streams.items()}
     return replace(dataflow, components=components, streams=streams)
 
 
@@ -171,7 +171,7 @@ def with_source(stream: Stream) -> Stream:
     )
 
 
-def gates_of(made: Stages, dataflow: Dataflow, schemas: Mapping[str, Schema]) -> dict[str, Gate]:
+def gates_of(stages: Stages, dataflow: Dataflow, schemas: Mapping[str, Schema]) -> dict[str, Gate]:
     """Output -> its gate, each after those that feed it.
 
     Args:
@@ -179,37 +179,37 @@ def gates_of(made: Stages, dataflow: Dataflow, schemas: Mapping[str, Schema]) ->
         dataflow: the dataflow as the file has it.
         schemas: stream -> its columns.
     """
-    found: dict[str, Gate] = {}
-    for stage in made:
+    gates: dict[str, Gate] = {}
+    for stage in stages:
         if isinstance(stage, Seal):
             waits = {
-                name: tuple(feed for id in ids for feed in feeds(made, id))
+                name: tuple(feed for id in ids for feed in feeds(stages, id))
                 for name, ids in stage.waits.items()
             }
             names = dict.fromkeys(feed.origin for its in waits.values() for feed in its)
-            found[stage.name] = Gate(
+            gates[stage.name] = Gate(
                 Endpoint(stage.component, stage.output),
                 stage.key,
                 waits,
                 tuple(stage.reads),
-                {name: origin_of(name, stage, found, dataflow, schemas) for name in names},
+                {name: origin_of(name, stage, gates, dataflow, schemas) for name in names},
                 stage.release is Release.SORTED,
                 stage.order_by,
                 stage.forward,
             )
-    return found
+    return gates
 
 
-def feeds(made: Stages, id: str) -> Iterator[Feed]:
+def feeds(stages: Stages, id: str) -> Iterator[Feed]:
     """The ways on which records come to the reader of a stage."""
-    match made[id]:
+    match stages[id]:
         case Source(name=name) | Seal(name=name):
             yield Feed(name)
         case Channel(inputs=units):
-            yield from (feed for each in units for feed in feeds(made, each))
+            yield from (feed for unit in units for feed in feeds(stages, unit))
         case Transform(way=Way.RECORD_WISE) as fused:
-            for each in fused.inputs:
-                for feed in feeds(made, each):
+            for upstream in fused.inputs:
+                for feed in feeds(stages, upstream):
                     at = Endpoint(fused.component, fused.output)
                     yield replace(feed, transforms=(*feed.transforms, at))
         case other:

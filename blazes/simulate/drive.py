@@ -101,7 +101,7 @@ def random_run(network: Network, given: Input, rng: random.Random, order: Order 
             return Run(tuple(taken), end_of(world), world.order)
         for channel in channels:
             weights.setdefault(channel, 10.0 ** rng.uniform(-2, 2))
-        channel = rng.choices(channels, [weights[each] for each in channels])[0]
+        channel = rng.choices(channels, [weights[candidate] for candidate in channels])[0]
         step = chosen(channel, world.pending[channel], rng)
         world.perform(step)
         taken.append(step)
@@ -109,8 +109,8 @@ def random_run(network: Network, given: Input, rng: random.Random, order: Order 
 
 
 def chosen(channel: tuple[str, int], bag: Bag, rng: random.Random) -> Step:
-    """What a channel delivers: one record, all equal ones, or everything that is on its way."""
-    rows = sorted(bag.items(), key=lambda each: rank(each[0]))
+    """The step of a channel: it delivers one record, all equal ones, or everything on its way."""
+    rows = sorted(bag.items(), key=lambda counted: rank(counted[0]))
     if len(rows) > 1 and rng.random() < 0.25:
         rng.shuffle(rows)
         return Step(*channel, tuple(rows))

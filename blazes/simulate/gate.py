@@ -59,7 +59,7 @@ class Enveloped(NamedTuple):
 
 
 class Put(NamedTuple):
-    """What a release hands over."""
+    """The records that a release hands over."""
 
     released: tuple[Row, ...]
     """Key values."""
@@ -73,7 +73,7 @@ class Put(NamedTuple):
 
 def texts_of(value: Row) -> tuple[str | None, ...]:
     """The texts of a key's values."""
-    return tuple(None if each is None else str(each) for each in value)
+    return tuple(None if part is None else str(part) for part in value)
 
 
 @dataclass
@@ -121,9 +121,9 @@ class Running:
     def ask(self, name: str, rows: Sequence[Row], columns: Sequence[str]) -> None:
         """A micro-batch of requests."""
         number, _ = self.tracker.ingested.get(name, (-1, Coverage()))
-        places = [columns.index(each) for each in self.gate.key]
+        places = [columns.index(attribute) for attribute in self.gate.key]
         sent = [self._sent(tuple(row[n] for n in places), "", DATA, row) for row in rows]
-        keys = Counter(each.key for each in sent if each.key is not None)
+        keys = Counter(envelope.key for envelope in sent if envelope.key is not None)
         self.buffer[name, number + 1] = sent
         chunk = Chunk("records", len(sent), len(keys))
         rejected = len(sent) - keys.total()
@@ -136,8 +136,8 @@ class Running:
         key = self._sent(value, "", DATA).key
         if key is not None:
             self.registered.setdefault(name, {})[key] = self.inputs[name].members(value)
-        for each, due in self.tracker.lookups_due().items():
-            self._look_up(each, due)
+        for stream, due in self.tracker.lookups_due().items():
+            self._look_up(stream, due)
 
     def crash(self, name: str) -> None:
         """Forget what is not durable; the last micro-batch of an input comes again."""
@@ -156,25 +156,27 @@ class Running:
         covered = self._coverage(number)
         if self.tracker.replayed(name, number, covered):  # SE-10
             return
-        self.buffer[name, number] = [each for each in rows if each.promises == DATA]
-        found = self._census(rows)
-        event = Ingested(name, number, 0.0, found.groups, found.rejected, covered, found.chunk)
+        self.buffer[name, number] = [envelope for envelope in rows if envelope.promises == DATA]
+        counted = self._census(rows)
+        event = Ingested(
+            name, number, 0.0, counted.groups, counted.rejected, covered, counted.chunk
+        )
         self._look_up(name, self.tracker.sets_to_look_up(event))
         self._record(event)
 
     def _census(self, rows: Sequence[Enveloped]) -> chunks.Census:
         known = self.gate.counted
-        held = tuple(sorted((each[:3] for each in rows), key=repr))
+        held = tuple(sorted((envelope[:3] for envelope in rows), key=repr))
         if held not in known:
             known[held] = census(held, len(self.gate.key))
-        found: chunks.Census = known[held]
-        return found
+        counted: chunks.Census = known[held]
+        return counted
 
     def _look_up(self, name: str, keys: Iterable[KeyText]) -> None:
         known = self.registered.get(name, {})
-        found = {key: known[key] for key in keys if key in known}
-        if found and isinstance(self.tracker.rules.inputs[name], Registered):
-            self._record(Found(name, 0.0, found))
+        registered = {key: known[key] for key in keys if key in known}
+        if registered and isinstance(self.tracker.rules.inputs[name], Registered):
+            self._record(Found(name, 0.0, registered))
 
     def _restart(self) -> None:
         self.tracker = self._fresh()
@@ -235,18 +237,18 @@ class Running:
                 rows = list(self._read(name, [key]))
                 counts = {}
                 for producer in producers:
-                    own = [each.row for each in rows if each.producer == producer]
+                    own = [envelope.row for envelope in rows if envelope.producer == producer]
                     counts[producer] = Count(len(own), len(self._once(name, own)))
                 self._record(Counted(name, key, 0.0, counts))
 
     def _put(self, release: Release) -> Put:
         asked = [
-            (name, each.row)
+            (name, envelope.row)
             for name, wanted in release.answers.items()
             for key, batches in wanted.items()
             for batch in batches
-            for each in self.buffer[name, batch]
-            if each.key == key
+            for envelope in self.buffer[name, batch]
+            if envelope.key == key
         ]
         return Put(
             tuple(self.values[key] for key in release.keys),
@@ -258,7 +260,7 @@ class Running:
     def _handed(self, keys: Iterable[KeyText]) -> Handed:
         wanted = list(keys)
         return {
-            name: self._once(name, [each.row for each in self._read(name, wanted)])
+            name: self._once(name, [envelope.row for envelope in self._read(name, wanted)])
             for name in self.inputs
         }
 
@@ -270,27 +272,30 @@ class Running:
         reading = self.tracker.reading(name, keys)
         excluded = set(reading.excluded)
         for number, of_chunk in reading.keys.items():
-            whole, wanted = number in reading.whole, set(of_chunk)
-            for each in self.buffer[name, number]:
-                if (whole or each.key in wanted) and (each.key, each.producer) not in excluded:
-                    yield each
+            complete, wanted = number in reading.whole, set(of_chunk)
+            for envelope in self.buffer[name, number]:
+                if (complete or envelope.key in wanted) and (
+                    envelope.key,
+                    envelope.producer,
+                ) not in excluded:
+                    yield envelope
 
 
 def once(origin: Origin, rows: Iterable[Row]) -> list[Row]:
     """The records without those whose id came before."""
-    found: list[Row] = []
+    distinct: list[Row] = []
     known: set[Row] = set()
     for row in rows:
         identity = origin.identity(row)
         if identity is None or (origin.value(row), identity) not in known:
-            found.append(row)
+            distinct.append(row)
         if identity is not None:
             known.add((origin.value(row), identity))
-    return found
+    return distinct
 
 
 def census(held: Sequence[tuple[tuple[str | None, ...], str, int]], width: int) -> chunks.Census:
-    """What a micro-batch holds, as the running job counts it; `width` is that of the key."""
+    """The census of a micro-batch, as the running job takes it; `width` is that of the key."""
     table = pa.table(
         {
             **{
@@ -309,7 +314,7 @@ def census(held: Sequence[tuple[tuple[str | None, ...], str, int]], width: int) 
 
 @dataclass
 class Omniscient:
-    """What a gate should do: it hands over everything, when nothing more can come.
+    """The gate as it should be: it hands over everything, when nothing more can come.
 
     Args:
         judge: knows what has a key.
@@ -324,12 +329,16 @@ class Omniscient:
 
     def take(self, name: str, rows: Iterable[Enveloped]) -> None:
         """See `Running`."""
-        data = [each.row for each in rows if each.promises == DATA and each.key is not None]
+        data = [
+            envelope.row
+            for envelope in rows
+            if envelope.promises == DATA and envelope.key is not None
+        ]
         self.held.setdefault(name, []).extend(data)
 
     def ask(self, name: str, rows: Sequence[Row], columns: Sequence[str]) -> None:
         """See `Running`."""
-        places = [columns.index(each) for each in self.judge.gate.key]
+        places = [columns.index(attribute) for attribute in self.judge.gate.key]
         self.asked += [
             (name, row) for row in rows if tuple(row[n] for n in places) in self.announced
         ]
@@ -341,11 +350,13 @@ class Omniscient:
 
     def put(self) -> Put:
         """Everything."""
-        whole, self.held = self.held, {}
+        handed, self.held = self.held, {}
         values = {
-            self.judge.inputs[name].value(row): None for name, rows in whole.items() for row in rows
+            self.judge.inputs[name].value(row): None
+            for name, rows in handed.items()
+            for row in rows
         }
-        for name, rows in whole.items():
+        for name, rows in handed.items():
             self.shown.setdefault(name, []).extend(rows)
         asked, self.asked = self.asked, []
-        return Put(tuple(values), whole, self.shown, asked)
+        return Put(tuple(values), handed, self.shown, asked)

@@ -65,7 +65,7 @@ class Witness:
 
 @dataclass
 class Hunted:
-    """What a hunt found.
+    """The result of a hunt.
 
     Attributes:
         inputs: that were run.
@@ -119,7 +119,7 @@ class Hunt:
         self._schedules = schedules
         self._states = states
         self._recorded = bool(network.ordered) and all(
-            each.recorded for each in network.ordered.values()
+            ordering.recorded for ordering in network.ordered.values()
         )
 
     def go(
@@ -127,23 +127,23 @@ class Hunt:
         *,
         inputs_max: int,
         until: float,
-        enough: Callable[[Hunted], bool] = lambda found: False,
-        progress: Callable[[int, int], None] = lambda done, of: None,
+        enough: Callable[[Hunted], bool] = lambda hunted: False,
+        progress: Callable[[int, int], None] = lambda done, total: None,
     ) -> Hunted:
         """Run inputs until there are so many, the time (monotonic) is over, or it is enough."""
-        found = self.found
-        while found.inputs + found.failed < inputs_max and not enough(found):
-            if time.monotonic() > until and found.inputs:
+        results = self.found
+        while results.inputs + results.failed < inputs_max and not enough(results):
+            if time.monotonic() > until and results.inputs:
                 break
-            progress(found.inputs, inputs_max)
+            progress(results.inputs, inputs_max)
             given = self._promised(self._inputs(self._rng, self._rng.choice(SIZES)))
             try:
                 self._try(given)
-                found.inputs += 1
+                results.inputs += 1
             except StepFailed as failed:
-                found.failed += 1
-                found.error = str(failed)
-        return found
+                results.failed += 1
+                results.error = str(failed)
+        return results
 
     def _try(self, given: Input) -> None:
         base = self._base(given)
@@ -165,14 +165,14 @@ class Hunt:
 
     def _promised(self, given: Input) -> Input:
         """The input with one record for each id, where gates drop what they know."""
-        found = dict(given)
-        for origin in (each.origin for each in self.network.intakes.values()):
-            if origin.id and origin.name in found:
-                found[origin.name] = dict.fromkeys(once(origin, found[origin.name]), 1)
-        return found
+        promised = dict(given)
+        for origin in (intake.origin for intake in self.network.intakes.values()):
+            if origin.id and origin.name in promised:
+                promised[origin.name] = dict.fromkeys(once(origin, promised[origin.name]), 1)
+        return promised
 
     def _base(self, given: Input) -> Run:
-        """What other runs are compared with: plain delivery, and gates that know everything."""
+        """The run that others are compared with: plain delivery, and gates that know everything."""
         return replayed(self.network, given, (), None, oracle=True)
 
     def _runs(self, given: Input, order: Order | None) -> Iterator[Run]:
@@ -194,9 +194,9 @@ class Hunt:
         while improved:
             improved = False
             for given, steps in self._simpler(witness):
-                made = self._again(witness.anomaly, given, steps)
-                if made is not None and self._size(made) < self._size(witness):
-                    witness, improved = made, True
+                smaller = self._again(witness.anomaly, given, steps)
+                if smaller is not None and self._size(smaller) < self._size(witness):
+                    witness, improved = smaller, True
                     break
         return witness
 
@@ -235,7 +235,7 @@ class Hunt:
     def _renamed(self, channel: str, bag: Bag, change: tuple[str, Any, Any]) -> Bag:
         """The items of a channel with another value in one column."""
         name, value, simple = change
-        found: Bag = {}
+        renamed: Bag = {}
         for item, times in bag.items():
             columns, row = self.network.columns(channel), item
             if isinstance(item, Message):
@@ -245,8 +245,8 @@ class Hunt:
             pairs = zip(columns, row, strict=False)
             new = tuple(simple if n == name and v == value else v for n, v in pairs)
             at = replace(item, value=new) if isinstance(item, Message) else new
-            found[at] = found.get(at, 0) + times
-        return found
+            renamed[at] = renamed.get(at, 0) + times
+        return renamed
 
     def _again(self, anomaly: Anomaly, given: Input, steps: Sequence[Step]) -> Witness | None:
         """The anomaly on another input with these steps, if it is there and nothing grew."""
@@ -292,11 +292,11 @@ class Source:
 
     def __call__(self, rng: random.Random, size: int) -> Input:
         """An input of about that many records."""
-        found: dict[str, Bag] = {}
+        bags: dict[str, Bag] = {}
         for item in self._generator.items(rng, size):
-            bag = found.setdefault(item.interface, {})
+            bag = bags.setdefault(item.interface, {})
             bag[item.row] = bag.get(item.row, 0) + item.times
-        return found
+        return bags
 
     def complexity(self, given: Input) -> int:
         """How far the values are from the simplest."""
@@ -309,16 +309,16 @@ class Source:
 
     def simpler(self, given: Input) -> Iterator[tuple[str, Any, Any]]:
         """(attribute, value, simpler value) that could stand for it everywhere."""
-        found = {
+        pairs = {
             (name, value)
             for stream, bag in given.items()
             for row in bag
             for name, value in zip(self._columns[stream], row, strict=True)
             if value is not None
         }
-        for name, value in sorted(found, key=repr):
+        for name, value in sorted(pairs, key=repr):
             for simple in self._generator.simpler(name, value):
-                if (name, simple) not in found:
+                if (name, simple) not in pairs:
                     yield name, value, simple
 
 
@@ -336,6 +336,6 @@ def is_written(network: Network, wire: Wire) -> bool:
                 return True
             if part.manner is Manner.RECORD_WISE:
                 following = [network.wires[name] for name in part.streams if name not in seen]
-                seen.update(each.name for each in following)
+                seen.update(stream.name for stream in following)
                 todo += following
     return False

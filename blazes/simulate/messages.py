@@ -1,4 +1,4 @@
-"""What comes to a gate beside records, and what an adversary adds."""
+"""The messages that come to a gate beside records, and those that an adversary adds."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from blazes.verify.records import Row, shown, sort_key
 
 
 class Kind(enum.StrEnum):
-    """What a message is. The first two have to come; the others are the adversary's."""
+    """The kinds of message. The first two have to come; the others are the adversary's."""
 
     PUNCTUATION = "punctuation"
     """Its producer has sent all of a partition; how much that is, the run knows."""

@@ -1,4 +1,4 @@
-"""What is simulated: the components' code, wired as the dataflow says, with replicas.
+"""The simulated network: the components' code, wired as the dataflow says, with replicas.
 
 Streams between replicated components connect instance i with instance i; what comes from a single
 instance or from outside goes to every instance of its consumer. Without a plan nothing waits. With
@@ -103,7 +103,7 @@ class Intake:
 
 @dataclass
 class Network:
-    """What runs, and how.
+    """The simulated network, and how it runs.
 
     Attributes:
         parts: component -> its outputs.
@@ -126,8 +126,8 @@ class Network:
     """Streams that come to their consumer as they are; gates take from origins."""
 
     def __post_init__(self) -> None:
-        found = [intake for part in self.gated for intake in self._intakes(part)]
-        self.intakes = {f"{intake.name} at {intake.part.at}": intake for intake in found}
+        intakes = [intake for part in self.gated for intake in self._intakes(part)]
+        self.intakes = {f"{intake.name} at {intake.part.at}": intake for intake in intakes}
         self.delivered = frozenset(
             name
             for name, wire in self.wires.items()
@@ -153,7 +153,9 @@ class Network:
 
     def inputs_of(self, part: Part) -> dict[str, Origin]:
         """The waiting inputs of an instance's gate."""
-        return {each.name: each.origin for each in self.intakes.values() if each.part is part}
+        return {
+            intake.name: intake.origin for intake in self.intakes.values() if intake.part is part
+        }
 
     def takers(self, unit: Endpoint, replica: int) -> Iterator[tuple[str, Intake, int]]:
         """(channel, intake, instance) that take what an instance of a gated output puts out."""
@@ -179,14 +181,14 @@ class Network:
         return [w for w in self.wires.values() if w.producer is None and w.consumer is not None]
 
     def evaluate(self, operator: Operator, inputs: Inputs) -> Output:
-        """What the code puts out; StepFailed where it stops with an error."""
+        """The output of the code; StepFailed where it stops with an error."""
         if operator.code is None and operator.name not in self.engine:
             ((name, rows),) = inputs
             return Output(tuple(operator.schemas[name]), rows)
-        (found,) = self.engine[operator.name].evaluate(operator, [inputs])
-        if isinstance(found, Failure):
-            raise StepFailed(f"{operator.name}: {found.message}")
-        return found
+        (output,) = self.engine[operator.name].evaluate(operator, [inputs])
+        if isinstance(output, Failure):
+            raise StepFailed(f"{operator.name}: {output.message}")
+        return output
 
     def receivers(self, wire: Wire, replica: int) -> range:
         """Instances of the consumer that get what instance `replica` of the producer sends."""

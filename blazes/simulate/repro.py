@@ -67,10 +67,10 @@ def from_json(data: Mapping[str, Any], networks: Mapping[bool, Network]) -> Witn
         order: Order | None = None
         if data["order"] is not None:
             order = {
-                (each["component"], _row_of(each["gate"])): [
-                    (place["input"], _row_of(place["record"])) for place in each["records"]
+                (entry["component"], _row_of(entry["gate"])): [
+                    (place["input"], _row_of(place["record"])) for place in entry["records"]
                 ]
-                for each in data["order"]
+                for entry in data["order"]
             }
         names = {anomaly.stream, *given, *(s["stream"] for run in data["runs"] for s in run)}
         if strange := names - network.wires.keys() - network.intakes.keys():
@@ -119,7 +119,7 @@ def _item(item: Item) -> dict[str, Any]:
 
 
 def _bag_of(data: Any) -> Bag:
-    return {_item_of(each): int(each["times"]) for each in data}
+    return {_item_of(entry): int(entry["times"]) for entry in data}
 
 
 def _item_of(data: Any) -> Item:

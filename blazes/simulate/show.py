@@ -1,4 +1,4 @@
-"""What a simulation found, for people: a line for each stream, and a story for each anomaly."""
+"""The report of a simulation for people: a line for each stream, and a story for each anomaly."""
 
 from __future__ import annotations
 
@@ -38,24 +38,24 @@ class Told:
     consequences: tuple[Event, ...]
 
 
-def document(found: Simulated, networks: dict[bool, Network]) -> b.Document:
-    """What `blazes simulate` shows."""
-    dataflow = found.analysis.dataflow
-    blocks = [_verdict(found), *b.section("Streams", [_streams(found)])]
-    for witness in stories(found):
+def document(simulated: Simulated, networks: dict[bool, Network]) -> b.Document:
+    """The document of `blazes simulate`."""
+    dataflow = simulated.analysis.dataflow
+    blocks = [_verdict(simulated), *b.section("Streams", [_streams(simulated)])]
+    for witness in stories(simulated):
         blocks += story(witness, networks[witness.coordinated])
-    blocks += b.section("How", [b.paragraph(*_how(found))])
+    blocks += b.section("How", [b.paragraph(*_how(simulated))])
     return b.Document(dataflow.name, tuple(blocks), about=str(dataflow.file or ""))
 
 
-def stories(found: Simulated) -> list[Witness]:
+def stories(simulated: Simulated) -> list[Witness]:
     """The witnesses to tell: what must not be, else the first of each kind."""
-    if found.unexpected:
-        return list(found.unexpected[:3])
+    if simulated.unexpected:
+        return list(simulated.unexpected[:3])
     first: dict[Label, Witness] = {}
-    names = list(found.analysis.dataflow.streams)
+    names = list(simulated.analysis.dataflow.streams)
     for anomaly, witness in sorted(
-        found.free.witnesses.items(), key=lambda each: names.index(each[0].stream)
+        simulated.free.witnesses.items(), key=lambda entry: names.index(entry[0].stream)
     ):
         first.setdefault(anomaly.kind, witness)
     if len(first) > 1:
@@ -63,30 +63,30 @@ def stories(found: Simulated) -> list[Witness]:
     return [first[kind] for kind in sorted(first)]
 
 
-def _verdict(found: Simulated) -> b.Verdict:
-    bad = found.unexpected
+def _verdict(simulated: Simulated) -> b.Verdict:
+    bad = simulated.unexpected
     if bad:
-        word, said = f"{len(bad)} unexpected", "Something worse than its label was seen."
-    elif found.planned is None:
-        word, said = "as labelled", f"The plan was not simulated: {found.refused}."
+        word, sentence = f"{len(bad)} unexpected", "Something worse than its label was seen."
+    elif simulated.planned is None:
+        word, sentence = "as labelled", f"The plan was not simulated: {simulated.refused}."
     else:
         word = "as planned"
-        said = (
-            f"Under the plan no anomaly was seen in {found.planned.schedules:,} schedules of "
-            f"{found.planned.inputs:,} inputs."
+        sentence = (
+            f"Under the plan no anomaly was seen in {simulated.planned.schedules:,} schedules of "
+            f"{simulated.planned.inputs:,} inputs."
         )
-    free = found.free
-    seen = sum(1 for row in found.rows if row.seen)
-    predicted = sum(1 for row in found.rows if row.label.label >= Label.RUN)
+    free = simulated.free
+    seen = sum(1 for row in simulated.rows if row.seen)
+    predicted = sum(1 for row in simulated.rows if row.label.label >= Label.RUN)
     free_said = (
         f"Uncoordinated, {seen} of the {predicted} streams that are called nondeterministic were "
         f"seen to be, in {free.schedules:,} schedules of {free.inputs:,} inputs."
     )
-    return b.Verdict("✗" if bad else "✓", word, "bad" if bad else "good", (said, free_said))
+    return b.Verdict("✗" if bad else "✓", word, "bad" if bad else "good", (sentence, free_said))
 
 
-def _streams(found: Simulated) -> b.Table:
-    heads = ("stream", "uncoordinated", f"seen, of {found.free.inputs}", "under the plan")
+def _streams(simulated: Simulated) -> b.Table:
+    heads = ("stream", "uncoordinated", f"seen, of {simulated.free.inputs}", "under the plan")
     rows = tuple(
         (
             b.code(row.stream),
@@ -94,7 +94,7 @@ def _streams(found: Simulated) -> b.Table:
             _seen(row.seen, row.label.label),
             label_span(row.planned),
         )
-        for row in found.rows
+        for row in simulated.rows
     )
     return b.Table(heads, rows)
 
@@ -106,18 +106,20 @@ def _seen(seen: Any, label: Label) -> b.Words:
     return tuple(piece for part in parts for piece in (", ", part))[1:]
 
 
-def _how(found: Simulated) -> list[str]:
-    engines = sorted(set(found.engines.values()))
+def _how(simulated: Simulated) -> list[str]:
+    engines = sorted(set(simulated.engines.values()))
     lines = [
         f"Components ran on {' and '.join(engines) or 'no engine'}; a replicated one as "
-        f"{found.replicas} instances. {found.free.exhausted} inputs were small enough to try every "
-        "interleaving.",
+        f"{simulated.replicas} instances. {simulated.free.exhausted} inputs were small enough to "
+        "try every interleaving.",
     ]
-    failed = found.free.failed + (found.planned.failed if found.planned else 0)
+    failed = simulated.free.failed + (simulated.planned.failed if simulated.planned else 0)
     if failed:
-        error = found.free.error or (found.planned.error if found.planned else "")
+        error = simulated.free.error or (simulated.planned.error if simulated.planned else "")
         lines.append(f"{failed} inputs had no outcome, because a component failed: {error}")
-    lines.append(f"{found.seconds:.0f} s; seed {found.seed}. What was not seen is not excluded.")
+    lines.append(
+        f"{simulated.seconds:.0f} s; seed {simulated.seed}. What was not seen is not excluded."
+    )
     return lines
 
 
@@ -136,25 +138,25 @@ def story(witness: Witness, network: Network) -> list[b.Block]:
         if gated and len(witness.runs) > 1:
             name = "Run" if number else "Right"
         order = witness.order if number == len(witness.runs) - 1 else None
-        steps = (_step(step, network) for step in told(network, witness, run, order))
+        steps = (_step(step, network) for step in deliveries_of(network, witness, run, order))
         outcome = b.paragraph(*_outcome(witness, run, network), role="bad")
         aspects.append((name, [b.paragraph(*steps, form="numbered"), outcome]))
     return [b.Heading(f"{kind} at {stream}{planned}"), b.aspects(*aspects)]
 
 
-def told(network: Network, witness: Witness, run: Run, order: Any) -> list[Told]:
+def deliveries_of(network: Network, witness: Witness, run: Run, order: Any) -> list[Told]:
     """A run again, with every delivery and its consequences noted."""
     oracle = len(witness.runs) > 1 and run is witness.runs[0]
     world = World(network, dict(witness.given), order, oracle=oracle)
-    found: list[Told] = []
+    deliveries: list[Told] = []
     for step in run.steps:
         if not world.possible(step):
             continue
         world.events = []
         world.perform(step)
         arrival, *rest = world.events
-        found.append(Told(arrival, tuple(rest)))
-    return found
+        deliveries.append(Told(arrival, tuple(rest)))
+    return deliveries
 
 
 def _inputs(given: Any, network: Network) -> Iterator[str]:
@@ -172,17 +174,17 @@ def _step(step: Told, network: Network) -> b.Words:
     line: list[str | b.Span] = [b.Span(_who(at, network), "strong"), received]
     for event in step.consequences:
         if event.kind == "emits":
-            said = f"{event.name} {_bag(event.rows, _emits(network, event))}"
-            line += [b.BREAK, b.Span("  → ", "soft"), b.Span(said, "seal")]
+            text = f"{event.name} {_bag(event.rows, _emits(network, event))}"
+            line += [b.BREAK, b.Span("  → ", "soft"), b.Span(text, "seal")]
         elif event.kind == "releases":
             for value in event.rows:
-                said = ", ".join(map(shown, value)) if isinstance(value, tuple) else str(value)
-                line += [b.BREAK, b.Span(f"  partition {said} is complete", "soft")]
+                text = ", ".join(map(shown, value)) if isinstance(value, tuple) else str(value)
+                line += [b.BREAK, b.Span(f"  partition {text} is complete", "soft")]
     return tuple(line)
 
 
 def _outcome(witness: Witness, run: Run, network: Network) -> Iterator[str]:
-    """What each replica came to, at the stream of the anomaly."""
+    """The outcome of each replica, at the stream of the anomaly."""
     stream = witness.anomaly.stream
     diverged = witness.anomaly.kind is Label.DIVERGE
     contents: Contents = run.end.states[stream] if diverged else run.end.streams[stream]
@@ -198,8 +200,8 @@ def _outcome(witness: Witness, run: Run, network: Network) -> Iterator[str]:
             for row in ranked
         ]
         more = len(told_rows) - ROWS_MAX
-        said = "; ".join(told_rows[:ROWS_MAX]) + (f"; {more} more" if more > 0 else "")
-        yield f"{who} {verb}: {said or 'nothing'}"
+        listing = "; ".join(told_rows[:ROWS_MAX]) + (f"; {more} more" if more > 0 else "")
+        yield f"{who} {verb}: {listing or 'nothing'}"
 
 
 def _state(row: Row, network: Network, component: str) -> str:
@@ -213,8 +215,8 @@ def _state(row: Row, network: Network, component: str) -> str:
 def _interface(network: Network, component: str, name: str) -> tuple[str, ...]:
     for part in network.parts[component]:
         if part.gate is not None:
-            for each, origin in network.inputs_of(part).items():
-                if each == name:
+            for interface, origin in network.inputs_of(part).items():
+                if interface == name:
                     return origin.columns
         if name in part.operator.schemas:
             return tuple(part.operator.schemas[name])
@@ -250,35 +252,35 @@ def _record(row: Item, columns: tuple[str, ...], times: int = 1) -> str:
     return (f"{times} times " if times > 1 else "") + "{" + ", ".join(cells) + "}"
 
 
-def to_json(found: Simulated) -> dict[str, Any]:
+def to_json(simulated: Simulated) -> dict[str, Any]:
     """The simulation as JSON data; the same things as the text says."""
     return {
         "schema_version": SCHEMA_VERSION,
-        "dataflow": found.analysis.dataflow.name,
-        "seed": found.seed,
-        "seconds": round(found.seconds, 1),
-        "replicas": found.replicas,
-        "engines": dict(found.engines),
-        "uncoordinated": _hunted(found.free),
-        "planned": _hunted(found.planned) if found.planned else None,
-        "plan_not_simulated": found.refused or None,
+        "dataflow": simulated.analysis.dataflow.name,
+        "seed": simulated.seed,
+        "seconds": round(simulated.seconds, 1),
+        "replicas": simulated.replicas,
+        "engines": dict(simulated.engines),
+        "uncoordinated": _hunted(simulated.free),
+        "planned": _hunted(simulated.planned) if simulated.planned else None,
+        "plan_not_simulated": simulated.refused or None,
         "streams": {
             row.stream: {
                 "label": str(row.label),
                 "planned": str(row.planned),
                 "seen": {str(kind): count for kind, count in sorted(row.seen.items())},
             }
-            for row in found.rows
+            for row in simulated.rows
         },
-        "witnesses": [repro.to_json(witness) for witness in found.free.witnesses.values()],
-        "unexpected": [repro.to_json(witness) for witness in found.unexpected],
+        "witnesses": [repro.to_json(witness) for witness in simulated.free.witnesses.values()],
+        "unexpected": [repro.to_json(witness) for witness in simulated.unexpected],
     }
 
 
-def _hunted(found: Hunted) -> dict[str, int]:
+def _hunted(hunted: Hunted) -> dict[str, int]:
     return {
-        "inputs": found.inputs,
-        "schedules": found.schedules,
-        "exhausted": found.exhausted,
-        "failed": found.failed,
+        "inputs": hunted.inputs,
+        "schedules": hunted.schedules,
+        "exhausted": hunted.exhausted,
+        "failed": hunted.failed,
     }

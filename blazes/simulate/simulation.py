@@ -27,7 +27,7 @@ TIME_S: Final = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What was seen at a stream.
+    """The labels and anomalies of a stream.
 
     Attributes:
         stream: its name.
@@ -44,7 +44,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Simulated:
-    """What the simulation of a dataflow found.
+    """The result of the simulation of a dataflow.
 
     Attributes:
         plan: what was simulated the second time.
@@ -136,7 +136,7 @@ class Simulation:
         return self._slow
 
     def network(self, *, coordinated: bool) -> Network:
-        """What runs, with the plan or without; Refused where the plan is not simulated."""
+        """The network with the plan or without it; Refused where the plan is not simulated."""
         return network_of(
             self.plan.analysis if coordinated else self.free,
             self.plan if coordinated else None,
@@ -152,7 +152,7 @@ class Simulation:
         inputs: int = INPUTS,
         time_s: float = TIME_S,
         seed: int = 1,
-        progress: Callable[[str, int, int], None] = lambda what, done, of: None,
+        progress: Callable[[str, int, int], None] = lambda phase, done, total: None,
     ) -> Simulated:
         """Hunt without the plan and under it.
 
@@ -195,20 +195,22 @@ class Simulation:
         progress: Callable[[str, int, int], None],
     ) -> Hunted:
         network = self.network(coordinated=coordinated)
-        what = "under the plan" if coordinated else "uncoordinated"
+        phase = "under the plan" if coordinated else "uncoordinated"
         make = self._inputs(network)
         hunt = Hunt(network, make, random.Random(seed), coordinated=coordinated)
         return hunt.go(
-            inputs_max=inputs, until=until, progress=lambda done, of: progress(what, done, of)
+            inputs_max=inputs,
+            until=until,
+            progress=lambda done, total: progress(phase, done, total),
         )
 
     def _inputs(self, network: Network) -> Source:
         numbers: dict[int, None] = {}
         texts: dict[str, None] = {}
         for operator in self.operators.values():
-            found = constants_of(operator)
-            numbers |= dict.fromkeys(found.numbers)
-            texts |= dict.fromkeys(found.texts)
+            of_code = constants_of(operator)
+            numbers |= dict.fromkeys(of_code.numbers)
+            texts |= dict.fromkeys(of_code.texts)
         constants = Constants(tuple(numbers), tuple(texts))
         unset = {s.name: unset_columns(s) for s in self.dataflow.streams.values()}
         for wire in network.sources:

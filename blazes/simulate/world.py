@@ -41,7 +41,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """What an instance did, for the story of a run."""
+    """An act of an instance, for the story of a run."""
 
     kind: str
     """`receives`, `waits`, `orders`, `releases`, `emits`."""
@@ -54,7 +54,7 @@ class Event:
 
 @dataclass
 class Instance:
-    """What one instance of a component holds, by output."""
+    """The state of one instance of a component, by output."""
 
     kept: dict[tuple[str, str], list[Row]] = field(default_factory=dict)
     """(output, interface) -> records that stay."""
@@ -133,7 +133,7 @@ class World:
         """A run that goes on from here by itself; of a network without gates."""
         other = copy.copy(self)
         other.pending = {at: dict(bag) for at, bag in self.pending.items()}
-        other.instances = {at: each.clone() for at, each in self.instances.items()}
+        other.instances = {at: instance.clone() for at, instance in self.instances.items()}
         other.sent = dict(self.sent)
         other.order = {at: list(its) for at, its in self.order.items()}
         return other
@@ -142,7 +142,7 @@ class World:
         """A hashable value: equal for runs that will end alike under equal choices."""
         return (
             frozenset((at, frozenset(bag.items())) for at, bag in self.pending.items()),
-            tuple(each.freeze() for each in self.instances.values()),
+            tuple(instance.freeze() for instance in self.instances.values()),
             frozenset(self.sent.items()),
             repr(self.order),
         )
@@ -151,15 +151,15 @@ class World:
 
     def steps(self) -> list[Step]:
         """Every delivery that is possible: one record, all equal ones, a whole channel."""
-        found = []
-        for (stream, replica), bag in sorted(self.pending.items(), key=lambda each: each[0]):
-            rows = sorted(bag.items(), key=lambda each: rank(each[0]))
+        possible = []
+        for (stream, replica), bag in sorted(self.pending.items(), key=lambda entry: entry[0]):
+            rows = sorted(bag.items(), key=lambda entry: rank(entry[0]))
             for row, times in rows:
                 for count in dict.fromkeys((1, times)):
-                    found.append(Step(stream, replica, ((row, count),)))
+                    possible.append(Step(stream, replica, ((row, count),)))
             if len(rows) > 1:
-                found.append(Step(stream, replica, tuple(rows)))
-        return found
+                possible.append(Step(stream, replica, tuple(rows)))
+        return possible
 
     def possible(self, step: Step) -> bool:
         """Whether these records are on their way there."""
@@ -272,20 +272,20 @@ class World:
         reads the answers may count them.
         """
         turns = Counter(asked)
-        found: list[Row] = []
+        answers: list[Row] = []
         for turn in range(max(turns.values(), default=0)):
             now: dict[str, list[Row]] = {}
             for (name, row), times in turns.items():
                 if times > turn:
                     now.setdefault(name, []).append(row)
-            found += self._evaluate(part, visible | now)
-        return found
+            answers += self._evaluate(part, visible | now)
+        return answers
 
     def _evaluate(self, part: Part, visible: dict[str, list[Row]]) -> list[Row]:
         inputs = tuple((n, tuple(visible.get(n, ()))) for n in part.operator.interfaces)
-        found = self.network.evaluate(part.operator, inputs)
-        wanted = self._columns(part) or found.columns
-        return [projected(row, found.columns, wanted) for row in found.rows]
+        output = self.network.evaluate(part.operator, inputs)
+        wanted = self._columns(part) or output.columns
+        return [projected(row, output.columns, wanted) for row in output.rows]
 
     def _columns(self, part: Part) -> tuple[str, ...]:
         return self.network.wires[part.streams[0]].columns if part.streams else ()
@@ -367,7 +367,7 @@ class World:
             self._hand_over(part, replica, put)
 
     def _hand_over(self, part: Part, replica: int, put: Put) -> None:
-        """What a release brings: the component sees whole partitions, and answers requests."""
+        """The effect of a release: the component sees whole partitions, and answers requests."""
         gate = part.gate
         assert gate is not None
         counted = self.released.setdefault((part.at, replica), Counter())
@@ -381,8 +381,8 @@ class World:
             for feed in feeds:
                 for name, origin in self.network.inputs_of(part).items():
                     if origin.name == feed.origin:
-                        found = put.visible.get(name, [])
-                        rows += self._through(feed, origin.columns, found, columns)
+                        visible_rows = put.visible.get(name, [])
+                        rows += self._through(feed, origin.columns, visible_rows, columns)
             if gate.in_sequence:  # SE-11
                 rows.sort(key=partial(self._rank, part, interface))
         if gate.reads and put.asked:
@@ -430,7 +430,7 @@ class World:
             del self.pending[channel]
 
     def _announce(self) -> None:
-        """What sources send to gates: their records, and a punctuation for each partition."""
+        """The input that sources send to gates: records, and a punctuation for each partition."""
         for channel, intake in self.network.intakes.items():
             origin = intake.origin
             if origin.unit is not None:
@@ -530,34 +530,34 @@ def adverse(item: Item) -> bool:
 
 def partitions(network: Network, inputs: Mapping[str, Bag]) -> dict[Endpoint, dict[Row, None]]:
     """Gated output -> the partitions of which all its producers have to know."""
-    found: dict[Endpoint, dict[Row, None]] = {}
+    known: dict[Endpoint, dict[Row, None]] = {}
     for part in network.gated:
         assert part.gate is not None
-        found[part.at] = {}
+        known[part.at] = {}
         for name, bag in inputs.items() if part.gate.reads else ():  # empty ones are asked for too
             columns = network.wires[name].columns
             if set(part.gate.key) <= set(columns):
-                places = [columns.index(each) for each in part.gate.key]
+                places = [columns.index(attribute) for attribute in part.gate.key]
                 values = (tuple(row[n] for n in places) for row in bag)
-                found[part.at] |= {value: None for value in values if None not in value}
+                known[part.at] |= {value: None for value in values if None not in value}
     grown = True
     while grown:
-        before = sum(map(len, found.values()))
+        before = sum(map(len, known.values()))
         for intake in network.intakes.values():
-            mine, origin = found[intake.part.at], intake.origin
+            mine, origin = known[intake.part.at], intake.origin
             if origin.unit is None:
                 rows = inputs.get(origin.name, {})
                 mine |= {v: None for v in map(origin.value, rows) if None not in v}
                 continue
-            theirs, unit = found[origin.unit], network.part(origin.unit).gate
+            theirs, unit = known[origin.unit], network.part(origin.unit).gate
             assert unit is not None
             if unit.forward:
                 there = [unit.forward.index(name) for name in origin.key]
                 mine |= {tuple(value[n] for n in there): None for value in theirs}
                 here = [origin.key.index(name) for name in unit.forward]
                 theirs |= {tuple(value[n] for n in here): None for value in mine}
-        grown = sum(map(len, found.values())) > before
-    return found
+        grown = sum(map(len, known.values())) > before
+    return known
 
 
 def _frozen(rows: dict[tuple[str, str], list[Row]]) -> frozenset[Any]:
