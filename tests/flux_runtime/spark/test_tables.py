@@ -179,7 +179,7 @@ def test_what_cannot_be_a_table_is_refused_when_it_is_declared(tmp_path: Path) -
     with pytest.raises(ValueError, match="is not the name of a table"):
         job.sink("out", [], format="jdbc", key=["k"], options=options)
     with pytest.raises(ValueError, match="appended, at least once"):
-        job.sink("out", [], format="kafka", transaction=True)
+        job.sink("out", [], format="mongodb", transaction=True)
 
 
 def test_a_table_that_is_not_there_is_made(bench: Workbench, derby: Derby) -> None:
