@@ -227,7 +227,9 @@ def _rules() -> Mapping[str, Rule]:
 
 
 RULES: Final = _rules()
-_OF_NUMBERS: Final = (_arithmetic, _quotient, _sum, _average, _number, _whole, _rounded)
+_OF_NUMBERS: Final = frozenset(
+    {_arithmetic, _quotient, _sum, _average, _number, _whole, _rounded, _double}
+)
 _TRUTHS: Final = frozenset({"is null", "is not null", "is true", "is false"})
 
 
@@ -238,9 +240,12 @@ def result_type(function: str, arguments: Sequence[Expression]) -> DataType:
     64
     """
     type_ = _result_type(function, arguments)
-    collated = any(type_of(argument) == COLLATED for argument in arguments)
-    collated = collated and RULES.get(function) not in _OF_NUMBERS
-    return COLLATED if collated and type_.family in (Family.STRING, Family.UNKNOWN) else type_
+    types = [type_of(argument) for argument in arguments]
+    if COLLATED not in types or RULES.get(function) in _OF_NUMBERS:
+        return type_
+    if RULES.get(function) is common and any(argument.numeric for argument in types):
+        return type_  # the text becomes a number
+    return COLLATED if type_.family in (Family.STRING, Family.UNKNOWN) else type_
 
 
 def _result_type(function: str, arguments: Sequence[Expression]) -> DataType:
