@@ -204,7 +204,8 @@ def test_every_report_says_how_a_sealed_component_knows_copies() -> None:
 @given(st.integers(min_value=20, max_value=140))
 def test_derivations_fit_the_width_or_are_stacked(width: int) -> None:
     report = terminal.text(analysis_document(ad_network("POOR")), Layout(width=width))
-    widest = max(cells(line) for line in report.splitlines())
+    at = str(GOLDEN)  # a place is never cut, so its width is that of this checkout's path
+    widest = max(cells(line.replace(at, "")) for line in report.splitlines())
     assert widest <= max(width, 56)
 
 
