@@ -87,12 +87,7 @@ REDUCED = {
 }
 
 
-QUICK = ("pair",)
-
-
-@pytest.mark.parametrize(
-    "name", [n if n in QUICK else pytest.param(n, marks=pytest.mark.slow) for n in REDUCED]
-)
+@pytest.mark.parametrize("name", ["pair", pytest.param("suspect", marks=pytest.mark.slow)])
 def test_the_reduction_hides_no_final_state(name: str) -> None:
     full, reduced = explore(REDUCED[name], full=True), explore(REDUCED[name])
     assert reduced.ends == full.ends

@@ -16,6 +16,7 @@ from flux_runtime.spark.flux.site_task import SiteTask, examine
 JOB = """
 from pathlib import Path
 from flux_runtime.spark import Job, Step, main
+from flux_runtime.spark.flux import sites
 from flux_runtime.zookeeper import client
 
 def same(click):
@@ -28,6 +29,7 @@ def build(job: Job) -> None:
 
 if __name__ == "__main__":
     client.CONNECT_S = 0.5  # nobody is going to answer
+    sites.ROOM_S = 5.0  # nor to make room
     main(build, name="wrong", folder=Path(__file__).parent, master="local[2]", conf=CONF)
 """
 
