@@ -4,17 +4,21 @@ Jobs never import it, and it is installed by itself (`pip install ./flux_lab`). 
 those who write an operator; the rest proves the protocol.
 
 - `testing`: tries an operator of one's own.
-- `workload`: small dataflows whose operators notice every loss, repetition and reorder.
+- `workload`, `bulk`, `example`: small dataflows whose operators notice every loss, repetition and
+  reorder; rows that only count; the papers' running example.
 - `reference`: what a failure-free sequential run delivers to every partition and emits.
-- `world_state`: nodes, links, controller and faults; `world`: its possible steps, and one
+- `world_state`: nodes, links, controller and faults; `world`: its possible `steps`, and one
   performed; `reaction`: what one node does by itself. Links lie in a `network`, over multiplexed
-  `connections` if wanted; disks may be full.
+  `connections` if wanted; disks may be full (`full_disk`).
 - `checks`: one checker per concern, always on; `seal_invariants`: those of the seal tracker.
-- `sweep`: random schedules (`plans`) and `faults` from a seed; what failed is `kept`.
-- `explore`: all schedules of a small one of the `configurations`, over `product` states, which are
-  made of `components` and `reactions`; `reduction` and `persistent` say what need not be tried.
-- `timed`: the same machines under a virtual clock, with the cost of work, links and moves.
-- `scenario`, `report`: one run under the clock from a seed or file, on one screen and in pictures.
+- `sweep`: random schedules (`plans`) and `faults` from a seed; `repro`: files of what failed.
+- `explore`: all schedules of a small one of the `configurations`, by a `search` over `product`
+  states, which are made of `components` and `reactions`; `reduction` and `persistent` say what need
+  not be tried.
+- `timed`: the same machines under a virtual `clock`, with the `costs` of work, links and moves,
+  `disks` that are slow, and `rounds` of balancing; `share`, `stage`: models of the papers' cluster.
+- `scenario`, `report`: one run under the clock from a seed or file, on one screen and in
+  `pictures`; `spacetime`: who sent whom what and when.
 - `pooled`: copies that work when their site's pooler calls them.
 - `actions`: the list of the protocol's actions, held to code, tests and mutations.
 - `resume`: a smaller pair protocol, and its own world, until jobs run it.

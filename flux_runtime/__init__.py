@@ -1,1 +1,8 @@
-"""What a running job needs. A deployed job installs this package and nothing else of Blazes."""
+"""The runtime of a compiled job, which installs this package and nothing else of Blazes.
+
+- `spark`: the job itself, a graph of sources, units and sinks.
+- `sealing`, `ordering`, `protocol`: seals, orders and Flux as state machines; `operators`: what
+  Flux stages compute.
+- `site`: Flux in processes; `disk`: partitions of a site that do not fit into its memory.
+- `zookeeper`, `commits`: agreement, on a cluster and on disk; `observe`: traces of a run.
+"""

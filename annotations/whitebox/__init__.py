@@ -1,6 +1,22 @@
 """White box: annotations derived from code instead of written by hand (Blazes section VII).
 
-Front ends (`sql`, `bloom`, and others) read a component's implementation into one typed relational
-representation, `ir`; one pass, `derive.annotate`, says from it what each input does to the output.
-Nothing is imported here: a front end costs something only where it is used.
+Front ends read the code of a component into one relational representation, and one pass says from
+it what each input does to the output. Nothing is imported here: a front end costs something only
+where it is used.
+
+- `sql`: text over named `inputs` becomes a plan, without a JVM: `sql_dialect` parses it,
+  `sql_tables`, `sql_select`, `sql_items`, `sql_expressions` and `sql_scope` read the tree.
+- `pyspark_code`: functions and scripts, by the package `connect`, in a `sandbox` behind the walls
+  of `confinement`, watched by a `supervisor`; `plan_json` carries the plans out of it, and
+  `answer_cache` keeps them. The package `bloom` reads rules in Bloom.
+- `ir`: the representation; `datatypes`, `type_text`, `result_types`: its types; `functions`: all of
+  Spark's, and what is claimed of each.
+- `derive`: the pass, `annotate(plan)`, which gives a `derivation`. `facts` about rows go through
+  the rules of `grouping` and `joining`, in one `context`; `keys`, `monotone`, `traits`: what these
+  ask of expressions and sources; `words`: expressions as reasons show them.
+- `splitting`, `repeats`: whether a query splits by a key, and what it does with repeats.
+- `code`: the derived outputs of a whole dataflow, each once; `components`, `deriving`: annotations
+  out of them, written as `path_text`; `claims`: written annotations held against them.
+- `checking`, `code_checks`: mistakes in SQL, with their `places` in the file.
+- `existing`: whole projects and scripts as graphs of datasets.
 """

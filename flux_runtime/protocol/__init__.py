@@ -4,10 +4,18 @@ Sources: the Flux thesis (chapters 3 to 5), the SIGMOD 2004 paper (fault toleran
 2003 paper (load balancing). Every action of the protocol carries the id it has in
 `docs/explanation/flux.md`, beside the line that implements it.
 
-- `vocabulary`: names of copies, nodes, links, modes.
-- `messages`: what travels over links, to the controller and through its log.
-- `buffer`: the redundant store of units in flight with marks, cursors and eviction sets.
-- `outlet`, `inlet`: what a producer knows of one consumer pair, a consumer of one producer pair.
-- `ingress`, `segment`, `egress`: the three kinds of nodes of a dataflow.
-- `controller`: membership, placement, the order of recovery.
+- `vocabulary`: names of copies, nodes, links, modes; `messages`: what travels between nodes, to the
+  controller and through its log; `dataflow`: what is asked of operators.
+- `buffer`: the redundant store of units in flight, with marks, cursors and eviction sets.
+- `outlet`, `inlet`: what a producer knows of one consumer pair, a consumer of one producer pair
+  (`neighbour`: what both know); `producer`, `consumer`: all of them, and the `merge` of inputs.
+- `boundary`: what every node does with links and log; `ends`: ingress and egress; `segment`: a copy
+  of a pair. Its `back` is the operator's state, `segment_state` that state under way.
+- `controller`: membership and placement; `orders`: what it orders; `replica_sets`: whole cluster
+  pairs.
+- `channels`: one connection per pair of sites.
+- `balancer`, `balancing`, `collection`: rounds of balancing, policies, and how long to count.
+- `spill`, `storage`: partitions that leave memory.
+- `repartition`, `skew_buffer`, `partition_size`, `pooler`: the load balancing of 2003, without
+  replication.
 """
