@@ -15,7 +15,7 @@ Beside the commands:
 - `fix`: `analyze --fix`; `spark_check`: `compile --check-with-spark`; `checks`, `audit`: what
   `doctor` looks at; `reference`: writes the generated pages of docs/reference.
 - `job_process`, `preview`: a job as a process, and the first rows of its results, for `run`.
-- `run_report`, `run_charts`: what `report` shows; `top_screen`: what `top` shows.
+- `run_report`, `run_charts`: what `report` shows; `top_screen`, `dashboard`: what `top` shows.
 """
 
 from __future__ import annotations

@@ -43,10 +43,18 @@ def configure(parser: argparse.ArgumentParser) -> None:
     how.add_argument(
         "--prometheus", action="store_true", help="print the values in Prometheus' text format"
     )
+    how.add_argument(
+        "--grafana", action="store_true", help="print a dashboard of all metrics for Grafana"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Show the run."""
+    if arguments.grafana:
+        from blazes.cli.dashboard import dashboard
+
+        print(json.dumps(dashboard(), indent=2, ensure_ascii=False))
+        return 0
     folder = newest(Path(arguments.target_dir)) if arguments.file is None else run_folder(arguments)
     if arguments.prometheus:
         from flux_runtime.observe.exposition import Exposition

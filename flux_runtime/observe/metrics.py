@@ -60,6 +60,16 @@ METRICS: Final = _table(
         "--explain`.",
     ),
     Metric(
+        "source_lag",
+        Kind.GAUGE,
+        "messages",
+        "Messages of a topic's partition that are there and not yet in a finished micro-batch; "
+        "of Kafka.",
+        "Growing: the job is slower than its producers; give it more cores, or fewer messages "
+        "for each micro-batch (`maxOffsetsPerTrigger`) if it is the memory that lacks.",
+        label="partition",
+    ),
+    Metric(
         "rows_out",
         Kind.COUNTER,
         "records",

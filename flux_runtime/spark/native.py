@@ -13,7 +13,7 @@ from flux_runtime.spark.ends.unreadable import Watch
 from flux_runtime.spark.ends.watermark import dropped, marked
 from flux_runtime.spark.feed import Feed
 from flux_runtime.spark.frames import ARRIVED
-from flux_runtime.spark.query import Query
+from flux_runtime.spark.query import Query, lag_of
 from flux_runtime.spark.units import NativeUnit
 
 
@@ -124,5 +124,6 @@ class Native:
             rows_per_s=round(query.rows_per_s, 1),
             dead_letters=self._dead_letters,
             dropped_by_watermark=self._dropped,
+            **lag_of([query]),
             **self.context.outputs[self.unit.name].metrics(),
         )

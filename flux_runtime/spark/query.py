@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 from urllib.parse import unquote
@@ -125,6 +126,19 @@ class Query:
             self.rows += progress.numInputRows
             self.rows_per_s = progress.processedRowsPerSecond
 
+    def lag(self) -> Mapping[str, int]:
+        """`topic/partition` -> messages that Spark's newest progress knew and had not read.
+
+        Empty for sources other than Kafka's, and before the first micro-batch has ended.
+        """
+        progress = None if self._query is None else self._query.lastProgress
+        lag: dict[str, int] = {}
+        for source in progress.sources if progress is not None else ():
+            read, newest = _offsets(source.endOffset), _offsets(source.latestOffset)
+            for place, offset in newest.items():
+                lag[place] = max(0, offset - read.get(place, 0))
+        return lag
+
     @property
     def running(self) -> StreamingQuery:
         """Spark's handle of it, also from within its first micro-batch."""
@@ -201,6 +215,29 @@ class Query:
             else:
                 self.rows += rows
                 self.rows_per_s = rows / max(time.monotonic() - began, 1e-6)
+
+
+def lag_of(queries: Iterable[Query]) -> Mapping[str, Any]:
+    """The metric `source_lag` of a unit with these queries; none if none reads Kafka."""
+    lag = {place: behind for query in queries for place, behind in query.lag().items()}
+    return {"source_lag": lag} if lag else {}
+
+
+def _offsets(text: str | None) -> Mapping[str, int]:
+    """Offsets of Kafka's sources by `topic/partition`; none of other sources.
+
+    >>> _offsets('{"orders": {"0": 7, "1": 9}}')
+    {'orders/0': 7, 'orders/1': 9}
+    >>> _offsets('{"logOffset": 3}'), _offsets("12"), _offsets(None)
+    ({}, {}, {})
+    """
+    topics = json.loads(text) if text and text.startswith("{") else {}
+    return {
+        f"{topic}/{partition}": offset
+        for topic, offsets in topics.items()
+        if isinstance(offsets, dict)
+        for partition, offset in offsets.items()
+    }
 
 
 def clear_interrupted(checkpoint: Path) -> None:

@@ -109,6 +109,7 @@ class KafkaReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if missing:
             raise KafkaSourceError(f"a kafka source needs the options {missing}")
         self._target: Offsets | None = None
+        self._newest: Offsets | None = None
 
     # ---- offsets
 
@@ -140,6 +141,7 @@ class KafkaReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: Offsets, limit: ReadLimit) -> Offsets:  # noqa: N802
         """Up to where the next micro-batch reads."""
         end = self._watermarks(1) if self._target is None else self._target
+        self._newest = end
         if not isinstance(limit, ReadMaxRows):
             return end
         waiting = {
@@ -161,6 +163,10 @@ class KafkaReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             }
             for topic, of_topic in end.items()
         }
+
+    def reportLatestOffset(self) -> Offsets | None:  # noqa: N802
+        """The end of the topics when it was last asked for, for those who watch the query."""
+        return self._newest
 
     def partitions(self, start: Offsets, end: Offsets) -> Sequence[Slice]:
         """What is read between two offsets, one slice for each partition of a topic."""

@@ -58,7 +58,7 @@ from flux_runtime.spark.ends.source import Source
 from flux_runtime.spark.ends.unreadable import Watch
 from flux_runtime.spark.feed import Feed, Origin
 from flux_runtime.spark.frames import empty, union
-from flux_runtime.spark.query import Query
+from flux_runtime.spark.query import Query, lag_of
 from flux_runtime.spark.sealed.chunks import Buffer
 from flux_runtime.spark.sealed.coverage import newest
 from flux_runtime.spark.sealed.intake import RequestIntake, WaitIntake
@@ -296,6 +296,7 @@ class Gate:
             rows_in=self.rows,
             rows_out=self._rows_out,
             rows_per_s=round(max(q.rows_per_s for q in self._queries), 1),
+            **lag_of(self._queries),
             **self.context.outputs[self.unit.name].metrics(),
             **values,
         )

@@ -46,7 +46,7 @@ from flux_runtime.spark.context import Context
 from flux_runtime.spark.ends.commit import Folders, commit_name
 from flux_runtime.spark.ends.unreadable import Watch
 from flux_runtime.spark.frames import Operator, column, empty, nullable, union
-from flux_runtime.spark.query import Query
+from flux_runtime.spark.query import Query, lag_of
 from flux_runtime.spark.stateful import runs
 from flux_runtime.spark.stateful.access import Reach, reach_of
 from flux_runtime.spark.stateful.catalogue import CHECKPOINT, Begun, Catalogue, Part
@@ -360,6 +360,7 @@ class Stateful:
             rows_in=self._query.rows,
             rows_out=self._rows_out,
             rows_per_s=round(self._query.rows_per_s, 1),
+            **lag_of([self._query]),
             dead_letters=self._dead_letters,
             **self.context.outputs[self.unit.name].metrics(),
         )

@@ -11,12 +11,13 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewPartitions
 from conftest import Workbench
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from benchmarks.sink_servers import kafka_broker, make_topic
 from flux_runtime.spark import Job, Producers, Punctuation, sql
-from flux_runtime.spark.ends.kafka_source import KafkaReader, KafkaSourceError
+from flux_runtime.spark.ends.kafka_source import KafkaReader, KafkaSourceError, format_of
+from flux_runtime.spark.query import Query
 
 
 @pytest.fixture(scope="module")
@@ -116,6 +117,29 @@ def test_a_source_that_cannot_be_decoded_is_refused_when_it_is_declared(tmp_path
         job.source("a", format="json", value="json", schema="k INT")
     with pytest.raises(ValueError, match="has a schema"):
         job.source("b", format="kafka", value="json")
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(600)
+def test_a_query_knows_how_far_it_is_behind_in_each_partition(
+    spark: SparkSession, broker: str, topic: str, tmp_path: Path
+) -> None:
+    options = reader(broker, topic, maxOffsetsPerTrigger="4")._options
+    rows = spark.readStream.format(format_of(spark)).options(**options).load()
+    lags = []
+
+    def on_batch(_: DataFrame, batch: int) -> int:
+        lags.append(query.lag())
+        return 0
+
+    query = Query("lag", rows, (tmp_path / "checkpoint").as_uri(), on_batch)
+    send(broker, topic, [(n % 2, b"") for n in range(6)])
+    query.start(available_now=True)
+    query.running.awaitTermination()
+    behind = [{place.removeprefix(topic): count for place, count in lag.items()} for lag in lags]
+    assert behind[0] == {}
+    assert behind[1] == {"/0": 2, "/1": 2}  # a transaction ends with a mark, which is a message
+    assert set(query.lag().values()) == {0}
 
 
 def total(item: DataFrame) -> DataFrame:
