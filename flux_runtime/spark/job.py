@@ -431,8 +431,18 @@ class Job:
             raise ValueError(f"there are two sinks named {name}")
         passed = tuple(self._of_unit(name, number, feed) for number, feed in enumerate(feeds, 1))
         given = self._options(f"sink {name}", options)
-        target = self._target(name, format, self._resolved(path), given, tuple(key), transaction)
-        self.sinks[name] = Sink(name=name, feeds=passed, target=target)
+        location = self._resolved(path)
+        if location is None and format in FILE_FORMATS:
+            location = str(self.results / file_name(name))
+        target = self._target(name, format, location, given, tuple(key), transaction)
+        self.sinks[name] = Sink(
+            name=name,
+            feeds=passed,
+            target=target,
+            format=format,
+            path=location,
+            options=given,
+        )
 
     # ---- parts
 
@@ -446,8 +456,8 @@ class Job:
         transaction: bool,
     ) -> CommitSink:
         """What takes the rows of a sink."""
-        if format in FILE_FORMATS:
-            return Folders(location or str(self.results / file_name(name)), format, options)
+        if location is not None and format in FILE_FORMATS:
+            return Folders(location, format, options)
         if format == "delta":
             if location is None:
                 raise ValueError(f"sink {name}: a delta sink needs a path")

@@ -27,6 +27,7 @@ from flux_runtime.sealing.tracker import Registered
 from flux_runtime.spark.fingerprint import differences, fingerprint
 from flux_runtime.spark.flux.stage import forget_memberships
 from flux_runtime.spark.job import Job
+from flux_runtime.spark.lineage import Lineage
 from flux_runtime.spark.runner import assign_channels, locations, run_job, site_count
 from flux_runtime.spark.secrets import RedactingFormatter, redacted, resolved
 from flux_runtime.spark.session import start_session
@@ -140,9 +141,11 @@ def _run_in_folder(job: Job, settings: Settings) -> int:
     else:
         folder = RunFolder.create(settings.folder / "runs", plan_path, links=links)
     with folder, _python_log(folder.log_path), _metrics(settings, folder):
+        lineage = Lineage.of(job, settings.name, available_now=settings.available_now)
         try:
-            summary = _run(job, settings, folder)
+            summary = _run(job, settings, folder, lineage)
         except BaseException as error:
+            lineage.failed(error)
             print(
                 f"{settings.name}: {redacted(_first_lines(error))}\n    log: {folder.log_path}",
                 file=sys.stderr,
@@ -156,6 +159,7 @@ def _run_in_folder(job: Job, settings: Settings) -> int:
         status = "stopped" if summary["stopped"] else "finished"
         left = Left.from_json(summary["left"])
         failures = left.failures(settings.fail_on)
+        lineage.ended(folder.values())
         folder.event("job_stopped", status=status, failed_on=failures)
         folder.finish({"status": status, "failed_on": failures, **summary})
     print(last_line(settings.name, status, left, failures, folder.path), file=sys.stderr)
@@ -173,7 +177,7 @@ def last_line(name: str, status: str, left: Left, failures: Sequence[str], folde
     return f"{name}: {status}{words}{because if failures else ''}; run folder {folder}"
 
 
-def _run(job: Job, settings: Settings, folder: RunFolder) -> Mapping[str, Any]:
+def _run(job: Job, settings: Settings, folder: RunFolder, lineage: Lineage) -> Mapping[str, Any]:
     stop = threading.Event()
     with contextlib.ExitStack() as stack:
         state = LocalStorage(settings.state)
@@ -202,6 +206,7 @@ def _run(job: Job, settings: Settings, folder: RunFolder) -> Mapping[str, Any]:
             pid=os.getpid(),
             epoch=ownership.driver.epoch,
         )
+        lineage.started(session)
         return run_job(
             job,
             session=session,

@@ -30,11 +30,19 @@ from flux_runtime.spark.units import in_channel
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Sink:
-    """An external sink of a job: what it gets, and what takes it."""
+    """An external sink of a job: what it gets, and what takes it.
+
+    Attributes:
+        path: where its format has one.
+        options: Spark's, for the format.
+    """
 
     name: str
     feeds: Sequence[Feed]
     target: CommitSink
+    format: str
+    path: str | None
+    options: Mapping[str, str] = field(repr=False)
 
     @property
     def folders(self) -> Folders | None:
