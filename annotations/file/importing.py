@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
@@ -19,6 +19,7 @@ from annotations.dataflow import Dataflow, Position
 from annotations.diagnostics import CODES, BadInput, Diagnostic
 from annotations.file import loads
 from annotations.file.formats import is_secret
+from annotations.file.import_code import OWN_OPTIONS, SCREENS, Change, Module, changes, module_of
 from annotations.whitebox.components import lineage_to_write, reasons, written_path
 from annotations.whitebox.derivation import DerivedPath
 from annotations.whitebox.existing import (
@@ -33,6 +34,7 @@ from annotations.whitebox.existing import (
 from annotations.whitebox.path_text import path_text, scalar
 from annotations.whitebox.pyspark_code import Unreadable
 from annotations.whitebox.sandbox import Limits
+from annotations.whitebox.sql_dialect import without_streams
 from annotations.whitebox.type_text import sql_text
 
 OUT: Final = "out"
@@ -71,10 +73,42 @@ def _unreadable(unreadable: Unreadable) -> BadInput:
     return BadInput([Diagnostic(CODES["BLZ080"], str(unreadable), unreadable.position, remedy)])
 
 
-def imported(path: Path, *, execute: Limits | None = None) -> str:
-    """The dataflow file of a project; BadInput as with `load`."""
+@dataclass(frozen=True)
+class Imported:
+    """A project as a dataflow."""
+
+    text: str
+    """The dataflow file."""
+    module: Module | None
+    """The functions of its components, to stand beside the file; None: there are none."""
+    changes: tuple[Change, ...]
+    """What the job does otherwise than the project."""
+    reasons: Mapping[str, str]
+    """Component -> why it has no code."""
+
+
+def imported(path: Path, *, module: str | None, execute: Limits | None = None) -> Imported:
+    """The dataflow file of a project, and a module of that name with its code (None: without);
+    BadInput as with `load`."""
     graph = graph_of(path, execute)
-    return text_of(graph, derived(graph))
+    derivations = derived(graph)
+    functions = None if module is None else functions_of(graph, derivations, module)
+    return Imported(
+        text=text_of(graph, derivations, functions),
+        module=functions if functions is not None and functions.functions else None,
+        changes=tuple(changes(graph)),
+        reasons={} if functions is None else functions.reasons,
+    )
+
+
+def functions_of(graph: Graph, derivations: Mapping[str, Derived], module: str) -> Module:
+    """The module of that name with the functions of the components that are not SQL."""
+    interfaces = {
+        name: {source: _name(source) for source in derivation.paths or _static(graph, derivation)}
+        for name, derivation in derivations.items()
+        if not _query(derivation)
+    }
+    return module_of(graph, module, interfaces)
 
 
 def graph_of(path: Path, execute: Limits | None) -> Graph:
@@ -128,13 +162,32 @@ def _placed(dataflow: Dataflow, graph: Graph, derivations: Mapping[str, Derived]
 # ---- the text
 
 
-def text_of(graph: Graph, derivations: Mapping[str, Derived]) -> str:
-    """The dataflow file."""
+def text_of(
+    graph: Graph, derivations: Mapping[str, Derived], functions: Module | None = None
+) -> str:
+    """The dataflow file; with the functions of components, where there are."""
     lines = [*_head(graph), f"name: {scalar(_name(graph.name))}", "components:"]
     for derivation in derivations.values():
         lines += _component(graph, derivation, derivations)
-    lines += ["streams:", *_streams(graph, derivations), *_tail()]
+        lines += _code(derivation, functions)
+    lines += ["streams:", *_streams(graph, derivations), *_tail(graph)]
     return "\n".join(lines) + "\n"
+
+
+def _code(derivation: Derived, functions: Module | None) -> Iterator[str]:
+    """What computes a component: its query in SQL, or a function."""
+    name, query = derivation.node.name, _query(derivation)
+    modes = {fill.output_mode for fill in derivation.node.fills}
+    carried = functions is not None and name in functions.functions
+    if (query or carried) and modes & {"update", "complete"}:
+        yield "    output_mode: update"
+    if query:
+        yield from query
+    elif functions is not None and carried:
+        yield f"    python: {functions.name}:{functions.functions[name]}"
+    elif functions is not None:
+        reason = functions.reasons[name]
+        yield from _comment(f"TODO python or sql: its code is not here: {reason}", "    ")
 
 
 def _head(graph: Graph) -> Iterator[str]:
@@ -166,8 +219,8 @@ def _component(graph: Graph, derivation: Derived, known: Mapping[str, Derived]) 
             yield f"      - {{from: {_name(name)}, to: {OUT}, label: CR}}"
     for assumption in derivation.assumptions:
         where = shown(assumption.position, folder)
-        yield from _comment(f"TODO is it true? {assumption.text} ({where})", " " * 4)
-    yield from _query(derivation)
+        place = f" ({where})" if where else ""
+        yield from _comment(f"TODO is it true? {assumption.text}{place}", " " * 4)
 
 
 def _tables(graph: Graph, plan: Any) -> set[str]:
@@ -197,18 +250,15 @@ def _is_attribute(name: str) -> bool:
     return re.fullmatch(r"[^\W\d]\w*(?:[-.]\w+)*", name) is not None
 
 
-def _query(derivation: Derived) -> Iterator[str]:
+def _query(derivation: Derived) -> list[str]:
     """The text of a node that one query in SQL fills, without the words that only SDP knows."""
     fills = derivation.node.fills
     if len(fills) != 1 or fills[0].query is None:
-        return
-    text = re.sub(r"\bSTREAM\s*\(\s*([\w.`]+)\s*\)", r"\1", fills[0].query, flags=re.IGNORECASE)
-    text = re.sub(r"\b(FROM|JOIN|,)(\s+)STREAM\s+(?=[\w`])", r"\1\2", text, flags=re.IGNORECASE)
+        return []
     if any("." in name for name in derivation.paths):
-        return
-    yield "    sql: |"
-    for line in textwrap.dedent(text).strip().splitlines():
-        yield f"      {line}".rstrip()
+        return []
+    lines = textwrap.dedent(without_streams(fills[0].query)).strip().splitlines()
+    return ["    sql: |", *(f"      {line}".rstrip() for line in lines)]
 
 
 def _streams(graph: Graph, derivations: Mapping[str, Derived]) -> Iterator[str]:
@@ -231,8 +281,9 @@ def _streams(graph: Graph, derivations: Mapping[str, Derived]) -> Iterator[str]:
         if derivation.node.shown or name not in readers:
             yield f"  {_stream_of(name, graph)}:"
             yield f"    from: {_name(name)}.{OUT}"
-            if derivation.node.sink is not None:
-                yield from _external("sink", vars(derivation.node.sink))
+            sink = derivation.node.sink
+            if sink is not None and sink.format.lower() not in SCREENS:
+                yield from _external("sink", vars(sink))
 
 
 def _static(graph: Graph, derivation: Derived) -> list[str]:
@@ -276,7 +327,9 @@ def _external(key: str, settings: Mapping[str, Any]) -> Iterator[str]:
         parts.append(f"path: {scalar(settings['path'])}")
     if settings.get("delivery"):
         parts.append(f"delivery: {settings['delivery']}")
-    options = {k: v for k, v in dict(settings.get("options") or {}).items() if k != "path"}
+    options = {
+        k: v for k, v in dict(settings.get("options") or {}).items() if k.lower() not in OWN_OPTIONS
+    }
     hidden = [k for k, v in options.items() if is_secret(k, str(v))]
     unnamed = [k for k in options if not re.fullmatch(r"\w[\w.-]*", k)]
     hidden += unnamed
@@ -290,7 +343,10 @@ def _external(key: str, settings: Mapping[str, Any]) -> Iterator[str]:
         yield from _comment(f"TODO the option {name} was left out: {why}", "    ")
 
 
-def _tail() -> Iterator[str]:
+def _tail(graph: Graph) -> Iterator[str]:
+    triggers = {node.trigger for node in graph.nodes.values()} - {"", "available now"}
+    if len(triggers) == 1:
+        yield f"deployment: {{trigger: {scalar(triggers.pop())}}}"
     yield "fds: []"
     yield "# TODO fds: dependencies between attributes, such as `order_id -> customer_id`"
     yield "# TODO Rep: true at components that run several times, or are read from several copies"

@@ -20,6 +20,7 @@ from annotations.whitebox.derivation import Assumption, Derivation, DerivedPath,
 from annotations.whitebox.derive import annotate
 from annotations.whitebox.pyspark_code import (
     SPECIFICATIONS,
+    Code,
     Project,
     Query,
     Script,
@@ -42,6 +43,8 @@ class Fill:
     position: Position | None
     query: str | None = None
     """Its text, where it is written in SQL."""
+    code: Code | str = ""
+    """Its text in PySpark; why there is none, where it is a text."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +70,8 @@ class Node:
     sink: Sink | None = None
     shown: bool = True
     """Somebody outside looks at it; False for temporary views."""
+    trigger: str = ""
+    """How often its query looks for records: an interval, or `available now`."""
 
 
 @dataclass(frozen=True)
@@ -138,7 +143,7 @@ def _project_graph(path: Path, project: Project) -> Graph:
         dataset = project.datasets.get(flow.target)
         snapshot = dataset is not None and dataset.kind == "materialized view"
         mode = "complete" if snapshot else "append"
-        fill = Fill(flow.plan, mode, flow.position, flow.query)
+        fill = Fill(flow.plan, mode, flow.position, flow.query, flow.code)
         fills.setdefault(flow.target, []).append(fill)
     nodes = {}
     for name, filled in fills.items():
@@ -181,19 +186,30 @@ def _query_nodes(queries: Sequence[Query], others: Set[str]) -> dict[str, Node]:
             name = unused_name(name if name not in others else f"{name}_query", {*nodes, *others})
             if query.table:
                 tables.setdefault(query.table.lower(), name)
-        fill = Fill(_handed_over(query), query.output_mode.lower(), query.position)
+        fill = Fill(_handed_over(query), query.output_mode.lower(), query.position, code=query.code)
         kind = "written in foreachBatch" if query.in_batch else "streaming query"
         if query.batch and not query.in_batch:
             kind = "batch"
-        nodes[name] = Node(name, kind, (fill,), query.position, sink=_sink(query))
+        nodes[name] = Node(
+            name, kind, (fill,), query.position, sink=_sink(query), trigger=query.trigger
+        )
 
     def linked(leaf: ir.Source) -> ir.Source:
-        node = tables.get(leaf.name.lower())
-        return leaf if node is None else replace(leaf, name=node)
+        return replace(leaf, name=tables.get(leaf.name.lower(), leaf.name))
+
+    def linked_code(code: Code | str) -> Code | str:
+        if isinstance(code, str):
+            return code
+        named = {tables.get(name.lower(), name): word for name, word in code.inputs.items()}
+        return replace(code, inputs=named)
 
     return {
         name: replace(
-            node, fills=tuple(replace(f, plan=with_sources(f.plan, linked)) for f in node.fills)
+            node,
+            fills=tuple(
+                replace(f, plan=with_sources(f.plan, linked), code=linked_code(f.code))
+                for f in node.fills
+            ),
         )
         for name, node in nodes.items()
     }

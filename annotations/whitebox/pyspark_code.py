@@ -56,6 +56,19 @@ class Function:
 
 
 @dataclass(frozen=True)
+class Code:
+    """A query as the body of a function in PySpark."""
+
+    inputs: Mapping[str, str]
+    """Source -> the parameter that it comes in by."""
+    body: tuple[str, ...]
+    """Its lines; one may have several lines of text."""
+    imports: tuple[str, ...] = ()
+    statements: tuple[tuple[str, int, str], ...] = ()
+    """Definitions of the user that it needs: file, line, text."""
+
+
+@dataclass(frozen=True)
 class Query:
     """A streaming query that a script starts, or a batch that it writes."""
 
@@ -72,6 +85,10 @@ class Query:
     foreach: str = ""
     """`foreachBatch` or `foreach` where the user's code takes the records."""
     options: Mapping[str, str] = field(default_factory=lambda: EMPTY)
+    trigger: str = ""
+    """An interval, or `available now`; empty: as fast as possible."""
+    code: Code | str = ""
+    """Why there is none, where it is a text."""
 
 
 @dataclass(frozen=True)
@@ -95,6 +112,8 @@ class Flow:
     position: Position
     query: str | None = None
     """Its text, where it is written in SQL."""
+    code: Code | str = ""
+    """Why there is none, where it is a text."""
 
 
 @dataclass(frozen=True)
@@ -240,6 +259,19 @@ def _query(description: Mapping[str, Any]) -> Query:
         in_batch=bool(description.get("in_batch")),
         foreach=foreach or ("foreach" if description.get("foreach_writer") else ""),
         options=description["options"],
+        trigger=description.get("trigger", ""),
+        code=_code(description.get("code")),
+    )
+
+
+def _code(description: Mapping[str, Any] | None) -> Code | str:
+    if description is None or "reason" in description:
+        return str(description["reason"]) if description else ""
+    return Code(
+        inputs=dict(description["inputs"]),
+        body=tuple(description["body"]),
+        imports=tuple(description["imports"]),
+        statements=tuple((file, line, text) for file, line, text in description["statements"]),
     )
 
 
@@ -271,6 +303,7 @@ def _project(answer: Mapping[str, Any]) -> Project:
             plan=plan_json.from_json(description["plan"]),
             position=_placed(description["position"]),
             query=description.get("query"),
+            code=_code(description.get("code")),
         )
         for description in answer["flows"]
     )

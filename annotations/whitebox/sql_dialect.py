@@ -101,6 +101,17 @@ def parse(text: str) -> Parsed:
     raise NotParsed(*_reason(failed, cleaned))
 
 
+def without_streams(text: str) -> str:
+    """A query without the word of pipelines that says that a table is read as a stream.
+
+    >>> without_streams("SELECT 1 FROM STREAM a JOIN STREAM(b.c) ON x")
+    'SELECT 1 FROM a JOIN b.c ON x'
+    """
+    text = re.sub(r"\bSTREAM\s*\(\s*([\w.`]+)\s*\)", r"\1", text, flags=re.IGNORECASE)
+    pattern = r"\b(FROM|JOIN|,)(\s+)STREAM\s+(?=[\w`])"
+    return re.sub(pattern, r"\1\2", text, flags=re.IGNORECASE)
+
+
 def _reason(error: Any, text: str) -> tuple[str, int | None]:
     """The reason and offset of a parser's error; it counts lines and the ends of words from 1."""
     details = error.errors[0] if error.errors else {}

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from sqlglot import exp
 
-from annotations.dataflow import Position
+from annotations.dataflow import EMPTY, Position
 from annotations.whitebox import datatypes
 from annotations.whitebox.datatypes import UNKNOWN, parse_type
 from annotations.whitebox.functions import AGGREGATES
@@ -90,11 +90,20 @@ QUALIFIERS: Final = frozenset(
 
 
 class Expressions:
-    """Turns expressions of one place of a query into the representation."""
+    """Turns expressions of one place of a query into the representation.
 
-    def __init__(self, resolve: Resolve, place: Callable[[Any], Position | None]) -> None:
+    `registered`: what a function of the user gives for its arguments, by name in lower case.
+    """
+
+    def __init__(
+        self,
+        resolve: Resolve,
+        place: Callable[[Any], Position | None],
+        registered: Mapping[str, Callable[[tuple[Expression, ...]], Expression]] = EMPTY,
+    ) -> None:
         self._resolve = resolve
         self._place = place
+        self._registered = registered
         self._parameters: list[dict[str, Column]] = []
 
     def __call__(self, node: Any) -> Expression:
@@ -306,6 +315,8 @@ class Expressions:
                 raise NotUnderstood("a star stands for several columns here", argument)
             elif _is_value(argument):
                 inner.append(self(argument))
+        if name in self._registered:
+            return self._registered[name](tuple(inner))
         call = self._call(name, tuple(inner), node)
         return _with(call, distinct=distinct, order=order)
 

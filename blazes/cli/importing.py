@@ -2,16 +2,26 @@
 
 PATH is a Spark Declarative Pipelines project (its spark-pipeline.yml or its folder) or a streaming
 script in Python. What it is made of is learned by running it, in a process of its own, without
-Spark and Java; that needs --execute, or the same in [tool.blazes] of pyproject.toml.
+Spark and Java; that needs --execute, or the same in [tool.blazes] of pyproject.toml. With -o the
+functions of the components are written beside the file, so that it compiles and runs; the command
+shows what the job does otherwise than the script.
 """
 
 from __future__ import annotations
 
 import argparse
+import re
+import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from blazes.cli import CommandError, options
 from blazes.cli.execution import add_execute, allowed
+from blazes.document.plain import safe_write
+
+if TYPE_CHECKING:
+    from annotations.file.importing import Imported
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -31,5 +41,28 @@ def run(arguments: argparse.Namespace) -> int:
     from annotations.file import importing
 
     execute = allowed(arguments, arguments.path)
-    options.write(arguments, importing.imported(Path(arguments.path), execute=execute))
+    target = Path(arguments.output) if arguments.output else None
+    module = None if target is None else re.sub(r"\W", "_", f"{target.stem}_code")
+    imported = importing.imported(Path(arguments.path), module=module, execute=execute)
+    if target is not None and imported.module is not None:
+        options.put(target.with_name(f"{imported.module.name}.py"), imported.module.text)
+    options.write(arguments, imported.text)
+    if target is not None:
+        safe_write(sys.stdout, "".join(f"{line}\n" for line in _summary(target, imported)))
     return 0
+
+
+def _summary(target: Path, imported: Imported) -> Iterator[str]:
+    """The files that were written, and what is otherwise than before, as a diff."""
+    yield f"{target}: the dataflow"
+    if imported.module is not None:
+        yield f"{target.with_name(imported.module.name)}.py: the functions of its components"
+    component = None
+    for change in imported.changes:
+        if change.component != component:
+            component = change.component
+            yield f"\n  {component}"
+        yield f"  - {change.before}"
+        yield f"  + {change.after}"
+    for name, reason in imported.reasons.items():
+        yield f"\n  {name} has no code here: {reason}"

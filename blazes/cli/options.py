@@ -244,7 +244,11 @@ def write(arguments: argparse.Namespace, text: str) -> None:
     if getattr(arguments, "output", None) in (None, "", "-"):
         safe_write(sys.stdout, text)
         return
-    target = Path(arguments.output)
+    put(Path(arguments.output), text)
+
+
+def put(target: Path, text: str) -> None:
+    """Write a file whole or not at all."""
     part = target.with_name(target.name + ".part")
     try:
         part.write_text(text, encoding="utf-8")

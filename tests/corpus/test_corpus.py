@@ -7,7 +7,9 @@ every file.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,11 +17,15 @@ import pytest
 import yaml
 
 from annotations.file import loads
-from annotations.file.importing import text_of
+from annotations.file.import_code import Module
+from annotations.file.importing import functions_of, text_of
 from annotations.whitebox.components import written_path
+from annotations.whitebox.derivation import Derivation, DerivedPath
+from annotations.whitebox.derive import annotate
 from annotations.whitebox.existing import Derived, Graph, derived, read_all
-from annotations.whitebox.pyspark_code import Unreadable
+from annotations.whitebox.pyspark_code import Function, Input, Unreadable, read_functions
 from annotations.whitebox.sandbox import Limits
+from annotations.whitebox.type_text import schema_text
 
 FOLDER: Final = Path(__file__).parent
 EXPECTED: Final[dict[str, dict[str, Any]]] = yaml.safe_load(
@@ -147,3 +153,105 @@ def _lacking(expected: Mapping[str, Any], graph: Graph | Unreadable) -> list[str
         *([] if sinks == expected["sinks"] else [f"sinks {sinks}"]),
         *[text for text in expected.get("says", ()) if not any(text in each for each in said)],
     ]
+
+
+# ---- the code that is imported with it
+
+CARRIED_MIN: Final = 0.8
+"""The share of the components that are no SQL whose code is imported, too."""
+
+
+@pytest.fixture(scope="module")
+def carried(found: Mapping[str, Graph | Unreadable]) -> dict[str, Module]:
+    """The module of every file."""
+    return {
+        name: functions_of(graph, derived(graph), f"code_{number}")
+        for number, (name, graph) in enumerate(found.items())
+        if isinstance(graph, Graph)
+    }
+
+
+def test_the_share_whose_code_is_imported(carried: Mapping[str, Module]) -> None:
+    functions = sum(len(module.functions) for module in carried.values())
+    reasons = {f"{n}: {c}": why for n, m in carried.items() for c, why in m.reasons.items()}
+    assert all(reasons.values())
+    assert functions >= CARRIED_MIN * (functions + len(reasons)), reasons
+
+
+def test_what_is_imported_does_what_the_original_does(
+    found: Mapping[str, Graph | Unreadable], carried: Mapping[str, Module], tmp_path: Path
+) -> None:
+    assert _differences(found, carried, tmp_path) == []
+
+
+def test_an_import_that_leaves_something_out_is_noticed(
+    found: Mapping[str, Graph | Unreadable], carried: Mapping[str, Module], tmp_path: Path
+) -> None:
+    name = "scripts/dedup_events.py"
+    module = carried[name]
+    text = re.sub(r"\.dropDuplicates\(.*?\)", "", module.text)
+    assert text != module.text
+    planted = {name: replace(module, text=text)}
+    assert _differences(found, planted, tmp_path) == [f"{name}: events_query"]
+
+
+def _interfaces(graph: Graph) -> dict[str, dict[str, str]]:
+    """Component -> its inputs, called as they are in the project."""
+    return {
+        name: {source: re.sub(r"\W", "_", source) for source in node.paths}
+        for name, node in derived(graph).items()
+    }
+
+
+def _differences(
+    found: Mapping[str, Graph | Unreadable], modules: Mapping[str, Module], folder: Path
+) -> list[str]:
+    """The components whose function is read as something else than what it was imported from."""
+    asked: list[Function] = []
+    expected: list[tuple[str, Derived]] = []
+    for name, module in modules.items():
+        graph = found[name]
+        assert isinstance(graph, Graph)
+        folder.joinpath(f"{module.name}.py").write_text(module.text, encoding="utf-8")
+        nodes = derived(graph)
+        for component, function in module.functions.items():
+            inputs = {
+                interface: Input(_columns(graph, nodes, source))
+                for source, interface in _interfaces(graph)[component].items()
+            }
+            asked.append(Function(module.name, function, inputs))
+            expected.append((f"{name}: {component}", nodes[component]))
+    plans = read_functions(asked, folder=folder, limits=Limits(60.0))
+    return [
+        name
+        for (name, node), plan in zip(expected, plans, strict=True)
+        if not _agree(node, annotate(plan, output_mode=node.node.fills[0].output_mode))
+    ]
+
+
+def _columns(graph: Graph, nodes: Mapping[str, Derived], source: str) -> dict[str, str] | None:
+    if source in nodes:
+        return {c.name: schema_text(c.type) for c in nodes[source].columns} or None
+    columns = graph.sources.get(source, {}).get("columns")
+    return None if not columns else dict(columns)
+
+
+def _agree(node: Derived, imported: Derivation) -> bool:
+    """Whether an imported function does what its original does: where the columns of its input
+    are not known, more care is no difference."""
+    before, after = _paths(node.paths), _paths(imported.paths)
+    if before.keys() != after.keys():
+        return False
+    columns = [[column.name for column in each.columns] for each in (node, imported)]
+    if columns[1] and columns[0] != columns[1]:
+        return False
+    if not columns[1]:
+        return not any(claims_more(label, before[source]) for source, label in after.items())
+    return before == after
+
+
+def _paths(paths: Mapping[str, DerivedPath]) -> dict[str, str]:
+    return {
+        re.sub(r"\W", "_", source): str(written_path(path, "out").annotation)
+        for source, path in paths.items()
+    }

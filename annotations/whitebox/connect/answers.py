@@ -16,6 +16,7 @@ import pyspark
 import pyspark.sql.connect.proto as pb
 
 from annotations.dataflow import Position
+from annotations.whitebox.connect import outside
 from annotations.whitebox.connect.datatypes import ddl_type, struct_to_proto, to_proto
 from annotations.whitebox.connect.places import caller
 from annotations.whitebox.datatypes import DataType, Family
@@ -35,7 +36,10 @@ _CONF: Final = {
 
 
 def _unset(key: str) -> str:
-    return "false" if key.startswith("spark.") else f"${key}"
+    if key.startswith("spark."):
+        return "false"
+    outside.MADE.add(f"${key}")
+    return f"${key}"
 
 
 _VIEW: Final = re.compile(
@@ -87,11 +91,23 @@ class Answers:
     """Functions of `foreachBatch`, by what stands for them in the command."""
     functions: dict[str, Any] = field(default_factory=dict)
     """Registered functions: name -> CommonInlineUserDefinedFunction."""
+    objects: dict[bytes, Any] = field(default_factory=dict)
+    """Functions and other objects that would be sent to workers, by what stands for them."""
     server: str = field(default_factory=lambda: str(uuid.uuid4()))
 
     def _made(self, response: Any, request: Any, **parts: Any) -> Any:
         ids = {"session_id": request.session_id, "server_side_session_id": self.server}
         return response(**ids, **parts)
+
+    def keep(self, value: Any) -> bytes:
+        """What stands for a function with its type, or for another object, in a plan."""
+        function = value[0] if isinstance(value, tuple) else value
+        for key, known in self.objects.items():
+            if known is function:
+                return key
+        key = str(len(self.objects)).encode()
+        self.objects[key] = function
+        return key
 
     # ---- settings
 

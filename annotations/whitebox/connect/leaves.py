@@ -66,9 +66,15 @@ def _sql(home: Relations, found: Any, at: Position | None) -> Built:
     import pyspark.sql.connect.proto as pb
 
     query = texts.without_live(found.query)
-    tables = {name: _occurrence(home, relation) for name, relation in home.references.items()}
-    known, streamed = {name.lower() for name in tables}, texts.streams(query)
-    for name in texts.tables(query) - {"range"}:
+    read_here = texts.tables(query) - {"range"}
+    lower, streamed = {name.lower() for name in read_here}, texts.streams(query)
+    tables = {
+        name: _occurrence(home, relation)
+        for name, relation in home.references.items()
+        if name.lower() in lower
+    }
+    known = {name.lower() for name in tables}
+    for name in read_here:
         if name.lower() not in known:
             read = pb.Relation()
             read.read.named_table.unparsed_identifier = name
@@ -86,7 +92,7 @@ def _with_relations(home: Relations, found: Any, at: Position | None) -> Built:
     aliases = [r.subquery_alias for r in found.references if r.HasField("subquery_alias")]
     if len(aliases) < len(found.references):
         return _opaque_references(home, found, at)
-    home.references = outer | {alias.alias: alias.input for alias in aliases}
+    home.references = {alias.alias: alias.input for alias in aliases}
     try:
         return home.build(found.root)
     finally:

@@ -40,10 +40,33 @@ def note(text: str) -> None:
     NOTES.setdefault((text, caller()))
 
 
+MADE: Final[set[str]] = set()
+"""Texts that stand for values which are not known."""
+DECIDED: Final[dict[str, None]] = {}
+"""Those of them that were taken for a number, or decided what the script did."""
+
+
 class Outside(str):
     """A value that is not known: the text `$` and where it comes from."""
 
     __slots__ = ()
+
+    def __new__(cls, text: str) -> Outside:
+        """A value that is called by this text."""
+        MADE.add(text)
+        return str.__new__(cls, text)
+
+    def __eq__(self, other: object) -> bool:
+        if _users(sys._getframe(1).f_code.co_filename):
+            DECIDED[str(self)] = None
+        return str.__eq__(self, other)
+
+    __hash__ = str.__hash__
+
+    def __bool__(self) -> bool:
+        if _users(sys._getframe(1).f_code.co_filename):
+            DECIDED[str(self)] = None
+        return True
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -72,16 +95,20 @@ class Outside(str):
         return str.__getitem__(self, key) if isinstance(key, slice) else Outside(f"{self}[{key}]")
 
     def __iter__(self) -> Iterator[Any]:
+        DECIDED[str(self)] = None
         note(f"a loop over `{self}`, which is not known here, was left out")
         return iter(())
 
     def __int__(self) -> int:
+        DECIDED[str(self)] = None
         return 1
 
     def __float__(self) -> float:
+        DECIDED[str(self)] = None
         return 1.0
 
     def __index__(self) -> int:
+        DECIDED[str(self)] = None
         return 1
 
     def __enter__(self) -> Outside:
@@ -253,5 +280,6 @@ def _value(action: Any) -> str:
     try:
         action.type(value)
     except Exception:
+        DECIDED[str(value)] = None
         return "1"
     return value

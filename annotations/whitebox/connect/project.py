@@ -18,6 +18,7 @@ from typing import Any, Final
 from annotations.dataflow import Position
 from annotations.whitebox import ir, plan_json
 from annotations.whitebox.connect import texts
+from annotations.whitebox.connect.carrying import carried
 from annotations.whitebox.connect.datatypes import ddl_type, from_proto
 from annotations.whitebox.connect.reading import Reading
 from annotations.whitebox.connect.statements import NotUnderstood, statements
@@ -47,6 +48,7 @@ class Flow:
     keys: tuple[str, ...] = ()
     history: bool = False
     plan: ir.Relation | None = None
+    code: dict[str, Any] | None = None
 
 
 @dataclass
@@ -246,14 +248,28 @@ def _plan(reading: Reading, project: Project, flow: Flow) -> ir.Relation:
     reading.sources.declare(schemas)
     try:
         if flow.source is not None:
+            flow.code = {"reason": "it applies changes by key (AUTO CDC)"}
             return changes(reading, flow)
         if flow.query is not None:
-            return texts.query(flow.query, _tables_of(reading, flow), flow.query_at, lines=True)
-        return reading.plan(flow.relation)
+            tables = _tables_of(reading, flow)
+            flow.code = carried(reading, _sql(flow.query), {})
+            return texts.query(flow.query, tables, flow.query_at, lines=True)
+        plan = reading.plan(flow.relation)
+        flow.code = carried(reading, flow.relation, reading.answers.views)
+        return plan
     except Exception as failed:
         reason = f"{type(failed).__name__}: {failed}".partition("\n")[0]
         inputs = tuple(_source(reading, name) for name in schemas)
         return ir.Opaque(inputs, (), reason, position=flow.position)
+
+
+def _sql(query: str) -> Any:
+    """A text of SQL as a relation."""
+    import pyspark.sql.connect.proto as pb
+
+    relation = pb.Relation()
+    relation.sql.query = query
+    return relation
 
 
 def _tables_of(reading: Reading, flow: Flow) -> dict[str, texts.Table]:
@@ -364,4 +380,6 @@ def _flow_json(flow: Flow) -> dict[str, Any]:
     }
     if flow.query is not None:
         described["query"] = flow.query.strip()
+    if flow.code is not None:
+        described["code"] = flow.code
     return described

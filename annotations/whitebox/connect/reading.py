@@ -11,6 +11,7 @@ import resource
 import sys
 import traceback
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +47,7 @@ class Reading:
             converters=CONVERTERS,
             source_of=self.sources.source,
             query_of=texts.query,
-            sql=texts.select_list,
+            sql=partial(texts.select_list, functions=self.answers.functions),
             places=self.places.of,
             views=views,
             functions=self.answers.functions,

@@ -40,7 +40,7 @@ class Relations:
     functions: dict[str, Any] = field(default_factory=dict)
     names: Names = field(default_factory=Names)
     references: dict[str, Any] = field(default_factory=dict)
-    """Relations that the SQL inside may read, by name."""
+    """Relations that the SQL of the query at hand may read, by name."""
 
     def __post_init__(self) -> None:
         self.expressions = Expressions(self.names, self.sql, self.functions)

@@ -20,6 +20,7 @@ from annotations.whitebox.connect.reading import Reading, place_text  # first: p
 # isort: split
 from annotations.whitebox.connect import outside, texts
 from annotations.whitebox.connect.answers import Refused, Started
+from annotations.whitebox.connect.carrying import carried
 from annotations.whitebox.connect.databricks import (
     DBUtils,
     Pipeline,
@@ -56,6 +57,8 @@ def script(home: Reading, request: Mapping[str, Any]) -> dict[str, Any]:
     started, home.answers.started = home.answers.started, []
     answer["queries"] = [each for query in started for each in _queries(home, query)]
     answer["sources"] = home.sources.read
+    for value in outside.DECIDED:
+        outside.note(f"`{value}` is not known here, and what the script does depends on it")
     answer["notes"] = [[text, place_text(at)] for text, at in outside.NOTES]
     return answer
 
@@ -96,7 +99,7 @@ def _queries(home: Reading, started: Started) -> list[dict[str, Any]]:
     with home.failures() as failed:
         started.body(home.spark.table(f"`{name}`"), 0)
     written, home.answers.started = home.answers.started, []
-    found = [_written(home, each, name, plan) for each in written]
+    found = [_written(home, each, name, plan, started.command.input) for each in written]
     made = [described | each for each in found if each is not None]
     if not failed and made:
         for each in made:
@@ -109,11 +112,12 @@ def _queries(home: Reading, started: Started) -> list[dict[str, Any]]:
         f"what the function of foreachBatch does is not known: {reason}",
         position=Position(*failed["position"]) if failed.get("position") else started.position,
     )
-    return [described | {"plan": plan_json.to_json(opaque)}, *made]
+    code = {"reason": opaque.reason}
+    return [described | {"plan": plan_json.to_json(opaque), "code": code}, *made]
 
 
 def _written(
-    home: Reading, written: Started, batch: str, query: ir.Relation
+    home: Reading, written: Started, batch: str, query: ir.Relation, stream: Any
 ) -> dict[str, Any] | None:
     """What the function of `foreachBatch` writes of a micro-batch; None: nothing of it."""
     described, plan = _query(home, written)
@@ -121,16 +125,20 @@ def _written(
     if path is None:
         return None
     by_record = not (path.writes or path.gates or path.within is Within.SEQUENCE)
+    target = getattr(written.command, "target_table_name", "")
     if by_record:
         plan = texts.filled(plan, {batch: lambda: query})
+        if not target:
+            code = carried(home, written.command.input, written.views, {batch: stream})
     else:
         reason = "what is written depends on how the records are divided into micro-batches"
         plan = ir.Opaque((query,), plan.columns, reason, position=written.position)
-    target = getattr(written.command, "target_table_name", "")
+        code = {"reason": reason}
     if target:
         reason = f"a merge into {target} keeps, of records with the same key, what came last"
         plan = ir.Opaque((plan,), plan.columns, reason, position=written.position)
-    return described | {"plan": plan_json.to_json(plan), "in_batch": True}
+        code = {"reason": reason}
+    return described | {"plan": plan_json.to_json(plan), "in_batch": True, "code": code}
 
 
 def _query(home: Reading, started: Started) -> tuple[dict[str, Any], ir.Relation]:
@@ -149,7 +157,12 @@ def _query(home: Reading, started: Started) -> tuple[dict[str, Any], ir.Relation
         if hasattr(command, name) and command.HasField(name):
             described[name] = True
     described["options"] = dict(getattr(command, "options", {}))
+    for name in ("processing_time_interval", "available_now", "once"):
+        if getattr(command, name, None):
+            described["trigger"] = getattr(command, name) if name[0] == "p" else "available now"
     read = command.source_table_plan if target else command.input
     plan = home.plan(read, started.views)
     described["plan"] = plan_json.to_json(plan)
+    if not described.get("foreach_writer"):
+        described["code"] = carried(home, read, started.views)
     return described, plan

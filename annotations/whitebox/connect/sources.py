@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import keyword
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -148,8 +149,10 @@ class Sources:
         path = described.get("path") or options.get("path") or ""
         told = options.get("subscribe") or options.get("topic") or path or data.format or "source"
         base = re.sub(r"\W+", "_", _last(told)).strip("_").lower() or "source"
-        if base[0].isdigit() or base in self.taken:
-            base = f"{base}_source" if base in self.taken else f"source_{base}"
+        if base in self.taken or keyword.iskeyword(base):
+            base = f"{base}_source"
+        elif base[0].isdigit():
+            base = f"source_{base}"
         name, number = base, 1
         while name in self.read and self.read[name] != described:
             number += 1

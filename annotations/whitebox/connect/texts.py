@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, is_dataclass, replace
-from typing import Any, Final
+from functools import partial
+from typing import Any, Final, NamedTuple
 
-from annotations.dataflow import Position
+from annotations.dataflow import EMPTY, Position
 from annotations.whitebox import ir
+from annotations.whitebox.connect.expressions import user_function
 from annotations.whitebox.connect.scope import Built, Names
 from annotations.whitebox.inputs import Input
 from annotations.whitebox.ir import Expression, Unknown
@@ -23,9 +25,17 @@ _QUOTED: Final = re.compile(r"'((?:[^'\\]|\\.)*)'|\"((?:[^\"\\]|\\.)*)\"")
 
 
 def select_list(
-    text: str, over: Built, names: Names, at: Position | None
+    text: str,
+    over: Built,
+    names: Names,
+    at: Position | None,
+    *,
+    functions: Mapping[str, Any] = EMPTY,
 ) -> list[tuple[str, Expression]]:
-    """Names and values of the entries of a select list over the columns of a plan."""
+    """Names and values of the entries of a select list over the columns of a plan.
+
+    `functions`: those that the user has registered, by name in lower case.
+    """
     from sqlglot import exp
 
     from annotations.whitebox.sql_dialect import NotParsed, parse
@@ -40,7 +50,10 @@ def select_list(
         tree = parse(f"SELECT {text}").tree
         if not isinstance(tree, exp.Select):
             raise NotUnderstood(f"`{text}` is not an expression")
-        convert = Expressions(resolve, lambda _: at)
+        registered = {
+            name: partial(user_function, function, at=at) for name, function in functions.items()
+        }
+        convert = Expressions(resolve, lambda _: at, registered)
         found: list[tuple[str, Expression]] = []
         for entry in tree.expressions:
             star = _star(entry, exp)
@@ -72,7 +85,8 @@ def _title(entry: Any, text: str, exp: Any) -> str:
         return str(entry.expression.name)
     if isinstance(entry, exp.Cast | exp.TryCast) and isinstance(entry.this, exp.Column | exp.Dot):
         return _title(entry.this, text, exp)
-    return text.strip()
+    function = re.match(r"\s*(window|session_window|window_time)\s*\(", text, re.IGNORECASE)
+    return function[1].lower() if function is not None else text.strip()
 
 
 Table = Callable[[], ir.Relation]
@@ -130,6 +144,38 @@ def tables(text: str) -> set[str]:
         if parts and not (len(parts) == 1 and parts[0].lower() in own):
             found.add(".".join(parts))
     return found
+
+
+class TablePlace(NamedTuple):
+    """A table where a query reads it."""
+
+    begin: int
+    end: int
+    name: str
+    called: bool
+    """It has a name of its own in the query (`AS`)."""
+
+
+def table_places(text: str) -> Iterator[TablePlace]:
+    """The places in which a query names the tables that it reads and does not define.
+
+    >>> [place[:3] for place in table_places("SELECT 1 FROM a JOIN b.c AS d")]
+    [(14, 15, 'a'), (21, 24, 'b.c')]
+    """
+    from sqlglot import exp
+
+    from annotations.whitebox.sql_dialect import parse
+
+    tree = parse(text).tree
+    own = {each.alias.lower() for each in tree.find_all(exp.CTE)}
+    for table in tree.find_all(exp.Table):
+        parts = [part for part in table.parts if part.name]
+        if not parts or (len(parts) == 1 and parts[0].name.lower() in own):
+            continue
+        name = ".".join(part.name for part in parts)
+        if "start" in parts[0].meta:
+            begin, end = parts[0].meta["start"], parts[-1].meta["end"] + 1
+            yield TablePlace(begin, end, name, bool(table.alias))
 
 
 def without_live(text: str) -> str:

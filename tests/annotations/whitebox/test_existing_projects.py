@@ -34,8 +34,11 @@ spark.streams.awaitAnyTermination()
 
 
 def test_the_example_project_is_the_file_that_is_committed_beside_it() -> None:
-    made = importing.imported(EXAMPLE / "spark-pipeline.yml", execute=Limits())
-    assert made == (EXAMPLE / "shop.yaml").read_text(encoding="utf-8")
+    specification = EXAMPLE / "spark-pipeline.yml"
+    made = importing.imported(specification, module="shop_code", execute=Limits())
+    assert made.text == (EXAMPLE / "shop.yaml").read_text(encoding="utf-8")
+    assert made.module is not None
+    assert made.module.text == (EXAMPLE / "shop_code.py").read_text(encoding="utf-8")
 
 
 def test_project_and_imported_file_get_the_same_labels() -> None:

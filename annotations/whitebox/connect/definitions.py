@@ -1,0 +1,197 @@
+"""Functions that the user hands to Spark, as text: the definition, and all that it needs.
+
+A function is found in its file by the line that its code object names. What it calls and reads is
+followed through the statements of its module: imports, functions, classes and constants.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import textwrap
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from annotations.whitebox.connect.expression_text import NotWritten
+from annotations.whitebox.connect.program import program
+
+_BUILT_IN: Final = frozenset(dir(builtins))
+_SESSION: Final = frozenset({"spark", "sc", "dbutils", "SparkSession"})
+"""Names that only a running job has a value for."""
+_OWN: Final = {
+    "F": ("from pyspark.sql import functions as F", "import pyspark.sql.functions as F"),
+    "DataFrame": ("from pyspark.sql import DataFrame",),
+}
+"""Names that the module has for itself."""
+_DECORATORS: Final = frozenset({"udf", "pandas_udf", "arrow_udf"})
+
+
+class Definitions:
+    """What a module has to define, in the order in which it has to."""
+
+    def __init__(self, objects: Mapping[bytes, Any]) -> None:
+        self._objects = objects
+        self.imports: dict[str, None] = {}
+        self.statements: dict[tuple[str, int], str] = {}
+        """File and line -> the text of a statement."""
+        self._names: dict[tuple[str, int, int], str] = {}
+        self._trees: dict[str, tuple[ast.Module, str]] = {}
+        self._bound: dict[str, tuple[str, int]] = {}
+        self._followed: set[tuple[str, int]] = set()
+
+    def name(self, command: bytes, called: str) -> str:
+        """The name by which a function of the user, for which `command` stands, can be called.
+
+        Raises:
+            NotWritten: the function does not stand by itself.
+        """
+        code = getattr(self._objects.get(command), "__code__", None)
+        if code is None:
+            raise NotWritten(f"`{called}`, which is not a function")
+        if code.co_freevars:
+            raise NotWritten(f"`{called}`, which uses {', '.join(code.co_freevars)} from around it")
+        file = code.co_filename
+        if file.startswith("<") or not Path(file).is_file():
+            raise NotWritten(f"`{called}`, whose text is not there")
+        node = self._node(file, code, called)
+        at = (file, node.lineno, node.col_offset)
+        if at not in self._names:
+            self._names[at] = self._written(file, node, called)
+        return self._names[at]
+
+    def _tree(self, file: str) -> tuple[ast.Module, str]:
+        if file not in self._trees:
+            text = program(Path(file))
+            self._trees[file] = (ast.parse(text), text)
+        return self._trees[file]
+
+    def _node(self, file: str, code: Any, called: str) -> Any:
+        tree, _ = self._tree(file)
+        found = [
+            node
+            for node in ast.walk(tree)
+            if isinstance(node, ast.FunctionDef | ast.Lambda) and _line(node) == code.co_firstlineno
+        ]
+        lambdas = code.co_name == "<lambda>"
+        found = [node for node in found if isinstance(node, ast.Lambda) == lambdas]
+        if len(found) != 1:
+            raise NotWritten(f"`{called}`, which is not the only function in its line")
+        return found[0]
+
+    def _written(self, file: str, node: Any, called: str) -> str:
+        _, text = self._tree(file)
+        if isinstance(node, ast.Lambda):
+            name = f"function_{node.lineno}"
+            source = f"{name} = {ast.get_source_segment(text, node)}"
+        else:
+            name = node.name
+            for decorator in node.decorator_list:
+                if _decorator(decorator) not in _DECORATORS:
+                    raise NotWritten(f"`{called}`, which has a decorator")
+            lines = text.splitlines()[node.lineno - 1 : node.end_lineno]
+            source = textwrap.dedent("\n".join(lines))
+        self._bind(name, file, node.lineno)
+        self._need(file, node, called, skip=name)
+        self.statements[file, node.lineno] = source
+        return name
+
+    def _bind(self, name: str, file: str, line: int) -> None:
+        """One module has each name once."""
+        if self._bound.setdefault(name, (file, line)) != (file, line):
+            raise NotWritten(f"`{name}`, which two things are called")
+
+    def _need(self, file: str, node: Any, called: str, *, skip: str) -> None:
+        """Everything that a statement uses of its module."""
+        for name in _free(node):
+            if name == skip:
+                continue
+            if name in _SESSION:
+                raise NotWritten(f"`{called}`, which uses `{name}`")
+            self._define(file, name, called)
+
+    def _define(self, file: str, name: str, called: str) -> None:
+        tree, text = self._tree(file)
+        bound = [node for node in tree.body if name in _binds(node)]
+        if not bound and name in _BUILT_IN:
+            return
+        if len(bound) != 1:
+            raise NotWritten(
+                f"`{called}`, which uses `{name}`: it is set in several places, or none"
+            )
+        (node,) = bound
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            if isinstance(node, ast.ImportFrom) and node.level:
+                raise NotWritten(f"`{called}`, which uses an import from beside its module")
+            alias = next(a for a in node.names if (a.asname or a.name.split(".")[0]) == name)
+            kept: ast.stmt = ast.Import([alias])
+            if isinstance(node, ast.ImportFrom):
+                kept = ast.ImportFrom(node.module, [alias], 0)
+            line = ast.unparse(kept)
+            if name in _OWN and line not in _OWN[name]:
+                raise NotWritten(f"`{called}`, which calls something else `{name}`")
+            self.imports[line] = None
+            return
+        if (file, node.lineno) in self._followed:
+            return
+        self._followed.add((file, node.lineno))
+        self._bind(name, file, node.lineno)
+        self._need(file, node, called, skip=name)
+        source = ast.get_source_segment(text, node) or ""
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            if any(_decorator(d) in _DECORATORS for d in node.decorator_list):
+                raise NotWritten(f"`{called}`, which uses the function of Spark `{name}`")
+            first = min([node.lineno, *(d.lineno for d in node.decorator_list)])
+            source = "\n".join(text.splitlines()[first - 1 : node.end_lineno])
+        self.statements[file, node.lineno] = source
+
+
+def _line(node: Any) -> int:
+    """The line that the code object of a function names: that of its first decorator."""
+    decorators = getattr(node, "decorator_list", [])
+    return int(min([node.lineno, *(decorator.lineno for decorator in decorators)]))
+
+
+def _decorator(node: ast.expr) -> str:
+    """The last word of a decorator: `udf` of `@F.udf("int")`."""
+    inner = node.func if isinstance(node, ast.Call) else node
+    return inner.attr if isinstance(inner, ast.Attribute) else getattr(inner, "id", "")
+
+
+def _binds(node: ast.stmt) -> Iterator[str]:
+    """The names that a statement of a module sets."""
+    match node:
+        case ast.Import(names=names) | ast.ImportFrom(names=names):
+            yield from (alias.asname or alias.name.split(".")[0] for alias in names)
+        case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
+            yield name
+        case _:
+            for inner in ast.walk(node):
+                if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Store):
+                    yield inner.id
+
+
+def _free(node: ast.AST) -> list[str]:
+    """The names that a statement reads and does not set itself, in their order."""
+    skipped: set[ast.AST] = set()
+    if isinstance(node, ast.FunctionDef):
+        skipped = {inner for d in node.decorator_list for inner in ast.walk(d)}
+    own: set[str] = set()
+    read: dict[str, None] = {}
+    for inner in ast.walk(node):
+        if inner in skipped:
+            continue
+        match inner:
+            case ast.arg(arg=name):
+                own.add(name)
+            case ast.Name(id=name, ctx=ast.Load()):
+                read[name] = None
+            case ast.Name(id=name):
+                own.add(name)
+            case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
+                own.add(name)
+            case ast.Import() | ast.ImportFrom() as statement:
+                own |= set(_binds(statement))
+            case ast.ExceptHandler(name=str(name)):
+                own.add(name)
+    return [name for name in read if name not in own]
