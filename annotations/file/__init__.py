@@ -8,7 +8,7 @@
   hold between them.
 - `splits`, `repeats`: questions to the code behind a path, asked by the analysis.
 - `insertions`, `writing`, `additions`: what commands write into a file; `importing`: a file made
-  of a Spark project.
+  of a Spark project, and `import_code` the functions beside it.
 """
 
 from annotations.file.reader import load, loads

@@ -157,7 +157,7 @@ def _unused(node: str, taken: set[str]) -> str:
 
 
 def changes(graph: Graph) -> Iterator[Change]:
-    """What the imported job does otherwise than the script, query by query."""
+    """Everything that the imported job does otherwise than the script, query by query."""
     intervals = {node.trigger for node in graph.nodes.values() if node.trigger}
     for name, node in graph.nodes.items():
         modes = {fill.output_mode for fill in node.fills}

@@ -175,7 +175,7 @@ def text_of(
 
 
 def _code(derivation: Derived, functions: Module | None) -> Iterator[str]:
-    """What computes a component: its query in SQL, or a function."""
+    """The keys that say what computes a component: its query in SQL, or a function."""
     name, query = derivation.node.name, _query(derivation)
     modes = {fill.output_mode for fill in derivation.node.fills}
     carried = functions is not None and name in functions.functions

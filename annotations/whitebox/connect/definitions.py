@@ -28,7 +28,7 @@ _DECORATORS: Final = frozenset({"udf", "pandas_udf", "arrow_udf"})
 
 
 class Definitions:
-    """What a module has to define, in the order in which it has to."""
+    """The imports and statements of a module, in the order in which they have to stand."""
 
     def __init__(self, objects: Mapping[bytes, Any]) -> None:
         self._objects = objects

@@ -81,7 +81,7 @@ class FrameText:
     tables: set[str] = field(default_factory=set)
     """Names of tables that DataFrames are called by."""
     registered: dict[str, str] = field(default_factory=dict)
-    """What a function of the user is called in SQL -> the line that says so to Spark."""
+    """Name of a function of the user in SQL -> the line that registers it."""
     session: bool = False
     """Whether the session is asked for."""
 
@@ -155,7 +155,7 @@ class FrameText:
         return name
 
     def _of(self, found: Any) -> ExpressionText:
-        """What writes expressions over the input of a relation."""
+        """The writer of expressions over the input of a relation."""
         return ExpressionText(lambda name, plan: self._attribute(name, plan, found), self._udf)
 
     def _attribute(self, name: str, plan: int | None, over: Any) -> str:
@@ -473,7 +473,7 @@ class FrameText:
     # ---- code of the user
 
     def _udf(self, found: Any) -> str:
-        """What a function of the user is called in SQL."""
+        """The name in SQL of a function of the user."""
         if found.WhichOneof("function") == "python_udf":
             python = found.python_udf
         else:
