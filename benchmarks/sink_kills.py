@@ -1,7 +1,7 @@
 """Kill jobs around the commits to their sinks, and compare what the sinks have with the truth.
 
-    python benchmarks/sink_kills.py --seed 1 [--only files,delta,s3,kafka,jdbc] [--rounds 1]
-        [--when "two drivers"] [--together] [--plant]
+    python benchmarks/sink_kills.py --seed 1 [--only files,delta,s3,kafka,jdbc,derby,appended]
+        [--rounds 1] [--when "two drivers"] [--together] [--plant]
 
 For each sink a dataflow is compiled and run on files of rows that the seed decides. Its driver
 kills itself with SIGKILL before, inside and after a commit, of a number that the seed decides; or
@@ -10,12 +10,14 @@ locks do not reach, and goes on then. In the end the sink has each row as often 
 where the compiler had said that rows may come again, at least as often and none that is wrong.
 
 `files` are Parquet, `delta` a Delta table on the disk, `s3` one in an object store, `kafka` a topic
-of a broker, `jdbc` a table of PostgreSQL (Debian's; left out where it is not installed), `appended`
-the same table without a transaction, which shows that the attack bites. `--together` gives one job
-all sinks, which is faster. Options hold references to a secret, whose value may be in no file
+of a broker, `jdbc` a table of PostgreSQL (Debian's; left out where it or its driver is not
+installed), `derby` one of the database that ships with Spark, which one process at a time can open,
+`appended` a table without a transaction, which shows that the attack bites. `--together` gives one
+job all sinks, which is faster. Options hold references to a secret, whose value may be in no file
 that a job leaves. `--plant` makes the sinks forget what they have, which is to be noticed.
 
-Status 1 if a cell is not as the compiler had said.
+Prints a line for each attack, and all of them as a table. Status 1 if a cell is not as the compiler
+had said.
 """
 
 from __future__ import annotations
@@ -41,6 +43,7 @@ sys.path.insert(0, str(ROOT))
 
 from annotations.file import loads  # noqa: E402
 from benchmarks.sink_servers import (  # noqa: E402
+    Derby,
     Postgres,
     committed_messages,
     kafka_broker,
@@ -66,10 +69,23 @@ POINTS: Final[Mapping[str, Mapping[str, str]]] = {
     "s3": {"before": "delta-begun", "inside": "delta-written", "after": "delta-committed"},
     "kafka": {"before": "topic-begun", "inside": "topic-sent", "after": "topic-committed"},
     "jdbc": {"before": "table-staged", "inside": "table-moved", "after": "table-committed"},
+    "derby": {"before": "table-staged", "inside": "table-moved", "after": "table-committed"},
     "appended": {"after": "native-committed"},
 }  # fmt: skip
 """Sink -> when -> the place in the code at which the driver kills itself."""
 TWO: Final = "two drivers"
+MOMENTS: Final = ("before", "inside", "after", TWO)
+TITLES: Final[Mapping[str, str]] = {
+    "files": "Parquet files",
+    "delta": "Delta on a disk",
+    "s3": "Delta on S3 (moto)",
+    "kafka": "Kafka (noida-db)",
+    "jdbc": "JDBC, PostgreSQL",
+    "derby": "JDBC, Derby",
+    "appended": "JDBC, no transaction",
+}
+ONE_PROCESS: Final = frozenset({"derby"})
+"""Sinks that a second driver cannot even open."""
 FILES: Final = 6
 """Of the source; each is a commit."""
 BUCKET: Final = "bucket"
@@ -91,7 +107,7 @@ class Ends:
 
     def places(self) -> list[str]:
         """The sinks that can be attacked here."""
-        return [name for name in POINTS if self.database or name not in ("jdbc", "appended")]
+        return [name for name in POINTS if self.database or name != "jdbc"]
 
 
 @dataclass(frozen=True)
@@ -185,9 +201,14 @@ class Cell:
                 options = {"kafka.bootstrap.servers": self.ends.broker, "topic": self.name}
                 return {"format": "kafka", "options": options}
             case _:
-                assert self.ends.database is not None
+                database = self._database(sink)
                 table = {"dbtable": f"{self.name}_{sink}", "password": f"${{env:{SECRET}}}"}
-                return {"format": "jdbc", "options": {**self.ends.database.options, **table}}
+                return {"format": "jdbc", "options": {**database.options, **table}}
+
+    def _database(self, sink: str) -> Postgres | Derby:
+        if sink == "derby" or self.ends.database is None:
+            return Derby(self.folder / "database")
+        return self.ends.database
 
     def rows(self, sink: str) -> Counter[Row]:
         """What a sink has, as anybody reads it."""
@@ -207,8 +228,7 @@ class Cell:
                 values = map(json.loads, committed_messages(self.ends.broker, self.name))
                 return Counter((value["id"], value["k"]) for value in values)
             case _:
-                assert self.ends.database is not None
-                found = self.ends.database.query(f"SELECT id, k FROM {self.name}_{sink}")
+                found = self._database(sink).query(f'SELECT "id", "k" FROM {self.name}_{sink}')
                 return Counter((int(i), k) for i, k in found)
         return Counter((row["id"], row["k"]) for row in table.to_pylist())
 
@@ -338,38 +358,67 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", default="")
-    parser.add_argument("--when", choices=("before", "inside", "after", TWO))
+    parser.add_argument("--when", choices=MOMENTS)
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--together", action="store_true")
     parser.add_argument("--plant", action="store_true")
     args = parser.parse_args()
     wrong = 0
+    cells: dict[str, dict[str, list[str]]] = {}
+    said: dict[str, str] = {}
     with tempfile.TemporaryDirectory() as name, servers(Path(name)) as ends:
         chosen = [each for each in args.only.split(",") if each] or ends.places()
-        if absent := set(POINTS) - set(ends.places()):
+        if absent := set(chosen) - set(ends.places()) | set(POINTS) - set(ends.places()):
             print(f"left out, as PostgreSQL or its driver is not here: {', '.join(sorted(absent))}")
         for round_ in range(args.rounds):
             seed = args.seed + round_
             if args.together:
-                exact = [each for each in chosen if each != "appended"]
+                exact = [each for each in chosen if each not in ("appended", "derby")]
                 for sink, line in together(Path(name) / f"all-{seed}", ends, exact, seed):
                     print(f"{seed:4} {sink:9} {'together':12} {line}", flush=True)
                     wrong += line != "exact"
                 continue
             for sink in chosen:
-                moments = [*POINTS[sink], *([TWO] if "inside" in POINTS[sink] else [])]
-                for moment in (each for each in moments if args.when in (None, each)):
+                for moment in (each for each in moments(sink) if args.when in (None, each)):
                     rng = random.Random(f"{seed} {sink} {moment}")
                     folder = Path(name) / f"{sink}-{moment.replace(' ', '-')}-{seed}"
                     cell = Cell(folder, [sink], ends, args.plant)
                     (line,) = attack(cell, [(sink, moment)], rng)
                     fine = as_said(line, cell.said(sink))
                     wrong += not fine
-                    verdict = cell.said(sink).value
+                    said[sink] = cell.said(sink).value
                     note = "" if fine else "   NOT AS SAID"
-                    print(f"{seed:4} {sink:9} {moment:12} {verdict}: {line}{note}", flush=True)
+                    cells.setdefault(sink, {}).setdefault(moment, []).append(line + note)
+                    print(f"{seed:4} {sink:9} {moment:12} {said[sink]}: {line}{note}", flush=True)
+    if cells:
+        print(table(cells, said))
     print("as the compiler had said" if not wrong else f"{wrong} not as the compiler had said")
     return 1 if wrong else 0
+
+
+def moments(sink: str) -> list[str]:
+    """When a sink is attacked."""
+    two = "inside" in POINTS[sink] and sink not in ONE_PROCESS
+    return [*POINTS[sink], *([TWO] if two else [])]
+
+
+def table(cells: Mapping[str, Mapping[str, Sequence[str]]], said: Mapping[str, str]) -> str:
+    """The outcomes of all attacks in Markdown: a line for each sink, a column for each moment.
+
+    Args:
+        cells: sink -> moment -> the outcome of each round.
+        said: sink -> what the compiler had said of it.
+    """
+    rows = [["sink", "the compiler says", *MOMENTS]]
+    for sink, outcomes in cells.items():
+        columns = (sorted({*outcomes.get(moment, ())}) for moment in MOMENTS)
+        rows.append([TITLES[sink], said[sink], *("; ".join(lines) or "–" for lines in columns)])
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    head, *body = (
+        "| " + " | ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)) + " |"
+        for row in rows
+    )
+    return "\n".join([head, "|" + "|".join("-" * (width + 2) for width in widths) + "|", *body])
 
 
 if __name__ == "__main__":

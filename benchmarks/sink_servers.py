@@ -1,8 +1,8 @@
-"""Real servers for sinks, on loopback: a Kafka broker, an object store, PostgreSQL.
+"""Real ends for sinks: a Kafka broker, an object store, PostgreSQL on loopback; Derby in a folder.
 
 The broker is `noida-db`, the object store `moto`, both of PyPI. PostgreSQL is Debian's
 (`postgresql`, and `libpostgresql-jdbc-java` for the driver); where it is not installed, `postgres`
-gives None.
+gives None. Derby ships with Spark, and is opened by one process at a time.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import pwd
+import re
 import shutil
 import signal
 import socket
@@ -103,6 +104,38 @@ class Postgres(NamedTuple):
         env = {**os.environ, "PGUSER": self.options["user"]}
         done = subprocess.run(command, env=env, capture_output=True, text=True, check=True)
         return [line.split("\t") for line in done.stdout.splitlines()]
+
+
+class Derby(NamedTuple):
+    """A database in a folder, for the process that has opened it."""
+
+    folder: Path
+
+    @property
+    def options(self) -> Mapping[str, str]:
+        """Of Spark's format `jdbc`, without `dbtable`."""
+        return {"url": f"jdbc:derby:{self.folder};create=true", "user": "blazes"}
+
+    def query(self, statement: str) -> list[list[str]]:
+        """The rows of an answer, as texts; by Derby's own program `ij`."""
+        import pyspark
+
+        jars = Path(pyspark.__file__).parent / "jars"
+        path = os.pathsep.join(map(str, jars.glob("derby*.jar")))
+        done = subprocess.run(
+            ["java", "-cp", path, "org.apache.derby.tools.ij"],
+            input=f"CONNECT '{self.options['url']};user=blazes';\n{statement};\nEXIT;\n",
+            capture_output=True,
+            text=True,
+            check=True,
+            cwd=self.folder.parent,
+        )
+        lines = done.stdout.splitlines()
+        rule = next((at for at, line in enumerate(lines) if re.fullmatch("-{3,}", line)), None)
+        if rule is None:
+            raise RuntimeError(f"no answer of Derby: {done.stdout}")
+        end = next(at for at, line in enumerate(lines) if at > rule and not line.strip())
+        return [[text.strip() for text in line.split("|")] for line in lines[rule + 1 : end]]
 
 
 @contextlib.contextmanager

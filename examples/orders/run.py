@@ -38,7 +38,10 @@ import generate  # noqa: E402
 from benchmarks.sink_servers import kafka_broker, make_topic  # noqa: E402
 
 PROJECT = HERE / "target" / "orders"
+LOG = HERE / "data" / "driver.log"
 PARTITIONS = 3
+ATTEMPTS = 3
+"""How often the last driver is started: a busy machine can exceed Spark's limits of time."""
 STEPS = 12
 """A driver is killed after less steps than that."""
 IDLE_S = 20.0
@@ -78,7 +81,7 @@ class Driver:
     """A process that runs the job, and its JVM."""
 
     def __init__(self, broker: str, *arguments: str) -> None:
-        with (HERE / "data" / "driver.log").open("ab") as log:
+        with LOG.open("ab") as log:
             self.process = subprocess.Popen(
                 [sys.executable, str(PROJECT / "job.py"), *arguments],
                 env={**os.environ, "KAFKA_BROKERS": broker},
@@ -88,12 +91,12 @@ class Driver:
             )
 
     def take(self, number: int) -> int:
-        """Wait until it has taken a number of steps, or takes no more; how many it has taken."""
-        before, taken, patience_s = steps(), 0, STARTS_S
-        deadline = time.monotonic() + patience_s
+        """Wait until it has taken so many steps, takes no more, or ends; how many it has taken."""
+        before, taken, deadline = steps(), 0, time.monotonic() + STARTS_S
         while taken < number and time.monotonic() < deadline:
             if self.process.poll() is not None:
-                self.wait()
+                print(f"the driver ended by itself, with {self.process.returncode}; see {LOG}")
+                break
             time.sleep(0.02)
             if (now := steps() - before) != taken:
                 taken, deadline = now, time.monotonic() + IDLE_S
@@ -107,15 +110,6 @@ class Driver:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
-
-    def wait(self) -> None:
-        """Wait for its end.
-
-        Raises:
-            SystemExit: it has not ended well.
-        """
-        if status := self.process.wait():
-            raise SystemExit(f"the driver ended with {status}: see data/driver.log")
 
 
 def steps() -> int:
@@ -163,7 +157,10 @@ def main() -> int:
             what = "driver" if alone else "driver and JVM"
             print(f"kill {kill + 1}: {what}, after {taken} steps", flush=True)
         send(broker, messages[options.kills * share :], rng)
-        Driver(broker, "--available-now").wait()
+        for _ in range(ATTEMPTS):
+            if not (status := Driver(broker, "--available-now").process.wait()):
+                break
+            print(f"the last driver ended with {status}, and is started again; see {LOG}")
         return 0 if expected.check(broker) else 1
 
 

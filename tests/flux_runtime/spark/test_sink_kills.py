@@ -26,7 +26,7 @@ def ends() -> Iterator[Ends]:
 def test_every_sink_has_each_row_once_wherever_the_job_is_killed(
     ends: Ends, tmp_path: Path
 ) -> None:
-    sinks = [name for name in ends.places() if name != "appended"]
+    sinks = [name for name in ends.places() if name not in ("appended", "derby")]
     outcomes = together(tmp_path / "all", ends, sinks, seed=1)
     assert outcomes == [(sink, "exact") for sink in sinks]
 
