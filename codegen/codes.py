@@ -141,6 +141,15 @@ _ROWS: Final = (
         "that the seal fits",
     ),
     Code(
+        "BLZ519",
+        Severity.ERROR,
+        "results at an address that cannot hold them",
+        "Files are committed by renaming a folder in one step, which object stores cannot do. A "
+        "Delta table is committed by an entry in its log, in a folder or in a store that the "
+        "package deltalake reaches.",
+        "give the sink format: delta, or a path on a mounted file system",
+    ),
+    Code(
         "BLZ521",
         Severity.ERROR,
         "a seal that nothing announces",

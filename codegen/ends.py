@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from typing import Final
+from urllib.parse import urlsplit
 
 from annotations.dataflow import External, Stream
 from annotations.delivery import FILES, TRANSACTIONAL, WRITES_ONCE
@@ -16,6 +17,8 @@ FILE_FORMATS: Final = FILES
 """Formats that are a folder of files: a sink commits them exactly once."""
 JDBC: Final = "jdbc"
 """The format of tables in databases."""
+DELTA_STORES: Final = ("s3", "s3a", "abfs", "abfss", "az", "azure", "adl", "gs")
+"""Schemes of addresses at which jobs keep Delta tables, as the running job has them."""
 OWN_SCHEMA: Final = frozenset({"text"})
 """File formats that need no schema."""
 
@@ -38,6 +41,23 @@ def source_problems(stream: Stream) -> list[Diagnostic]:
         at = stream.source.position or stream.position
         missing.append(Diagnostic(CODES["BLZ503"], message, at))
     return missing
+
+
+def sink_problems(stream: Stream) -> list[Diagnostic]:
+    """The addresses at which commits to an external sink cannot be made."""
+    sink = stream.sink
+    scheme = "" if sink is None or sink.path is None else urlsplit(sink.path).scheme.lower()
+    if sink is None or scheme in ("", "file"):
+        return []
+    format = sink.format.lower()
+    if format in FILE_FORMATS:
+        message = f"{stream.name} has a sink of {format} files at {scheme}:, not in a folder"
+    elif format == "delta" and scheme not in DELTA_STORES:
+        known = ", ".join(f"{each}:" for each in DELTA_STORES)
+        message = f"{stream.name} has a Delta table at {scheme}:, not in a folder or at {known}"
+    else:
+        return []
+    return [Diagnostic(CODES["BLZ519"], message, sink.position or stream.position)]
 
 
 def source(stream: Stream) -> Source:

@@ -16,7 +16,7 @@ from annotations.dataflow import Endpoint
 from annotations.diagnostics import Diagnostic
 from blazes.coordination import Plan
 from codegen.deduplication import with_deduplication
-from codegen.ends import source_problems
+from codegen.ends import sink_problems, source_problems
 from codegen.gates import with_gates
 from codegen.network import Network, network, with_kept_inputs
 from codegen.seals import Route, routes
@@ -63,6 +63,8 @@ def judged(plan: Plan) -> Judgement:
     for stream in plan.analysis.dataflow.streams.values():
         if stream.producer is None:
             problems += source_problems(stream)
+        if stream.consumer is None:
+            problems += sink_problems(stream)
     return Judgement(plan, net, sealed, tuple(sorted(dict.fromkeys(problems), key=place)))
 
 

@@ -19,7 +19,7 @@ from flux_runtime.spark.context import file_name
 from flux_runtime.spark.ends.commit import Folders
 from flux_runtime.spark.ends.delta import DeltaSink
 from flux_runtime.spark.ends.outputs import Sink
-from flux_runtime.spark.ends.sinks import Appended, CommitSink
+from flux_runtime.spark.ends.sinks import Appended, CommitSink, unreachable
 from flux_runtime.spark.ends.source import FILE_FORMATS, Source
 from flux_runtime.spark.ends.tables import Table
 from flux_runtime.spark.ends.topics import Topic
@@ -95,7 +95,8 @@ class Job:
         """Return if the job can be run as it is declared.
 
         Raises:
-            ValueError: options refer to secrets that are not there; all of them.
+            ValueError: options refer to secrets that are not there, or sinks are at addresses
+                that cannot hold them; all of them.
         """
         if self.problems:
             raise ValueError("\n".join(self.problems))
@@ -432,6 +433,9 @@ class Job:
         passed = tuple(self._of_unit(name, number, feed) for number, feed in enumerate(feeds, 1))
         given = self._options(f"sink {name}", options)
         location = self._resolved(path)
+        if problem := unreachable(format, location):
+            self.problems.append(f"sink {name}: {problem}")
+            return
         if location is None and format in FILE_FORMATS:
             location = str(self.results / file_name(name))
         target = self._target(name, format, location, given, tuple(key), transaction)

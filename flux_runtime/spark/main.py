@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
+from flux_runtime.commits.mount import check_mounts
 from flux_runtime.commits.owner import Ownership
 from flux_runtime.observe.ending import FAIL_ON, FAILED_ON, Left, parse_fail_on
 from flux_runtime.observe.exposition import serving
@@ -226,7 +227,9 @@ def _run(job: Job, settings: Settings, folder: RunFolder, lineage: Lineage) -> M
 def _checked(job: Job, settings: Settings, state: Storage) -> Ownership:
     """Check that state and results belong to this job, or delete them to start afresh."""
     assign_channels(job, state)
-    ownership = Ownership(settings.name, state, locations(job), fresh=settings.fresh)
+    outputs = locations(job)
+    check_mounts([settings.state, *(Path(output.key).parent for output in outputs)])
+    ownership = Ownership(settings.name, state, outputs, fresh=settings.fresh)
     ownership.check()
     known = state.read(FINGERPRINT)
     if settings.fresh:

@@ -15,7 +15,8 @@ import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from types import ModuleType
-from typing import Any, ClassVar, Protocol, Self
+from typing import Any, ClassVar, Final, Protocol, Self
+from urllib.parse import urlsplit
 
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as sf
@@ -23,6 +24,7 @@ from pyspark.sql import functions as sf
 from flux_runtime.commits.fence import FencedError
 from flux_runtime.commits.owner import NotOwnerError, Ownership
 from flux_runtime.sealing.manifest import DamagedError
+from flux_runtime.spark.ends.source import FILE_FORMATS
 
 log = logging.getLogger(__name__)
 
@@ -221,6 +223,37 @@ class Claim:
     @property
     def _entry(self) -> str:
         return f"sink {self.sink}"
+
+
+DELTA_STORES: Final = ("file", "s3", "s3a", "abfs", "abfss", "az", "azure", "adl", "gs")
+"""Schemes of addresses at which the `deltalake` package keeps tables."""
+
+
+def unreachable(format: str, location: str | None) -> str | None:
+    """Why a sink's commits cannot be at an address; None: they can, or it has no place of its own.
+
+    >>> unreachable("delta", "s3://bucket/table"), unreachable("parquet", "/data/out")
+    (None, None)
+    >>> print(unreachable("delta", "dbfs:/table"))
+    dbfs:/table: a Delta table is a folder, or begins with s3:, s3a:, abfs:, abfss:, az:, azure:,\
+ adl:, gs:. Write its address in the store, or the path where it is mounted
+    """
+    scheme = "" if location is None else urlsplit(location).scheme
+    if not scheme or scheme == "file":
+        return None
+    if format == "delta" and scheme not in DELTA_STORES:
+        return (
+            f"{location}: a Delta table is a folder, or begins with "
+            f"{', '.join(f'{each}:' for each in DELTA_STORES if each != 'file')}. Write its "
+            "address in the store, or the path where it is mounted"
+        )
+    if format in FILE_FORMATS:
+        return (
+            f"{location}: {format} files are committed by renaming a folder in one step, which "
+            f"{scheme}: cannot do. Use `format: delta`, which commits in object stores too, or a "
+            "path on a mounted file system"
+        )
+    return None
 
 
 def package(module: str, extra: str, *, sink: str) -> ModuleType:

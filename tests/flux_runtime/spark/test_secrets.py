@@ -51,23 +51,6 @@ def test_values_are_hidden_in_what_is_written(
     assert "hunter2" not in RedactingFormatter().format(record)
 
 
-@pytest.mark.parametrize("option", ["--state-dir", "--run-dir", "--root"])
-@pytest.mark.parametrize("address", ["s3a://bucket/state", "abfss://c@a.net/x", "dbfs:/state"])
-def test_a_folder_that_cannot_be_one_is_refused_before_anything_starts(
-    option: str,
-    address: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(SystemExit) as ended:
-        main(lambda job: None, name="x", folder=tmp_path, argv=[option, address])
-    assert ended.value.code == 2
-    assert "must be on a mounted file system" in capsys.readouterr().err
-    assert not list(tmp_path.iterdir())
-
-
 def test_a_secret_that_is_not_there_stops_the_job_before_anything_starts(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
