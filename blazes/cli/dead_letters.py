@@ -106,6 +106,8 @@ def _show(arguments: argparse.Namespace, state: Path) -> int:
             f"{_moment(letter.time)}  {printable(letter.unit)}  {printable(letter.stream)}"
             f"{batch}  {printable(letter.reason)}{rule}"
         )
+        if letter.why is not None:
+            print(f"    {printable(letter.why)}")
         print(f"    {printable(_line(letter))}")
     if not shown:
         print("No dead letters.")

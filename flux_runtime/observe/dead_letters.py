@@ -22,6 +22,8 @@ REASONS: Final[Mapping[str, str]] = {
     "no_count": "a punctuation without a count (SE-1)",
     "behind_watermark": "the watermark had passed where it would have been counted: it came later "
     "than `lateness:` promises",
+    "unprocessable": "the component could not process it: a value that left its type, a cast, an "
+    "error of a Python operator",
 }
 """Reason -> what it means."""
 
@@ -40,6 +42,8 @@ class DeadLetter:
     """Seconds since the epoch, when it was put aside."""
     record: Mapping[str, Any] | str
     """As it came; text where it could not be parsed."""
+    why: str | None = None
+    """The error that it met in a component."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +103,7 @@ def _letters(file: Path) -> Iterator[DeadLetter]:
                 data.get("batch"),
                 float(data["time"]),
                 data["record"],
+                data.get("why"),
             )
         except (ValueError, KeyError, TypeError):
             continue  # a line that something else left there

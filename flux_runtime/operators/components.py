@@ -19,6 +19,7 @@ import pyarrow as pa
 from flux_runtime.operators.query import INTERFACE, REPLICA, Query, QueryPlan, rehearse, tagged_as
 from flux_runtime.operators.rows import SN, Batch, KeySplit, ints, merge, rows_size
 from flux_runtime.operators.state_file import Restored, file_of
+from flux_runtime.operators.unprocessable import OperatorError, Replayed, SettingAside, Undoable
 from flux_runtime.protocol.dataflow import Dataflow, Operator
 from flux_runtime.protocol.vocabulary import Pair, Shape
 
@@ -38,6 +39,7 @@ class Component:
         plan: what it computes in SQL.
         operator: `module:function` that takes nothing and gives a Flux operator, in place of SQL.
             It is handed all columns of the input, and `flux_interface` before them.
+        interfaces: of the input, by number, where an operator computes it.
         output: (column, Arrow type) of what an operator puts out.
     """
 
@@ -46,6 +48,7 @@ class Component:
     gate: tuple[str, ...] | None
     plan: QueryPlan | None = None
     operator: str | None = None
+    interfaces: tuple[str, ...] = ()
     output: tuple[tuple[str, Any], ...] = ()
 
     def __post_init__(self) -> None:
@@ -66,9 +69,16 @@ class Component:
     def made(self, replica: int | None) -> Operator:
         """The operator of one partition, in its initial state."""
         if self.plan is not None:
-            return Entered(Query(self.plan, replica=replica))
-        assert self.operator is not None
-        return Entered(Declared(load_operator(self.operator), self.output, replica))
+            inner: Undoable = Query(self.plan, replica=replica)
+            interfaces, output = tuple(self.plan.inputs), self.plan.output
+        else:
+            assert self.operator is not None
+            declared = Declared(load_operator(self.operator), self.output, replica)
+            inner, interfaces, output = Replayed(declared), self.interfaces, self.output
+        aside = SettingAside(
+            inner, name=self.name, interfaces=interfaces, output=output, replica=replica
+        )
+        return Entered(aside)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -206,7 +216,7 @@ class Declared:
         fields, columns = list(self.schema), []
         for field in fields:
             if field.name not in result.schema.names:
-                raise ValueError(f"the operator puts out no column {field.name}")
+                raise OperatorError(f"the operator puts out no column {field.name}")
             columns.append(result.column(field.name).cast(field.type))
         if self.replica is not None:
             fields.append(pa.field(REPLICA, pa.int32(), nullable=False))

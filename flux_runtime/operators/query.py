@@ -84,22 +84,43 @@ class Query:
             name: plan.schema(name).empty_table() for name in plan.inputs if self._keeps(name)
         }
         self._put_out = pa.schema(plan.output).empty_table()
+        self._before = (self._kept, self._put_out)
         self._query = _ordered(plan)
 
     def _keeps(self, name: str) -> bool:
         return self.plan.gives is not Gives.RECORDS and name not in self.plan.reads
 
     def process(self, batch: Batch) -> Batch:
-        """Records of one batch in, the rows that they lead to out."""
+        """Records of one batch in, the rows that they lead to out.
+
+        Raises:
+            duckdb.Error, pa.ArrowInvalid: they cannot be evaluated; the state is as before.
+        """
+        self._before = (self._kept, self._put_out)
         if batch.num_rows == 0:
             return self._output(pa.schema(self.plan.output).empty_table(), 0, 0)
         name = self._names[batch.column(INTERFACE)[0].as_py()]
         came = pa.Table.from_batches([batch.select(list(self.plan.schema(name).names))])
-        if name in self._kept:
-            self._kept[name] = _joined(self._kept[name], came)
-        results = self._results(name, came)
+        try:
+            if name in self._kept:
+                self._kept = {**self._kept, name: _joined(self._kept[name], came)}
+            results = self._results(name, came)
+        except Exception:
+            self.undo()
+            raise
         number, offset = ints(batch, SN[0])[-1], ints(batch, SN[1])[-1]
         return self._output(results, int(number), int(offset))
+
+    def undo(self) -> None:
+        """Return to the state before the last batch."""
+        self._kept, self._put_out = self._before
+
+    def is_of_record(self, error: Exception) -> bool:
+        """Whether it is an error of the records, and so the same in every copy."""
+        import duckdb
+
+        of_records = (duckdb.DataError, duckdb.InvalidInputException, pa.ArrowInvalid)
+        return isinstance(error, of_records)
 
     def _results(self, name: str, came: Any) -> Any:
         nothing = {

@@ -42,6 +42,8 @@ NO_COUNT: Final = "no_count"
 DISCARDED: Final = "discarded"
 """A person discarded the partition."""
 BEHIND_WATERMARK: Final = "behind_watermark"
+UNPROCESSABLE: Final = "unprocessable"
+"""A component on Flux sites cannot process it."""
 
 RULES: Final[Mapping[str, str | None]] = {
     UNREADABLE_RECORD: None,
@@ -51,6 +53,7 @@ RULES: Final[Mapping[str, str | None]] = {
     BAD_PRODUCER: None,
     NO_COUNT: "SE-1",
     BEHIND_WATERMARK: None,
+    UNPROCESSABLE: None,
     LATE: "SE-5",
     UNKNOWN: "SE-7",
     DISCARDED: "SE-6",
@@ -66,9 +69,17 @@ class DeadLetters:
     unit: str
 
     def keep(
-        self, name: str, stream: str, batch: int | None, letters: Iterable[tuple[str, Any]]
+        self,
+        name: str,
+        stream: str,
+        batch: int | None,
+        letters: Iterable[tuple[str, Any] | tuple[str, Any, str]],
     ) -> int:
-        """Write (reason, record) pairs to the file of that name; how many there were."""
+        """Write (reason, record), or (reason, record, why), to the file of that name.
+
+        Returns:
+            How many there were.
+        """
         lines = [
             json.dumps(
                 {
@@ -78,11 +89,12 @@ class DeadLetters:
                     "rule": RULES[reason],
                     "batch": batch,
                     "time": round(time.time(), 3),
+                    **dict(zip(("why",), why, strict=False)),
                     "record": record,
                 },
                 ensure_ascii=False,
             )
-            for reason, record in letters
+            for reason, record, *why in letters
         ]
         if lines:
             self.storage.write(f"{name}.jsonl", ("\n".join(lines) + "\n").encode())

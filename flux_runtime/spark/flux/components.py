@@ -97,6 +97,7 @@ class Step:
                 buckets=buckets,
                 gate=gate,
                 operator=operator,
+                interfaces=tuple(inputs),
                 output=arrow_columns(output),
             )
         gives = Gives(self.gives)

@@ -14,11 +14,15 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 
+from flux_runtime.operators.query import REPLICA
+from flux_runtime.operators.unprocessable import letters_of, results_of
 from flux_runtime.site.reader import Reader
 from flux_runtime.spark import faults
 from flux_runtime.spark.context import Context
+from flux_runtime.spark.ends.dead_letters import UNPROCESSABLE
 from flux_runtime.spark.flux.components import to_arrow
 from flux_runtime.spark.units import FluxUnit
 
@@ -54,13 +58,16 @@ class Results:
 
     Attributes:
         rows_out: rows that have been committed since the start.
+        dead_letters: records that the sites have set aside since then.
     """
 
     def __init__(self, unit: FluxUnit, context: Context, *, on_commit: Callable[[], None]) -> None:
         self.rows_out = 0
+        self.dead_letters = 0
         self._unit = unit
         self._context = context
         self._state = context.unit_state(unit)
+        self._letters = context.dead_letters(unit)
         self._on_commit = on_commit
         self._stopping = threading.Event()
         read = self._state.read(_DONE)
@@ -115,14 +122,33 @@ class Results:
             at, found = self._gathered(reader, commit.first, commit.end)
             if at < commit.end:
                 return  # stopped
-        if found:
+        self._keep_letters(commit, found)
+        results = [rows for rows in map(results_of, found) if rows.num_rows]
+        if results:
             output = self._context.outputs[self._unit.name]
-            self.rows_out += output.commit(commit.number, self._frame(found), keep_empty=False)
+            self.rows_out += output.commit(commit.number, self._frame(results), keep_empty=False)
         faults.point("results-committed")
         self._note(replace(commit, done=True))
         faults.point("results-noted")
         reader.commit(commit.end)
         self._on_commit()
+
+    def _keep_letters(self, commit: Commit, found: list[Any]) -> None:
+        """Write down what the sites have set aside: one file for each stream of a commit.
+
+        Replicas set the same aside; what the first one has is kept.
+        """
+        by_stream: dict[str, list[tuple[str, Any, str]]] = {}
+        for rows in found:
+            if self._unit.replicas > 1:
+                rows = rows.filter(pc.equal(rows.column(REPLICA), 1))
+            for letter in letters_of(rows):
+                stream = f"{letter['component']}.{letter['interface']}"
+                entry = (UNPROCESSABLE, letter["record"], letter["why"])
+                by_stream.setdefault(stream, []).append(entry)
+        for number, (stream, letters) in enumerate(sorted(by_stream.items())):
+            name = f"unprocessable-{commit.number:09d}-{number}"
+            self.dead_letters += self._letters.keep(name, stream, commit.first, letters)
 
     def _note(self, commit: Commit) -> None:
         self._state.write(_DONE, json.dumps(asdict(commit)).encode())

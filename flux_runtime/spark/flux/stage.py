@@ -412,7 +412,8 @@ class Hosting:
             order_places=self._places,
             order_lag=max(0, self._places - self.done),
             rows_per_s=round(sum(query.rows_per_s for query in queries), 1),
-            dead_letters=sum(each.dead_letters for each in self._all()),
+            dead_letters=self._results.dead_letters
+            + sum(each.dead_letters for each in self._all()),
             **self.context.outputs[self.name].metrics(),
         )
 

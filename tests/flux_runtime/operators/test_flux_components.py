@@ -17,6 +17,7 @@ from flux_runtime.operators.components import Component, Components
 from flux_runtime.operators.query import Gives, QueryPlan, tagged
 from flux_runtime.operators.rows import SN, merge, number
 from flux_runtime.operators.stateless import Filter
+from flux_runtime.operators.unprocessable import DEAD_LETTER, results_of
 from flux_runtime.protocol.vocabulary import Pair
 
 CLICK = [("campaign", pa.string()), ("v", pa.int64())]
@@ -93,7 +94,7 @@ class Flow:
             if not filled:
                 return []
             rows = merge(filled)
-        out: list[dict[str, Any]] = rows.to_pylist()
+        out: list[dict[str, Any]] = results_of(rows).to_pylist()
         numbers = [tuple(row.pop(name) for name in SN) for row in out]
         assert numbers == sorted(numbers)
         return out
@@ -144,7 +145,7 @@ def test_an_operator_shows_what_is_declared(monkeypatch: pytest.MonkeyPatch) -> 
         output=(("v", pa.int32()),),
     )
     made = stage.made(2).process(batch(0, 0, [(1, "a"), (5, "b")]))
-    assert made.schema.names == ["v", "replica", *SN]
+    assert made.schema.names == ["v", "replica", DEAD_LETTER, *SN]
     assert made.to_pydict()["v"] == [1, 5]
     assert made.to_pydict()["replica"] == [2, 2]
 

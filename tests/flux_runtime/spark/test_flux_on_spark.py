@@ -16,6 +16,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from flux_runtime.observe.dead_letters import read_dead_letters
 from flux_runtime.observe.reader import Tail
 from flux_runtime.ordering.scope import Scope
 from flux_runtime.zookeeper.client import connect
@@ -351,3 +352,22 @@ def test_replicas_and_steps_give_sparks_answer(tmp_path: Path) -> None:
         assert sorted((r["campaign"], r["most"]) for r in job.rows("large")) == sorted(
             (name, max(c["v"] for c in mine)) for name, mine in of.items() if mine
         )
+
+
+def test_a_record_that_cannot_be_processed_is_a_dead_letter_and_the_job_goes_on(
+    tmp_path: Path,
+) -> None:
+    job = FluxJob(tmp_path, COUNTS.replace("v INT", "v BIGINT"))
+    job.file("clicks", [{"campaign": "a", "v": 2**62}, {"campaign": "b", "v": 1}])
+    job.file("clicks", [{"campaign": "a", "v": 2**62}, {"campaign": "a", "v": 7}])
+    job.file("clicks", [{"campaign": "b", "v": 2}])
+    assert job.run() == 0, job.said()
+    assert job.counted() == [("a", 1, 2**62), ("a", 2, 2**62 + 7), ("b", 1, 1), ("b", 2, 3)]
+    (letter,) = read_dead_letters(tmp_path / "state")
+    assert (letter.unit, letter.stream) == ("Count.counts", "Count.counts.click")
+    assert letter.reason == "unprocessable"
+    assert letter.record == {"campaign": "a", "v": 2**62}
+    assert "BIGINT" in str(letter.why) or "INT64" in str(letter.why)
+    job.start("--available-now")  # nothing new: nothing is written again
+    assert job.ended() == 0, job.said()
+    assert len(list(read_dead_letters(tmp_path / "state"))) == 1
