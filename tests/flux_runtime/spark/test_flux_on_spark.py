@@ -367,7 +367,7 @@ def test_a_record_that_cannot_be_processed_is_a_dead_letter_and_the_job_goes_on(
     assert (letter.unit, letter.stream) == ("Count.counts", "Count.counts.click")
     assert letter.reason == "unprocessable"
     assert letter.record == {"campaign": "a", "v": 2**62}
-    assert "BIGINT" in str(letter.why) or "INT64" in str(letter.why)
+    assert "out of bounds" in str(letter.why)
     job.start("--available-now")  # nothing new: nothing is written again
     assert job.ended() == 0, job.said()
     assert len(list(read_dead_letters(tmp_path / "state"))) == 1
