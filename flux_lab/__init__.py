@@ -22,5 +22,6 @@ those who write an operator; the rest proves the protocol.
 - `pooled`: copies that work when their site's pooler calls them.
 - `actions`: the list of the protocol's actions, held to code, tests and mutations.
 - `resume`: a smaller pair protocol, and its own world, until jobs run it.
+- `control_fuzz`: attacks with control messages on a leader and sites that run.
 - `local_sites`, `ensemble`: sites and ZooKeeper servers as processes of this machine.
 """

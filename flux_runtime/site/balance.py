@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from flux_runtime.protocol.balancer import (
     Answer,
@@ -34,6 +34,7 @@ from flux_runtime.protocol.collection import CollectionTime
 from flux_runtime.protocol.controller import Order
 from flux_runtime.protocol.orders import DataLoss
 from flux_runtime.protocol.vocabulary import Pair
+from flux_runtime.site import control_messages as control
 from flux_runtime.site.config import Balance
 from flux_runtime.site.connection import Connection
 from flux_runtime.site.ledger import Event, Ledger
@@ -129,17 +130,17 @@ class Rounds:
         """Time has passed, or events have been applied."""
         self._tell(self.balancer.tick(time.monotonic()))
 
-    def answered(self, site: int, message: dict[str, Any]) -> None:
+    def answered(self, site: int, answer: control.Statistics) -> None:
         """A site has answered."""
-        statistics = answered(site, message)
+        statistics = answered(site, answer)
         self.seen[site] = statistics
         now = time.monotonic()
-        self._tell(self.balancer.statistics(int(message["round"]), statistics, now))
+        self._tell(self.balancer.statistics(answer.round, statistics, now))
 
     def joined(self, site: int, connection: Connection) -> None:
         """A site has come in the middle of a round: it counts from now on."""
         number = self.balancer.round
-        self.leader.tell(connection, {"c": "statistics", "do": "reset", "round": number})
+        self.leader.tell(connection, control.ResetStatistics(number))
         if self.balancer.mode is Mode.GATHERING:
             nothing = SiteStatistics(site=site, utilisation=0.0, processed={})
             self._tell(self.balancer.statistics(number, nothing, time.monotonic()))
@@ -148,13 +149,9 @@ class Rounds:
         for answer in answers:
             match answer:
                 case ResetStatistics(number):
-                    self._ask("reset", number)
+                    self.leader.broadcast(control.ResetStatistics(number))
                 case RequestStatistics(number):
-                    self._ask("report", number)
-
-    def _ask(self, do: str, number: int) -> None:
-        for connection in self.leader.attached.values():
-            self.leader.tell(connection, {"c": "statistics", "do": do, "round": number})
+                    self.leader.broadcast(control.RequestStatistics(number))
 
     def _plan(
         self,
@@ -182,13 +179,13 @@ class Rounds:
         self.leader.moving(event, by="balancer")
         self.leader.happened(event, then)
 
-    def status(self) -> dict[str, Any]:
+    def status(self) -> control.BalanceStatus:
         """As in the status of the job."""
-        return {
-            "policy": self.balance.policy,
-            "mode": self.balancer.mode.value,
-            "round": self.balancer.collection.round,
-            "collection_s": self.balancer.collection.delta,
-            "moves": self.made,
-            "utilisation": {site: s.utilisation for site, s in self.seen.items()},
-        }
+        return control.BalanceStatus(
+            policy=self.balance.policy,
+            mode=self.balancer.mode.value,
+            round=self.balancer.collection.round,
+            collection_s=self.balancer.collection.delta,
+            moves=self.made,
+            utilisation={site: s.utilisation for site, s in self.seen.items()},
+        )

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import socket
-from typing import Any, Final
+from typing import Final
 
-from flux_runtime.site.codec import RowsDecoder, RowsEncoder, from_json, to_json
+from flux_runtime.site import control_messages as control
+from flux_runtime.site.codec import RowsDecoder, RowsEncoder
+from flux_runtime.site.control_messages import Message, Role
 from flux_runtime.site.handshake import Handshake, Refused
 from flux_runtime.site.key import JobKey
-from flux_runtime.site.wire import LENGTH, Bundles, Kind, Malformed, bundle_length, frames
+from flux_runtime.site.wire import (
+    ALLOCATED_BYTES,
+    LENGTH,
+    Bundles,
+    Kind,
+    Malformed,
+    bundle_length,
+    frames,
+)
 
-VERSION: Final = 1
 CONNECT_TIMEOUT_S: Final = 5.0
 
 Broken = (OSError, Refused, Malformed)
@@ -18,10 +27,26 @@ Broken = (OSError, Refused, Malformed)
 
 
 class Channel:
-    """A blocking connection to a site or a controller."""
+    """A client's blocking connection to a site or a controller.
 
-    def __init__(self, key: JobKey, address: tuple[str, int], greeting: dict[str, Any]) -> None:
+    Args:
+        key: the job's key.
+        address: host and port.
+        greeting: the client's; its kind says whom it expects there.
+
+    Raises:
+        OSError, Refused, Malformed: nobody answers there, or not as expected.
+    """
+
+    def __init__(
+        self,
+        key: JobKey,
+        address: tuple[str, int],
+        greeting: control.ClientGreeting | control.ReaderGreeting,
+    ) -> None:
         self.address = address
+        reading = isinstance(greeting, control.ReaderGreeting)
+        self.role = Role.SITE if reading else Role.LEADER
         self.asked = -1
         self.out = Bundles()
         self.decoder = RowsDecoder()
@@ -34,29 +59,42 @@ class Channel:
             handshake = Handshake(key, dialing=True)
             while not handshake.done:
                 self.socket.sendall(handshake.receive(self._exactly(handshake.wants)))
-            self.control({"v": VERSION, "role": "client", **greeting}, kind=Kind.GREETING)
+            said = control.encode(greeting, speaker=Role.CLIENT, hearer=self.role, greeting=True)
+            self.out.add(Kind.GREETING, said)
+            self.flush()
             kind, body = self.frame(CONNECT_TIMEOUT_S)
             if kind is not Kind.GREETING:
                 raise Malformed("no greeting")
-            self.greeting = from_json(body)
+            _, self.welcome = control.decode_greeting(
+                body, speakers=(self.role,), hearer=Role.CLIENT
+            )
         except BaseException:
             self.socket.close()
             raise
 
     def _exactly(self, size: int) -> bytes:
-        data = bytearray(size)
-        at = 0
-        while at < size:
-            n = self.socket.recv_into(memoryview(data)[at:])
-            if not n:
+        """So many bytes; memory is taken as they come, whatever has been announced."""
+        data = bytearray()
+        while len(data) < size:
+            piece = self.socket.recv(min(size - len(data), ALLOCATED_BYTES))
+            if not piece:
                 raise ConnectionResetError("closed by the other end")
-            at += n
+            data += piece
         return bytes(data)
 
-    def control(self, message: dict[str, Any], *, kind: Kind = Kind.CONTROL) -> None:
+    def tell(self, message: Message) -> None:
         """Send a control message."""
-        self.out.add(kind, to_json(message))
+        body = control.encode(message, speaker=Role.CLIENT, hearer=self.role)
+        self.out.add(Kind.CONTROL, body)
         self.flush()
+
+    def message(self, body: memoryview) -> Message:
+        """The control message in a frame.
+
+        Raises:
+            Malformed: it is none.
+        """
+        return control.decode(body, speaker=self.role, hearer=Role.CLIENT)
 
     def flush(self) -> None:
         """Send what has been queued."""

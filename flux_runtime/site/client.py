@@ -7,24 +7,36 @@ clients can ask for is here.
 from __future__ import annotations
 
 import time
+from collections import Counter
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, Self, TypeVar
 
+import msgspec
+
+from flux_runtime.site import control_messages as control
 from flux_runtime.site.blocking import Broken, Channel
-from flux_runtime.site.codec import from_json
 from flux_runtime.site.config import Config
+from flux_runtime.site.control_messages import Message
 from flux_runtime.site.finding import finder
 from flux_runtime.site.wire import Kind
 
 AGAIN_S: Final = 0.02
 SILENCE_S: Final = 0.5
 """After so much silence a client asks whether it still listens to the right process."""
+CLOSED_MAX: Final = 10
+"""How often in a row one leader may close the connection over the same question."""
+
+Answer = TypeVar("Answer", bound=Message)
 
 
 class Unreachable(Exception):  # noqa: N818 - what happened
     """Nobody has answered for too long."""
+
+
+class Rejected(ValueError):  # noqa: N818 - what happened
+    """The leader says that what it was asked for makes no sense; nothing was done."""
 
 
 class DataLost(Exception):  # noqa: N818 - what happened
@@ -60,9 +72,10 @@ class Client:
         self.finder = finder(config)
         self.channel: Channel | None = None
 
-    def greeting(self) -> dict[str, Any]:
-        """What the greeting says besides the role."""
-        return {}
+    @property
+    def source(self) -> str:
+        """The source that this client feeds; empty: none."""
+        return ""
 
     def leader(self) -> Channel:
         """A connection to whoever leads.
@@ -77,8 +90,10 @@ class Client:
             address = self.finder.leader()
             if address is not None:
                 with suppress(*Broken):
-                    channel = Channel(self.config.key, address, self.greeting())
-                    if channel.greeting.get("ready"):
+                    greeting = control.ClientGreeting(self.source)
+                    channel = Channel(self.config.key, address, greeting)
+                    assert isinstance(channel.welcome, control.ClientWelcome)
+                    if channel.welcome.ready:
                         self.channel = channel
                         self.connected(channel)
                         return channel
@@ -105,48 +120,71 @@ class Client:
                 if time.monotonic() > end or self.finder.leader() not in (None, channel.address):
                     raise ConnectionResetError("another controller leads") from None
 
-    def ask(self, question: dict[str, Any], answer: str) -> dict[str, Any]:
-        """Ask the leader, again if it changes meanwhile."""
+    def ask(self, question: Message, kind: type[Answer]) -> Answer:
+        """Ask the leader, again if it changes meanwhile.
+
+        Raises:
+            Rejected: the question makes no sense to it.
+            Unreachable: there was no leader, or it closes every connection over this question.
+        """
+        closed: Counter[int] = Counter()
         while True:
             channel = self.leader()
+            assert isinstance(channel.welcome, control.ClientWelcome)
             try:
-                channel.control(question)
+                channel.tell(question)
                 while True:
-                    kind, body = self.frame(channel)
-                    message = from_json(body) if kind is Kind.CONTROL else {}
-                    if message.get("c") == answer:
-                        return message
-                    self.heard(message)
-            except Broken:
+                    frame, body = self.frame(channel)
+                    if frame is not Kind.CONTROL:
+                        continue
+                    answer = channel.message(body)
+                    if isinstance(answer, kind):
+                        return answer
+                    self.heard(answer)
+            except Broken as error:
                 self.dropped()
+                closed[channel.welcome.epoch] += 1
+                if closed[channel.welcome.epoch] >= CLOSED_MAX:
+                    raise Unreachable(
+                        f"controller {channel.welcome.epoch} has closed {CLOSED_MAX} connections "
+                        f"over {type(question).__name__}: {error}"
+                    ) from error
 
-    def tell(self, message: dict[str, Any]) -> None:
+    def tell(self, message: Message) -> None:
         """Tell the leader."""
         while True:
             channel = self.leader()
             try:
-                channel.control(message)
+                channel.tell(message)
                 return
             except Broken:
                 self.dropped()
 
-    def heard(self, message: dict[str, Any]) -> None:
+    def heard(self, message: Message) -> None:
         """Something came that was not asked for.
 
         Raises:
             DataLost: that a partition is lost.
+            Rejected: that something said before makes no sense.
         """
-        if message.get("c") == "data_loss":
-            raise DataLost(message["stage"], message["part"], message["why"])
+        if isinstance(message, control.Refusal):
+            raise Rejected(message.why)
+        if isinstance(message, control.DataLoss):
+            raise DataLost(message.stage, message.part, message.why)
 
     def status(self) -> dict[str, Any]:
-        """What the job looks like to its controller."""
-        return self.ask({"c": "status"}, "status")
+        """What the job looks like to its controller (`control_messages.Status`), as JSON has it."""
+        status = self.ask(control.StatusRequest(), control.Status)
+        plain: dict[str, Any] = msgspec.to_builtins(status, str_keys=True)
+        return plain
 
     def move(self, stage: int, part: int, copy: int, site: int) -> None:
-        """Have a copy move, if that is possible now; returns when that has been decided."""
-        move = {"c": "move", "stage": stage, "part": part, "copy": copy, "site": site}
-        self.ask(move, "moved")
+        """Have a copy move, if that is possible now; returns when that has been decided.
+
+        Raises:
+            Rejected: there is no such partition.
+        """
+        self.ask(control.Move(stage, part, copy, site), control.Moved)
 
     def limit_memory(self, site: int, size: int | None) -> bool:
         """From now on a site may use so many bytes for operators' states, if it has a disk.
@@ -154,7 +192,7 @@ class Client:
         Returns:
             True once the site knows; False if there is no such site, or no more.
         """
-        return self._errand({"c": "memory", "site": site, "bytes": size})
+        return self._errand(control.LimitMemory(site, size))
 
     def keep(self, batch: int, folder: Path) -> str:
         """Have the operators' states after a batch written, while nothing is fed after it.
@@ -164,8 +202,7 @@ class Client:
         Returns:
             Why a site could not when it was asked the last time; empty: none has said so.
         """
-        answer = self.ask({"c": "keep", "batch": batch, "folder": str(folder)}, "keeping")
-        return str(answer["why"])
+        return self.ask(control.Keep(batch, str(folder)), control.Keeping).why
 
     def cut(self, site: int, other: int) -> bool:
         """Close the connection between two sites, for a drill: one of them will be removed.
@@ -173,11 +210,11 @@ class Client:
         Returns:
             True once the first has; False if it is not there, or no more.
         """
-        return self._errand({"c": "cut", "site": site, "other": other})
+        return self._errand(control.Disconnect(site, other))
 
-    def _errand(self, errand: dict[str, Any]) -> bool:
+    def _errand(self, errand: Message) -> bool:
         """Have a site do something that does no harm if it is done again by the next leader."""
-        return bool(self.ask(errand, "did")["done"])
+        return self.ask(errand, control.Carried).done
 
     def stop(self) -> None:
         """End the job: all sites and all controllers; returns when that is certain.
@@ -185,16 +222,8 @@ class Client:
         Raises:
             Unreachable: no controller has answered; perhaps the job has ended before.
         """
-        while True:
-            channel = self.leader()
-            try:
-                channel.control({"c": "stop"})
-                while True:
-                    kind, body = self.frame(channel)
-                    if kind is Kind.CONTROL and from_json(body).get("c") == "stopped":
-                        return
-            except Broken:
-                self.dropped()
+        with suppress(DataLost):
+            self.ask(control.Stop(), control.Stopped)
 
     def close(self) -> None:
         """Close the connection."""

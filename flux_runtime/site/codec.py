@@ -1,4 +1,4 @@
-"""Protocol messages, rows, view changes and notices as bytes and JSON, and back.
+"""Protocol messages and rows as bytes, and back.
 
 Rows travel as Arrow IPC messages; a schema is sent once per connection and then named by number.
 Everything that is read is checked: what is not well-formed raises `Malformed`, never anything else.
@@ -6,7 +6,6 @@ Everything that is read is checked: what is not well-formed raises `Malformed`, 
 
 from __future__ import annotations
 
-import json
 import struct
 from typing import Any, Final
 
@@ -15,27 +14,18 @@ import pyarrow as pa
 from flux_runtime.protocol.channels import Channel, Envelope, Frame
 from flux_runtime.protocol.messages import (
     Ack,
-    Avail,
-    CatchUpDone,
-    CatchUpReady,
-    CatchUpStart,
     Csync,
     Data,
-    Fail,
-    FoldInDone,
-    LogEntry,
     Message,
-    Notice,
     Pause,
     PauseAck,
     Progress,
     Psync,
     Reverse,
 )
-from flux_runtime.protocol.vocabulary import Node, Pair
+from flux_runtime.protocol.vocabulary import Node
 from flux_runtime.site.wire import Bundles, Kind, Malformed
 
-JSON_MAX_BYTES: Final = 8 << 20
 SCHEMAS_MAX: Final = 1024
 """Schemas of one connection."""
 
@@ -45,6 +35,10 @@ CREDIT: Final = struct.Struct("<hHBIhHBIH")
 ACKNOWLEDGED: Final = struct.Struct("<hHBIhHBIq")
 ROWS: Final = struct.Struct("<qIxxxx")
 """A number, number of the schema; then rows."""
+STATE: Final = struct.Struct("<hHBIxxxxxxxQ")
+"""The standby that a state is for, bytes of the whole state; then a piece of it."""
+OFFER: Final = struct.Struct("<qqIxxxx")
+"""Batch and offset of a source, number of the schema; then rows."""
 
 NUMBERED: Final[tuple[type[Any], ...]] = (
     Data, Progress, Psync, PauseAck, Reverse, Pause, Csync,
@@ -216,70 +210,3 @@ def take_credits(body: memoryview) -> tuple[tuple[Channel, int], ...]:
     for s, p, c, life, s2, p2, c2, life2, n in CREDIT.iter_unpack(body):
         found.append((Channel(Node(s, p, c, life), Node(s2, p2, c2, life2)), n))
     return tuple(found)
-
-
-# ---- JSON
-
-
-def to_json(value: Any) -> bytes:
-    """A value as compact JSON."""
-    return json.dumps(value, separators=(",", ":")).encode()
-
-
-def from_json(body: memoryview) -> dict[str, Any]:
-    """The object that a frame holds."""
-    if len(body) > JSON_MAX_BYTES:
-        raise Malformed("too much JSON")
-    try:
-        value = json.loads(bytes(body))
-    except (ValueError, RecursionError):
-        raise Malformed("not JSON") from None
-    if not isinstance(value, dict):
-        raise Malformed("not a JSON object")
-    return value
-
-
-def entry_to_json(entry: LogEntry, site: int | None) -> list[Any]:
-    """A view change; `site` is where the standby of an Avail stands."""
-    if isinstance(entry, Fail):
-        return ["fail", *entry.pair, entry.copy, entry.number]
-    if isinstance(entry, Avail):
-        return ["avail", *entry.pair, entry.copy, entry.attempt, site]
-    return ["start", *entry.pair, entry.attempt]
-
-
-def entry_from_json(value: Any) -> tuple[LogEntry, int | None]:
-    """What `entry_to_json` wrote."""
-    match value:
-        case ["fail", int(s), int(p), int(copy), int(number)]:
-            return Fail(Pair(s, p), copy, number), None
-        case ["avail", int(s), int(p), int(copy), int(attempt), int(site)]:
-            return Avail(Pair(s, p), copy, attempt), site
-        case ["start", int(s), int(p), int(attempt)]:
-            return CatchUpStart(Pair(s, p), attempt), None
-        case _:
-            raise Malformed("not a view change")
-
-
-def notice_to_json(notice: Notice) -> list[Any]:
-    """What a node reports to the controller."""
-    match notice:
-        case CatchUpReady(pair, failures):
-            return ["ready", *pair, failures]
-        case CatchUpDone(pair, attempt):
-            return ["done", *pair, attempt]
-        case FoldInDone():
-            return ["folded", *notice.pair, notice.attempt, *notice.at]
-
-
-def notice_from_json(value: Any) -> Notice:
-    """What `notice_to_json` wrote."""
-    match value:
-        case ["ready", int(s), int(p), int(failures)]:
-            return CatchUpReady(Pair(s, p), failures)
-        case ["done", int(s), int(p), int(attempt)]:
-            return CatchUpDone(Pair(s, p), attempt)
-        case ["folded", int(s), int(p), int(attempt), int(a), int(b), int(c), int(d)]:
-            return FoldInDone(Pair(s, p), attempt, Node(a, b, c, d))
-        case _:
-            raise Malformed("not a notice")

@@ -1,7 +1,8 @@
 """One connection: handshake, then bundles, on asyncio's BufferedProtocol.
 
-A bundle is received into memory of exactly its size, and its frames are used in place. Nothing of
-what the other end sends can do more than close this connection.
+A bundle is received into memory of its size, and its frames are used in place; of one that is long
+so much is taken as has arrived, twice over at most. Nothing of what the other end sends can do more
+than close this connection.
 """
 
 from __future__ import annotations
@@ -12,7 +13,16 @@ from typing import Any, Final, Protocol
 
 from flux_runtime.site.handshake import Handshake, Refused
 from flux_runtime.site.key import JobKey
-from flux_runtime.site.wire import LENGTH, Bundles, Kind, Malformed, Part, bundle_length, frames
+from flux_runtime.site.wire import (
+    ALLOCATED_BYTES,
+    LENGTH,
+    Bundles,
+    Kind,
+    Malformed,
+    Part,
+    bundle_length,
+    frames,
+)
 
 log = logging.getLogger(__name__)
 log.addHandler(logging.NullHandler())
@@ -72,6 +82,7 @@ class Connection(asyncio.BufferedProtocol):
         self.transport: asyncio.Transport | None = None
         self._handshake = Handshake(key, dialing=dialing)
         self._buffer = bytearray(self._handshake.wants)
+        self._size = self._handshake.wants
         self._at = 0
         self._body = False
         self._timer: asyncio.TimerHandle | None = None
@@ -103,6 +114,9 @@ class Connection(asyncio.BufferedProtocol):
         self._at += nbytes
         self.bytes_in += nbytes
         if self._at < len(self._buffer):
+            return
+        if self._at < self._size:
+            self._grow()
             return
         try:
             self._step()
@@ -144,8 +158,14 @@ class Connection(asyncio.BufferedProtocol):
             self.strangers.discard(self)
 
     def _expect(self, size: int) -> None:
-        self._buffer = bytearray(size)
+        """Read so many bytes next; what is announced is not allocated before it arrives."""
+        self._size = size
+        self._buffer = bytearray(min(size, ALLOCATED_BYTES))
         self._at = 0
+
+    def _grow(self) -> None:
+        arrived, self._buffer = self._buffer, bytearray(min(self._size, 2 * len(self._buffer)))
+        self._buffer[: len(arrived)] = arrived
 
     def eof_received(self) -> bool:
         """The other end has closed."""

@@ -9,11 +9,11 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final
 
-from flux_runtime.site.codec import to_json
 from flux_runtime.site.config import ControllerConfig
 from flux_runtime.site.connection import Connection, dial, listen
+from flux_runtime.site.control_messages import FollowerGreeting, Role, decode_greeting, encode
 from flux_runtime.site.finding import ZooKeeperFinder
-from flux_runtime.site.leader import VERSION, Leader
+from flux_runtime.site.leader import Leader
 from flux_runtime.site.ledger import Ledger
 from flux_runtime.site.record import (
     NoRecord,
@@ -142,11 +142,15 @@ class Watched:
 
     def opened(self, connection: Connection) -> None:
         """Say who is watching."""
-        connection.send(Kind.GREETING, to_json({"v": VERSION, "role": "follower"}))
+        greeting = encode(
+            FollowerGreeting(), speaker=Role.FOLLOWER, hearer=Role.LEADER, greeting=True
+        )
+        connection.send(Kind.GREETING, greeting)
         connection.flush()
 
     def received(self, connection: Connection, kind: Kind, body: memoryview) -> None:
         """The leader's greeting: it does lead."""
+        decode_greeting(body, speakers=(Role.LEADER,), hearer=Role.FOLLOWER)
         self.greeted = True
 
     def turn_over(self, connection: Connection) -> None:

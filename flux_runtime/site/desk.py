@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
 
-from flux_runtime.protocol.vocabulary import Pair
-from flux_runtime.site.codec import ROWS
+from flux_runtime.protocol.vocabulary import END, Pair
+from flux_runtime.site import control_messages as control
+from flux_runtime.site.codec import OFFER
 from flux_runtime.site.connection import Connection
+from flux_runtime.site.control_messages import Message, Role
 from flux_runtime.site.journal import Key
 from flux_runtime.site.shell import Link
 from flux_runtime.site.wire import Malformed
@@ -14,7 +17,6 @@ from flux_runtime.site.wire import Malformed
 if TYPE_CHECKING:
     from flux_runtime.site.leader import Leader
 
-VERSION: Final = 1
 OFFERS_MAX: Final = 256
 """Offers that wait to be fed; above it clients are not read."""
 
@@ -37,36 +39,33 @@ class Desk:
         self.sent = 0
         self.unkept = (-1, "")
 
-    def greeted(self, connection: Connection, said: dict[str, Any]) -> None:
-        """A client says what it feeds, if anything."""
-        source = str(said.get("source", ""))
+    def greeted(self, connection: Connection, source: str) -> None:
+        """A client says what it feeds; nothing if empty."""
         connection.peer = "client"
         self.clients[connection] = source
-        taken = self.leader.intake.taken.get(source)
-        self.leader.greet(
-            connection,
-            {
-                "v": VERSION,
-                "role": "leader",
-                "epoch": self.leader.ledger.leaders,
-                "ready": self.leader.began,
-                "taken": list(taken) if taken else None,
-            },
+        welcome = control.ClientWelcome(
+            epoch=self.leader.ledger.leaders,
+            ready=self.leader.began,
+            taken=self.leader.intake.taken.get(source),
         )
+        self.leader.greet(connection, Role.CLIENT, welcome)
         for loss in self.leader.ledger.losses:
             self.leader.tell(connection, _loss(loss.pair, loss.why))
 
     def offered(self, connection: Connection, link: Link, body: memoryview) -> None:
         """A client's batch: its key, then rows."""
-        source = self.clients[connection]
-        batch = int.from_bytes(body[:8], "little", signed=True)
-        offset, schema = ROWS.unpack_from(body, 8)
-        rows = link.decoder.rows(body[8 + ROWS.size :], schema)
+        source = self.clients.get(connection)
+        if source is None or len(body) < OFFER.size:
+            raise Malformed("not an offer of a client's")
+        batch, offset, schema = OFFER.unpack_from(body)
+        rows = link.decoder.rows(body[OFFER.size :], schema)
         key: Key = (batch, offset)
-        if batch < 0 or offset < 0:
+        if not (0 <= batch < END and 0 <= offset < END):
             raise Malformed("offers count from zero")
         if key <= self.leader.intake.taken.get(source, (-1, -1)):
-            self.leader.tell(connection, {"c": "taken", "key": list(key)})
+            self.leader.tell(connection, control.Taken(key))
+        elif not self.leader.intake.takes(source, key):
+            self.leader.tell(connection, control.Refusal("the input has ended: somebody finished"))
         else:
             self.leader.intake.offer(source, key, rows)
             if len(self.leader.intake.waiting) > OFFERS_MAX:
@@ -77,75 +76,87 @@ class Desk:
         """A batch is safe."""
         for connection, of in self.clients.items():
             if of == source:
-                self.leader.tell(connection, {"c": "taken", "key": list(key)})
+                self.leader.tell(connection, control.Taken(key))
 
-    def asked(self, connection: Connection, message: dict[str, Any]) -> None:
-        """A client wants something."""
-        if connection not in self.clients:
-            raise Malformed("neither a site nor a client")
+    def asked(self, connection: Connection, message: Message) -> None:
+        """A client wants something.
+
+        Raises:
+            Malformed: what it names does not exist.
+        """
+        leader = self.leader
         match message:
-            case {"c": "where"}:
-                self.leader.tell(connection, {"c": "where", "collectors": self._collectors()})
-            case {"c": "commit", "offset": int(offset)}:
-                self.leader.committed = max(self.leader.committed, offset)
-                self.leader.stage_log.committed(offset)
-                self.leader.broadcast({"c": "commit", "offset": self.leader.committed})
-            case {"c": "keep", "batch": int(batch), "folder": str()}:
+            case control.Where():
+                leader.tell(connection, control.Collectors(self._collectors()))
+            case control.Commit(offset):
+                leader.committed = max(leader.committed, offset)
+                leader.stage_log.committed(offset)
+                leader.broadcast(control.Commit(leader.committed))
+            case control.Keep(batch):
                 (of, why), self.unkept = self.unkept, (-1, "")
-                self.leader.broadcast(message)
-                self.leader.tell(connection, {"c": "keeping", "why": why if of == batch else ""})
-            case {"c": "finish"}:
-                self.leader.intake.finish()
+                leader.broadcast(message)
+                leader.tell(connection, control.Keeping(why if of == batch else ""))
+            case control.Finish():
+                leader.intake.finish()
                 self.finishing.add(connection)
-            case {"c": "status"}:
-                self.leader.tell(connection, {"c": "status", **self.leader.status()})
-            case {"c": "move", "stage": int(s), "part": int(p), "copy": int(c), "site": int(to)}:
-                event = {"e": "move", "stage": s, "part": p, "copy": c, "site": to}
-                self.leader.moving(event, by="client")
-                self.leader.happened(event, lambda: self.leader.tell(connection, {"c": "moved"}))
-            case {"c": "memory", "site": int(site), "bytes": None | int() as size}:
-                self._send(connection, site, {"c": "memory", "bytes": size})
-            case {"c": "cut", "site": int(site), "other": int(other)}:
-                self._send(connection, site, {"c": "cut", "site": other})
-            case {"c": "stop"}:
-                self.leader.stop(lambda: self.leader.tell(connection, {"c": "stopped"}))
+            case control.StatusRequest():
+                leader.tell(connection, leader.status())
+            case control.Move(stage, part, copy, site):
+                if Pair(stage, part) not in leader.ledger.shape.pairs():
+                    raise Malformed(f"there is no partition {part} of stage {stage}")
+                event = {"e": "move", "stage": stage, "part": part, "copy": copy, "site": site}
+                leader.moving(event, by="client")
+                leader.happened(event, lambda: leader.tell(connection, control.Moved()))
+            case control.LimitMemory(site, size):
+                self._send(connection, site, lambda number: control.SetMemory(size, number))
+            case control.Disconnect(site, other):
+                self._send(connection, site, lambda number: control.CutLink(other, number))
+            case control.Stop():
+                leader.stop(lambda: leader.tell(connection, control.Stopped()))
             case _:
                 raise Malformed("not a question for a controller")
-        self.leader.schedule()
+        leader.schedule()
 
-    def _send(self, connection: Connection, site: int, errand: dict[str, Any]) -> None:
+    def _send(self, connection: Connection, site: int, errand: Callable[[int], Message]) -> None:
         """Have a site do what a client wants, and tell the client when it has, or cannot."""
         to = self.leader.attached.get(site)
         if to is None:
-            self.leader.tell(connection, {"c": "did", "done": False})
+            self.leader.tell(connection, control.Carried(done=False))
             return
         self.sent += 1
         self.errands[self.sent] = (site, connection)
-        self.leader.tell(to, {**errand, "errand": self.sent})
+        self.leader.tell(to, errand(self.sent))
 
-    def did(self, number: int, *, done: bool = True) -> None:
-        """A site has done what it was sent for, or is gone."""
-        _, connection = self.errands.pop(number)
+    def did(self, site: int, number: int, *, done: bool = True) -> None:
+        """A site has done what it was sent for, or is gone.
+
+        Raises:
+            Malformed: it was not sent.
+        """
+        sent, connection = self.errands.get(number, (None, None))
+        if sent != site or connection is None:
+            raise Malformed(f"site {site} has not been sent for errand {number}")
+        del self.errands[number]
         if connection in self.clients:
-            self.leader.tell(connection, {"c": "did", "done": done})
+            self.leader.tell(connection, control.Carried(done))
 
     def gone(self, site: int) -> None:
         """What this site was sent for will not be done."""
         for number in [number for number, (to, _) in self.errands.items() if to == site]:
-            self.did(number, done=False)
+            self.did(site, number, done=False)
 
-    def _collectors(self) -> list[list[Any]]:
+    def _collectors(self) -> tuple[tuple[str, int], ...]:
         pair = Pair(len(self.leader.host.dataflow.shape.widths) - 1, 0)
         found = []
         for _, site, whole in self.leader.ledger.site_of(pair):
             if site in self.leader.ledger.sites and whole:
-                found.append(list(self.leader.ledger.sites[site].address))
-        return found
+                found.append(self.leader.ledger.sites[site].address)
+        return tuple(found)
 
     def finished(self) -> None:
         """The end of the input is safe: whoever is told so does not have to say it again."""
         for connection in self.finishing & self.clients.keys():
-            self.leader.tell(connection, {"c": "finished"})
+            self.leader.tell(connection, control.Finished())
         self.finishing.clear()
 
     def read_on(self) -> None:
@@ -160,5 +171,5 @@ class Desk:
             self.leader.tell(connection, _loss(pair, why))
 
 
-def _loss(pair: Pair, why: str) -> dict[str, Any]:
-    return {"c": "data_loss", "stage": pair.stage, "part": pair.part, "why": why}
+def _loss(pair: Pair, why: str) -> control.DataLoss:
+    return control.DataLoss(pair.stage, pair.part, control.reason(why))

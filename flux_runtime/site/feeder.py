@@ -12,10 +12,12 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Any
 
+from flux_runtime.site import control_messages as control
 from flux_runtime.site.blocking import Broken, Channel
 from flux_runtime.site.client import Client
-from flux_runtime.site.codec import ROWS, from_json
+from flux_runtime.site.codec import OFFER
 from flux_runtime.site.config import Config
+from flux_runtime.site.control_messages import Message
 from flux_runtime.site.journal import Key
 from flux_runtime.site.wire import Kind
 
@@ -33,37 +35,39 @@ class Feeder(Client):
         self, config: Config, source: str, *, window: int = 64, patience_s: float = 60.0
     ) -> None:
         super().__init__(config, patience_s=patience_s)
-        self.source = source
+        self._source = source
         self.window = window
         self.open: OrderedDict[Key, Any] = OrderedDict()
         self.taken: Key = (-1, -1)
 
-    def greeting(self) -> dict[str, Any]:
-        """The source."""
-        return {"source": self.source}
+    @property
+    def source(self) -> str:
+        """Its name."""
+        return self._source
 
     def connected(self, channel: Channel) -> None:
         """Offer again what has not been acknowledged."""
-        if channel.greeting.get("taken"):
-            self._taken(tuple(channel.greeting["taken"]))
+        assert isinstance(channel.welcome, control.ClientWelcome)
+        if channel.welcome.taken is not None:
+            self._taken(channel.welcome.taken)
         for key, rows in list(self.open.items()):
             self._put(channel, key, rows)
         channel.flush()
 
-    def heard(self, message: dict[str, Any]) -> None:
+    def heard(self, message: Message) -> None:
         """Acknowledgements."""
         super().heard(message)
-        if message.get("c") == "taken":
-            self._taken(tuple(message["key"]))
+        if isinstance(message, control.Taken):
+            self._taken(message.key)
 
-    def _taken(self, key: Any) -> None:
+    def _taken(self, key: Key) -> None:
         self.taken = max(self.taken, key)
         while self.open and next(iter(self.open)) <= self.taken:
             self.open.popitem(last=False)
 
     def _put(self, channel: Channel, key: Key, rows: Any) -> None:
         number = channel.encoder.schema_number(rows.schema, channel.out)
-        head = key[0].to_bytes(8, "little") + ROWS.pack(key[1], number)
+        head = OFFER.pack(*key, number)
         channel.out.add(Kind.OFFER, head, channel.encoder.payload(rows, number))
         channel.encoder.forget()
 
@@ -100,11 +104,11 @@ class Feeder(Client):
             try:
                 kind, body = self.frame(channel)
                 if kind is Kind.CONTROL:
-                    self.heard(from_json(body))
+                    self.heard(channel.message(body))
             except Broken:
                 self.dropped()
 
     def finish(self) -> None:
         """Nothing more comes, from any source; waits until everything is safe, the end as well."""
         self.flush()
-        self.ask({"c": "finish"}, "finished")
+        self.ask(control.Finish(), control.Finished)

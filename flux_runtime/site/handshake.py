@@ -17,7 +17,9 @@ from typing import Final
 
 from flux_runtime.site.key import PROOF_BYTES, JobKey
 
-MAGIC: Final = b"FLUX\x00\x00\x00\x01"
+VERSION: Final = 2
+"""Of all that is said on a connection; both ends have to be of the same."""
+MAGIC: Final = b"FLUX" + VERSION.to_bytes(4, "big")
 NONCE_BYTES: Final = 32
 
 
@@ -60,8 +62,14 @@ class Handshake:
                 raise Refused("the listener does not know the job's key")
             self._finish()
             return b""
+        if not data.startswith(MAGIC[:4]):
+            raise Refused("not a Flux connection")
         if not data.startswith(MAGIC):
-            raise Refused("not a Flux connection of this version")
+            theirs = int.from_bytes(data[4 : len(MAGIC)], "big")
+            raise Refused(
+                f"the other end speaks version {theirs}, this one {VERSION}: "
+                "have all processes of the job use the same package"
+            )
         self.other = data[len(MAGIC) : len(MAGIC) + NONCE_BYTES]
         if self.dialing:
             self.wants = PROOF_BYTES

@@ -256,11 +256,17 @@ class Host:
             if node in self.nodes:
                 self.ready[node] = None
 
+    def takes_state(self, node: Node) -> bool:
+        """Whether this may be a standby here, as far as this site has heard."""
+        return node.pair in self.dataflow.shape.pairs() and self.where.get(node, self.me) == self.me
+
     def install(self, node: Node, state: SegmentState) -> None:
         """CU-17: the state of a standby has arrived, perhaps before word of the standby has."""
         machine = self.nodes.get(node)
         if machine is None:
             if node.life > self.lives.get((node.pair, node.copy), 0):
+                for old in [n for n in self.early if (n.pair, n.copy) == (node.pair, node.copy)]:
+                    del self.early[old]  # of an attempt that was given up
                 self.early[node] = state
             return
         assert isinstance(machine, Segment)

@@ -91,6 +91,10 @@ class Intake:
         if self.ended:
             ingress.finish()
 
+    def takes(self, source: str, key: Key) -> bool:
+        """Whether a batch has been taken, or may be."""
+        return not self.ended or key <= self.seen.get(source, (NOTHING, NOTHING))
+
     def offer(self, source: str, key: Key, rows: Any) -> None:
         """Take a batch, unless it has been taken."""
         if key > self.seen.get(source, (NOTHING, NOTHING)) and not self.ended:

@@ -7,7 +7,9 @@ of machines need not agree; the answer's way back is part of the result.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
+
+from flux_runtime.site.control_messages import LatencyStatus
 
 LEAST_S: Final = 1e-4
 BUCKETS: Final = 24
@@ -59,11 +61,7 @@ class Latency:
                 return bound
         return None
 
-    def summary(self) -> dict[str, Any]:
-        """As in the status and the run folder."""
-        return {
-            "le_s": list(BOUNDS_S),
-            "counts": list(self.counts),
-            "p50_s": self.quantile(0.5),
-            "p99_s": self.quantile(0.99),
-        }
+    def summary(self) -> LatencyStatus:
+        """As in the status."""
+        p50_s, p99_s = self.quantile(0.5), self.quantile(0.99)
+        return LatencyStatus(BOUNDS_S, tuple(self.counts), p50_s, p99_s)

@@ -12,15 +12,18 @@ import logging
 import os
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
+
+import msgspec
 
 from flux_runtime.observe.run_folder import RunFolder
 from flux_runtime.protocol.vocabulary import END, Node, Pair
+from flux_runtime.site import control_messages as control
 from flux_runtime.site.balance import Rounds
-from flux_runtime.site.codec import notice_from_json, notice_to_json
 from flux_runtime.site.config import ControllerConfig
 from flux_runtime.site.connection import Connection
+from flux_runtime.site.control_messages import Message, Role
 from flux_runtime.site.desk import Desk
 from flux_runtime.site.host import LEADER, Host
 from flux_runtime.site.intake import Intake, rebuild_egress
@@ -38,14 +41,11 @@ from flux_runtime.site.wire import Malformed
 log = logging.getLogger(__name__)
 log.addHandler(logging.NullHandler())
 
-VERSION: Final = 1
 LOOK_S: Final = 0.1
 ROSTER_S: Final = 0.3
 """After this a new leader has seen the members."""
 LAST_WORDS_S: Final = 0.2
 """So long a leader that ends goes on sending what it has said."""
-WHY_MAX: Final = 500
-"""Characters of what a site says that are passed on."""
 SETTLED_S: Final = 1.0
 """Sites come one after the other; copies move once no more have come for so long."""
 HEARD_S: Final = 0.2
@@ -64,6 +64,8 @@ class Leader(Shell):
         remove: fences a site's identity in ZooKeeper.
         is_member: whether an identity has a seat there.
     """
+
+    role = Role.LEADER
 
     def __init__(
         self,
@@ -189,7 +191,7 @@ class Leader(Shell):
 
         def stopped() -> None:
             then()
-            self.broadcast({"c": "stop"})
+            self.broadcast(control.Stop())
             self.loop.call_later(LAST_WORDS_S, self.finish)
 
         self.stopping = True
@@ -250,36 +252,34 @@ class Leader(Shell):
         self.event("leading", epoch=self.ledger.leaders, under_way=len(self.intake.under_way))
         self.schedule()
 
-    def broadcast(self, message: dict[str, Any]) -> None:
+    def broadcast(self, message: Message) -> None:
         """Tell all sites."""
         for connection in self.attached.values():
             self.tell(connection, message)
 
     # ---- sites
 
-    def greeted(self, connection: Connection, link: Link) -> None:
-        """A site or a client says who it is."""
-        said = link.greeting or {}
-        if said["v"] != VERSION:
-            raise Malformed(f"version {said['v']}")
-        match said["role"]:
-            case "site":
-                self._site_greeted(connection, link, said)
-            case "client":
-                self.desk.greeted(connection, said)
-            case "follower":
-                connection.peer = "follower"
-                self.greet(connection, {"v": VERSION, "role": "leader"})
-            case other:
-                raise Malformed(f"no role {other!r}")
+    def speakers(self, connection: Connection) -> tuple[Role, ...]:
+        """Everybody comes to the leader."""
+        return (Role.SITE, Role.CLIENT, Role.FOLLOWER)
 
-    def _site_greeted(self, connection: Connection, link: Link, said: dict[str, Any]) -> None:
-        identity: str = said["id"]
-        host, port = said["address"]
+    def greeted(self, connection: Connection, link: Link, greeting: Message) -> None:
+        """A site, a client or a follower says who it is."""
+        match greeting:
+            case control.Registration():
+                self._site_greeted(connection, link, greeting)
+            case control.ClientGreeting(source):
+                self.desk.greeted(connection, source)
+            case control.FollowerGreeting():
+                connection.peer = "follower"
+                self.greet(connection, Role.FOLLOWER, control.FollowerWelcome())
+
+    def _site_greeted(self, connection: Connection, link: Link, said: control.Registration) -> None:
+        identity = said.id
         connection.peer = identity
-        gone = said["epoch"] > 0 and identity not in self.ledger.numbers
-        if gone or identity in self.ledger.fenced or said["epoch"] > self.ledger.leaders:
-            self.greet(connection, {"v": VERSION, "role": "leader", "fenced": True})
+        gone = said.epoch > 0 and identity not in self.ledger.numbers
+        if gone or identity in self.ledger.fenced or said.epoch > self.ledger.leaders:
+            self.greet(connection, Role.SITE, control.Expulsion())
             return
         if not self.ledger.leaders:
             connection.close("not leading yet")
@@ -300,8 +300,8 @@ class Leader(Shell):
             connection.close("it is joining on another connection")
         else:
             self.joining.add(identity)
-            event = {"e": "joined", "id": identity, "address": [str(host), int(port)]}
-            event |= {"host": str(said["host"]), "executor": str(said["executor"])}
+            event = {"e": "joined", "id": identity, "address": list(said.address)}
+            event |= {"host": said.host, "executor": said.executor}
             self.event("site_joined", site=identity)
             self.joined_at = time.monotonic()
             self.happened(event, attach)
@@ -310,20 +310,19 @@ class Leader(Shell):
         if number in self.attached:
             connection.close("the site is connected already")
             return
-        said = link.greeting or {}
-        position = int(said["log"])
-        if said["laid_out"] and position < self.ledger.base:
+        said = link.greeting
+        assert isinstance(said, control.Registration)
+        if said.laid_out and said.position < self.ledger.base:
             self.site_gone(number, "it knows too little of the log")
             return
-        self.resume.update({Node(*node): hi for *node, hi in said["resume"]})
+        self.resume.update({Node(*node): hi for node, hi in said.resume})
         connection.peer = number
         link.site = number
         self.attached[number] = self.links[number] = connection
         self.host.reconnect(number)
-        greeting = {"v": VERSION, "role": "leader", "epoch": self.ledger.leaders}
-        self.greet(connection, {**greeting, "site": number})
-        self.told.tell(connection, position)
-        self.tell(connection, {"c": "commit", "offset": self.committed})
+        self.greet(connection, Role.SITE, control.Admission(self.ledger.leaders, number))
+        self.told.tell(connection, said.position)
+        self.tell(connection, control.Commit(self.committed))
         if self.rounds is not None:
             self.rounds.joined(number, connection)
 
@@ -361,42 +360,48 @@ class Leader(Shell):
         """A client's batch."""
         self.desk.offered(connection, link, body)
 
-    def controlled(self, connection: Connection, link: Link, message: dict[str, Any]) -> None:
+    def controlled(self, connection: Connection, link: Link, message: Message) -> None:
         """A site or a client says something."""
-        if link.site is None:
+        if link.role is Role.CLIENT:
             self.desk.asked(connection, message)
             return
+        if link.site is None:
+            raise Malformed("a site that is not in the view")
         if self.attached.get(link.site) is not connection:
             return
-        match message["c"]:
-            case "notices":
-                notices = message["notices"]
-                for notice in notices:
-                    notice_from_json(notice)
-
-                def noted() -> None:
-                    self.tell(connection, {"c": "noted", "n": len(notices)})
-
-                for notice in notices[:-1]:
-                    self.happened({"e": "noticed", "notice": notice})
-                self.happened({"e": "noticed", "notice": notices[-1]}, noted)
-            case "lost":
-                self._link_lost(link.site, int(message["site"]), str(message["why"]))
-            case "report":
+        match message:
+            case control.Notices(notices):
+                self._noticed(connection, notices)
+            case control.LinkLost(site, why):
+                self._link_lost(link.site, site, why)
+            case control.Report():
                 if (record := self.ledger.sites.get(link.site)) is not None:
                     self.reports.add(link.site, record.id, message)
                     self._separate()
-            case "statistics":
+            case control.Statistics():
                 if self.rounds is not None:
                     self.rounds.answered(link.site, message)
-            case "did":
-                self.desk.did(int(message["errand"]))
-            case "unkept":
-                self.desk.unkept = (int(message["batch"]), str(message["why"])[:WHY_MAX])
-            case "reached":
-                self.latency.reached(int(message["batch"]), time.monotonic())
-            case other:
-                raise Malformed(f"no message {other!r}")
+            case control.Done(errand):
+                self.desk.did(link.site, errand)
+            case control.NotKept(batch, why):
+                self.desk.unkept = (batch, why)
+            case control.Reached(batch):
+                self.latency.reached(batch, time.monotonic())
+
+    def _noticed(self, connection: Connection, notices: Sequence[control.Notice]) -> None:
+        """Record what nodes report; the site says it again until it hears that it is recorded."""
+        pairs = self.ledger.shape.pairs()
+        for notice in notices:
+            if Pair(notice.stage, notice.part) not in pairs:
+                raise Malformed(f"there is no partition {notice.part} of stage {notice.stage}")
+
+        def noted() -> None:
+            self.tell(connection, control.Noted(len(notices)))
+
+        events = [{"e": "noticed", "notice": msgspec.to_builtins(notice)} for notice in notices]
+        for event in events[:-1]:
+            self.happened(event)
+        self.happened(events[-1], noted)
 
     def _link_lost(self, by: int, number: int, why: str) -> None:
         """A link failure is the failure of one end (section 2.1): that which was reported first."""
@@ -408,7 +413,7 @@ class Leader(Shell):
     def after_turn(self) -> None:
         """Feed the ingress; pass on what ingress and egress report."""
         for notice in self.host.out.notices:
-            self.happened({"e": "noticed", "notice": notice_to_json(notice)})
+            self.happened({"e": "noticed", "notice": control.notice_to_json(notice)})
         self.host.out.notices.clear()
         if self.began:
             self.intake.pump()
@@ -426,31 +431,30 @@ class Leader(Shell):
             pair = Pair(len(self.host.dataflow.shape.widths) - 1, 0)
             for _, site, whole in self.ledger.site_of(pair):
                 if whole and site in self.attached:
-                    self.tell(self.attached[site], {"c": "watch", "batch": batch})
+                    self.tell(self.attached[site], control.Watch(batch))
 
-    def status(self) -> dict[str, Any]:
+    def status(self) -> control.Status:
         """What the job looks like now."""
         controller = self.ledger.controller
-        return {
-            "epoch": self.ledger.leaders,
-            "pid": os.getpid(),
-            "began": self.began,
-            "whole": controller is not None and controller.whole,
-            "failures": controller.failures if controller else 0,
-            "sites": [
-                {"number": s.number, "id": s.id, "host": s.host, "executor": s.executor}
-                for s in self.ledger.sites.values()
-            ],
-            "copies": [[*node, copy.site, copy.status.name] for node, copy in controller.nodes()]
-            if controller
-            else [],
-            "losses": [[*loss.pair, loss.why] for loss in self.ledger.losses],
-            "rows": self.intake.rows,
-            "under_way": len(self.intake.under_way),
-            "latency": self.latency.summary(),
-            "loads": self.reports.newest,
-            "balance": self.rounds.status() if self.rounds is not None else None,
-        }
+        nodes = controller.nodes() if controller is not None else ()
+        return control.Status(
+            epoch=self.ledger.leaders,
+            pid=os.getpid(),
+            began=self.began,
+            whole=controller is not None and controller.whole,
+            failures=controller.failures if controller else 0,
+            sites=tuple(
+                control.SiteStatus(site.number, site.id, site.host, site.executor)
+                for site in self.ledger.sites.values()
+            ),
+            copies=tuple((*node, copy.site, copy.status.name) for node, copy in nodes),
+            losses=tuple((*loss.pair, control.reason(loss.why)) for loss in self.ledger.losses),
+            rows=self.intake.rows,
+            under_way=len(self.intake.under_way),
+            latency=self.latency.summary(),
+            loads=self.reports.newest,
+            balance=self.rounds.status() if self.rounds is not None else None,
+        )
 
     def moving(self, event: Event, *, by: str) -> None:
         """Note that a move is asked for."""

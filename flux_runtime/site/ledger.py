@@ -22,7 +22,7 @@ from typing import Any, Final
 from flux_runtime.protocol.controller import Controller, DataLoss, Instantiate, Order
 from flux_runtime.protocol.messages import Avail, LogEntry
 from flux_runtime.protocol.vocabulary import LABELS, Node, Pair, Shape, other
-from flux_runtime.site.codec import notice_from_json
+from flux_runtime.site.control_messages import notice_from_json
 
 Event = dict[str, Any]
 

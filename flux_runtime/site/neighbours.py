@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
 
 from flux_runtime.site.connection import Connection, dial
+from flux_runtime.site.control_messages import Introduction, LinkLost, SiteAddress, reason
 from flux_runtime.site.host import LEADER
 from flux_runtime.site.shell import Link
 
@@ -41,11 +43,11 @@ class Neighbours:
         self.broken: dict[int, str] = {}
         self.waiting: list[tuple[Connection, Link]] = []
 
-    def follow(self, sites: list[list[Any]]) -> None:
+    def follow(self, sites: Sequence[SiteAddress]) -> None:
         """The view: who lives, and where."""
         worker = self._worker
-        now = {number: (host, port) for number, _, host, port in sites}
-        self.ids = {number: id_ for number, id_, _, _ in sites}
+        now = {site.number: (site.host, site.port) for site in sites}
+        self.ids = {site.number: site.id for site in sites}
         for number in [n for n in self.addresses if n not in now]:
             del self.addresses[number]
             self.broken.pop(number, None)
@@ -75,13 +77,13 @@ class Neighbours:
         worker = self._worker
         waiting, self.waiting = self.waiting, []
         for connection, link in waiting:
-            said = link.greeting or {}
-            number, known = said["site"], self.ids.get(said["site"])
-            if connection not in worker.open:
+            said = link.greeting
+            if connection not in worker.open or not isinstance(said, Introduction):
                 continue
+            number, known = said.site, self.ids.get(said.site)
             if known is None and number >= max(self.ids, default=-1):
                 self.waiting.append((connection, link))
-            elif known != said["id"] or number in worker.links:
+            elif known != said.id or number in worker.links:
                 connection.close(f"site {number} is not, or no more, in the view")
             else:
                 connection.peer = number
@@ -134,4 +136,4 @@ class Neighbours:
         leader = worker.links.get(LEADER)
         if leader is not None:
             for number, why in self.broken.items():
-                worker.tell(leader, {"c": "lost", "site": number, "why": why})
+                worker.tell(leader, LinkLost(number, reason(why)))

@@ -13,9 +13,10 @@ import time
 from contextlib import suppress
 from typing import Any, Final
 
+from flux_runtime.site import control_messages as control
 from flux_runtime.site.blocking import CONNECT_TIMEOUT_S, Broken, Channel
-from flux_runtime.site.client import AGAIN_S, SILENCE_S, Client
-from flux_runtime.site.codec import ROWS, from_json
+from flux_runtime.site.client import AGAIN_S, SILENCE_S, Client, Rejected
+from flux_runtime.site.codec import ROWS
 from flux_runtime.site.config import Config
 from flux_runtime.site.wire import Kind
 
@@ -33,7 +34,7 @@ class Reader(Client):
     def connected(self, channel: Channel) -> None:
         """Say again what is committed: the leader before may have died over it."""
         if self._committed >= 0:
-            channel.control({"c": "commit", "offset": self._committed})
+            channel.tell(control.Commit(self._committed))
 
     def read(
         self, offset: int, *, timeout_s: float | None = None, max_bytes: int = READ_BYTES
@@ -72,13 +73,12 @@ class Reader(Client):
                 time.sleep(AGAIN_S)
 
     def _collectors(self) -> list[tuple[str, int]]:
-        answer = self.ask({"c": "where"}, "where")
-        return [(host, port) for host, port in answer["collectors"]]
+        return list(self.ask(control.Where(), control.Collectors).addresses)
 
     def _collector(self) -> Channel | None:
         for address in self._collectors():
             with suppress(*Broken):
-                return Channel(self.config.key, address, {})
+                return Channel(self.config.key, address, control.ReaderGreeting())
         return None
 
     def _leave(self) -> None:
@@ -92,7 +92,7 @@ class Reader(Client):
         if site.asked not in (-1, offset):
             raise ConnectionResetError("an answer that nobody waits for any more is under way")
         if site.asked == -1:
-            site.control({"c": "read", "offset": offset, "max": max_bytes})
+            site.tell(control.Read(offset, max_bytes))
             site.asked = offset
         found: list[tuple[int, Any]] = []
         while True:
@@ -107,10 +107,12 @@ class Reader(Client):
                 batch, schema = ROWS.unpack_from(body)
                 found.append((batch, site.decoder.rows(body[ROWS.size :], schema)))
                 continue
-            message = from_json(body)
+            message = site.message(body)
             site.asked = -1
-            if message.get("c") == "results":
-                return message["offset"], found, message["ended"]
+            if isinstance(message, control.Results):
+                return message.offset, found, message.ended
+            if isinstance(message, control.Refusal):
+                raise Rejected(message.why)
             self._leave()  # the collector is elsewhere by now
             return None
 
@@ -120,7 +122,7 @@ class Reader(Client):
         Nobody answers: a new leader is told again, with the next read at the latest.
         """
         self._committed = max(self._committed, offset)
-        self.tell({"c": "commit", "offset": offset})
+        self.tell(control.Commit(offset))
 
     def close(self) -> None:
         """Close both connections."""

@@ -7,8 +7,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
+
 from flux_runtime.observe.run_folder import SITES_FILE
 from flux_runtime.observe.thinned import ThinnedLog
+from flux_runtime.site.control_messages import Report
 
 PARTS_S: Final = 5.0
 """How often what every copy does goes into the run folder; it is long."""
@@ -26,7 +29,7 @@ class Reports:
     """
 
     def __init__(self, run_folder: Path | None, stage: str) -> None:
-        self.newest: dict[int, dict[str, Any]] = {}
+        self.newest: dict[int, Report] = {}
         self._stage = stage
         self._heard_at: dict[int, float] = {}
         self._parts_at: dict[int, float] = {}
@@ -34,15 +37,16 @@ class Reports:
         if run_folder is not None:
             self._out = ThinnedLog(run_folder / SITES_FILE, of=_place)
 
-    def add(self, site: int, identity: str, report: dict[str, Any]) -> None:
+    def add(self, site: int, identity: str, report: Report) -> None:
         """A site has reported."""
         self.newest[site] = report
         self._heard_at[site] = time.monotonic()
         if self._out is None:
             return
         now_s = round(time.time(), 3)
-        line = {"t": now_s, "stage": self._stage, "number": site, "site": identity, **report}
-        line.pop("c", None)
+        line = {"t": now_s, "stage": self._stage, "number": site, "site": identity}
+        line |= msgspec.to_builtins(report)
+        del line["c"]
         if time.monotonic() - self._parts_at.get(site, 0.0) < PARTS_S:
             line.pop("parts", None)
         else:

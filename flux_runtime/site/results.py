@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from flux_runtime.protocol.messages import Rows
-from flux_runtime.site.codec import ROWS, RowsEncoder, to_json
+from flux_runtime.site.codec import ROWS, RowsEncoder
 from flux_runtime.site.connection import Connection
+from flux_runtime.site.control_messages import Results, Role, encode
 from flux_runtime.site.wire import Kind
 
 
@@ -29,5 +30,5 @@ def send_results(
         number = encoder.schema_number(rows.schema, connection.out)
         payload = encoder.payload(rows, number)
         connection.send(Kind.RESULTS, ROWS.pack(batch, number), payload)
-    answer = {"c": "results", "offset": offset, "ended": ended}
-    connection.send(Kind.CONTROL, to_json(answer))
+    answer = encode(Results(offset, ended), speaker=Role.SITE, hearer=Role.CLIENT)
+    connection.send(Kind.CONTROL, answer)

@@ -15,18 +15,19 @@ from typing import Any, Final
 
 from flux_runtime.protocol.channels import Frame
 from flux_runtime.protocol.vocabulary import Node
+from flux_runtime.site import control_messages as control
 from flux_runtime.site.codec import (
+    STATE,
     RowsDecoder,
     RowsEncoder,
-    from_json,
     put_frame,
     take_acks,
     take_credits,
     take_message,
-    to_json,
 )
 from flux_runtime.site.config import Config
 from flux_runtime.site.connection import Connection
+from flux_runtime.site.control_messages import Message, Role, reason
 from flux_runtime.site.host import Host
 from flux_runtime.site.wire import Kind, Malformed
 
@@ -40,21 +41,40 @@ STATE_PIECE_BYTES: Final = 1 << 20
 
 
 class Incoming:
-    """A state that is arriving, piece by piece."""
+    """A state that is arriving, piece by piece.
 
-    def __init__(self) -> None:
+    Attributes:
+        node: the standby that it is for.
+        size: bytes, as announced.
+        missing: bytes that have not come yet.
+    """
+
+    def __init__(self, node: Node, size: int) -> None:
+        self.node = node
+        self.size = self.missing = size
         self.pieces: list[bytes] = []
-        self.size = 0
+
+    def add(self, piece: memoryview) -> None:
+        """The next piece."""
+        self.pieces.append(bytes(piece))
+        self.missing -= len(piece)
 
 
 class Link:
-    """What belongs to one connection besides its bytes: codecs, and states under way."""
+    """What belongs to one connection besides its bytes: codecs, and a state under way.
+
+    Attributes:
+        role: who is at the other end; None until its greeting has come.
+        greeting: the other end's.
+        site: the site at the other end, once it is in the view.
+    """
 
     def __init__(self, shared: dict[int, tuple[Any, Any]]) -> None:
         self.encoder = RowsEncoder(shared)
         self.decoder = RowsDecoder()
-        self.states: dict[Node, Incoming] = {}
-        self.greeting: dict[str, Any] | None = None
+        self.state: Incoming | None = None
+        self.role: Role | None = None
+        self.greeting: Message | None = None
         self.site: int | None = None
 
 
@@ -65,6 +85,8 @@ class Shell:
         config: what the process has been told.
         host: the machines; its number may be set later.
     """
+
+    role: Role
 
     def __init__(self, config: Config, host: Host) -> None:
         self.config = config
@@ -107,24 +129,34 @@ class Shell:
         """The other end knows the key."""
         self.open[connection] = Link(self._shared)
 
-    def greet(self, connection: Connection, greeting: dict[str, Any]) -> None:
+    def greet(self, connection: Connection, hearer: Role, greeting: Message) -> None:
         """Say who speaks, as the first frame."""
-        connection.send(Kind.GREETING, to_json(greeting))
+        body = control.encode(greeting, speaker=self.role, hearer=hearer, greeting=True)
+        connection.send(Kind.GREETING, body)
         connection.flush()
 
-    def tell(self, connection: Connection, message: dict[str, Any]) -> None:
-        """Send a control message at the end of the turn."""
-        connection.send(Kind.CONTROL, to_json(message))
+    def tell(self, connection: Connection, message: Message) -> None:
+        """Send a control message at the end of the turn, unless the connection is gone."""
+        link = self.open.get(connection)
+        if link is not None and link.role is not None:
+            body = control.encode(message, speaker=self.role, hearer=link.role)
+            connection.send(Kind.CONTROL, body)
         self.schedule()
+
+    def speakers(self, connection: Connection) -> tuple[Role, ...]:
+        """Who may be at the other end."""
+        raise NotImplementedError
 
     def received(self, connection: Connection, kind: Kind, body: memoryview) -> None:
         """A frame has come."""
         link = self.open[connection]
-        if link.greeting is None:
+        if link.role is None:
             if kind is not Kind.GREETING:
                 raise Malformed("no greeting")
-            link.greeting = from_json(body)
-            self._checked(self.greeted, connection, link)
+            link.role, link.greeting = control.decode_greeting(
+                body, speakers=self.speakers(connection), hearer=self.role
+            )
+            self.greeted(connection, link, link.greeting)
             return
         match kind:
             case Kind.MESSAGE:
@@ -139,19 +171,22 @@ class Shell:
             case Kind.STATE:
                 self._state(link, body)
             case Kind.CONTROL:
-                self._checked(self.controlled, connection, link, from_json(body))
+                self._control(connection, link, link.role, body)
             case Kind.OFFER:
-                self._checked(self.offered, connection, link, body)
+                self.offered(connection, link, body)
             case _:
                 raise Malformed(f"unexpected {kind.name}")
 
-    def _checked(self, function: Callable[..., None], *args: Any) -> None:
-        """Call; what is missing or of a wrong type in a message is the sender's mistake."""
+    def _control(self, connection: Connection, link: Link, role: Role, body: memoryview) -> None:
+        """A control message; a client that is mistaken is told so, anybody else is closed."""
         try:
-            function(*args)
-        except (KeyError, TypeError, ValueError, IndexError) as error:
-            log.debug("malformed", exc_info=True)
-            raise Malformed(f"a message that makes no sense ({type(error).__name__})") from None
+            message = control.decode(body, speaker=role, hearer=self.role)
+            self.controlled(connection, link, message)
+        except Malformed as error:
+            if role is not Role.CLIENT:
+                raise
+            log.warning("a client is refused: %s", error)
+            self.tell(connection, control.Refusal(reason(error)))
 
     def _site(self, link: Link) -> int:
         if link.site is None:
@@ -176,12 +211,12 @@ class Shell:
 
     # ---- for sites and controllers to fill in
 
-    def greeted(self, connection: Connection, link: Link) -> None:
+    def greeted(self, connection: Connection, link: Link, greeting: Message) -> None:
         """The other end has said who it is."""
         raise NotImplementedError
 
-    def controlled(self, connection: Connection, link: Link, message: dict[str, Any]) -> None:
-        """A control message has come."""
+    def controlled(self, connection: Connection, link: Link, message: Message) -> None:
+        """A control message has come; raise `Malformed` where it makes no sense."""
         raise NotImplementedError
 
     def offered(self, connection: Connection, link: Link, body: memoryview) -> None:
@@ -266,27 +301,29 @@ class Shell:
             self.schedule()
 
     def _send_state(self, connection: Connection, standby: Node, data: bytes) -> None:
-        head = to_json({"n": list(standby), "size": len(data)})
-        head = len(head).to_bytes(4, "little") + head
+        head = STATE.pack(*standby, len(data))
         for at in range(0, len(data), STATE_PIECE_BYTES):
             connection.send(Kind.STATE, head, data[at : at + STATE_PIECE_BYTES])
 
     def _state(self, link: Link, body: memoryview) -> None:
+        """A piece of a state; those of one state come in a row, so one is unfinished at a time."""
         self._site(link)
-        length = int.from_bytes(body[:4], "little")
-        head = from_json(body[4 : 4 + length])
-        match head:
-            case {"n": [int(s), int(p), int(c), int(life)], "size": int(size)}:
-                node = Node(s, p, c, life)
-            case _:
-                raise Malformed("not a piece of a state")
+        if len(body) <= STATE.size:
+            raise Malformed("a piece of a state without its head")
+        *parts, size = STATE.unpack_from(body)
+        node = Node(*parts)
         if not 0 < size <= self.config.state_max_bytes:
             raise Malformed(f"a state of {size} bytes")
-        state = link.states.setdefault(node, Incoming())
-        state.pieces.append(bytes(body[4 + length :]))
-        state.size += len(state.pieces[-1])
-        if state.size > size:
+        if not self.host.takes_state(node):
+            raise Malformed(f"the state of {node}, which is not here")
+        if link.state is None:
+            link.state = Incoming(node, size)
+        state = link.state
+        if (state.node, state.size) != (node, size):
+            raise Malformed(f"the state of {node} within that of {state.node}")
+        state.add(body[STATE.size :])
+        if state.missing < 0:
             raise Malformed("a state that is longer than announced")
-        if state.size == size:
-            del link.states[node]
+        if not state.missing:
+            link.state = None
             self.guarded(self.host.install, node, pickle.loads(b"".join(state.pieces)))

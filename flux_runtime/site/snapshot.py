@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from flux_runtime.protocol.orders import Copy, PairView
 from flux_runtime.protocol.vocabulary import Pair, Status
-from flux_runtime.site.codec import entry_from_json, entry_to_json
+from flux_runtime.site.control_messages import entry_from_json, entry_to_json
 from flux_runtime.site.ledger import Layout, Ledger, SiteRecord, SpreadController
 
 VERSION: Final = 2

@@ -17,13 +17,14 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import BinaryIO, Final
 
 from flux_runtime.disk import FileStorage
 from flux_runtime.protocol.segment import Segment
 from flux_runtime.protocol.spill import PagePool, Spill, SpillAction, WriteOut
 from flux_runtime.protocol.vocabulary import Node, Status
 from flux_runtime.site.config import SpillTo
+from flux_runtime.site.control_messages import SpillReport
 from flux_runtime.site.host import Host
 
 log = logging.getLogger(__name__)
@@ -266,18 +267,18 @@ class Spilling:
             self.spill.took(self.spill.activated_at - began)
         self.host.ready[node] = None
 
-    def report(self) -> dict[str, Any]:
+    def report(self) -> SpillReport:
         """What the site's report says of its disk."""
         storage = self.storage
-        return {
-            "memory_limit_bytes": self.memory,
-            "on_disk": len(self.spill.on_disk()),
-            "disk_bytes": storage.bytes,
-            "disk_limit_bytes": None if storage.max_bytes == UNLIMITED else storage.max_bytes,
-            "kept_in_memory_bytes": sum(map(len, storage.held.values())),
-            "written_bytes": storage.written,
-            "read_bytes": storage.loaded,
-            "evictions": self.evictions,
-            "activations": self.activations,
-            "refused": self.refused,
-        }
+        return SpillReport(
+            memory_limit_bytes=self.memory,
+            on_disk=len(self.spill.on_disk()),
+            disk_bytes=storage.bytes,
+            disk_limit_bytes=None if storage.max_bytes == UNLIMITED else storage.max_bytes,
+            kept_in_memory_bytes=sum(map(len, storage.held.values())),
+            written_bytes=storage.written,
+            read_bytes=storage.loaded,
+            evictions=self.evictions,
+            activations=self.activations,
+            refused=self.refused,
+        )

@@ -10,6 +10,8 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
+
 from flux_runtime.observe.run_folder import STAGES_FILE
 from flux_runtime.observe.thinned import ThinnedLog
 from flux_runtime.protocol.vocabulary import END
@@ -64,27 +66,27 @@ class StageLog:
     def _line(self, took: float) -> dict[str, Any]:
         leader = self.leader
         status = leader.status()
-        before, self.rows = self.rows, status["rows"]
+        before, self.rows = self.rows, status.rows
         if leader.began and leader.intake.ingress.last < END:
             self.batches = leader.intake.ingress.last + 1
         line = {
-            "epoch": status["epoch"],
-            "whole": status["whole"],
-            "failures": status["failures"],
-            "losses": status["losses"],
+            "epoch": status.epoch,
+            "whole": status.whole,
+            "failures": status.failures,
+            "losses": msgspec.to_builtins(status.losses),
             "rows": self.rows,
             "rows_per_s": round((self.rows - before) / took, 1),
             "batches": self.batches,
-            "under_way": status["under_way"],
+            "under_way": status.under_way,
             "waiting": len(leader.intake.waiting),
             "committed": leader.committed,
             "latency_ms": quantiles_ms(self.latencies_s),
         }
         self.latencies_s = []
-        placed = [status["sites"], status["copies"]]
+        placed = msgspec.to_builtins([status.sites, status.copies])
         if placed != self._copies:  # these are long, and change rarely
             self._copies = placed
-            line |= {"sites": status["sites"], "copies": status["copies"]}
+            line |= {"sites": placed[0], "copies": placed[1]}
         return line
 
     def close(self) -> None:

@@ -13,16 +13,23 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from flux_runtime.protocol.balancing import Part, SiteStatistics
 from flux_runtime.protocol.segment import Segment
 from flux_runtime.protocol.vocabulary import Node, Pair
 from flux_runtime.site.connection import Connection
+from flux_runtime.site.control_messages import (
+    PartReport,
+    PartStatistics,
+    Report,
+    RequestStatistics,
+    ResetStatistics,
+    Statistics,
+)
 from flux_runtime.site.host import LEADER, Host
 from flux_runtime.site.idle import IdleSelector
 from flux_runtime.site.load import Load
-from flux_runtime.site.wire import Malformed
 
 if TYPE_CHECKING:
     from flux_runtime.site.worker import Worker
@@ -104,49 +111,44 @@ class SiteReport:
         if waited >= worker.config.report_s and leader is not None:
             phase = Phase.ending(self.since, worker.host, self.idle)
             self.since = Since.now(worker.host, self.idle)
-            worker.tell(leader, {"c": "report", **self._report(phase)})
+            worker.tell(leader, self._report(phase))
 
-    def _report(self, phase: Phase) -> dict[str, Any]:
+    def _report(self, phase: Phase) -> Report:
         worker, took = self.worker, phase.took_s
         host = worker.host
         parts = [
             _part(node, segment, phase.loads.get(node, Load()), took, host.unread(node))
             for node, segment in host.segments()
         ]
-        return {
-            "pid": os.getpid(),
-            "rows_per_s": _total(phase, "rows") / took,
-            "units_per_s": _total(phase, "units") / took,
-            "utilisation": phase.utilisation,
-            "busy": _total(phase, "operator_s") / took,
-            "cpu": phase.cpu,
-            "cpu_available": phase.available,
-            "memory_bytes": _resident_bytes(),
-            "buffered_units": host.buffered(),
-            "state_bytes": sum(part["state_bytes"] for part in parts),
-            "copies": len(host.nodes),
-            "bytes_in": sum(c.bytes_in for c in worker.open),
-            "bytes_out": sum(c.bytes_out for c in worker.open),
-            "states_moved": worker.states_moved,
-            "state_bytes_moved": worker.state_bytes,
-            "spill": worker.spilling.report() if worker.spilling is not None else None,
-            "parts": parts,
-        }
+        return Report(
+            pid=os.getpid(),
+            rows_per_s=_total(phase, "rows") / took,
+            units_per_s=_total(phase, "units") / took,
+            utilisation=phase.utilisation,
+            busy=_total(phase, "operator_s") / took,
+            cpu=phase.cpu,
+            cpu_available=phase.available,
+            memory_bytes=_resident_bytes(),
+            buffered_units=host.buffered(),
+            state_bytes=sum(part.state_bytes for part in parts),
+            copies=len(host.nodes),
+            bytes_in=sum(c.bytes_in for c in worker.open),
+            bytes_out=sum(c.bytes_out for c in worker.open),
+            states_moved=worker.states_moved,
+            state_bytes_moved=worker.state_bytes,
+            spill=worker.spilling.report() if worker.spilling is not None else None,
+            parts=tuple(parts),
+        )
 
-    def controlled(self, connection: Connection, message: dict[str, Any]) -> None:
+    def asked(self, connection: Connection, question: ResetStatistics | RequestStatistics) -> None:
         """UF-9: the balancer has a phase begin, or asks about it."""
-        match message:
-            case {"do": "reset", "round": int(number)}:
-                self.round = (number, Since.now(self.worker.host, self.idle))
-            case {"do": "report", "round": int(number)}:
-                if self.round is not None and self.round[0] == number:
-                    phase = Phase.ending(self.round[1], self.worker.host, self.idle)
-                    answer = {"c": "statistics", "round": number, **self._answer(phase)}
-                    self.worker.tell(connection, answer)
-            case _:
-                raise Malformed("not a question of the balancer's")
+        if isinstance(question, ResetStatistics):
+            self.round = (question.round, Since.now(self.worker.host, self.idle))
+        elif self.round is not None and self.round[0] == question.round:
+            phase = Phase.ending(self.round[1], self.worker.host, self.idle)
+            self.worker.tell(connection, self._answer(question.round, phase))
 
-    def _answer(self, phase: Phase) -> dict[str, Any]:
+    def _answer(self, number: int, phase: Phase) -> Statistics:
         """Rows per copy, weighted by what the copies cost: stages differ in cost per row."""
         worker = self.worker
         rows, cpu = _total(phase, "rows"), _total(phase, "cpu_s")
@@ -154,48 +156,54 @@ class SiteReport:
         for node, segment in worker.host.segments():
             share = phase.loads.get(node, Load()).cpu_s / cpu if cpu > 0 else 0.0
             back = segment.back
-            held = [back.state_size(), back.waiting_size(), not back.resident]
-            parts.append([*node.pair, node.copy, rows * share, *held])
+            parts.append(
+                PartStatistics(
+                    *node.pair,
+                    node.copy,
+                    rows * share,
+                    back.state_size(),
+                    back.waiting_size(),
+                    not back.resident,
+                )
+            )
         memory = worker.spilling.memory if worker.spilling is not None else None
-        return {"utilisation": phase.utilisation, "memory": memory, "parts": parts}
+        return Statistics(number, phase.utilisation, memory, tuple(parts))
 
 
-def answered(site: int, message: dict[str, Any]) -> SiteStatistics:
+def answered(site: int, answer: Statistics) -> SiteStatistics:
     """The statistics in a site's answer.
 
     Where nothing has been processed, no copy is known to be larger than another.
-
-    Raises:
-        KeyError, TypeError, ValueError: they make no sense.
     """
-    parts = {(Pair(s, p), c): its for s, p, c, *its in message["parts"]}
-    memory = message["memory"]
-    processed: dict[Part, float] = {part: float(its[0]) for part, its in parts.items()}
+    parts: dict[Part, PartStatistics] = {
+        (Pair(part.stage, part.part), part.copy): part for part in answer.parts
+    }
+    processed = {part: its.rows for part, its in parts.items()}
     return SiteStatistics(
         site=site,
-        utilisation=float(message["utilisation"]),
+        utilisation=answer.utilisation,
         processed=processed if any(processed.values()) else dict.fromkeys(parts, 1.0),
-        state={part: float(state) for part, (_, state, _, _) in parts.items()},
-        memory=float("inf") if memory is None else float(memory),
-        on_disk=frozenset(part for part, (_, _, _, out) in parts.items() if out),
-        pending={part: float(waiting) for part, (_, _, waiting, _) in parts.items()},
+        state={part: float(its.state_bytes) for part, its in parts.items()},
+        memory=float("inf") if answer.memory is None else float(answer.memory),
+        on_disk=frozenset(part for part, its in parts.items() if its.on_disk),
+        pending={part: float(its.waiting_bytes) for part, its in parts.items()},
     )
 
 
-def _part(node: Node, segment: Segment, load: Load, took: float, unread: int) -> dict[str, Any]:
+def _part(node: Node, segment: Segment, load: Load, took: float, unread: int) -> PartReport:
     consumer, producer, back = segment.consumer, segment.producer, segment.back
-    return {
-        "node": list(node),
-        "cpu": load.cpu_s / took,
-        "operator": load.operator_s / took,
-        "rows_per_s": load.rows / took,
-        "units_per_s": load.units / took,
-        "state_bytes": back.state_size(),
-        "waiting_bytes": back.waiting_size(),
-        "queued_units": unread + sum(len(inlet.queue) for inlet in consumer.inlets),
-        "buffered_units": sum(len(outlet.buffer) for outlet in producer.outlets),
-        "on_disk": not back.resident,
-    }
+    return PartReport(
+        node=node,
+        cpu=load.cpu_s / took,
+        operator=load.operator_s / took,
+        rows_per_s=load.rows / took,
+        units_per_s=load.units / took,
+        state_bytes=back.state_size(),
+        waiting_bytes=back.waiting_size(),
+        queued_units=unread + sum(len(inlet.queue) for inlet in consumer.inlets),
+        buffered_units=sum(len(outlet.buffer) for outlet in producer.outlets),
+        on_disk=not back.resident,
+    )
 
 
 def _total(phase: Phase, name: str) -> float:

@@ -6,10 +6,11 @@ Sites follow what they are told; a site that connects anew is told all that it m
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from flux_runtime.protocol.vocabulary import Pair
-from flux_runtime.site.codec import entry_to_json
+from flux_runtime.site import control_messages as control
 from flux_runtime.site.connection import Connection
 from flux_runtime.site.ledger import Layout
 
@@ -49,7 +50,8 @@ class Told:
         leader.tell(connection, self._of_sites())
         if ledger.layout is not None:
             leader.tell(connection, _of_layout(ledger.layout))
-            leader.tell(connection, self._of_log(max(position, ledger.base)))
+            for piece in self._of_log(max(position, ledger.base)):
+                leader.tell(connection, piece)
 
     def _spread_layout(self, layout: Layout) -> None:
         leader, ledger = self._leader, self._leader.ledger
@@ -83,14 +85,15 @@ class Told:
         leader, ledger = self._leader, self._leader.ledger
         new = ledger.entries[max(0, self._position - ledger.base) :]
         if new:
-            leader.broadcast(self._of_log(self._position))
+            for piece in self._of_log(self._position):
+                leader.broadcast(piece)
             self._position = ledger.position
             for entry, site in new:
                 leader.host.extend(entry, site)
-                leader.event("view_change", entry=entry_to_json(entry, site))
+                leader.event("view_change", entry=control.entry_to_json(entry, site))
         if leader.host.base < ledger.base:
             leader.host.trim(ledger.base)
-            leader.broadcast({"c": "trim", "below": ledger.base})
+            leader.broadcast(control.Trim(ledger.base))
 
     def _spread_loss(self, pair: Pair, why: str) -> None:
         log.error("partition %s of stage %s has lost both copies: %s", pair.part, pair.stage, why)
@@ -105,19 +108,21 @@ class Told:
         )
         self._leader.desk.lost_pair(pair, why)
 
-    def _of_sites(self) -> dict[str, Any]:
-        sites = [[s.number, s.id, *s.address] for s in self._leader.ledger.sites.values()]
-        return {"c": "sites", "sites": sites}
+    def _of_sites(self) -> control.Sites:
+        sites = self._leader.ledger.sites.values()
+        return control.Sites(
+            tuple(control.SiteAddress(site.number, site.id, *site.address) for site in sites)
+        )
 
-    def _of_log(self, start: int) -> dict[str, Any]:
+    def _of_log(self, start: int) -> Iterator[control.Log]:
         ledger = self._leader.ledger
-        entries = [entry_to_json(*e) for e in ledger.entries[start - ledger.base :]]
-        return {"c": "log", "from": start, "entries": entries}
+        entries = [control.view_change(*entry) for entry in ledger.entries[start - ledger.base :]]
+        return control.pieces(entries, start)
 
 
-def _of_layout(layout: Layout) -> dict[str, Any]:
+def _of_layout(layout: Layout) -> control.Layout:
     placed = [
-        [*pair, copy, site, layout.lives.get((pair, copy), 0)]
+        control.PlacedCopy(*pair, copy, site, layout.lives.get((pair, copy), 0))
         for (pair, copy), site in layout.placement.items()
     ]
-    return {"c": "layout", "layout": placed, "base": layout.at}
+    return control.Layout(tuple(placed), layout.at)

@@ -22,6 +22,8 @@ BUNDLE_MAX_BYTES: Final = 256 << 20
 """A longer bundle closes the connection; what is sent is cut into bundles well below."""
 BUNDLE_FULL_BYTES: Final = 1 << 20
 """A bundle that has reached this is closed and the next one begun."""
+ALLOCATED_BYTES: Final = BUNDLE_FULL_BYTES + (1 << 16)
+"""Memory taken at once for a bundle; for a longer one more is taken as its bytes arrive."""
 
 
 class Malformed(Exception):  # noqa: N818 - what happened
@@ -36,7 +38,7 @@ class Kind(IntEnum):
     """What a frame holds."""
 
     GREETING = 1
-    """JSON: who speaks; the first frame of either end."""
+    """Who speaks (`control_messages`); the first frame of either end."""
     MESSAGE = 2
     """A protocol message with its two nodes; for rows, followed by Arrow IPC."""
     CREDITS = 3
@@ -46,7 +48,7 @@ class Kind(IntEnum):
     STATE = 5
     """A piece of a segment's state on its way to a standby."""
     CONTROL = 6
-    """JSON: what sites and the controller tell each other."""
+    """What sites, controllers and clients tell each other (`control_messages`)."""
     OFFER = 7
     """A client's batch for the ingress."""
     RESULTS = 8

@@ -12,17 +12,18 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
 from flux_runtime.protocol.messages import Notice
 from flux_runtime.protocol.vocabulary import Pair, Status
-from flux_runtime.site.codec import entry_from_json, notice_to_json
+from flux_runtime.site import control_messages as control
 from flux_runtime.site.collector import Collector, next_offset
 from flux_runtime.site.config import Fenced, SiteConfig, SpillTo
 from flux_runtime.site.connection import Connection, dial, listen
+from flux_runtime.site.control_messages import Message, Role
 from flux_runtime.site.finding import Finder, finder
 from flux_runtime.site.host import LEADER, Host
 from flux_runtime.site.idle import IdleSelector, run
@@ -38,9 +39,10 @@ from flux_runtime.site.wire import Malformed
 log = logging.getLogger(__name__)
 log.addHandler(logging.NullHandler())
 
-VERSION: Final = 1
 LOOK_S: Final = 0.25
 LEADER_LOOK_S: Final = 1.0
+WATCHED_MAX: Final = 4096
+"""Batches that are watched at once; a leader watches far fewer."""
 
 
 def run_site(config: SiteConfig, *, started: Callable[[int], None] | None = None) -> None:
@@ -72,6 +74,8 @@ class Reader:
 
 class Worker(Shell):
     """One incarnation of a site."""
+
+    role = Role.SITE
 
     def __init__(
         self,
@@ -205,57 +209,53 @@ class Worker(Shell):
         super().opened(connection)
         if connection.peer == "leader":
             self.host.reconnect(LEADER)  # what was under way belonged to another leader
-            resume = [[*node, hi] for node, hi in self.host.resume_points().items()]
-            self.greet(
-                connection,
-                {
-                    "v": VERSION,
-                    "role": "site",
-                    "id": self.id,
-                    "address": [self.config.reached_at, self.port],
-                    "host": self.config.host,
-                    "executor": self.config.fate,
-                    "epoch": self.epoch,
-                    "log": self.host.position,
-                    "laid_out": self.laid_out,
-                    "resume": resume,
-                },
+            registration = control.Registration(
+                id=self.id,
+                address=(self.config.reached_at, self.port),
+                host=self.config.host,
+                executor=self.config.fate,
+                epoch=self.epoch,
+                position=self.host.position,
+                laid_out=self.laid_out,
+                resume=tuple(self.host.resume_points().items()),
             )
+            self.greet(connection, Role.LEADER, registration)
         elif connection.dialing:
             self.greet_site(connection)
 
     def greet_site(self, connection: Connection) -> None:
         """Tell another site who this one is."""
-        me = self.host.me
-        greeting = {"v": VERSION, "role": "site", "id": self.id, "site": me}
-        self.greet(connection, {**greeting, "view": self.host.position})
+        introduction = control.Introduction(self.id, self.host.me, self.host.position)
+        self.greet(connection, Role.SITE, introduction)
 
-    def greeted(self, connection: Connection, link: Link) -> None:
+    def speakers(self, connection: Connection) -> tuple[Role, ...]:
+        """A site dials leaders and sites, and is dialed by sites and clients."""
+        if connection.dialing:
+            return (Role.LEADER if connection.peer == "leader" else Role.SITE,)
+        return (Role.SITE, Role.CLIENT)
+
+    def greeted(self, connection: Connection, link: Link, greeting: Message) -> None:
         """Somebody says who it is."""
-        said = link.greeting or {}
-        if said["v"] != VERSION:
-            raise Malformed(f"version {said['v']}")
-        match said["role"]:
-            case "leader":
-                self._leader_greeted(connection, link, said)
-            case "site":
+        match greeting:
+            case control.Admission(epoch, number):
+                self._admitted(connection, link, epoch, number)
+            case control.Expulsion():
+                self.fail(Fenced("the controller has removed this site from the view"))
+            case control.Introduction():
                 self.neighbours.greeted(connection, link)
-            case "client":
+            case control.ReaderGreeting():
                 connection.peer = "client"
-                self.greet(connection, {"v": VERSION, "role": "site", "site": self.host.me})
-            case other:
-                raise Malformed(f"no role {other!r}")
+                self.greet(connection, Role.CLIENT, control.ReaderWelcome(self.host.me))
 
-    def _leader_greeted(self, connection: Connection, link: Link, said: dict[str, Any]) -> None:
-        if said.get("fenced"):
-            self.fail(Fenced("the controller has removed this site from the view"))
-            return
-        if said["epoch"] < self.epoch:
-            raise Malformed(f"leader {said['epoch']} after {self.epoch}")
-        self.epoch = said["epoch"]
+    def _admitted(self, connection: Connection, link: Link, epoch: int, number: int) -> None:
+        if epoch < self.epoch:
+            raise Malformed(f"leader {epoch} after {self.epoch}")
+        if self.registered and number != self.host.me:
+            raise Malformed(f"this is site {self.host.me}, not {number}")
+        self.epoch = epoch
         if not self.registered:
             self.registered = True
-            self._become(said["site"])
+            self._become(number)
         link.site = LEADER
         self.links[LEADER] = connection
         self.told = 0
@@ -278,53 +278,86 @@ class Worker(Shell):
 
     # ---- what the leader says
 
-    def controlled(self, connection: Connection, link: Link, message: dict[str, Any]) -> None:
+    def controlled(self, connection: Connection, link: Link, message: Message) -> None:
         """A control message of the leader's, or of a client's."""
-        if link.site != LEADER:
-            self._asked(connection, message)
+        if isinstance(message, control.Read):
+            self.readers[connection] = Reader(message.offset, message.max_bytes)
+            self.schedule()
             return
-        match message["c"]:
-            case "sites":
-                self.neighbours.follow(message["sites"])
-            case "layout":
+        if link.site != LEADER:
+            raise Malformed("no business of a site's")
+        match message:
+            case control.Sites(sites):
+                self.neighbours.follow(sites)
+            case control.Layout(copies, base):
                 if not self.laid_out:
-                    self.laid_out = True
-                    copies = [(Pair(s, p), c, at, life) for s, p, c, at, life in message["layout"]]
-                    self.host.lay_out(
-                        {(pair, c): at for pair, c, at, _ in copies},
-                        {(pair, c): life for pair, c, _, life in copies},
-                        base=message["base"],
-                    )
-            case "log":
-                for i, value in enumerate(message["entries"], message["from"]):
-                    if i == self.host.position:
-                        self.guarded(self.host.extend, *entry_from_json(value))
-            case "noted":
-                del self.notices[: message["n"]]
-                self.told -= message["n"]
-            case "trim":
-                self.host.trim(message["below"])
-            case "commit":
-                self._commit(message["offset"])
-            case "statistics":
-                self.report.controlled(connection, message)
-            case "memory":
+                    self._lay_out(copies, base)
+            case control.Log(start, entries):
+                self._extend(start, entries)
+            case control.Noted(count):
+                if count > self.told:
+                    raise Malformed(f"{count} notices are recorded, {self.told} were told")
+                del self.notices[:count]
+                self.told -= count
+            case control.Trim(below):
+                self.host.trim(below)
+            case control.Commit(offset):
+                self._commit(offset)
+            case control.ResetStatistics() | control.RequestStatistics():
+                self.report.asked(connection, message)
+            case control.SetMemory(size, errand):
                 if self.spilling is not None:
-                    self.spilling.lend(message["bytes"])
-                self.tell(connection, {"c": "did", "errand": message["errand"]})
-            case "keep":
-                self.keeping.ask(message["batch"], message["folder"])
+                    self.spilling.lend(size)
+                self.tell(connection, control.Done(errand))
+            case control.Keep(batch, folder):
+                self.keeping.ask(batch, folder)
                 self.schedule()
-            case "watch":
-                self.watched.append(int(message["batch"]))
-            case "cut":
-                if message["site"] != LEADER and message["site"] in self.links:
-                    self.links[message["site"]].close("cut on demand")
-                self.tell(connection, {"c": "did", "errand": message["errand"]})
-            case "stop":
+            case control.Watch(batch):
+                if len(self.watched) < WATCHED_MAX:
+                    self.watched.append(batch)
+            case control.CutLink(site, errand):
+                if site in self.links:
+                    self.links[site].close("cut on demand")
+                self.tell(connection, control.Done(errand))
+            case control.Stop():
                 self.finish()
-            case other:
-                raise Malformed(f"no command {other!r}")
+
+    def _lay_out(self, copies: Sequence[control.PlacedCopy], base: int) -> None:
+        """Take up the copies that stand here.
+
+        Raises:
+            Malformed: it is no layout of this dataflow, or has this new site go on with a copy.
+        """
+        placed = {(Pair(copy.stage, copy.part), copy.copy): copy for copy in copies}
+        shape = self.host.dataflow.shape
+        every = {(pair, copy) for pair in shape.pairs() for copy in range(shape.copies)}
+        if not placed.keys() <= every or {pair for pair, _ in placed} != set(shape.pairs()):
+            raise Malformed("a layout of another dataflow")
+        if any(copy.life for copy in copies if copy.site == self.host.me):
+            raise Malformed(f"site {self.host.me} is new and has no copy to go on with")
+        self.laid_out = True
+        self.host.lay_out(
+            {which: copy.site for which, copy in placed.items()},
+            {which: copy.life for which, copy in placed.items()},
+            base=base,
+        )
+
+    def _extend(self, start: int, entries: Sequence[control.ViewChange]) -> None:
+        """Take the entries of the log that are new.
+
+        Raises:
+            Malformed: some are missing in between, or name copies that do not exist.
+        """
+        if not self.laid_out or start > self.host.position:
+            raise Malformed(f"the log from {start} on, at {self.host.position}")
+        shape = self.host.dataflow.shape
+        pairs = shape.pairs()
+        for entry in entries:
+            copy = 0 if isinstance(entry, control.Started) else entry.copy
+            if Pair(entry.stage, entry.part) not in pairs or copy >= shape.copies:
+                raise Malformed(f"a view change of another dataflow: {entry}")
+        for entry in entries[self.host.position - start :]:
+            self.guarded(self.host.extend, *control.log_entry(entry))
 
     def _commit(self, offset: int) -> None:
         for node, segment in self.host.segments():
@@ -334,29 +367,21 @@ class Worker(Shell):
 
     # ---- readers
 
-    def _asked(self, connection: Connection, message: dict[str, Any]) -> None:
-        match message:
-            case {"c": "read", "offset": int(offset), "max": int(max_bytes)}:
-                self.readers[connection] = Reader(offset, max_bytes)
-                self.schedule()
-            case _:
-                raise Malformed("not a question for a site")
-
     def after_turn(self) -> None:
         """Pass notices on and answer readers."""
         self.notices += self.host.out.notices
         self.host.out.notices.clear()
         leader = self.links.get(LEADER)
         if leader is not None and self.told < len(self.notices):
-            new = [notice_to_json(n) for n in self.notices[self.told :]]
-            self.told = len(self.notices)
-            self.tell(leader, {"c": "notices", "notices": new})
+            new = self.notices[self.told : self.told + control.NOTICES_MAX]
+            self.told += len(new)
+            self.tell(leader, control.Notices(tuple(map(control.notice_of, new))))
         if self.watched and leader is not None:
             self._look_for_watched(leader)
         why = self.keeping.look()
         if why and leader is not None:  # whoever leads next is asked, and asks, again
-            said = f"{self.id} on {self.config.host}: {why}"
-            self.tell(leader, {"c": "unkept", "batch": self.keeping.batch, "why": said})
+            said = control.reason(f"{self.id} on {self.config.host}: {why}")
+            self.tell(leader, control.NotKept(self.keeping.batch, said))
         if self.readers:
             self._serve()
 
@@ -368,14 +393,14 @@ class Worker(Shell):
         for batch in [b for b in self.watched if ended or b < reached]:
             self.watched.remove(batch)
             if active:
-                self.tell(leader, {"c": "reached", "batch": batch})
+                self.tell(leader, control.Reached(batch))
 
     def _serve(self) -> None:
         here = [s for n, s in self.host.segments() if n.pair == self.collector]
         active = [s for s in here if s.status is not Status.STANDBY]
         for connection, reader in list(self.readers.items()):
             if not active:
-                self.tell(connection, {"c": "elsewhere"})
+                self.tell(connection, control.Elsewhere())
                 del self.readers[connection]
                 continue
             reached, ended = next_offset(active[0])

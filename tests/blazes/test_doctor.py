@@ -125,7 +125,17 @@ def test_a_package_that_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 def test_the_bounds_are_those_of_the_distribution() -> None:
     bounds = checks.requirements("run")
-    packages = {"pyspark", "pandas", "pyarrow", "numpy", "kazoo", "duckdb", "rocksdict", "orjson"}
+    packages = {
+        "pyspark",
+        "pandas",
+        "pyarrow",
+        "numpy",
+        "kazoo",
+        "duckdb",
+        "rocksdict",
+        "orjson",
+        "msgspec",
+    }
     assert packages == set(bounds)
     assert ("<", "3") in bounds["pandas"]
 

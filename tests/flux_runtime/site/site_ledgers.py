@@ -21,5 +21,5 @@ def recovered(ledger: Ledger) -> list[Event]:
     if now.phase.value == "started":
         return [{"e": "noticed", "notice": ["done", *now.pair, now.attempt]}]
     waits = controller._neighbours(now.pair) - now.folded
-    notices = [["folded", *now.pair, now.attempt, *node] for node in sorted(waits)]
+    notices = [["folded", *now.pair, now.attempt, node] for node in sorted(waits)]
     return [{"e": "noticed", "notice": notice} for notice in notices]

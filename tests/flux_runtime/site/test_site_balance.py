@@ -10,6 +10,7 @@ from flux_runtime.protocol.balancing import SiteStatistics, plan_round
 from flux_runtime.protocol.vocabulary import Pair
 from flux_runtime.site.balance import RecordedMoves
 from flux_runtime.site.collector import collected
+from flux_runtime.site.control_messages import PartStatistics, Statistics
 from flux_runtime.site.idle import IdleSelector
 from flux_runtime.site.latency import BOUNDS_S, Latency
 from flux_runtime.site.ledger import Event, Ledger
@@ -53,8 +54,8 @@ def test_uf_11_a_move_counts_as_under_way_until_its_event_has_been_applied() -> 
 
 
 def test_a_site_that_is_busy_and_has_done_nothing_can_give_copies_away() -> None:
-    parts = [[0, part, 0, 0.0, 10, 0, False] for part in range(3)]
-    stuck = answered(0, {"utilisation": 1.0, "memory": None, "parts": parts})
+    parts = tuple(PartStatistics(0, part, 0, 0.0, 10, 0, False) for part in range(3))
+    stuck = answered(0, Statistics(1, 1.0, None, parts))
     idle = SiteStatistics(site=1, utilisation=0.1, processed={(Pair(0, 9), 0): 50.0})
     (move,) = plan_round([stuck, idle])
     assert (move.donor, move.receiver) == (0, 1)

@@ -17,8 +17,8 @@ from flux_runtime.protocol.channels import Envelope, Frame
 from flux_runtime.protocol.ends import Egress, Ingress
 from flux_runtime.protocol.messages import Ack, Avail, CatchUpStart, Csync, Data, Fail
 from flux_runtime.protocol.vocabulary import THE_INGRESS, Node, Pair, Shape
-from flux_runtime.site.codec import notice_to_json
 from flux_runtime.site.collector import Collector, collected, next_offset
+from flux_runtime.site.control_messages import notice_to_json
 from flux_runtime.site.host import LEADER, Host
 from flux_runtime.site.intake import rebuilt_ingress
 from flux_runtime.site.keeping import Keeping

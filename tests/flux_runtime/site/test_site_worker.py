@@ -6,7 +6,6 @@ import asyncio
 import socket
 import time
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 import site_flows
@@ -14,6 +13,7 @@ import site_flows
 from flux_runtime.site import neighbours
 from flux_runtime.site.config import SiteConfig
 from flux_runtime.site.connection import Connection, listen
+from flux_runtime.site.control_messages import Role, SiteAddress
 from flux_runtime.site.finding import finder
 from flux_runtime.site.host import LEADER
 from flux_runtime.site.idle import IdleSelector
@@ -21,7 +21,7 @@ from flux_runtime.site.key import JobKey
 from flux_runtime.site.shell import Link
 from flux_runtime.site.worker import Worker
 
-SITES: list[list[Any]] = [[n, f"{n}.0", "127.0.0.1", 1] for n in range(3)]
+SITES = [SiteAddress(n, f"{n}.0", "127.0.0.1", 1) for n in range(3)]
 
 
 def test_a_broken_link_is_reported_to_every_leader_until_one_has_acted_on_it() -> None:
@@ -34,6 +34,7 @@ def test_a_broken_link_is_reported_to_every_leader_until_one_has_acted_on_it() -
             connection = Connection(worker, key, dialing=True)
             connection.open = True
             worker.open[connection] = Link({})
+            worker.open[connection].role = Role.LEADER
             worker.links[LEADER] = connection
             return connection
 
@@ -44,14 +45,14 @@ def test_a_broken_link_is_reported_to_every_leader_until_one_has_acted_on_it() -
         worker.neighbours.lost(2, "cut")  # nobody leads just now
         first = leader()
         worker.neighbours.follow(SITES)
-        assert b'{"c":"lost","site":2,"why":"cut"}' in told(first)
+        assert b'{"c":"link-lost","site":2,"why":"cut"}' in told(first)
         second = leader()  # the first one has died over it
         worker.neighbours.follow(SITES)
-        assert b'"lost","site":2' in told(second)
+        assert b'"link-lost","site":2' in told(second)
         worker.neighbours.follow(SITES[:2])
-        assert b'"lost"' not in told(second)
+        assert b'"link-lost"' not in told(second)
         worker.neighbours.lost(2, "closed by the other end")
-        assert b'"lost"' not in told(second), "it has been removed"
+        assert b'"link-lost"' not in told(second), "it has been removed"
 
     asyncio.run(main())
 
@@ -74,7 +75,7 @@ def seated(number: int, address: tuple[str, int], key: JobKey, *, session_s: flo
     worker = Worker(config, finder(config), None, IdleSelector())
     worker.id = f"{number}.0"
     worker._become(number)
-    worker.neighbours.follow([[0, "0.0", *address], [1, "1.0", "127.0.0.1", 1]])
+    worker.neighbours.follow([SiteAddress(0, "0.0", *address), SITES[1]])
     return worker
 
 
