@@ -1,4 +1,4 @@
-"""Mistakes in the SQL of components that Spark would refuse: names, functions, groups.
+"""Mistakes in the SQL of components that Spark would refuse: names, functions, types, groups.
 
     findings(text, tables={"clicks": {"ad": "BIGINT"}}) -> mistakes, each with its place
 
@@ -11,15 +11,16 @@ the outer, and an item further right may use what one further left is called.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from sqlglot import exp
 
 from annotations.diagnostics import did_you_mean
+from annotations.type_names import TYPES, unknown_type
 from annotations.whitebox.functions import AGGREGATES, FUNCTIONS
-from annotations.whitebox.sql_dialect import NotParsed, parse
+from annotations.whitebox.sql_dialect import NotParsed, parse, tokens_of
 from annotations.whitebox.sql_items import start_of
 
 Names = frozenset[str] | None
@@ -79,17 +80,19 @@ def findings(
     """
     if "|>" in text:
         return ()
+    check = _Check(tables, functions=functions)
+    types: tuple[Finding, ...] = ()
     try:
+        types = tuple(_types(text))
         tree = parse(text).tree
-        check = _Check(tables, functions=functions)
         check.columns(tree, {}, None)
         check.functions(tree)
         check.tables()
     except (NotParsed, Unsure, RecursionError):
-        return ()
+        return types
     unknown = {finding.start for finding in check.found if finding.code == "BLZ054"}
     certain = (f for f in check.found if f.code != "BLZ056" or f.start not in unknown)
-    return tuple(sorted(dict.fromkeys(certain), key=lambda finding: finding.start))
+    return tuple(sorted(dict.fromkeys((*types, *certain)), key=lambda finding: finding.start))
 
 
 def of_expression(text: str, columns: Collection[str], *, of: str) -> tuple[Finding, ...]:
@@ -102,6 +105,51 @@ def of_expression(text: str, columns: Collection[str], *, of: str) -> tuple[Find
     names = frozenset(name.lower() for name in columns)
     mistakes = findings(f"{before}{text}\nFROM `{of}`", tables={of.lower(): names})
     return tuple(Finding(f.code, f.message, f.start - len(before), f.remedy) for f in mistakes)
+
+
+def _types(text: str) -> Iterator[Finding]:
+    """The types of casts that Spark does not have.
+
+    They are found by words alone: the parser refuses some of them, and takes names of others.
+    """
+    tokens = tokens_of(text)
+    words = [token.text.upper() for token in tokens]
+    for at, word in enumerate(words):
+        first = None
+        if word in ("CAST", "TRY_CAST") and words[at + 1 : at + 2] == ["("]:
+            first = _behind_as(words, at + 2)
+        elif word == "::" and text.startswith("::", tokens[at].start):
+            first = at + 1
+        if first is None or first >= len(tokens):
+            continue
+        start = tokens[first].start
+        wrong = unknown_type(_up_to_bracket(text[start:]) if word != "::" else tokens[first].text)
+        if wrong is not None:
+            near = did_you_mean(wrong.lower(), TYPES)
+            message = f"Spark SQL has no type `{wrong}`{near}"
+            yield Finding("BLZ053", message, text.index(wrong, start))
+
+
+def _behind_as(words: Sequence[str], at: int) -> int | None:
+    """The place of a cast's type, given that of its value."""
+    depth = 0
+    for place in range(at, len(words)):
+        if words[place] == "AS" and not depth:
+            return place + 1
+        depth += (words[place] == "(") - (words[place] == ")")
+        if depth < 0:
+            break
+    return None
+
+
+def _up_to_bracket(text: str) -> str:
+    """The text before the bracket that closes what is around it."""
+    depth = 0
+    for at, letter in enumerate(text):
+        depth += (letter == "(") - (letter == ")")
+        if depth < 0:
+            return text[:at]
+    return text
 
 
 @dataclass(slots=True)
@@ -343,7 +391,9 @@ class _Check:
         for node in tree.find_all(exp.Anonymous):
             name = node.name
             qualified = isinstance(node.parent, exp.Dot) and node.parent.expression is node
-            if qualified or isinstance(node.parent, exp.Table) or name.lower() in FUNCTIONS:
+            if qualified or isinstance(node.parent, exp.Table | exp.Hint):
+                continue
+            if name.lower() in FUNCTIONS:
                 continue
             near = did_you_mean(name.lower(), FUNCTIONS)
             if near or not self._own_functions:
@@ -413,8 +463,10 @@ def _qualifiers(node: Any) -> list[Any]:
 
 
 def _is_no_column(node: Any) -> bool:
-    """True for a unit of time, or what EXCEPT takes out of a star."""
+    """True for a unit of time, a collation, or what EXCEPT takes out of a star."""
     above = node.parent
+    if isinstance(above, exp.DataType):
+        return True
     if isinstance(above, exp.Anonymous) and above.name.lower() in WITH_UNIT:
         return above.expressions[0] is node and len(above.expressions) > 2
     return isinstance(above, exp.Star | exp.Kwarg) and above.args.get("expression") is not node

@@ -75,12 +75,18 @@ def _dialect(windows: bool) -> Any:
     return _Windows() if windows else _Named()
 
 
-def parse(text: str) -> Parsed:
-    """The tree of the one statement in the text; raises `NotParsed`."""
+def tokens_of(text: str) -> list[Token]:
+    """The words of a text, each with its place; raises `NotParsed`."""
     try:
-        tokens = _dialect(windows=True).tokenize(text)
+        tokens: list[Token] = _dialect(windows=True).tokenize(text)
     except sqlglot.errors.SqlglotError as error:
         raise NotParsed(f"not SQL: {_first_line(error)}") from None
+    return tokens
+
+
+def parse(text: str) -> Parsed:
+    """The tree of the one statement in the text; raises `NotParsed`."""
+    tokens = tokens_of(text)
     cleaned, delays = _without_streams(text, tokens)
     failed: sqlglot.errors.ParseError | None = None
     for windows in (True, False):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from annotations.file.formats import unknown_option
-from annotations.file.notation import TYPES, unknown_type
+from annotations.type_names import TYPES, unknown_type
 from annotations.whitebox.checking import findings
 from annotations.whitebox.functions import FUNCTIONS
 from tests.random_queries import TABLES, Queries

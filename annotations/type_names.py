@@ -1,0 +1,55 @@
+"""The names of Spark SQL's types, and what in a type's text is none of them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+TYPES: Final = frozenset(
+    {"boolean", "tinyint", "byte", "smallint", "short", "int", "integer", "bigint", "long"}
+    | {"float", "real", "double", "decimal", "dec", "numeric", "string", "varchar", "char"}
+    | {"character", "binary", "date", "time", "timestamp", "timestamp_ntz", "timestamp_ltz"}
+    | {"interval", "void", "variant", "geometry", "geography", "array", "map", "struct"}
+)
+"""The names of Spark SQL's types."""
+_HEAD: Final = re.compile(r"\s*([^\W\d]\w*)\s*")
+_FIELD: Final = re.compile(r"\s*(`(?:[^`]|``)*`|\w+)\s*:?(.*)", re.DOTALL)
+
+
+def unknown_type(text: str) -> str | None:
+    """The word in a type's text that should be a type and is none; None where all are.
+
+    >>> unknown_type("DOUBEL"), unknown_type("array<struct<a: int, b: strng>>")
+    ('DOUBEL', 'strng')
+    >>> unknown_type("decimal(10, 2) NOT NULL"), unknown_type("interval day to second")
+    (None, None)
+    """
+    head = _HEAD.match(text)
+    if head is None:
+        return None
+    name = head[1].lower()
+    if name not in TYPES:
+        return head[1]
+    rest = text[head.end() :].strip()
+    if name not in ("array", "map", "struct") or not rest.startswith("<") or ">" not in rest:
+        return None
+    for part in _parts(rest[1 : rest.rindex(">")]):
+        if name == "struct":
+            field = _FIELD.match(part)
+            part = field[2] if field else ""
+        word = unknown_type(part)
+        if word is not None:
+            return word
+    return None
+
+
+def _parts(text: str) -> Iterator[str]:
+    """The parts between the commas outside of brackets."""
+    depth, start = 0, 0
+    for at, letter in enumerate(text):
+        depth += (letter in "<(") - (letter in ">)")
+        if letter == "," and depth == 0:
+            yield text[start:at]
+            start = at + 1
+    yield text[start:]
