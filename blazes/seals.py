@@ -154,19 +154,16 @@ def single_producers(propagation: Propagation, sealed: Iterable[PathEdge]) -> se
     """
     graph = propagation.graph
     waiting = {path.output for path in sealed}
-    single = {s for s in graph.streams if s.producer is None and _declared_single(s)}
+    single = {stream for stream in graph.streams if _declared_single(stream)}
     for output in graph.outputs():
-        for stream in output.streams:
-            if not propagation.stream_labels[stream].keys:
-                continue
-            if stream.declared.producers is not None:
-                alone = _declared_single(stream)
-            else:
-                alone = not propagation.replicated[output.component.name] and (
-                    output in waiting or _passes_one(output, single)
-                )
-            if alone:
-                single.add(stream)
+        if propagation.replicated[output.component.name]:
+            continue
+        if output in waiting or _passes_one(output, single):
+            single.update(
+                stream
+                for stream in output.streams
+                if stream.declared.producers is None and propagation.stream_labels[stream].keys
+            )
     return single
 
 

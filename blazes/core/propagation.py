@@ -219,7 +219,7 @@ class Propagation:
         """
         if path in self.ordered or not path.shape.writes:
             return False
-        if path.kind is AnnotationKind.OW and self.fits(path) and self.state_sealed(path):
+        if self.fits(path) and self.state_sealed(path):
             return True
         return path.state is not None and any(
             other.kind is AnnotationKind.OR and other.state is path.state and self.protected(other)
