@@ -95,7 +95,7 @@ class Cpu(threading.Thread):
         while not self._end.wait(PERIOD_S):
             processes = Path("/proc").glob("[0-9]*/stat")
             for pid in [self._look(f) for f in processes]:
-                for thread in Path(f"/proc/{pid}/task").glob("*/stat") if pid else ():
+                for thread in _threads(pid) if pid else ():
                     self._look(thread, only=_COMPILERS)
             compiling = sum(s for file, s in self._spent.items() if "/task/" in file)
             total = sum(s for file, s in self._spent.items() if "/task/" not in file)
@@ -113,3 +113,11 @@ class Cpu(threading.Thread):
             return None
         self._spent[str(file)] = (int(values[11]) + int(values[12])) / os.sysconf("SC_CLK_TCK")
         return file.parent.name
+
+
+def _threads(pid: str) -> list[Path]:
+    """The files of a process's threads in /proc; none once it has ended."""
+    try:
+        return [thread / "stat" for thread in Path(f"/proc/{pid}/task").iterdir()]
+    except OSError:
+        return []
