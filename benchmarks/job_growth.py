@@ -62,6 +62,8 @@ class Sample:
     """Partitions of the last unit."""
     batch_s: float
     """Time for a micro-batch of the first unit, since the sample before."""
+    cpu_s: float
+    """Of all processes, since the job started."""
     python_mb: float
     java_mb: float
     """Resident."""
@@ -183,6 +185,7 @@ def _sample(
         batches=batches,
         released=_value(run, LAST, "released_partitions"),
         batch_s=round(spent / done, 3) if done else float("nan"),
+        cpu_s=round(sum(map(_cpu_s, [pid, *java])), 2),
         python_mb=_rss_mb(pid),
         java_mb=sum(map(_rss_mb, java)),
         files=files,
@@ -223,6 +226,15 @@ def _parent(stat: Path) -> int:
         return int(stat.read_text().rpartition(") ")[2].split()[1])
     except OSError:
         return 0
+
+
+def _cpu_s(pid: int) -> float:
+    """CPU time of a process and of its children that have ended."""
+    try:
+        values = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()
+    except OSError:
+        return 0.0
+    return sum(map(int, values[11:15])) / os.sysconf("SC_CLK_TCK")
 
 
 def _rss_mb(pid: int) -> float:

@@ -32,6 +32,8 @@ BATCH_MS_MAX: Final = 10.0
 RSS_MB_MAX: Final = 300.0
 """The aim for the memory of its process."""
 KINDS: Final = ("tracker", "job")
+CPU_MEANS: Final = 20
+"""Points of the line of the job's CPU; each is the mean of the looks since the one before."""
 
 
 def main() -> int:
@@ -134,12 +136,21 @@ def job_charts(measured: Sequence[Sample]) -> Iterator[Chart]:
         batches = (sample.batches for sample in measured)
         return Series(name, tuple(zip(batches, values, strict=True)))
 
+    window = max(1, len(measured) // CPU_MEANS)
+    cpu = [
+        ((a.batches + b.batches) / 2, (b.cpu_s - a.cpu_s) / (b.batches - a.batches))
+        for a, b in zip(measured[:-window:window], measured[window::window], strict=False)
+        if b.batches > a.batches
+    ]
     areas = measured[-1].mb
     yield Chart(
         title="A job on Spark: time for a micro-batch",
         x=x,
         y="s",
-        series=(of("seconds", (sample.batch_s for sample in measured)),),
+        series=(
+            of("time", (sample.batch_s for sample in measured)),
+            Series(f"CPU, means of {window} looks", tuple(cpu)),
+        ),
     )
     yield Chart(
         title="Memory of its processes",

@@ -172,7 +172,8 @@ class Ledger:
                 return
             self.closed = True
             if self._owned():
-                with self._undamaged():
+                # what could not be written was told when it failed, and RocksDB says it once more
+                with self._undamaged() if self._failed is None else contextlib.suppress(Exception):
                     self._db.close()
             else:  # RocksDB writes when it is closed, even by the collector: it lives to the end
                 ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._db))

@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import gc
 import random
+import resource
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -238,3 +239,49 @@ def test_a_ledger_that_another_driver_has_taken_over_is_left_as_it_is(tmp_path: 
     del ledger
     gc.collect()
     assert contents() == before
+
+
+@contextlib.contextmanager
+def full_disk(size: int) -> Iterator[None]:
+    """No file of this process grows above `size` bytes: writes fail, in part, as on a full disk."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@pytest.mark.parametrize("size", [40_000, 50_001, 62_000, 77_777])
+def test_a_full_disk_stops_the_ledger_which_goes_on_from_what_is_written(
+    tmp_path: Path, size: int
+) -> None:
+    """A write that fails is not believed, nor is any later one, also when there is space again."""
+
+    def take(ledger: Ledger, batch: int) -> None:
+        groups = tuple(Group(f"{batch} {i}", "a", None, None, 2) for i in range(50))
+        covered = Coverage("query", str(batch), str(batch + 1))
+        chunk = Chunk("records", 100, 50, 0, {"part": (1, 2)})
+        ledger.record(Ingested("items", batch, float(batch), groups, 0, covered, chunk))
+
+    folder = tmp_path / "ledger"
+    states: list[tuple[Any, ...]] = []
+
+    def fill(ledger: Ledger) -> None:
+        while len(states) < 1000:
+            take(ledger, len(states))
+            states.append(state(ledger))
+
+    with Ledger(folder, RULES) as ledger:
+        with full_disk(size), pytest.raises(Exception, match="IO error"):
+            fill(ledger)
+        with pytest.raises(RuntimeError, match="could not be written"):
+            take(ledger, len(states))
+    assert 2 < len(states) < 1000
+    with Ledger(folder, RULES) as ledger:
+        assert state(ledger) == states[-1]
+        take(ledger, len(states))
+        expected = state(ledger)
+    with Ledger(folder, RULES) as ledger:
+        assert ledger.verify() > 50 * len(states)
+        assert state(ledger) == expected

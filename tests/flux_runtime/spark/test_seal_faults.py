@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -24,6 +25,7 @@ def test_twenty_faults_and_every_record_is_accounted_for() -> None:
     run = attacked("--seed", "20", "--faults", "20")
     assert run.returncode == 0, run.stdout + run.stderr
     assert "20 faults, " in run.stdout
+    assert re.search(r"^disk full +1  (stopped, then )?went on 1$", run.stdout, re.MULTILINE)
     assert "each accounted for" in run.stdout
 
 
