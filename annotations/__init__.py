@@ -7,6 +7,7 @@
   sentences.
 - `positions`, `syntax_errors`: YAML as a tree that knows its places, and what a parser complains
   of.
+- `type_names`: the names of Spark SQL's types.
 - `gc_pause`: Python's cycle collector, off while a large result is built.
 - Packages: `whitebox` reads annotations off code, `file` reads and writes the dataflow file.
 """

@@ -53,7 +53,7 @@ def sink_problems(stream: Stream) -> list[Diagnostic]:
     if format in FILE_FORMATS:
         message = f"{stream.name} has a sink of {format} files at {scheme}:, not in a folder"
     elif format == "delta" and scheme not in DELTA_STORES:
-        known = ", ".join(f"{each}:" for each in DELTA_STORES)
+        known = ", ".join(f"{store}:" for store in DELTA_STORES)
         message = f"{stream.name} has a Delta table at {scheme}:, not in a folder or at {known}"
     else:
         return []

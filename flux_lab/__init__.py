@@ -12,6 +12,7 @@ those who write an operator; the rest proves the protocol.
   `connections` if wanted; disks may be full (`full_disk`).
 - `checks`: one checker per concern, always on; `seal_invariants`: those of the seal tracker.
 - `sweep`: random schedules (`plans`) and `faults` from a seed; `repro`: files of what failed.
+- `bad_records`: random runs with records that cannot be processed.
 - `explore`: all schedules of a small one of the `configurations`, by a `search` over `product`
   states, which are made of `components` and `reactions`; `reduction` and `persistent` say what need
   not be tried.

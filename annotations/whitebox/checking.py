@@ -123,11 +123,11 @@ def _types(text: str) -> Iterator[Finding]:
         if first is None or first >= len(tokens):
             continue
         start = tokens[first].start
-        wrong = unknown_type(_up_to_bracket(text[start:]) if word != "::" else tokens[first].text)
-        if wrong is not None:
-            near = did_you_mean(wrong.lower(), TYPES)
-            message = f"Spark SQL has no type `{wrong}`{near}"
-            yield Finding("BLZ053", message, text.index(wrong, start))
+        unknown = unknown_type(_up_to_bracket(text[start:]) if word != "::" else tokens[first].text)
+        if unknown is not None:
+            near = did_you_mean(unknown.lower(), TYPES)
+            message = f"Spark SQL has no type `{unknown}`{near}"
+            yield Finding("BLZ053", message, text.index(unknown, start))
 
 
 def _behind_as(words: Sequence[str], at: int) -> int | None:

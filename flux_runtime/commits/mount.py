@@ -1,4 +1,4 @@
-"""What a file system must do for commits: rename a folder of many files in one step.
+"""The step that commits need of a file system: to rename a folder of many files in one step.
 
 Buckets that are mounted (s3fs, rclone, gcsfuse and the like) have no such step. They copy the files
 one after the other, and a crash in between leaves a half of the folder under its new name, which
@@ -106,12 +106,12 @@ def file_system(folder: Path) -> str:
         lines = Path("/proc/self/mountinfo").read_text(errors="surrogateescape").splitlines()
     except OSError:
         return "of an unknown type"
-    best, found = "", "of an unknown type"
+    best, type_ = "", "of an unknown type"
     path = os.path.realpath(folder)
     for line in lines:
         before, _, after = line.partition(" - ")
         mounted = _ESCAPED.sub(lambda octal: chr(int(octal[1], 8)), before.split()[4])
         inside = path == mounted or path.startswith(mounted.rstrip("/") + "/")
         if inside and len(mounted) >= len(best):
-            best, found = mounted, after.split()[0]
-    return found
+            best, type_ = mounted, after.split()[0]
+    return type_

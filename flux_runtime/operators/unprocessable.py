@@ -36,7 +36,7 @@ _ADDRESS: Final = re.compile(r"0x[0-9a-fA-F]+")
 
 
 class OperatorError(Exception):
-    """What an operator gives makes no sense, whatever the record."""
+    """An operator whose results make no sense, whatever the record."""
 
 
 MACHINE: Final = (MemoryError, OSError, ImportError, OperatorError)
@@ -107,19 +107,19 @@ class SettingAside:
             records, passed = _told_apart(batch)
         admitted: list[int] = []
         refused: list[tuple[int, Exception]] = []
-        made = None
+        results = None
         if records.num_rows:
             try:
-                made = self.inner.process(records)
+                results = self.inner.process(records)
             except Exception as error:
                 if not self.inner.is_of_record(error):
                     raise
                 self._divide(records, 0, records.num_rows, error, admitted, refused)
                 if admitted:
-                    made = self.inner.process(records.take(pa.array(admitted)))
+                    results = self.inner.process(records.take(pa.array(admitted)))
         parts = []
-        if made is not None:
-            parts.append(self._results(made))
+        if results is not None:
+            parts.append(self._results(results))
         if refused:
             parts.append(self._dead_letters(records, refused))
         if passed is not None and passed.num_rows:
@@ -160,11 +160,11 @@ class SettingAside:
         self.inner.undo()
         return None
 
-    def _results(self, made: Batch) -> Batch:
-        fields = data_fields(made.schema)
-        columns = [made.column(field.name) for field in fields]
-        columns.append(pa.nulls(made.num_rows, pa.string()))
-        return with_sn(columns, [*fields, _LETTER_FIELD], sn_of(made))
+    def _results(self, results: Batch) -> Batch:
+        fields = data_fields(results.schema)
+        columns = [results.column(field.name) for field in fields]
+        columns.append(pa.nulls(results.num_rows, pa.string()))
+        return with_sn(columns, [*fields, _LETTER_FIELD], sn_of(results))
 
     def _dead_letters(self, records: Batch, refused: Sequence[tuple[int, Exception]]) -> Batch:
         rows = records.take(pa.array([place for place, _ in refused]))
@@ -227,14 +227,14 @@ class Replayed:
             self._checkpoint = copy.deepcopy(self.operator.get_state())
             self._since, self._bytes = [], 0
         try:
-            made = self.operator.process(batch)
+            results = self.operator.process(batch)
         except Exception as error:
             if self.is_of_record(error):
                 self._restore()
             raise
         self._since.append(batch)
         self._bytes += batch.nbytes
-        return made
+        return results
 
     def undo(self) -> None:
         """Return to the state before the last `process`."""
