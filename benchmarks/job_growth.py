@@ -61,7 +61,7 @@ class Sample:
     released: int
     """Partitions of the last unit."""
     batch_s: float
-    """Time for a micro-batch of the first unit, since the sample before."""
+    """Time for a micro-batch of the first unit, since the sample before; nan of the first one."""
     cpu_s: float
     """Of all processes, since the job started."""
     python_mb: float
@@ -184,7 +184,7 @@ def _sample(
         seconds=round(seconds, 2),
         batches=batches,
         released=_value(run, LAST, "released_partitions"),
-        batch_s=round(spent / done, 3) if done else float("nan"),
+        batch_s=round(spent / done, 3) if done and last else float("nan"),
         cpu_s=round(sum(map(_cpu_s, [pid, *java])), 2),
         python_mb=_rss_mb(pid),
         java_mb=sum(map(_rss_mb, java)),
