@@ -18,7 +18,7 @@ import itertools
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
 from typing import Final
 
 import numpy as np
@@ -58,6 +58,8 @@ CODEC: Final = "lz4_raw"
 _NO_GROUP: Final = (MALFORMED, UNREADABLE)
 _PRODUCER_OF: Final = "__producer_of_key"
 _IN_CHUNK: Final = "__in_chunk"
+_GROUP: Final = partial(tuple.__new__, Group)
+"""`Group._make` without a step in Python; there are tens of thousands in a micro-batch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,7 +308,7 @@ def census_of(counted: pa.Table, key_length: int, form: str, files: manifest.Fil
     if counted.column_names[key_length + 2] == DIGEST:
         digests = counted.column(DIGEST).take(order).to_pylist()
     groups = map(
-        Group._make,
+        _GROUP,
         zip(
             np.array(keys, object)[key_of[order]].tolist(),
             np.array(producers, object)[producer_of[order]].tolist(),
@@ -331,12 +333,11 @@ def _keys(columns: Sequence[pa.ChunkedArray]) -> tuple[list[KeyText | None], np.
     for values, value_of in of_columns[1:]:
         pairs, key_of = np.unique(key_of * len(values) + value_of, return_inverse=True)
         firsts = np.column_stack((firsts[pairs // len(values)], pairs % len(values)))
-    of_values = [values for values, _ in of_columns]
-    named = (
-        _name(tuple(values[i] for values, i in zip(of_values, each, strict=True)))
-        for each in firsts.tolist()
+    chosen = (
+        [v[i] for i in of_each]
+        for (v, _), of_each in zip(of_columns, firsts.T.tolist(), strict=True)
     )
-    return list(named), key_of
+    return list(map(_name, zip(*chosen, strict=True))), key_of
 
 
 def _encoded(values: pa.ChunkedArray) -> tuple[list[str | None], np.ndarray]:
@@ -356,11 +357,10 @@ def _name(values: tuple[str | None, ...]) -> KeyText | None:
     """The text of a key; None where it cannot be one."""
     if None in values or _too_long(values):
         return None
-    return key_text([text for text in values if text is not None])
+    return key_text(values)  # type: ignore[arg-type] # none of them is None
 
 
 def _too_long(values: tuple[str | None, ...]) -> bool:
-    characters = sum(map(len, filter(None, values)))
-    if 4 * characters <= KEY_BYTES_MAX:
+    if 4 * len("".join(filter(None, values))) <= KEY_BYTES_MAX:
         return False
     return sum(len(text.encode()) for text in values if text is not None) > KEY_BYTES_MAX

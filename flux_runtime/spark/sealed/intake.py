@@ -10,6 +10,7 @@ import time
 from typing import Final, Protocol
 
 import pyarrow as pa
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
@@ -34,6 +35,9 @@ REDUCTION_MIN: Final = 4.0
 """Partial aggregates are buffered while there are at least so many records for each of them."""
 ADAPTIVE: Final = "spark.sql.adaptive.enabled"
 """A chunk takes one shuffle of a known width; to replan it costs a second job and gains nothing."""
+FILES_MAX: Final = 32
+"""More files than that Spark lists by a job of its own
+(`spark.sql.sources.parallelPartitionDiscovery.threshold`)."""
 _COUNT_OF: Final = "__count_of"
 _REASON_OF: Final = "__reason_of"
 _JUDGED_FROM_ROWS: Final = 1000
@@ -88,6 +92,7 @@ class WaitIntake:
         if gate.ledger.tracker.replayed(name, batch, covered):  # SE-10
             return 0
         self._buffer.delete(batch)
+        rows = self._from_files(rows)
         rows.sparkSession.conf.set(ADAPTIVE, "false")  # of this query alone
         form = self._buffer.write(rows, batch, partial=self._partial)
         faults.point("chunk-written")
@@ -134,9 +139,24 @@ class WaitIntake:
             self._gate.undecided[self._name].write(whole, event.batch, sorted(open_))
         self._keep_letters(whole, event, late, unknown)
 
+    def _from_files(self, rows: DataFrame) -> DataFrame:
+        """The micro-batch with all columns, read from its files where it has some.
+
+        A stream hands its rows over one by one, which costs as much as to aggregate them; a plan
+        that begins with the files reads them in columns, and only those that are used.
+        """
+        files = self.query.files()
+        if not 0 < len(files) <= FILES_MAX:
+            return rows
+        try:
+            whole = self._origin.whole(rows.sparkSession, files)
+        except AnalysisException:  # a file has gone: the stream knows whether that is allowed
+            return rows
+        return rows if whole is None else whole
+
     def _whole(self, rows: DataFrame) -> DataFrame:
         """The micro-batch with all columns, read again where only some of them were read."""
-        if len(self._buffer.columns) == len(self._buffer.schema.fields):
+        if set(self._buffer.schema.fieldNames()) <= set(rows.columns):
             return rows
         whole = self._origin.whole(rows.sparkSession, self.query.files())
         return rows if whole is None else whole

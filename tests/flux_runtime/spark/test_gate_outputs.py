@@ -9,6 +9,7 @@ import pytest
 from pyspark.sql import DataFrame
 
 from flux_runtime.spark import Job, Producers, Punctuation, sql
+from flux_runtime.spark.sealed.intake import FILES_MAX
 
 pytestmark = pytest.mark.spark
 
@@ -252,3 +253,47 @@ def test_dead_letters_are_whole_where_only_some_columns_are_read(bench) -> None:
     ]
     (chunk,) = (bench.path / "state" / "units" / "Count").glob("buffer/*/*")
     assert "v" not in bench.session.read.parquet(chunk.as_uri()).columns
+
+
+def test_files_in_folders_of_their_key_are_read_alike_by_the_stream_and_by_the_gate(bench) -> None:
+    """A gate reads a micro-batch of few files itself, and takes one of many from the stream."""
+    import pandas as pd
+
+    def build(job: Job) -> None:
+        items = job.source(
+            "items",
+            format="parquet",
+            path="data/items",
+            schema="k INT, v INT, p STRING, sealed BOOLEAN, n BIGINT",
+            producer="p",
+            punctuation=Punctuation(when="sealed", count="n"),
+        )
+        counted = job.seal(
+            "Count",
+            lambda item: sql(
+                "SELECT k, sum(v) AS s, count(*) AS c FROM item GROUP BY k", item=item
+            ),
+            waits={"item": [items]},
+            key=("k",),
+            producers={"items": AB},
+        )
+        job.sink("out", [counted])
+
+    def file(k: int, name: str, lines: list[dict]) -> None:
+        folder = bench.path / "data" / "items" / f"k={k}"
+        folder.mkdir(parents=True, exist_ok=True)
+        types = {"v": "Int32", "p": str, "sealed": "boolean", "n": "Int64"}
+        frame = pd.DataFrame(lines, columns=list(types)).astype(types)
+        frame.to_parquet(folder / f"{name}.parquet", index=False)
+
+    for number in range(FILES_MAX + 1):
+        file(number % 3, f"a {number}", rows(0, "a", number))
+    bench.run(build)
+    file(0, "b", [*rows(0, "b", 100), vote(0, "b", 1), vote(0, "a", FILES_MAX // 3 + 1)])
+    file(1, "b", [*rows(1, "b", 200), vote(1, "b", 1), vote(1, "a", FILES_MAX // 3 + 1)])
+    bench.run(build)
+    numbers = range(FILES_MAX + 1)
+    assert bench.results() == [
+        {"k": k, "s": sum(numbers[k::3]) + 100 * (k + 1), "c": len(numbers[k::3]) + 1}
+        for k in (0, 1)
+    ]
