@@ -305,6 +305,16 @@ CODES: Final = _table(
     ("BLZ056", _E, "column that is neither grouped by nor aggregated",
      "A group has several rows and so several values of the column; Spark refuses to choose.",
      "Add the column to GROUP BY, or say which value is meant: max(c), any_value(c), ..."),
+    ("BLZ057", _E, "function where Spark allows none",
+     "WHERE is asked of single rows, before there are groups or windows; an aggregate takes the "
+     "values of rows; and a rank is one in the order of a window.",
+     "Ask with HAVING or QUALIFY, or of a query around this one; or say OVER (... ORDER BY ...)."),
+    ("BLZ058", _E, "queries that do not have as many columns as they should",
+     "Columns are put together by their places, one by one.",
+     "Make the numbers of columns equal, or say UNION BY NAME."),
+    ("BLZ059", _E, "text that is no query",
+     "The SQL of a component is one query, whose rows are its output.",
+     "Correct the text, or write the statement as a query."),
     # ---- for the compiler
     ("BLZ060", _E, "replicas of a component that is not replicated",
      "Replicas can disagree, and the analysis looks for that only where it knows of them.",

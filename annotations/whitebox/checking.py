@@ -20,6 +20,7 @@ from sqlglot import exp
 from annotations.diagnostics import did_you_mean
 from annotations.type_names import TYPES, unknown_type
 from annotations.whitebox.functions import AGGREGATES, FUNCTIONS
+from annotations.whitebox.placement import misplaced
 from annotations.whitebox.sql_dialect import NotParsed, parse, tokens_of
 from annotations.whitebox.sql_items import start_of
 
@@ -62,6 +63,8 @@ WITH_UNIT: Final = frozenset(
     | {"time_diff", "time_trunc", "timestamp_add", "timestamp_diff"}
 )
 """Functions whose first argument may be a unit of time, which is no column."""
+BEGINNINGS: Final = ("SELECT", "WITH", "FROM", "VALUES", "TABLE", "MAP", "REDUCE")
+"""Words with which a query may begin."""
 TIME_WINDOWS: Final = frozenset({"window", "session_window"})
 
 
@@ -81,18 +84,20 @@ def findings(
     if "|>" in text:
         return ()
     check = _Check(tables, functions=functions)
-    types: tuple[Finding, ...] = ()
+    found: list[Finding] = []
     try:
-        types = tuple(_types(text))
+        found += _no_query(text)
+        found += _types(text)
         tree = parse(text).tree
+        found += (Finding(m.code, m.message, start_of(m.node) or 0) for m in misplaced(tree))
         check.columns(tree, {}, None)
         check.functions(tree)
         check.tables()
     except (NotParsed, Unsure, RecursionError):
-        return types
+        return tuple(sorted(dict.fromkeys(found), key=lambda finding: finding.start))
     unknown = {finding.start for finding in check.found if finding.code == "BLZ054"}
     certain = (f for f in check.found if f.code != "BLZ056" or f.start not in unknown)
-    return tuple(sorted(dict.fromkeys((*types, *certain)), key=lambda finding: finding.start))
+    return tuple(sorted(dict.fromkeys((*found, *certain)), key=lambda finding: finding.start))
 
 
 def of_expression(text: str, columns: Collection[str], *, of: str) -> tuple[Finding, ...]:
@@ -105,6 +110,27 @@ def of_expression(text: str, columns: Collection[str], *, of: str) -> tuple[Find
     names = frozenset(name.lower() for name in columns)
     mistakes = findings(f"{before}{text}\nFROM `{of}`", tables={of.lower(): names})
     return tuple(Finding(f.code, f.message, f.start - len(before), f.remedy) for f in mistakes)
+
+
+def _no_query(text: str) -> Iterator[Finding]:
+    """What shows that a text is not one query, whatever the parser knows (BLZ059)."""
+    try:
+        tokens = tokens_of(text)
+    except NotParsed as unreadable:
+        yield Finding("BLZ059", unreadable.reason, 0)
+        return
+    words = [token.text for token in tokens]
+    while words and words[-1] == ";":
+        words.pop()
+    if not words:
+        yield Finding("BLZ059", "there is no query", 0)
+    elif words[0].isalpha() and words[0].upper() not in BEGINNINGS:
+        near = did_you_mean(words[0].lower(), [word.lower() for word in BEGINNINGS])
+        yield Finding("BLZ059", f"`{words[0]}` begins no query{near}", tokens[0].start)
+    elif ";" in words:
+        yield Finding("BLZ059", "more than one statement", tokens[words.index(";")].start)
+    elif words.count("(") != words.count(")"):
+        yield Finding("BLZ059", "the brackets do not match", 0)
 
 
 def _types(text: str) -> Iterator[Finding]:
@@ -409,7 +435,9 @@ class _Check:
         if group is not None and group.args.get("all"):
             return
         texts, names = _grouped(tree, group)
-        for item in tree.expressions:
+        having = tree.args.get("having")
+        items = tree.expressions if having is None else [*tree.expressions, having.this]
+        for item in items:
             if not self._may_be_judged(item):
                 continue
             for node in _walk(item):

@@ -25,7 +25,7 @@ OTHER_NAMES: Final = ("spark.sql.parser.", "spark.sql.extensions")
 
 
 def check_code(code: Code, diagnostics: Findings) -> None:
-    """Note what Spark would refuse of the components' SQL (BLZ054, BLZ055, BLZ056)."""
+    """Note what Spark would refuse of the components' SQL (BLZ053 to BLZ059)."""
     conf = tuple(code.dataflow.deployment.conf)
     if any(key.startswith(OTHER_NAMES) for key in conf):
         return

@@ -474,6 +474,22 @@ CODE_EXAMPLES: Final[Mapping[str, Example]] = {
         "streams:\n  words: {to: Count.words, schema: {word: string, day: date}}\n"
         "  counts: {from: Count.counts}"
     ),
+    "BLZ057": _code(
+        "components:\n  Count:\n    sql: SELECT word, count(*) AS n FROM words WHERE count(*) > 1 "
+        "GROUP BY word\n"
+        "streams:\n  words: {to: Count.words, schema: {word: string}}\n"
+        "  counts: {from: Count.counts}"
+    ),
+    "BLZ058": _code(
+        "components:\n  Count:\n    sql: SELECT word FROM words UNION SELECT word, 1 FROM words\n"
+        "streams:\n  words: {to: Count.words, schema: {word: string}}\n"
+        "  counts: {from: Count.counts}"
+    ),
+    "BLZ059": _code(
+        "components:\n  Count:\n    sql: SELEC word FROM words\n"
+        "streams:\n  words: {to: Count.words, schema: {word: string}}\n"
+        "  counts: {from: Count.counts}"
+    ),
     "BLZ060": _code(
         "components:\n  Count:\n    replicas: 3\n"
         "    annotation: {from: words, to: counts, label: CW}"
