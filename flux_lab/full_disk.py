@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import errno
+from typing import Any
 
-from flux_runtime.protocol.storage import MemoryStorage
+from flux_lab.memory_storage import MemoryStorage
 from flux_runtime.protocol.vocabulary import Node
 
 
@@ -26,7 +27,7 @@ class SimulatedDisk(MemoryStorage):
         super().__init__()
         self.full = False
 
-    def write(self, node: Node, run: int, data: bytes) -> None:
+    def write(self, node: Node, run: int, value: Any) -> int:
         """Keep a run.
 
         Raises:
@@ -34,4 +35,4 @@ class SimulatedDisk(MemoryStorage):
         """
         if self.full:
             raise DiskFullError(node)
-        super().write(node, run, data)
+        return super().write(node, run, value)

@@ -12,6 +12,7 @@ from typing import Any
 
 from flux_lab.checks import Checks
 from flux_lab.components import Components, Moving
+from flux_lab.memory_storage import MemoryStorage
 from flux_lab.reaction import Machine, handle, settle
 from flux_runtime.protocol.controller import Controller, Order
 from flux_runtime.protocol.dataflow import Dataflow
@@ -26,7 +27,6 @@ from flux_runtime.protocol.messages import (
     Tell,
 )
 from flux_runtime.protocol.segment import Segment
-from flux_runtime.protocol.storage import MemoryStorage
 from flux_runtime.protocol.vocabulary import Node
 
 

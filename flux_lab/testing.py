@@ -13,7 +13,6 @@ the rows of that key only.
 from __future__ import annotations
 
 import dataclasses
-import pickle
 import random
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -22,6 +21,7 @@ from typing import Any
 from flux_lab.plans import Plan, plan_of
 from flux_lab.sweep import RunError, Totals, run
 from flux_lab.world import World
+from flux_runtime.operators.packing import Unpackable, pack, unpack
 from flux_runtime.operators.rows import SN, Batch, KeySplit, merge, number, rows_size, sn_of
 from flux_runtime.protocol.dataflow import Dataflow, Operator
 from flux_runtime.protocol.vocabulary import Shape
@@ -144,11 +144,9 @@ def _check_partitions(make: Make, source: Sequence[Batch], gate: Sequence[str]) 
 
 def _copied(state: Any, batch: int) -> Any:
     try:
-        return pickle.loads(pickle.dumps(state))
-    except Exception as error:
-        raise OperatorError(
-            f"batch {batch}: the state cannot be pickled, as it is when it moves: {error}"
-        ) from error
+        return unpack(pack(state))
+    except Unpackable as error:
+        raise OperatorError(f"batch {batch}: the state cannot move: {error}") from error
 
 
 class _Moving:
@@ -160,10 +158,10 @@ class _Moving:
         self._operator = operator
 
     def get_state(self) -> bytes:
-        return pickle.dumps(self._operator.get_state())
+        return pack(self._operator.get_state())
 
     def install_state(self, state: bytes) -> None:
-        self._operator.install_state(pickle.loads(state))
+        self._operator.install_state(unpack(state))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,7 +12,8 @@ input: no wall clock, no randomness, no iteration over unordered sets (DET-1 to 
 - `join`: symmetric hash join with a window; requests answered from what has accumulated.
 - `query`: a component's SQL, evaluated by DuckDB.
 - `unprocessable`: records that an operator cannot process, as dead letters among its results.
-- `partitioned`: one run of an operator over several partitions; `state_file`: states in files;
+- `partitioned`: one run of an operator over several partitions; `packing`: states as
+  bytes that hold data and no code; `state_file`: states in files;
   `components`: what every site makes for itself of a job's components.
 """
 

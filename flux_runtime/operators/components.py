@@ -2,7 +2,8 @@
 
 One component is one stage. Its partitions are buckets of the gate, once for each replica: all
 replicas get all records in the same order, and partition `replica * buckets + bucket` belongs to
-one of them. Everything here can be pickled and decides the same in every process (DET-1 to DET-4).
+one of them. Spark can pickle everything here, and it decides the same in every process (DET-1 to
+DET-4).
 """
 
 from __future__ import annotations

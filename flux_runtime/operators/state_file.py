@@ -1,18 +1,17 @@
 """States of operators in files: written while a stage runs, taken up by the sites of a later run.
 
-    folder/STAGE-PART    what `get_state` gave, pickled
+    folder/STAGE-PART    what `get_state` gave, packed (`packing`)
 
-Both copies of a pair hold the same state, so either may write it. Whoever can write the folder can
-run code in the job, as with the job's key.
+Both copies of a pair hold the same state, so either may write it. A file holds data and no code.
 """
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from flux_runtime.operators.packing import Unreadable, pack, unpack
 from flux_runtime.operators.rows import Batch
 from flux_runtime.protocol.dataflow import Operator
 from flux_runtime.protocol.vocabulary import Pair
@@ -26,7 +25,7 @@ def file_of(folder: Path, pair: Pair) -> Path:
 
 def write_state(folder: Path, pair: Pair, state: Any) -> None:
     """Write a state durably and in one step."""
-    LocalStorage(folder).write(file_of(folder, pair).name, pickle.dumps(state, protocol=5))
+    LocalStorage(folder).write(file_of(folder, pair).name, pack(state))
 
 
 def size_of(folder: Path, pairs: Iterable[Pair]) -> int | None:
@@ -35,6 +34,21 @@ def size_of(folder: Path, pairs: Iterable[Pair]) -> int | None:
         return sum(file_of(folder, pair).stat().st_size for pair in pairs)
     except OSError:
         return None
+
+
+def _read(file: Path) -> Any:
+    """The state in a file.
+
+    Raises:
+        Unreadable: it is none.
+    """
+    try:
+        return unpack(file.read_bytes())
+    except Unreadable as error:
+        raise Unreadable(
+            f"{file}: {error}; another version has written it, or it is damaged: begin anew with "
+            "`--fresh`, or put a copy of the folder back"
+        ) from None
 
 
 class Restored:
@@ -54,7 +68,7 @@ class Restored:
 
     def _operator(self) -> Operator:
         if self._file is not None:
-            self._inner.install_state(pickle.loads(self._file.read_bytes()))
+            self._inner.install_state(_read(self._file))
             self._file = None
         return self._inner
 

@@ -10,7 +10,6 @@ what they are (DET-4).
 from __future__ import annotations
 
 import copy
-import pickle
 from collections import deque
 from typing import Any, Final, NamedTuple
 
@@ -162,15 +161,12 @@ class Back:
     def _write(self, value: Any, first: int) -> Run:
         if self.storage is None:
             raise ProtocolError(f"{self.node} has no storage to spill to")
-        data = pickle.dumps(value, protocol=5)
-        run = Run(self.next_run, first, len(data))
-        self.next_run += 1
-        self.storage.write(self.node, run.number, data)
-        return run
+        number, self.next_run = self.next_run, self.next_run + 1
+        return Run(number, first, self.storage.write(self.node, number, value))
 
     def _load(self, run: Run) -> Any:
         assert self.storage is not None
-        return pickle.loads(self.storage.read(self.node, run.number))
+        return self.storage.read(self.node, run.number)
 
     def _read(self, run: Run) -> Any:
         value = self._load(run)

@@ -28,7 +28,7 @@ class Operator(Protocol):
         ...
 
     def get_state(self) -> Any:
-        """The state as a value that can be pickled, with any order output depends on (DET-3)."""
+        """The state as data (`operators.packing`), with any order output depends on (DET-3)."""
         ...
 
     def install_state(self, state: Any) -> None:

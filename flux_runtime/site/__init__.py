@@ -3,6 +3,7 @@
 - `key`, `handshake`: who may speak to a site of this job.
 - `wire`, `codec`, `connection`: frames on one TCP connection per pair of sites.
 - `control_messages`: what sites, leader and clients tell each other, as one table.
+- `moving`: the state of a segment on its way to a standby.
 - `host`: the machines of one site and what lies on their channels, without any I/O.
 - `ledger`: membership, layout and view changes as a function of the recorded events.
 - `collector`, `journal`, `intake`: the two ends of the dataflow.

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import pickle
 from collections.abc import Callable
 from typing import Any, Final
 
+from flux_runtime.operators.packing import Unreadable
 from flux_runtime.protocol.channels import Frame
 from flux_runtime.protocol.vocabulary import Node
 from flux_runtime.site import control_messages as control
@@ -29,6 +29,7 @@ from flux_runtime.site.config import Config
 from flux_runtime.site.connection import Connection
 from flux_runtime.site.control_messages import Message, Role, reason
 from flux_runtime.site.host import Host
+from flux_runtime.site.moving import pack_state, unpack_state
 from flux_runtime.site.wire import Kind, Malformed
 
 log = logging.getLogger(__name__)
@@ -282,7 +283,7 @@ class Shell:
         moves, self.host.out.moves = self.host.out.moves, []
         packed, self.unsent = self.unsent, []
         for active, standby, state in moves:
-            data = pickle.dumps(state, protocol=5)
+            data = pack_state(self.host.dataflow, state)
             if len(data) > self.config.state_max_bytes:
                 raise ValueError(f"the state of {active} has {len(data)} bytes, too many")
             packed.append((active, standby, state.version, data))
@@ -326,4 +327,8 @@ class Shell:
             raise Malformed("a state that is longer than announced")
         if not state.missing:
             link.state = None
-            self.guarded(self.host.install, node, pickle.loads(b"".join(state.pieces)))
+            try:
+                moved = unpack_state(self.host.dataflow, node, b"".join(state.pieces))
+            except Unreadable as error:
+                raise Malformed(f"the state of {node}: {error}") from None
+            self.guarded(self.host.install, node, moved)

@@ -17,9 +17,9 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import Any, BinaryIO, Final
 
-from flux_runtime.disk import FileStorage
+from flux_runtime.disk import FileStorage, pack_run, unpack_run
 from flux_runtime.protocol.segment import Segment
 from flux_runtime.protocol.spill import PagePool, Spill, SpillAction, WriteOut
 from flux_runtime.protocol.vocabulary import Node, Status
@@ -68,11 +68,12 @@ class SiteStorage:
         """Whether so many bytes more may be written."""
         return self.bytes + size <= self.max_bytes
 
-    def write(self, node: Node, run: int, data: bytes) -> None:
-        """Keep a run."""
+    def write(self, node: Node, run: int, value: Any) -> int:
+        """Keep a value as a run; gives its size in bytes."""
+        data = pack_run(value)
         if self.room(len(data)):
             try:
-                self.files.write(node, run, data)
+                self.files.put(node, run, data)
             except OSError as error:
                 log.warning("a run stays in memory: %s", error)
                 with suppress(OSError):
@@ -81,16 +82,17 @@ class SiteStorage:
                 self.sizes[node, run] = len(data)
                 self.bytes += len(data)
                 self.written += len(data)
-                return
+                return len(data)
         self.held[node, run] = data
+        return len(data)
 
-    def read(self, node: Node, run: int) -> bytes:
-        """A run that has been written and not dropped."""
+    def read(self, node: Node, run: int) -> Any:
+        """The value of a run that has been written and not dropped."""
         if (node, run) in self.held:
-            return self.held[node, run]
-        data = self.files.read(node, run)
+            return unpack_run(self.held[node, run])
+        data = self.files.get(node, run)
         self.loaded += len(data)
-        return data
+        return unpack_run(data)
 
     def drop(self, node: Node, run: int) -> None:
         """The run is not needed any more."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import pickle
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -26,6 +25,7 @@ from flux_runtime.operators import (
     TimeWindow,
 )
 from flux_runtime.operators.grouping import Slots
+from flux_runtime.operators.packing import pack, unpack
 from flux_runtime.operators.rows import KeySplit, merge, number, stable_hash
 from flux_runtime.protocol.dataflow import Operator
 
@@ -219,7 +219,7 @@ def test_det_3_a_state_moved_in_the_middle_changes_nothing(
     before, after = rows[:cut], rows[cut:]
     stays.process(batch(before))
     leaves.process(batch(before))
-    moved = pickle.loads(pickle.dumps(leaves.get_state()))
+    moved = unpack(pack(leaves.get_state()))
     leaves.process(batch(rows))
     arrives.install_state(moved)
     assert 0 <= arrives.state_size() <= stays.state_size()

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from flux_lab.memory_storage import MemoryStorage
 from flux_lab.pooled import Pooled
 from flux_lab.workload import digest_dataflow, digest_input
 from flux_lab.world import Step
@@ -22,7 +23,6 @@ from flux_runtime.protocol.controller import Controller, DataLoss, Destroy, Inst
 from flux_runtime.protocol.messages import Data
 from flux_runtime.protocol.pooler import Pooler, price_of_an_idle_call
 from flux_runtime.protocol.segment import Segment
-from flux_runtime.protocol.storage import MemoryStorage
 from flux_runtime.protocol.vocabulary import THE_INGRESS, Node, Pair, ProtocolError, Shape, Status
 
 SHAPE = Shape(widths=(3,), ordered_egress=False, pool=64)

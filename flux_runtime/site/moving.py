@@ -1,0 +1,83 @@
+"""The state of a segment on its way to a standby, as bytes.
+
+What travels is data of the protocol's own classes (AMB-6) around the operator's state. It is packed
+without code (`operators.packing`), and what has been read is compared with a segment of the same
+partition before it is installed: sides, kinds and types have to be those of this dataflow.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Any
+
+from flux_runtime.operators.packing import Classes, Unreadable, pack, unpack
+from flux_runtime.protocol.back import Unit
+from flux_runtime.protocol.buffer import Buffer, Entry
+from flux_runtime.protocol.consumer import ConsumerSide
+from flux_runtime.protocol.dataflow import Dataflow
+from flux_runtime.protocol.inlet import Consumer, Inlet
+from flux_runtime.protocol.messages import Data
+from flux_runtime.protocol.outlet import Outlet, Producer
+from flux_runtime.protocol.producer import ProducerSide
+from flux_runtime.protocol.segment import Segment, SegmentState
+from flux_runtime.protocol.vocabulary import Node, ProtocolError, Status
+
+CLASSES = (
+    SegmentState, ConsumerSide, ProducerSide, Inlet, Outlet, Buffer,
+    Consumer, Producer, Status, Unit, Entry, Data, Node,
+)  # fmt: skip
+
+
+def _classes(dataflow: Dataflow) -> Classes:
+    return Classes(CLASSES, {"shape": dataflow.shape})
+
+
+def pack_state(dataflow: Dataflow, state: SegmentState) -> bytes:
+    """The state as bytes.
+
+    Raises:
+        Unpackable: the operator's state holds something that is not data.
+    """
+    return pack(state, classes=_classes(dataflow))
+
+
+def unpack_state(dataflow: Dataflow, node: Node, data: bytes) -> SegmentState:
+    """The state that was packed for a standby.
+
+    Raises:
+        Unreadable: the bytes are no state of a copy of its partition.
+    """
+    state = unpack(data, classes=_classes(dataflow))
+    pattern = Segment(dataflow, node, standby=True)
+    if not isinstance(state, SegmentState):
+        raise Unreadable(f"a {type(state).__name__} is no state of a segment")
+    _compare(state.consumer, pattern.consumer, "consumer")
+    _compare(state.producer, pattern.producer, "producer")
+    numbers = (state.version, state.log_position, state.failures)
+    if any(type(number) is not int for number in numbers):
+        raise Unreadable("versions and positions are numbers")
+    if type(state.waiting) is not tuple or any(type(unit) is not Unit for unit in state.waiting):
+        raise Unreadable("what waits are units")
+    try:
+        state.producer.validate()
+    except (ProtocolError, ArithmeticError, TypeError, LookupError, AttributeError) as error:
+        raise Unreadable(f"a producer that cannot be: {error}") from None
+    return state
+
+
+def _compare(mine: Any, pattern: Any, where: str) -> None:
+    """Types as in the pattern, and kinds and numbers of neighbours; values may differ."""
+    if type(mine) is not type(pattern):
+        raise Unreadable(f"{where} is a {type(mine).__name__}, not a {type(pattern).__name__}")
+    if isinstance(pattern, Enum) and not isinstance(pattern, Status) and mine is not pattern:
+        raise Unreadable(f"{where} is of kind {mine.value}, not {pattern.value}")
+    if isinstance(pattern, list):
+        if len(mine) != len(pattern):
+            raise Unreadable(f"{where} has {len(mine)} items, not {len(pattern)}")
+        for i, (one, other) in enumerate(zip(mine, pattern, strict=True)):
+            if one is not None and other is not None:
+                _compare(one, other, f"{where}[{i}]")
+    elif type(pattern) in (ConsumerSide, ProducerSide, Inlet, Outlet, Buffer):
+        for cls in type(pattern).__mro__:
+            for name in getattr(cls, "__slots__", ()):
+                _compare(getattr(mine, name), getattr(pattern, name), f"{where}.{name}")
