@@ -181,11 +181,18 @@ class Balancer:
     def _gather(self, now: float) -> list[Answer]:
         """UF-9: wait for every site that was asked and is still there, then plan the moves.
 
-        A site that joins meanwhile has counted nothing yet: it takes part in the next round.
+        A site that joins meanwhile has counted nothing yet: it takes part in the next round. One
+        that has not answered for as long as the longest phase is slow: the round goes on without
+        it, among the others. Its answer would be of another time than theirs, and is ignored.
         """
         asked = self.asked & self.controller.sites
         if not asked <= self.answers.keys():
-            return []
+            if now - self.asked_at < self.collection.delta_max:
+                return []
+            asked &= self.answers.keys()
+            self.round += 1  # UF-8
+            if len(asked) < 2:  # nobody to move anything between
+                return self._collect(now, self.collection.delta)
         self.gathering = now - self.asked_at  # T_stat
         sites = [self.answers[site] for site in sorted(asked)]
         self.planned = self.policy(sites, self.thresholds, allowed=self._allowed, unit=_pair)

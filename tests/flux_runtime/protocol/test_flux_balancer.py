@@ -12,7 +12,8 @@ from flux_lab.workload import digest_dataflow, digest_input
 from flux_lab.world import Step, World
 from flux_runtime.protocol.balancer import Balancer, Mode, RequestStatistics, ResetStatistics
 from flux_runtime.protocol.balancing import CLUSTER, SiteStatistics, Thresholds
-from flux_runtime.protocol.controller import Controller, Order, chained
+from flux_runtime.protocol.collection import CollectionTime
+from flux_runtime.protocol.controller import Controller, Instantiate, Order, chained
 from flux_runtime.protocol.messages import CatchUpDone, CatchUpReady, FoldInDone
 from flux_runtime.protocol.vocabulary import THE_INGRESS, Node, Pair, ProtocolError, Shape
 
@@ -185,6 +186,48 @@ def test_a_round_on_too_little_evidence_only_lengthens_the_phase() -> None:
         said = balancer.statistics(0, answer, 9.1)
     assert balancer.mode is Mode.MOVING
     assert said
+
+
+def slow_round(answering: int) -> tuple[Balancer, Controller]:
+    """A round in which site 0 is overloaded and only so many of four sites answer."""
+    shape = Shape(widths=(4,))
+    view = Controller(shape, chained(shape, 2), frozenset(range(4)))
+    balancer = Balancer(view, CLUSTER, collection=CollectionTime(CLUSTER, delta_max=1.0))
+    assert balancer.tick(0.0) == [ResetStatistics(0)]
+    assert balancer.tick(1.0) == [RequestStatistics(0)]
+    parts: list[tuple[Pair, int]] = [(Pair(0, 0), 0), (Pair(0, 3), 1)]
+    for site in range(answering):
+        busy = site == 0
+        seen = dict.fromkeys(parts, 2000.0) if busy else {}
+        answer = SiteStatistics(site=site, utilisation=float(busy), processed=seen)
+        assert balancer.statistics(0, answer, 1.1) == []
+    return balancer, view
+
+
+def test_uf_9_a_round_goes_on_without_a_site_that_is_slow_and_alive() -> None:
+    balancer, _ = slow_round(3)
+    assert balancer.tick(1.9) == []
+    assert balancer.mode is Mode.GATHERING
+    moved = [order for order in balancer.tick(2.0) if isinstance(order, Instantiate)]
+    assert [order.site for order in moved] == [2], "not to the slow one"
+    assert balancer.mode is Mode.MOVING
+    late = SiteStatistics(site=3, utilisation=0.0, processed={})
+    assert balancer.statistics(0, late, 2.1) == []
+    assert 3 not in balancer.answers
+
+
+def test_uf_9_a_round_that_only_one_site_answers_begins_anew() -> None:
+    balancer, view = slow_round(1)
+    assert balancer.tick(2.0) == [ResetStatistics(1)]
+    assert balancer.mode is Mode.COLLECTING
+    assert view.whole
+    assert balancer.tick(3.0) == [RequestStatistics(1)]
+    late = SiteStatistics(site=1, utilisation=0.0, processed={})
+    balancer.statistics(0, late, 3.1)
+    assert balancer.answers == {}, "it is of the round before"
+    for site in range(4):
+        balancer.statistics(1, SiteStatistics(site=site, utilisation=0.0, processed={}), 3.1)
+    assert balancer.mode is Mode.COLLECTING, "all have answered, and nothing is to move"
 
 
 def test_uf_12_a_round_lasts_until_its_moves_have_folded_in_everywhere() -> None:

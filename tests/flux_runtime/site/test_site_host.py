@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import site_flows
+from site_ledgers import joined
 
 from flux_lab.example import events, running_example
 from flux_lab.reference import reference
@@ -385,3 +387,30 @@ def test_ct_1_sites_and_followers_go_on_from_a_trimmed_log(
         assert list(got) == list(expected)
         assert all(got[b].equals(expected[b]) for b in expected)
     assert len(cluster.collectors()) == 2
+
+
+def test_fs_26_after_a_loss_no_site_goes_on_with_half_a_copy() -> None:
+    """What is promised after a loss is that results may be missing, and never wrong."""
+    dataflow = collected(site_flows.pairs())
+    ledger = Ledger(dataflow.shape, wanted=4)
+    for number in range(4):
+        ledger.apply(joined(number))
+    assert ledger.layout is not None
+    pair = Pair(0, 0)
+    (_, first, _), (_, second, _) = ledger.site_of(pair)
+    ledger.apply({"e": "failed", "site": second, "why": ""})
+    ((_, _, whole), (standby, target, half)) = ledger.site_of(pair)
+    assert (whole, half) == (True, False), "a standby has been announced"
+    host = Host(dataflow, target)
+    host.lay_out(ledger.layout.placement, base=ledger.layout.at)
+    for entry, site in ledger.entries:
+        host.extend(entry, site)
+    assert standby in host.nodes
+    told = ledger.position
+    ledger.apply({"e": "failed", "site": first, "why": ""})
+    assert pair in {loss.pair for loss in ledger.losses}
+    for entry, site in ledger.entries[told - ledger.base :]:
+        host.extend(entry, site)
+    assert ledger.site_of(pair) == []
+    assert all(node.pair != pair for node in host.nodes), "it would wait for a state for ever"
+    assert all(node.pair != pair for node in host.where)
