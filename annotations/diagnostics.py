@@ -332,7 +332,7 @@ CODES: Final = _table(
      "Spark looks the format up when the job starts, among its own and those in the jars that it "
      "is given.",
      "Correct the name; or take care that the jars of the format are on the job's path."),
-    ("BLZ065", _W, "option that the format does not have",
+    ("BLZ065", _E, "option that the format does not have",
      "Spark passes options on unread: one that is misspelt is without effect, and nothing says so.",
      "Correct or remove the option."),
     ("BLZ066", _W, "secret in the file",

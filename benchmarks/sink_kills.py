@@ -180,7 +180,7 @@ class Cell:
         }
         return json.dumps(
             {
-                "name": "sinkkills",
+                "name": self.folder.name,  # which tells its notes from those of other jobs
                 "components": {"Keep": keep},
                 "streams": streams,
                 "deployment": {"master": "local[2]", "conf": conf},

@@ -26,6 +26,7 @@ from codegen.codes import CODES
 from codegen.drafts import folder_of
 from codegen.emit import emit
 from codegen.model import Stages
+from codegen.needs import needs
 from codegen.operators import files
 from codegen.readme import readme
 
@@ -98,6 +99,7 @@ def plan_text(
         "sha256": dataflow.sha256,
         "root": root.as_posix(),
         "deployment": deployment_json(dataflow.deployment),
+        "needs": [need.to_json() for need in needs(stages)],
         "stages": stages.to_json(),
         "files": {name: sha256(content) for name, content in texts.items()},
     }

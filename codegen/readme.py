@@ -8,6 +8,7 @@ from codegen.explain import coordination as coordination_of
 from codegen.explain import explain, once, title
 from codegen.model import Guarantee, Sink, Stages, Transform, Unit
 from codegen.names import in_backticks
+from codegen.needs import needs
 
 
 def readme(stages: Stages) -> str:
@@ -63,6 +64,14 @@ def running(stages: Stages) -> Iterator[str]:
     yield "It needs the package `blazes[run]` and Java 17 or later. Ctrl-C stops it after the"
     yield "running micro-batches; the next start goes on there. Relative paths of sources and sinks"
     yield "start at the folder of the dataflow file, or at `--root`."
+    job_needs = needs(stages)
+    if job_needs:
+        yield ""
+        yield "Beside that it needs"
+        yield ""
+        for need in job_needs:
+            of = ", ".join(map(in_backticks, need.streams))
+            yield f"- {in_backticks(need.remedy)} ({of}: {need.what})"
     if modules:
         yield ""
         yield "The operator modules beside `job.py` are copies; executors get them too."

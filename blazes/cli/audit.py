@@ -17,8 +17,13 @@ if TYPE_CHECKING:
     from flux_runtime.observe.audit import Finding
 
 
-def run(arguments: argparse.Namespace) -> int:
-    """Check the state folder; 1 where something is wrong."""
+def run(arguments: argparse.Namespace, needs: object = ()) -> int:
+    """Check the state folder; 1 where something is wrong.
+
+    Args:
+        arguments: of the command.
+        needs: what was checked of the project before, as JSON data.
+    """
     from blazes.document.plain import colour_of, printable, safe_write, unicode_of
     from flux_runtime.observe.audit import audit, outputs_of
 
@@ -27,7 +32,8 @@ def run(arguments: argparse.Namespace) -> int:
     results = [Path(folder).absolute() for folder in arguments.results] or outputs_of(state)
     findings = audit(state, results)
     if arguments.format == "json":
-        print(json.dumps(as_object(state, results, findings), indent=2, ensure_ascii=False))
+        result = {**as_object(state, results, findings), "needs": needs}
+        print(json.dumps(result, indent=2, ensure_ascii=False))
         return int(bool(findings))
     lines: list[str] = []
     for finding in findings:
@@ -56,6 +62,13 @@ def state_of(given: Path) -> Path:
         f"{given} is not the state folder of a job" if given.is_dir() else f"there is no {given}",
         remedy="name target/NAME/state; without it, blazes doctor checks this machine",
     )
+
+
+def has_state(project: Path) -> bool:
+    """Whether the job of a compiled project has run."""
+    from flux_runtime.observe.audit import is_state
+
+    return is_state(project / "state")
 
 
 def refuse_running(state: Path) -> None:

@@ -60,6 +60,7 @@ def run(arguments: argparse.Namespace) -> int:
     from blazes.report.json_result import to_json
     from codegen.explain import explain
     from codegen.judge import judged
+    from codegen.needs import install_command, needs, submit_option
     from codegen.project import write
     from codegen.stages import lowered
 
@@ -86,11 +87,15 @@ def run(arguments: argparse.Namespace) -> int:
         from blazes.report.problems import print_problems
 
         print_problems(problems, stream=sys.stderr)
+    job_needs = needs(result)
     if arguments.format == "json":
-        written = {"folder": str(project.folder), "files": list(project.files)}
+        listed = [need.to_json() for need in job_needs]
+        written = {"folder": str(project.folder), "files": list(project.files), "needs": listed}
         text = as_json({"dataflow": result.name, **written})
     else:
         text = f"{project.job}\n"
+        for said in filter(None, (install_command(job_needs), submit_option(job_needs))):
+            safe_write(sys.stderr, f"the job needs: {said}\n")
     safe_write(sys.stdout, text)
     return 0
 

@@ -2,7 +2,8 @@
 
 With STATE, check the state folder of a job that does not run, and its results: whose they are, and
 whether everything in them is as it was written. Nothing is changed; every finding says what is safe
-and how to go on.
+and how to go on. Where STATE is the folder of a project, check first whether this machine has what
+its sources and sinks need.
 
 exit status: 0; 1 where a check fails (a warning does not) or something is damaged; 2 for bad usage.
 """
@@ -17,7 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from blazes.cli import CommandError, audit, one_of
-from blazes.cli.checks import CHECKS, Result, Status, run_check, run_checks
+from blazes.cli.checks import CHECKS, Check, Result, Status, run_check, run_checks
 
 _MARKS: Final = {Status.OK: ("✓", "ok", "32"), Status.WARN: ("!", "warn", "33")}
 _FAILED: Final = ("✗", "fail", "31")
@@ -58,7 +59,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Do the checks, print each as it ends."""
     if arguments.state is not None:
-        return audit.run(arguments)
+        return of_job(arguments)
     if arguments.results:
         raise CommandError("--results belongs to a STATE", remedy="name the state folder too")
     folder = Path(arguments.target_dir)
@@ -81,13 +82,30 @@ def run(arguments: argparse.Namespace) -> int:
     return exit_status(results)
 
 
-def check_before_run(folder: Path) -> tuple[Result, ...]:
+def of_job(arguments: argparse.Namespace) -> int:
+    """Check what a project's job needs, and its state where there is one."""
+    from blazes.cli.needs import need_checks, needs_of
+
+    project = Path(arguments.state)
+    results = run_checks(need_checks(needs_of(project) or ()), project)
+    for result in results:
+        problem = result.finding.status is not Status.OK
+        if arguments.format == "text" and (problem or not arguments.quiet):
+            print(as_text(result, colour=False, unicode=False), flush=True)
+    if needs_of(project) is not None and not audit.has_state(project):
+        if arguments.format == "json":
+            print(json.dumps(as_object(results), indent=2, ensure_ascii=False))
+        return exit_status(results)
+    return max(exit_status(results), audit.run(arguments, needs=as_object(results)["checks"]))
+
+
+def check_before_run(folder: Path, checks: Iterable[Check] = CHECKS) -> tuple[Result, ...]:
     """Do the cheap checks before a job is started; the warnings.
 
     Raises:
         CommandError: naming every check that fails, each with its remedy.
     """
-    results = run_checks(tuple(check for check in CHECKS if check.before_run), folder)
+    results = run_checks(tuple(check for check in checks if check.before_run), folder)
     failed = [result for result in results if result.finding.status is Status.FAIL]
     if failed:
         raise CommandError(

@@ -116,12 +116,15 @@ class Ended:
 def run(arguments: argparse.Namespace) -> int:
     """Compile FILE and run the job to its end."""
     from blazes.cli.doctor import as_text, check_before_run
+    from blazes.cli.needs import need_checks, needs_of
     from blazes.document.plain import safe_write
     from flux_runtime.observe.run_folder import RunFolder
 
     for warning in check_before_run(Path(arguments.target_dir)):
         print(as_text(warning, colour=False, unicode=False), file=sys.stderr)
     dataflow, project = compiled(arguments)
+    for warning in check_before_run(project, need_checks(needs_of(project) or ())):
+        print(as_text(warning, colour=False, unicode=False), file=sys.stderr)
     runs = project.resolve() / "runs"
     folder = RunFolder.create(runs, project / "plan.json").path
     job = JobProcess(command_of(arguments, project, folder), log=folder / "log.txt")

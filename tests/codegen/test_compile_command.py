@@ -52,6 +52,7 @@ def test_as_json_it_lists_the_files(file: Path, capsys: pytest.CaptureFixture[st
         "dataflow": "clicks-per-day",
         "folder": "target/clicks-per-day",
         "files": ["job.py", "README.md", "plan.json"],
+        "needs": [],
     }
 
 
