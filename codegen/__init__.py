@@ -11,5 +11,5 @@ In the order in which a plan meets them:
 - `stages`, `lowering`: drafts become stages, whose classes are in `model`; `partial`,
   `summaries`: aggregates in place of records; `wording`: what each stage does, in words.
 - `emit`, `build`: the text of the job, with `names`, `literals`, `sql_text`; `explain`, `readme`:
-  the stages for people; `project`: the folder.
+  the stages for people; `needs`: what else the job takes; `project`: the folder.
 """

@@ -1,4 +1,4 @@
-"""What a job needs beside the runtime: a Python package, or a package that Spark is given."""
+"""The needs of a job beside the runtime: Python packages, and packages that Spark is given."""
 
 from __future__ import annotations
 
@@ -59,26 +59,26 @@ class Need:
 
 
 def needs(stages: Stages) -> tuple[Need, ...]:
-    """What the job needs, each once; without the packages that its Spark settings name."""
-    found: dict[str, Need] = {}
+    """The needs of a job, each once; without the packages that its Spark settings name."""
+    by_remedy: dict[str, Need] = {}
     for stage in stages:
         if isinstance(stage, Source | Sink):
             for need in _of_end(stage):
-                known = found.get(need.remedy, replace(need, streams=()))
-                found[need.remedy] = replace(known, streams=(*known.streams, stage.name))
+                known = by_remedy.get(need.remedy, replace(need, streams=()))
+                by_remedy[need.remedy] = replace(known, streams=(*known.streams, stage.name))
     conf = stages.plan.analysis.dataflow.deployment.conf
     given = f"{conf.get('spark.jars.packages', '')},{conf.get('spark.jars', '')}"
-    return tuple(need for need in found.values() if not _is_given(need, given))
+    return tuple(need for need in by_remedy.values() if not _is_given(need, given))
 
 
 def submit_option(job_needs: tuple[Need, ...]) -> str | None:
-    """What spark-submit is given: `--packages ...`; None: nothing."""
+    """The option of spark-submit for the packages, `--packages ...`; None: there are none."""
     packages = [need.package for need in job_needs if need.package is not None]
     return f"--packages {','.join(packages)}" if packages else None
 
 
 def install_command(job_needs: tuple[Need, ...]) -> str | None:
-    """What installs the Python packages; None: there are none."""
+    """The command that installs the Python packages; None: there are none."""
     extras = [need.extra for need in job_needs if need.extra is not None]
     return f"pip install 'blazes[{','.join(sorted(extras))}]'" if extras else None
 

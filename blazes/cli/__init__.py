@@ -12,8 +12,8 @@ Beside the commands:
 
 - `options`, `execution`: arguments on dataflow files, and whether code of the user's may run to
   be read; `projects`: arguments on compiled projects.
-- `fix`: `analyze --fix`; `spark_check`: `compile --check-with-spark`; `checks`, `audit`: what
-  `doctor` looks at; `reference`: writes the generated pages of docs/reference.
+- `fix`: `analyze --fix`; `spark_check`: `compile --check-with-spark`; `checks`, `needs`,
+  `audit`: what `doctor` looks at; `reference`: writes the generated pages of docs/reference.
 - `job_process`, `preview`: a job as a process, and the first rows of its results, for `run`.
 - `run_report`, `run_charts`: what `report` shows; `top_screen`, `dashboard`: what `top` shows.
 """

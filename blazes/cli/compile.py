@@ -94,8 +94,8 @@ def run(arguments: argparse.Namespace) -> int:
         text = as_json({"dataflow": result.name, **written})
     else:
         text = f"{project.job}\n"
-        for said in filter(None, (install_command(job_needs), submit_option(job_needs))):
-            safe_write(sys.stderr, f"the job needs: {said}\n")
+        for need in filter(None, (install_command(job_needs), submit_option(job_needs))):
+            safe_write(sys.stderr, f"the job needs: {need}\n")
     safe_write(sys.stdout, text)
     return 0
 

@@ -16,7 +16,7 @@ PLAN: Final = "plan.json"
 
 
 def needs_of(project: Path) -> tuple[Need, ...] | None:
-    """What a compiled project says that its job needs; None: the folder is no project."""
+    """The needs of a compiled job, as its plan lists them; None: the folder is no project."""
     try:
         plan: Mapping[str, Any] = json.loads((project / PLAN).read_bytes())
         listed = plan.get("needs", ())
@@ -56,8 +56,8 @@ def _python_package(need: Need, _: Path) -> Finding:
             missing = f"{name} is not installed; needed by {_why(need)}"
             return Finding(Status.FAIL, missing, f"Install it: {need.remedy}.")
         if not within(version, bounds):
-            found = f"{name} {version} is installed, {asked} is needed"
-            return Finding(Status.FAIL, found, f"pip install '{name}{asked}'")
+            other = f"{name} {version} is installed, {asked} is needed"
+            return Finding(Status.FAIL, other, f"pip install '{name}{asked}'")
     return Finding(Status.OK, f"installed; needed by {_why(need)}")
 
 
