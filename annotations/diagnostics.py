@@ -423,8 +423,8 @@ CODES: Final = _table(
      "of unknown gate and left to chance, and it cannot be compiled.",
      "Correct the function at this place; it must describe a query without needing data."),
     ("BLZ094", _E, "project that was not run",
-     "What a script or a pipeline is made of is learned by running it, and a command that reads "
-     "runs nothing unasked.",
+     "A command that reads runs nothing unasked. A script is followed without being run, as far as "
+     "that shows queries; what a pipeline of several files is made of is learned by running it.",
      "Add --execute: it is then run in a process of its own, without Spark."),
     # ---- Bloom
     ("BLZ090", _E, "not Bloom",

@@ -103,20 +103,23 @@ def _specification(folder: Path) -> Path | None:
     return files[0] if files else None
 
 
-def read(path: Path, *, execute: Limits) -> Graph:
-    """The graph of a project, whose code is run to be read within these limits;
-    `pyspark_code.Unreadable` where it cannot be read."""
+def read(path: Path, *, execute: Limits, follow: bool = False) -> Graph:
+    """The graph of a project, whose code is run to be read within these limits, or, with `follow`,
+    is followed without being run; `pyspark_code.Unreadable` where it cannot be read."""
     if path.suffix in SUFFIXES:
-        return _graph(path, read_script(path, limits=execute))
+        return _graph(path, read_script(path, limits=execute, follow=follow))
     specification = path if path.name in SPECIFICATIONS else _specification(path)
     assert specification is not None
     return _project_graph(specification, read_pipeline(specification, limits=execute))
 
 
-def read_all(paths: Sequence[Path], *, execute: Limits) -> list[Graph | Unreadable]:
+def read_all(
+    paths: Sequence[Path], *, execute: Limits, follow: bool = False
+) -> list[Graph | Unreadable]:
     """The graphs of many files, in one process; why one could not be read in its place."""
     graphs: list[Graph | Unreadable] = []
-    for path, script in zip(paths, read_scripts(paths, limits=execute), strict=True):
+    scripts = read_scripts(paths, limits=execute, follow=follow)
+    for path, script in zip(paths, scripts, strict=True):
         try:
             graphs.append(script if isinstance(script, Unreadable) else _graph(path, script))
         except Unreadable as unreadable:
@@ -130,7 +133,12 @@ def _graph(path: Path, script: Script | Project) -> Graph:
     )
     if not graph.nodes:
         raise Unreadable(
-            f"{path.name} starts no streaming query and defines no dataset of a pipeline",
+            "; ".join(
+                [
+                    f"{path.name} starts no streaming query and defines no dataset of a pipeline",
+                    *(text for text, _ in graph.problems),
+                ]
+            ),
             remedy="Name the script that starts the queries; what it imports is read with it.",
             position=Position(str(path), 1, 1),
         )

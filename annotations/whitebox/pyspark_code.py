@@ -198,17 +198,21 @@ def _plan(function: Function, description: Mapping[str, Any]) -> ir.Relation:
 
 
 @_understood()
-def read_script(path: Path, *, arguments: Sequence[str] = (), limits: Limits) -> Script | Project:
+def read_script(
+    path: Path, *, arguments: Sequence[str] = (), limits: Limits, follow: bool = False
+) -> Script | Project:
     """The queries or the pipeline of a whole script, notebook or file of SQL. Unreadable where
-    it starts nothing and fails."""
-    return _script(_ask(_of_file(path, arguments), path.parent, limits))
+    it starts nothing and fails. `follow`: it is not run, but followed as far as that goes."""
+    return _script(_ask(_of_file(path, arguments, follow=follow), path.parent, limits))
 
 
 @_understood()
-def read_scripts(paths: Sequence[Path], *, limits: Limits) -> list[Script | Project | Unreadable]:
+def read_scripts(
+    paths: Sequence[Path], *, limits: Limits, follow: bool = False
+) -> list[Script | Project | Unreadable]:
     """The same of many files, by one process, each with limits of its own."""
     scripts: list[Script | Project | Unreadable] = []
-    requests = [_of_file(path, ()) for path in paths]
+    requests = [_of_file(path, (), follow=follow) for path in paths]
     for answer in _ask_several(requests, limits):
         try:
             scripts.append(answer if isinstance(answer, Unreadable) else _script(answer))
@@ -217,11 +221,12 @@ def read_scripts(paths: Sequence[Path], *, limits: Limits) -> list[Script | Proj
     return scripts
 
 
-def _of_file(path: Path, arguments: Sequence[str]) -> dict[str, Any]:
+def _of_file(path: Path, arguments: Sequence[str], *, follow: bool) -> dict[str, Any]:
     if path.name in SPECIFICATIONS:
         return {"kind": "pipeline", "path": str(path.resolve())}
     kind = "sql" if path.suffix == ".sql" else "script"
-    return {"kind": kind, "path": str(path.resolve()), "arguments": list(arguments)}
+    request = {"kind": kind, "path": str(path.resolve()), "arguments": list(arguments)}
+    return {**request, "follow": True} if follow and kind == "script" else request
 
 
 def _script(answer: Mapping[str, Any]) -> Script | Project:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from annotations.dataflow import Dataflow
-from annotations.diagnostics import CODES, BadInput, Diagnostic
+from annotations.diagnostics import BadInput, Diagnostic
 from blazes.cli import CommandError, options
 from blazes.cli.execution import add_execute, allowed
 
@@ -103,21 +103,12 @@ def _jobs(files: list[Path], execute: Limits | None) -> Iterator[Job | None]:
                 yield _job(file, *load(file, execute=execute))
             except BadInput as bad:
                 yield Job(file, None, tuple(bad.diagnostics))
-    runs = [file for file in code if execute is not None or file.suffix == ".sql"]
-    for file in code:
-        if file not in runs:
-            message = f"{file.name} was not run, and only what it does says what the dataflow is"
-            yield Job(file, None, (Diagnostic(CODES["BLZ094"], message, None),))
-    if not runs:
+    if not code:
         return
-    from annotations.whitebox.sandbox import Limits
-
-    for file, outcome in zip(
-        runs, importing.load_all(runs, execute=execute or Limits()), strict=True
-    ):
+    for file, outcome in zip(code, importing.load_all(code, execute=execute), strict=True):
         if not isinstance(outcome, BadInput):
             yield _job(file, *outcome)
-        elif "starts no streaming query" in outcome.diagnostics[0].message:
+        elif execute is not None and "starts no streaming query" in outcome.diagnostics[0].message:
             yield None
         else:
             yield Job(file, None, tuple(outcome.diagnostics))

@@ -255,3 +255,34 @@ def _paths(paths: Mapping[str, DerivedPath]) -> dict[str, str]:
         re.sub(r"\W", "_", source): str(written_path(path, "out").annotation)
         for source, path in paths.items()
     }
+
+
+# ---- the same files, followed without being run
+
+FOLLOWED_MIN: Final = 0.9
+"""The share of the scripts of which as much is read without running them."""
+
+
+@pytest.fixture(scope="module")
+def followed() -> dict[str, Graph | Unreadable]:
+    """The graph of every script and notebook, as far as it can be read without being run."""
+    names = [name for name in EXPECTED if Path(name).suffix in (".py", ".ipynb")]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("BLAZES_CACHE", "off")
+        graphs = read_all([FOLDER / name for name in names], execute=Limits(30.0), follow=True)
+    return dict(zip(names, graphs, strict=True))
+
+
+def test_what_is_followed_never_claims_more(followed: Mapping[str, Graph | Unreadable]) -> None:
+    alike = 0
+    for name, graph in followed.items():
+        expected = EXPECTED[name].get("paths", {})
+        labels = _labels(derived(graph)) if isinstance(graph, Graph) else {}
+        for path, label in labels.items():
+            assert path in expected, f"{name}: {path}"
+            assert not claims_more(label, expected[path]), f"{name}: {path} {label}"
+        alike += labels == expected
+        if labels != expected and isinstance(graph, Graph):
+            said = [text for text, _ in graph.problems if "--execute" in text]
+            assert len(said) == 1, name
+    assert alike >= FOLLOWED_MIN * len(followed)

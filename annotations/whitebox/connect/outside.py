@@ -179,20 +179,26 @@ def _users(file: str) -> bool:
 
 def stand_ins(text: str, path: str) -> None:
     """Let every way to the outside lead to stand-ins, for a script with this text."""
-    import argparse
-
     sys.meta_path.insert(0, _Finder(first=True))
     sys.meta_path.append(_Finder(first=False))
-    sys.argv = [path, *arguments_of(text)]
+    arguments(text, path)
     time.sleep = lambda _: None
     _environment()
     _json()
+
+
+def arguments(text: str, path: str) -> list[str]:
+    """The arguments that stand in for those of a script, its own name first."""
+    import argparse
+
+    sys.argv = [path, *arguments_of(text)]
     parse = argparse.ArgumentParser.parse_known_args
 
     def parsed(parser: Any, args: Any = None, namespace: Any = None) -> Any:
         return parse(parser, _required(parser) if args is None else args, namespace)
 
     argparse.ArgumentParser.parse_known_args = parsed  # type: ignore[assignment,method-assign]
+    return sys.argv
 
 
 def _environment() -> None:

@@ -7,6 +7,7 @@ frame that belongs neither to PySpark nor to this package is the user's.
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
@@ -41,8 +42,20 @@ class Places:
         return self._of.get(plan_id)
 
 
+_FOLLOWED: list[Callable[[], Position | None]] = []
+"""Gives the place that is being read of a script that is not run."""
+
+
+def reading(place: Callable[[], Position | None]) -> None:
+    """Places are those of a script that is followed without being run, from now on."""
+    _FOLLOWED[:] = [place]
+
+
 def caller() -> Position | None:
-    """The innermost place outside of PySpark and of this package."""
+    """The innermost place outside of PySpark and of this package; in a script that is followed
+    without being run, the place that is being read."""
+    if _FOLLOWED:
+        return _FOLLOWED[0]()
     import pyspark
 
     spark = str(Path(pyspark.__file__).parent)

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, Final
 
 from annotations.dataflow import Position
 from annotations.vocabulary import Within
@@ -18,7 +18,7 @@ from annotations.whitebox import ir, plan_json
 from annotations.whitebox.connect.reading import Reading, place_text  # first: prepares the process
 
 # isort: split
-from annotations.whitebox.connect import outside, texts
+from annotations.whitebox.connect import outside, permitted, texts
 from annotations.whitebox.connect.answers import Refused, Started
 from annotations.whitebox.connect.carrying import carried
 from annotations.whitebox.connect.databricks import (
@@ -27,9 +27,16 @@ from annotations.whitebox.connect.databricks import (
     dbutils_module,
     delta_modules,
 )
+from annotations.whitebox.connect.interpreter import Interpreter, Scope
+from annotations.whitebox.connect.places import caller
 from annotations.whitebox.connect.program import RUN, notebook, program
 from annotations.whitebox.connect.project import registration, script_project
 from annotations.whitebox.derive import annotate
+
+_FOLLOWED: Final = (
+    "the script was read without being run, and not all that it does is known: --execute runs it "
+    "to be read"
+)
 
 
 def script(home: Reading, request: Mapping[str, Any]) -> dict[str, Any]:
@@ -44,23 +51,53 @@ def script(home: Reading, request: Mapping[str, Any]) -> dict[str, Any]:
     with home.failures() as answer:
         try:
             text = program(path)
-            outside.stand_ins(text, str(path))
-            if request.get("arguments"):
-                sys.argv = [str(path), *request["arguments"]]
-            with registration(home):
-                _run(home, text, path)
+            if request.get("follow"):
+                with registration(home):
+                    _follow(home, text, path)
+            else:
+                outside.stand_ins(text, str(path))
+                if request.get("arguments"):
+                    sys.argv = [str(path), *request["arguments"]]
+                with registration(home):
+                    _run(home, text, path)
         except SystemExit as ended:
             if ended.code not in (None, 0):
                 raise Refused(f"the script exits with {ended.code}") from None
+    if request.get("follow") and answer.get("error"):
+        answer["position"] = place_text(caller())
     if pipeline.functions or pipeline.project.flows or home.answers.pipeline:
         answer["project"] = script_project(home, pipeline.project, pipeline.functions, path)
     started, home.answers.started = home.answers.started, []
     answer["queries"] = [each for query in started for each in _queries(home, query)]
     answer["sources"] = home.sources.read
+    if request.get("follow") and (outside.NOTES or outside.MADE):
+        outside.NOTES[_FOLLOWED, None] = None
     for value in outside.DECIDED:
         outside.note(f"`{value}` is not known here, and what the script does depends on it")
     answer["notes"] = [[text, place_text(at)] for text, at in outside.NOTES]
     return answer
+
+
+def _follow(home: Reading, text: str, path: Path) -> None:
+    """Follow a program without running it, with what a platform puts in place."""
+    sys.path.remove(str(path.parent))
+    permitted.wall(path)
+
+    def run_notebook(name: str) -> None:
+        found = notebook(name, path)
+        if found is None:
+            outside.note(f"the notebook `{name}` that is run here is not there")
+        else:
+            scope.names |= interpreter.run(program(found), found, scope.names).names
+
+    interpreter = Interpreter(outside.MODULES, outside.arguments(text, str(path)))
+    scope = Scope(path)
+    names = {
+        "spark": home.spark,
+        "dbutils": DBUtils(),
+        RUN: run_notebook,
+    }
+    interpreter.run(text, path, names)
 
 
 def _run(home: Reading, text: str, path: Path) -> None:

@@ -1,0 +1,687 @@
+"""A script read without being run: its syntax tree is followed, as far as it describes queries.
+
+Nothing of the user's is compiled or executed. Names, texts, numbers, lists, conditions, loops over
+known values and calls of the script's own functions are worked out here; what is called for real is
+PySpark's interface alone (`permitted`), whose plans go to the session that has no Spark. Everything
+else (other modules, classes, files, services) is a value that is not known (`outside.Outside`): a
+DataFrame that goes through one is one of which nothing is known, so that reading this way never
+claims more than running would.
+"""
+
+from __future__ import annotations
+
+import ast
+import operator
+from collections.abc import (
+    Callable,
+    ItemsView,
+    Iterator,
+    KeysView,
+    Mapping,
+    Sequence,
+    ValuesView,
+)
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, Final
+
+from annotations.dataflow import Position
+from annotations.whitebox.connect import outside, permitted, places
+from annotations.whitebox.connect.answers import Refused
+from annotations.whitebox.connect.outside import UNREAD, Outside
+from annotations.whitebox.connect.program import program
+
+STEPS_MAX: Final = 200_000
+"""Statements and expressions that are worked out of one script."""
+DEPTH_MAX: Final = 60
+"""Calls of the script's own functions inside of each other."""
+TEXT_MAX: Final = 2**20
+"""Letters or items of a value that is worked out."""
+
+_BINARY: Final[Mapping[type[ast.operator], Callable[[Any, Any], Any]]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+    ast.BitAnd: operator.and_,
+    ast.BitOr: operator.or_,
+    ast.BitXor: operator.xor,
+}
+_COMPARED: Final[Mapping[type[ast.cmpop], Callable[[Any, Any], Any]]] = {
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+    ast.Is: operator.is_,
+    ast.IsNot: operator.is_not,
+    ast.In: lambda one, other: one in other,
+    ast.NotIn: lambda one, other: one not in other,
+}
+_UNARY: Final[Mapping[type[ast.unaryop], Callable[[Any], Any]]] = {
+    ast.USub: operator.neg,
+    ast.UAdd: operator.pos,
+    ast.Invert: operator.invert,
+    ast.Not: operator.not_,
+}
+
+_VIEWS: Final = (ItemsView, KeysView, ValuesView, enumerate, map, reversed, zip)
+
+
+class _Return(Exception):  # noqa: N818
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
+class _Leave(Exception):  # noqa: N818
+    """`break` or `continue`."""
+
+    def __init__(self, on: bool) -> None:
+        self.on = on
+
+
+class Ended(Refused):
+    """The script ends here: it raises an error, or is too long to be followed."""
+
+
+class Namespace:
+    """A module of the user, or what stands for one: its names are all that there is."""
+
+    def __init__(self, names: Mapping[str, Any]) -> None:
+        self.names = dict(names)
+
+
+class Function:
+    """A function of the script: PySpark may call it like any other."""
+
+    def __init__(
+        self, interpreter: Interpreter, node: ast.FunctionDef | ast.Lambda, scope: Scope
+    ) -> None:
+        self._interpreter = interpreter
+        self._node = node
+        self._scope = scope
+        self._defaults = interpreter.defaults(node.args, scope)
+        self.__name__ = getattr(node, "name", "<lambda>")
+        self.__qualname__ = self.__name__
+        self.__module__ = "__main__"
+        self.__doc__ = None
+        decorators = [decorator.lineno for decorator in getattr(node, "decorator_list", ())]
+        inner = scope.outer is not None and _free(node) & scope.names.keys()
+        self.__code__ = SimpleNamespace(
+            co_filename=str(scope.file),
+            co_firstlineno=min([node.lineno, *decorators]),
+            co_name=self.__name__,
+            co_freevars=tuple(sorted(inner)) if inner else (),
+        )
+
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        """The value that the function returns."""
+        bound = _bound(self._node.args, self._defaults, arguments, named)
+        return self._interpreter.called(self._node, self._scope, bound)
+
+
+@dataclass
+class Scope:
+    """Names of a module or of a call, in a file."""
+
+    file: Path
+    names: dict[str, Any] = field(default_factory=dict)
+    outer: Scope | None = None
+
+    def value(self, name: str) -> Any:
+        """The value of a name; one that is not known where nothing set it."""
+        scope: Scope | None = self
+        while scope is not None:
+            if name in scope.names:
+                return scope.names[name]
+            scope = scope.outer
+        return permitted.BUILT_IN.get(name, Outside(f"${name}"))
+
+
+class Interpreter:
+    """Follows one script.
+
+    Args:
+        modules: names of modules -> what stands for them.
+        arguments: of the script, its own name first.
+    """
+
+    def __init__(self, modules: Mapping[str, Callable[[], Any]], arguments: list[str]) -> None:
+        self._modules = modules
+        self._given: dict[int, Any] = {}
+        """Functions that PySpark has made of the script's own (`udf`), and some of ours, by id."""
+        self._standard = _standard(arguments)
+        reduce = self._reduce
+        self._given[id(reduce)] = reduce
+        self._standard["functools"] = Namespace({"reduce": reduce})
+        self._imported: dict[Path, Namespace] = {}
+        self._steps = 0
+        self._depth = 0
+        self.at: Position | None = None
+        """The place that is being read."""
+        places.reading(lambda: self.at)
+
+    def run(self, text: str, file: Path, names: Mapping[str, Any]) -> Scope:
+        """Follow the statements of a module."""
+        scope = Scope(file, {"__name__": "__main__", "__file__": str(file), **names})
+        self._body(ast.parse(text).body, scope)
+        return scope
+
+    # ---- statements
+
+    def _body(self, statements: Sequence[ast.stmt], scope: Scope) -> None:
+        for statement in statements:
+            self._step()
+            self.at = Position(str(scope.file), statement.lineno, statement.col_offset + 1)
+            self._statement(statement, scope)
+
+    def _step(self) -> None:
+        self._steps += 1
+        if self._steps > STEPS_MAX:
+            raise Ended("it is too long to be followed without being run")
+
+    def _statement(self, node: ast.stmt, scope: Scope) -> None:
+        match node:
+            case ast.Expr(value=value):
+                self.value(value, scope)
+            case ast.Assign(targets=targets, value=value):
+                result = self.value(value, scope)
+                for target in targets:
+                    self._assign(target, result, scope)
+            case ast.AnnAssign(target=target, value=ast.expr() as value):
+                self._assign(target, self.value(value, scope), scope)
+            case ast.AugAssign(target=ast.Name(id=name), op=op, value=value):
+                result = self._binary(op, scope.value(name), self.value(value, scope))
+                scope.names[name] = result
+            case ast.FunctionDef():
+                scope.names[node.name] = self._defined(node, scope)
+            case ast.Import() | ast.ImportFrom():
+                self._import(node, scope)
+            case ast.If():
+                self._if(node, scope)
+            case ast.For(target=target, iter=values, body=body):
+                self._for(target, self.value(values, scope), body, scope, node)
+            case ast.With(items=items, body=body):
+                for item in items:
+                    result = self.value(item.context_expr, scope)
+                    if item.optional_vars is not None:
+                        self._assign(item.optional_vars, result, scope)
+                self._body(body, scope)
+            case ast.Try():
+                self._body([*node.body, *node.orelse, *node.finalbody], scope)
+            case ast.Return(value=value):
+                raise _Return(None if value is None else self.value(value, scope))
+            case ast.Break() | ast.Continue():
+                raise _Leave(isinstance(node, ast.Continue))
+            case ast.Raise():
+                raise Ended(f"the script raises {ast.unparse(node)[6:80] or 'an error'}")
+            case ast.Pass() | ast.Global() | ast.Nonlocal() | ast.Assert() | ast.AnnAssign():
+                pass
+            case _:
+                self._left_out(node, scope)
+
+    def _left_out(self, node: ast.stmt, scope: Scope) -> None:
+        """A statement that is not followed: the names that it sets are not known after it."""
+        word = type(node).__name__.lower().removesuffix("def")
+        if _describes(node):
+            outside.note(f"a `{word}` was not followed, as the script was not run")
+        for name in _stored(node):
+            scope.names[name] = Outside(f"${name}")
+
+    def _if(self, node: ast.If, scope: Scope) -> None:
+        test = self.value(node.test, scope)
+        if isinstance(test, Outside) or not isinstance(test, bool | int | str | list | dict | None):
+            if _ends(node.body) and not node.orelse and not _describes_all(node.body):
+                return  # a check of what only the running script has
+            outside.note(f"`if {ast.unparse(node.test)[:60]}` is not known, and was left out")
+            self._forget(node, scope)
+            return
+        self._body(node.body if test else node.orelse, scope)
+
+    def _forget(self, node: ast.AST, scope: Scope) -> None:
+        for name in _stored(node):
+            scope.names[name] = Outside(f"${name}")
+
+    def _for(
+        self, target: ast.expr, values: Any, body: Sequence[ast.stmt], scope: Scope, node: ast.AST
+    ) -> None:
+        if isinstance(values, Outside) or not isinstance(values, list | tuple | dict | range | set):
+            outside.note(f"a loop over `{_shown(values)}`, which is not known here, was left out")
+            self._forget(node, scope)
+            return
+        for value in values:
+            self._assign(target, value, scope)
+            try:
+                self._body(body, scope)
+            except _Leave as left:
+                if not left.on:
+                    break
+
+    def _assign(self, target: ast.expr, value: Any, scope: Scope) -> None:
+        match target:
+            case ast.Name(id=name):
+                scope.names[name] = value
+            case ast.Tuple(elts=parts) | ast.List(elts=parts):
+                known = isinstance(value, list | tuple) and len(value) == len(parts)
+                for number, part in enumerate(parts):
+                    found = value[number] if known else Outside(f"{_shown(value)}[{number}]")
+                    self._assign(part, found, scope)
+            case ast.Subscript(value=container, slice=key):
+                inside, at = self.value(container, scope), self.value(key, scope)
+                if isinstance(inside, dict | list) and not isinstance(at, Outside):
+                    inside[at] = value
+            case ast.Attribute(value=container, attr=name):
+                inside = self.value(container, scope)
+                if isinstance(inside, Namespace):
+                    inside.names[name] = value
+
+    def _defined(self, node: ast.FunctionDef, scope: Scope) -> Any:
+        result: Any = Function(self, node, scope)
+        for decorator in reversed(node.decorator_list):
+            result = self._call(self.value(decorator, scope), (result,), {})
+        return result
+
+    def _import(self, node: ast.Import | ast.ImportFrom, scope: Scope) -> None:
+        for alias in node.names:
+            if isinstance(node, ast.Import):
+                whole = self._module(alias.name, scope.file)
+                name = alias.asname or alias.name.partition(".")[0]
+                root = alias.name.partition(".")[0]
+                scope.names[name] = whole if alias.asname else self._module(root, scope.file)
+                continue
+            base = node.module or ""
+            if node.level > 1:
+                found: Any = Outside(f"${base}")
+            else:
+                found = self._module(base, scope.file)
+            if alias.name == "*":
+                scope.names.update(permitted.all_of(found) if found is not None else {})
+            else:
+                inner = self._module(f"{base}.{alias.name}", scope.file, only_known=True)
+                value = self._attribute(found, alias.name) if inner is None else inner
+                scope.names[alias.asname or alias.name] = value
+
+    def _module(self, name: str, beside: Path, *, only_known: bool = False) -> Any:
+        """A module of PySpark, a file of the user that is followed too, or one that is unknown."""
+        if name in self._modules:
+            return self._modules[name]()
+        if name in self._standard:
+            return self._standard[name]
+        known = permitted.module(name)
+        if known is not None:
+            return known
+        file = beside.parent.joinpath(*name.split("."))
+        for place in (file.with_suffix(".py"), file / "__init__.py"):
+            if name and place.is_file():
+                if place not in self._imported:
+                    self._imported[place] = Namespace({})
+                    inner = Scope(place, {"__name__": name, "__file__": str(place)})
+                    at = self.at
+                    self._body(ast.parse(program(place)).body, inner)
+                    self.at = at
+                    self._imported[place].names = inner.names
+                return self._imported[place]
+        if only_known:
+            return None
+        return Namespace({}) if file.is_dir() and name else Outside(f"${name}")
+
+    # ---- expressions
+
+    def value(self, node: ast.expr, scope: Scope) -> Any:
+        """The value of an expression; an `Outside` where it is not known."""
+        self._step()
+        try:
+            return self._value(node, scope)
+        except (Refused, Ended, _Return, _Leave):
+            raise
+        except Exception:
+            return Outside(f"${ast.unparse(node)[:40]}")
+
+    def _value(self, node: ast.expr, scope: Scope) -> Any:
+        match node:
+            case ast.Constant(value=value):
+                return value
+            case ast.Name(id=name):
+                return scope.value(name)
+            case ast.Attribute(value=inner, attr=name):
+                return self._attribute(self.value(inner, scope), name)
+            case ast.Call():
+                return self._called(node, scope)
+            case ast.BinOp(left=left, op=op, right=right):
+                return self._binary(op, self.value(left, scope), self.value(right, scope))
+            case ast.UnaryOp(op=op, operand=operand):
+                inner = self.value(operand, scope)
+                return _unknown(node) if isinstance(inner, Outside) else _UNARY[type(op)](inner)
+            case ast.Compare(left=left, ops=[op], comparators=[right]):
+                one, other = self.value(left, scope), self.value(right, scope)
+                if isinstance(one, Outside) or isinstance(other, Outside):
+                    return self._mixed(node, one, other)
+                return _COMPARED[type(op)](one, other)
+            case ast.BoolOp(op=op, values=values):
+                return self._boolean(op, values, scope)
+            case ast.IfExp(test=test, body=body, orelse=orelse):
+                known = self.value(test, scope)
+                if isinstance(known, Outside):
+                    return _unknown(node)
+                return self.value(body if known else orelse, scope)
+            case ast.JoinedStr(values=values):
+                return "".join(str(self._piece(piece, scope)) for piece in values)
+            case ast.List(elts=parts):
+                return list(self._items(parts, scope))
+            case ast.Tuple(elts=parts):
+                return tuple(self._items(parts, scope))
+            case ast.Set(elts=parts):
+                return set(self._items(parts, scope))
+            case ast.Dict(keys=keys, values=values):
+                return self._dict(keys, values, scope)
+            case ast.Subscript(value=inner, slice=key):
+                return self._item(self.value(inner, scope), self.value(key, scope), node)
+            case ast.Slice():
+                ends = [node.lower, node.upper, node.step]
+                return slice(*(None if end is None else self.value(end, scope) for end in ends))
+            case ast.Lambda():
+                return Function(self, node, scope)
+            case ast.ListComp(elt=part) | ast.GeneratorExp(elt=part):
+                return [self.value(part, inner) for inner in self._loops(node.generators, scope)]
+            case ast.DictComp(key=key, value=value):
+                return {
+                    self.value(key, inner): self.value(value, inner)
+                    for inner in self._loops(node.generators, scope)
+                }
+            case ast.NamedExpr(target=target, value=value):
+                result = self.value(value, scope)
+                self._assign(target, result, scope)
+                return result
+        return _unknown(node)
+
+    def _piece(self, piece: ast.expr, scope: Scope) -> Any:
+        if not isinstance(piece, ast.FormattedValue):
+            return self.value(piece, scope)
+        value = self.value(piece.value, scope)
+        if isinstance(value, str | int | float | bool | None) and piece.format_spec is None:
+            return value
+        return Outside(f"${ast.unparse(piece.value)[:40]}")
+
+    def _items(self, parts: Sequence[ast.expr], scope: Scope) -> Iterator[Any]:
+        for part in parts:
+            if not isinstance(part, ast.Starred):
+                yield self.value(part, scope)
+                continue
+            values = self.value(part.value, scope)
+            yield from values if isinstance(values, list | tuple | set | range) else [values]
+
+    def _dict(
+        self, keys: Sequence[ast.expr | None], values: Sequence[ast.expr], scope: Scope
+    ) -> Any:
+        made: dict[Any, Any] = {}
+        for key, value in zip(keys, values, strict=True):
+            inner = self.value(value, scope)
+            if key is not None:
+                made[self.value(key, scope)] = inner
+            elif isinstance(inner, dict):
+                made |= inner
+            else:
+                return Outside("$options")
+        return made
+
+    def _loops(self, generators: Sequence[ast.comprehension], scope: Scope) -> Iterator[Scope]:
+        if not generators:
+            yield scope
+            return
+        first, *rest = generators
+        values = self.value(first.iter, scope)
+        if isinstance(values, Outside) or not isinstance(values, list | tuple | dict | range | set):
+            raise TypeError("not known")
+        for value in values:
+            inner = Scope(scope.file, {}, scope)
+            self._assign(first.target, value, inner)
+            if all(self._true(test, inner) for test in first.ifs):
+                yield from self._loops(rest, inner)
+
+    def _true(self, test: ast.expr, scope: Scope) -> bool:
+        value = self.value(test, scope)
+        if isinstance(value, Outside):
+            raise TypeError("not known")
+        return bool(value)
+
+    def _binary(self, op: ast.operator, one: Any, other: Any) -> Any:
+        if isinstance(one, Outside) or isinstance(other, Outside):
+            return self._mixed(op, one, other)
+        if isinstance(op, ast.Mult) and not _small(one, other):
+            return Outside("$text")
+        if type(op) not in _BINARY or not (permitted.value(one) and permitted.value(other)):
+            return Outside("$value")
+        return _BINARY[type(op)](one, other)
+
+    def _mixed(self, node: ast.AST, one: Any, other: Any) -> Any:
+        """Of something that is not known: a column where a column takes part."""
+        column = next((part for part in (one, other) if permitted.column(part)), None)
+        if column is not None:
+            return Outside("$value")(column)
+        return Outside(f"{_shown(one)}{_shown(other)}" if isinstance(node, ast.Add) else "$value")
+
+    def _boolean(self, op: ast.boolop, values: Sequence[ast.expr], scope: Scope) -> Any:
+        result: Any = None
+        for value in values:
+            result = self.value(value, scope)
+            if isinstance(result, Outside):
+                return result
+            if bool(result) == isinstance(op, ast.Or):
+                return result
+        return result
+
+    def _item(self, container: Any, key: Any, node: ast.AST) -> Any:
+        if isinstance(container, Outside) or isinstance(key, Outside):
+            return _unknown(node)
+        if isinstance(container, Namespace | Function) or not permitted.value(container):
+            return _unknown(node)
+        return container[key]
+
+    def _attribute(self, owner: Any, name: str) -> Any:
+        if isinstance(owner, Outside):
+            return Outside(f"{owner}.{name}")
+        if isinstance(owner, Namespace):
+            return owner.names.get(name, Outside(f"${name}"))
+        if isinstance(owner, Function) or not permitted.attribute(owner, name):
+            return Outside(f"${name}")
+        found = getattr(owner, name)
+        return (
+            found if permitted.value(found) or permitted.callable_(found) else Outside(f"${name}")
+        )
+
+    # ---- calls
+
+    def _called(self, node: ast.Call, scope: Scope) -> Any:
+        function = self.value(node.func, scope)
+        arguments = tuple(self._items(node.args, scope))
+        named: dict[str, Any] = {}
+        for keyword in node.keywords:
+            value = self.value(keyword.value, scope)
+            if keyword.arg is not None:
+                named[keyword.arg] = value
+            elif isinstance(value, dict):
+                named |= value
+            else:
+                named["options"] = Outside("$options")
+        self.at = Position(str(scope.file), node.func.end_lineno or node.lineno, 1)
+        return self._call(function, arguments, named)
+
+    def _call(self, function: Any, arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
+        if isinstance(function, Outside):
+            return Outside.__call__(function, *arguments, **named)
+        if isinstance(function, Function):
+            return function(*arguments, **named)
+        if id(function) not in self._given and not permitted.callable_(function):
+            return Outside(f"${getattr(function, '__name__', 'value')}")(*arguments, **named)
+        owner: Any = getattr(function, "__self__", None)
+        name = getattr(function, "__name__", "")
+        unknown = any(map(_holds_unknown, (*arguments, *named.values())))
+        if unknown and permitted.frame(owner) and not permitted.harmless(name):
+            return owner.hint(UNREAD, f"an argument of `{name}` is not known, as nothing was run")
+        if unknown and permitted.reader(owner) and name == "schema":
+            return owner
+        if unknown and permitted.writer(owner) and name in ("foreachBatch", "foreach"):
+            return owner.foreachBatch(_unknown_body)
+        try:
+            result = function(*arguments, **named)
+            if isinstance(result, _VIEWS):
+                return list(result)
+            if callable(result):
+                self._given[id(result)] = result
+            return result
+        except (Refused, Ended, _Return, _Leave):
+            raise
+        except Exception as failed:
+            if permitted.frame(owner):
+                reason = f"`{name}` was not understood without being run: {type(failed).__name__}"
+                return owner.hint(UNREAD, reason)
+            if permitted.writer(owner):
+                return owner.foreachBatch(_unknown_body)
+            return Outside(f"${name}")
+
+    def called(
+        self,
+        node: ast.FunctionDef | ast.Lambda,
+        outer: Scope,
+        bound: dict[str, Any],
+    ) -> Any:
+        """The value of a call of a function of the script, with these arguments."""
+        if self._depth >= DEPTH_MAX:
+            raise Ended("its functions call each other too deeply to be followed")
+        scope = Scope(outer.file, bound, outer)
+        at, self._depth = self.at, self._depth + 1
+        try:
+            if isinstance(node, ast.Lambda):
+                return self.value(node.body, scope)
+            if any(isinstance(inner, ast.Yield | ast.YieldFrom) for inner in ast.walk(node)):
+                return Outside(f"${node.name}()")
+            self._body(node.body, scope)
+        except _Return as returned:
+            return returned.value
+        finally:
+            self.at, self._depth = at, self._depth - 1
+        return None
+
+    def defaults(self, parameters: ast.arguments, scope: Scope) -> dict[str, Any]:
+        """The values that parameters have by default."""
+        names = [argument.arg for argument in (*parameters.posonlyargs, *parameters.args)]
+        values = parameters.defaults
+        pairs = [*zip(names[len(names) - len(values) :], values, strict=True)]
+        for argument, value in zip(parameters.kwonlyargs, parameters.kw_defaults, strict=True):
+            if value is not None:
+                pairs.append((argument.arg, value))
+        return {name: self.value(value, scope) for name, value in pairs}
+
+    def _reduce(self, function: Any, values: Any, *first: Any) -> Any:
+        """`functools.reduce`, of functions that may be called."""
+        if isinstance(values, Outside) or not isinstance(values, list | tuple):
+            return Outside("$functools.reduce()")
+        result, *rest = (*first, *list(values))
+        for value in rest:
+            result = self._call(function, (result, value), {})
+        return result
+
+
+def _bound(
+    parameters: ast.arguments,
+    defaults: Mapping[str, Any],
+    arguments: tuple[Any, ...],
+    named: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Parameter -> its value in a call."""
+    names = [argument.arg for argument in (*parameters.posonlyargs, *parameters.args)]
+    known = {*names, *(argument.arg for argument in parameters.kwonlyargs)}
+    bound = {name: Outside(f"${name}") for name in known} | dict(defaults)
+    bound |= dict(zip(names, arguments, strict=False))
+    bound |= {name: value for name, value in named.items() if name in known}
+    if parameters.vararg is not None:
+        bound[parameters.vararg.arg] = tuple(arguments[len(names) :])
+    if parameters.kwarg is not None:
+        rest = {name: value for name, value in named.items() if name not in known}
+        bound[parameters.kwarg.arg] = rest
+    return bound
+
+
+class _Environment(dict[str, Any]):
+    """The variables of the environment: none has a value here."""
+
+    def __missing__(self, name: str) -> Outside:
+        return Outside(f"${name}")
+
+
+def _standard(arguments: list[str]) -> dict[str, Namespace]:
+    """The few parts of Python's library that scripts are configured by."""
+    environment = _Environment()
+    paths = Namespace({"join": permitted.join})
+    system = {"environ": environment, "getenv": environment.get, "path": paths}
+    return {
+        "os": Namespace(system),
+        "os.path": paths,
+        "sys": Namespace({"argv": arguments}),
+    }
+
+
+def _unknown_body(*_: Any) -> None:
+    raise Refused("the function is not known, as nothing was run")
+
+
+def _unknown(node: ast.AST) -> Outside:
+    return Outside(f"${ast.unparse(node)[:40]}")
+
+
+def _shown(value: Any) -> str:
+    return value if isinstance(value, Outside) else f"${type(value).__name__}"
+
+
+def _holds_unknown(value: Any) -> bool:
+    """Whether a value is not known, or has such a part, a text that was made of one too."""
+    if isinstance(value, str):
+        return isinstance(value, Outside) or any(made in value for made in outside.MADE)
+    if isinstance(value, list | tuple | set):
+        return any(map(_holds_unknown, value))
+    if isinstance(value, dict):
+        return any(map(_holds_unknown, (*value, *value.values())))
+    return False
+
+
+def _small(one: Any, other: Any) -> bool:
+    """Whether a product is no text or list of a size that nobody writes."""
+    sizes = [len(v) if isinstance(v, str | list | tuple) else v for v in (one, other)]
+    numbers = [size for size in sizes if isinstance(size, int | float)]
+    return len(numbers) < 2 or abs(numbers[0] * numbers[1]) < TEXT_MAX
+
+
+def _stored(node: ast.AST) -> set[str]:
+    """The names that a statement sets."""
+    names = {
+        inner.id
+        for inner in ast.walk(node)
+        if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Store)
+    }
+    return names | ({node.name} if isinstance(node, ast.ClassDef) else set())
+
+
+def _free(node: ast.AST) -> set[str]:
+    return {inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name)}
+
+
+def _ends(body: Sequence[ast.stmt]) -> bool:
+    """Whether a branch leaves the script or the function."""
+    last = body[-1]
+    if isinstance(last, ast.Expr) and isinstance(last.value, ast.Call):
+        return ast.unparse(last.value.func) in ("sys.exit", "exit", "quit")
+    return isinstance(last, ast.Raise)
+
+
+def _describes(node: ast.AST) -> bool:
+    """Whether a statement may start queries or define datasets."""
+    words = ("readStream", "writeStream", ".start(", ".toTable(", "dlt.", "dp.")
+    return any(word in ast.unparse(node) for word in words)
+
+
+def _describes_all(body: Sequence[ast.stmt]) -> bool:
+    return any(map(_describes, body))

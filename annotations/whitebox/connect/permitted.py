@@ -1,0 +1,179 @@
+"""The part of Python and PySpark that a script may use which is read without being run.
+
+PySpark's interface describes queries and reaches nothing here. Everything else of it and of Python
+is left alone: what loads objects or modules by name, and every name that begins with `_`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import posixpath
+import sys
+import sysconfig
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType, ModuleType
+from typing import Any, Final
+
+_MODULES: Final = frozenset(
+    {
+        "argparse",
+        "pyspark.pipelines",
+        "pyspark.sql",
+        "pyspark.sql.avro.functions",
+        "pyspark.sql.connect.functions",
+        "pyspark.sql.functions",
+        "pyspark.sql.streaming",
+        "pyspark.sql.streaming.state",
+        "pyspark.sql.types",
+        "pyspark.sql.window",
+    }
+)
+_OWNERS: Final = (
+    "argparse.",
+    "pyspark.sql.",
+    "pyspark.pipelines.",
+    "annotations.whitebox.connect.",
+)
+"""Modules whose objects may be used."""
+_NOT: Final = frozenset(
+    {"addArtifact", "addArtifacts", "deserialize", "fromDDL", "fromJson", "loads", "serialize"}
+    | {"client", "copyFromLocalToFs", "dataSource", "pandas_udf", "register_dataframe_accessor"}
+)
+"""Members that load or send something, or say less of a function than its text does."""
+_VALUES: Final = (str, int, float, bool, bytes, list, tuple, dict, set, range, slice, type(None))
+_HARMLESS: Final = frozenset({"alias", "repartition", "coalesce", "persist", "cache", "hint"})
+
+
+def _nothing(*_: Any, **__: Any) -> None:
+    """Stands for what is only shown."""
+
+
+def join(first: str, *rest: str) -> str:
+    """The path of several parts: `os.path.join`."""
+    return posixpath.join(str(first), *map(str, rest))
+
+
+BUILT_IN: Final[Mapping[str, Any]] = MappingProxyType(
+    {
+        **{kind.__name__: kind for kind in (str, int, float, bool, bytes, list, tuple, dict, set)},
+        **{f.__name__: f for f in (len, range, zip, enumerate, sorted, reversed, min, max, sum)},
+        **{f.__name__: f for f in (abs, round, all, any)},
+        "print": _nothing,
+    }
+)
+
+
+def wall(script: Path) -> None:
+    """Let this process run no code but that of Python and of its installed packages.
+
+    The names and calls that a script may use keep to this by themselves; whatever they overlook
+    ends here, at Python's own audit events.
+    """
+    installed = {
+        sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")
+    }
+    own = str(Path(__file__).parents[3])
+    roots = (*(str(Path(folder).resolve()) for folder in installed), *installed, own)
+    inside = str(script.resolve().parent)
+
+    def check(event: str, arguments: tuple[Any, ...]) -> None:
+        if event == "exec":
+            file = getattr(arguments[0], "co_filename", "")
+            foreign = not file.startswith((*roots, "<frozen", "<string>"))
+            if foreign or (file.startswith(inside) and not inside.startswith(own)):
+                raise PermissionError(f"{file} would be run")
+        elif event in _WALLED:
+            raise PermissionError(event)
+
+    sys.addaudithook(check)
+
+
+_WALLED: Final = frozenset(
+    {"pickle.find_class", "os.system", "os.exec", "os.posix_spawn", "subprocess.Popen"}
+    | {"os.fork", "socket.connect"}
+)
+"""Audit events that reading a script without running it has no use for."""
+
+
+def module(name: str) -> Any:
+    """A module of PySpark that may be used; None for any other."""
+    if name == "pyspark":
+        importlib.import_module("pyspark.sql")
+        return sys.modules["pyspark"]
+    if name not in _MODULES:
+        return None
+    return importlib.import_module(name)
+
+
+def all_of(found: Any) -> dict[str, Any]:
+    """The names that `from module import *` gives."""
+    if not isinstance(found, ModuleType):
+        return dict(getattr(found, "names", {}))
+    names = getattr(found, "__all__", [name for name in vars(found) if name[0] != "_"])
+    return {name: getattr(found, name) for name in names if attribute(found, name)}
+
+
+def attribute(owner: Any, name: str) -> bool:
+    """Whether a member of an object may be looked at."""
+    if name.startswith("_") or name in _NOT:
+        return False
+    if isinstance(owner, ModuleType):
+        member = getattr(owner, name, None)
+        if isinstance(member, ModuleType):
+            return member.__name__ in _MODULES
+        return callable_(member) or value(member)
+    return value(owner) or _owned(type(owner)) or (isinstance(owner, type) and _owned(owner))
+
+
+def value(found: Any) -> bool:
+    """Whether an object is a plain value, or one of PySpark."""
+    return isinstance(found, _VALUES) or _owned(type(found)) or isinstance(found, ModuleType)
+
+
+def callable_(found: Any) -> bool:
+    """Whether an object may be called."""
+    if any(found is function for function in (*BUILT_IN.values(), join)):
+        return True
+    owner = getattr(found, "__self__", None)
+    if isinstance(owner, _VALUES) and owner is not None:
+        return True
+    if isinstance(found, type):
+        return _owned(found)
+    if owner is not None and not isinstance(owner, ModuleType):
+        return _owned(type(owner)) or (isinstance(owner, type) and _owned(owner))
+    return _owned(found)
+
+
+def _owned(found: Any) -> bool:
+    name = str(getattr(found, "__module__", "") or "") + "."
+    return name.startswith(_OWNERS) and not name.startswith("annotations.whitebox.connect.interp")
+
+
+def _is(found: Any, *names: str) -> bool:
+    return _owned(type(found)) and type(found).__name__ in names
+
+
+def frame(found: Any) -> bool:
+    """Whether an object is a DataFrame."""
+    return _is(found, "DataFrame")
+
+
+def column(found: Any) -> bool:
+    """Whether an object is a column."""
+    return _is(found, "Column")
+
+
+def reader(found: Any) -> bool:
+    """Whether an object reads from outside."""
+    return _is(found, "DataFrameReader", "DataStreamReader")
+
+
+def writer(found: Any) -> bool:
+    """Whether an object writes a stream."""
+    return _is(found, "DataStreamWriter")
+
+
+def harmless(method: str) -> bool:
+    """Whether a method of a DataFrame changes none of its rows, whatever its arguments are."""
+    return method in _HARMLESS
