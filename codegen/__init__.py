@@ -9,7 +9,8 @@ In the order in which a plan meets them:
 - `gates`, `seals`: which outputs wait, and how punctuations reach them; `sites`: what runs on
   Flux sites, as far as `duckdb_sql` can evaluate it there; `ends`: sources and sinks.
 - `stages`, `lowering`: drafts become stages, whose classes are in `model`; `partial`,
-  `summaries`: aggregates in place of records; `wording`: what each stage does, in words.
+  `summaries`: aggregates in place of records; `site_sql`: what Flux sites evaluate as Spark does;
+  `wording`: what each stage does, in words.
 - `emit`, `build`: the text of the job, with `names`, `literals`, `sql_text`; `explain`, `readme`:
   the stages for people; `needs`: what else the job takes; `project`: the folder.
 """

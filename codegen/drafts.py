@@ -50,6 +50,8 @@ class Draft:
     """The plan for its own order-sensitive paths."""
     implementation: Implementation | None
     position: Position | None = field(compare=False)
+    as_set: bool = False
+    """True where only distinct rows of what a confluent output puts out matter, as on Spark."""
 
     @property
     def at(self) -> Endpoint:

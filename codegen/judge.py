@@ -59,7 +59,7 @@ def judged(plan: Plan) -> Judgement:
     if any(draft.needs_site_check for draft in net.drafts.values()):
         from codegen.sites import site_problems
 
-        problems += site_problems(net)
+        problems += site_problems(net, code)
     for stream in plan.analysis.dataflow.streams.values():
         if stream.producer is None:
             problems += source_problems(stream)

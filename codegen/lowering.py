@@ -32,7 +32,8 @@ from codegen.names import Names
 from codegen.network import Network
 from codegen.partial import split
 from codegen.seals import Route
-from codegen.sites import chains, gate, gives, translated
+from codegen.site_sql import site_sql
+from codegen.sites import chains, gate, gives
 from codegen.summaries import summarise
 
 REPLICA: Final = "replica"
@@ -431,7 +432,7 @@ class Lowering:
         schema = next((stream.schema for stream in streams if stream.schema is not None), None)
         query = None
         if function.operator is None:
-            query = translated(function.sql or f"SELECT * FROM `{draft.inputs[0]}`")
+            query = site_sql(function.sql or f"SELECT * FROM `{draft.inputs[0]}`")
         return Step(
             name=str(draft.at),
             function=function,

@@ -118,6 +118,8 @@ def with_kept_inputs(net: Network, code: Callable[[], Code]) -> Network:
 
     def accumulating(draft: Draft) -> Draft:
         by = draft.implementation
+        if draft.kind is Kind.FLUX and draft.confluent and by is not None and by.sql is not None:
+            return replace(draft, as_set=bool(draft.reads) or not _runs(code(), draft))
         native = draft.kind is Kind.NATIVE and draft.confluent and draft.component.output_mode
         if native != "append" or by is None or by.sql is None or draft.reads:
             return draft

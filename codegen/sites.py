@@ -1,12 +1,13 @@
 """Outputs that run on Flux sites: which do, what a site can evaluate, and what runs in one stage.
 
-A site is a Python process beside Spark. SQL runs there in DuckDB, for which it is translated here;
-what is not known to mean the same is refused. Anything else has to be a Flux operator.
+A site is a Python process beside Spark. SQL runs there in DuckDB (`codegen.site_sql`); what is not
+known to mean the same is refused. Anything else has to be a Flux operator.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING
 
 from annotations.dataflow import Endpoint
 from annotations.diagnostics import Diagnostic
@@ -14,12 +15,15 @@ from annotations.vocabulary import AnnotationKind
 from blazes.coordination import Strategy
 from codegen.codes import CODES
 from codegen.drafts import Draft, Kind
-from codegen.duckdb_sql import parsed, refusals
 from codegen.network import Network
+from codegen.site_sql import site_refusals
+
+if TYPE_CHECKING:
+    from annotations.whitebox.code import Code
 
 
-def site_problems(net: Network) -> Iterator[Diagnostic]:
-    """Why outputs that should run on Flux sites cannot."""
+def site_problems(net: Network, code: Callable[[], Code]) -> Iterator[Diagnostic]:
+    """Why outputs that should run on Flux sites cannot; `code` gives the dataflow's."""
     for at, draft in net.drafts.items():
         strategies = {entry.strategy for entry in draft.entries}
         wanted = draft.component.asks_for_sites
@@ -27,13 +31,15 @@ def site_problems(net: Network) -> Iterator[Diagnostic]:
             message = f"{at} is sealed, and {draft.component.name} would run on Flux sites"
             yield Diagnostic(CODES["BLZ512"], message, draft.position)
         if draft.kind is Kind.FLUX:
-            yield from _flux_problems(net, at, draft)
+            yield from _flux_problems(net, at, draft, code)
         elif draft.implementation is not None and draft.implementation.operator is not None:
             message = f"{at} is given by a Flux operator, and runs on Spark"
             yield Diagnostic(CODES["BLZ513"], message, draft.implementation.position)
 
 
-def _flux_problems(net: Network, at: Endpoint, draft: Draft) -> Iterator[Diagnostic]:
+def _flux_problems(
+    net: Network, at: Endpoint, draft: Draft, code: Callable[[], Code]
+) -> Iterator[Diagnostic]:
     implementation = draft.implementation
     if draft.component.engine == "spark":
         message = f"{at} has engine: spark, which cannot run it"
@@ -41,28 +47,16 @@ def _flux_problems(net: Network, at: Endpoint, draft: Draft) -> Iterator[Diagnos
     if implementation is None:
         return
     if implementation.sql is not None:
-        reason = untranslatable(implementation.sql)
-        if reason is not None:
-            yield Diagnostic(CODES["BLZ515"], f"{at}: {reason}", implementation.position)
+        plan = code().plan(draft.component, draft.output)
+        if plan is not None:
+            for reason in dict.fromkeys(site_refusals(implementation.sql, plan)):
+                yield Diagnostic(CODES["BLZ515"], f"{at}: {reason}", implementation.position)
     elif implementation.python is not None:
         message = f"{at} is computed by {implementation.python}, a function of Spark's DataFrames"
         yield Diagnostic(CODES["BLZ515"], message, implementation.position)
     elif not any(stream.schema for stream in net.leaving[at]):
         message = f"the output of {implementation.operator} at {at} has no schema"
         yield Diagnostic(CODES["BLZ516"], message, implementation.position)
-
-
-def untranslatable(sql: str) -> str | None:
-    """Why a query cannot be evaluated by DuckDB; None where it can."""
-    try:
-        return next(refusals(parsed(sql)), None)
-    except ValueError as unreadable:
-        return str(unreadable)
-
-
-def translated(sql: str) -> str:
-    """The query in DuckDB's dialect."""
-    return parsed(sql).sql(dialect="duckdb")
 
 
 def chains(net: Network) -> Mapping[Endpoint, tuple[Draft, ...]]:
@@ -103,7 +97,7 @@ def gives(draft: Draft) -> str:
     if all(path.annotation.kind is AnnotationKind.CR for path in draft.paths):
         return "records"
     if draft.confluent:
-        return "new"
+        return "distinct" if draft.as_set else "new"
     return "answers" if draft.reads else "changes"
 
 

@@ -260,6 +260,7 @@ def step(name: str, gives: str, gate: tuple[str, ...] | None, query: str | None)
     when = {
         "records": "record by record",
         "new": "puts out what follows anew",
+        "distinct": "puts out what follows anew, each row once",
         "answers": "answers each request once",
         "changes": "computes what a batch changed again",
     }[gives]

@@ -25,6 +25,8 @@ INTERFACE: Final = "flux_interface"
 REPLICA: Final = "replica"
 REPLICA_STEP: Final = 1 << 40
 """Rows that one batch makes in one replica; keeps the discriminators of replicas apart."""
+NOT_AS_WRITTEN: Final = "expression_rewriter,reorder_filter"
+"""DuckDB's optimizers that change which values overflow: `v * 2 > 8` would become `v > 4`."""
 _CHUNKS_MAX: Final = 64
 _PUT_OUT: Final = "flux_put_out"
 
@@ -35,7 +37,10 @@ class Gives(enum.Enum):
     RECORDS = "records"
     """What it makes of each batch alone: nothing accumulates (CR)."""
     NEW = "new"
-    """What follows from all records and has not been put out: it only ever grows (CW)."""
+    """What follows from all records and has not been put out: it only ever grows (CW). A bag: a row
+    that follows twice is put out twice."""
+    DISTINCT = "distinct"
+    """The same, of which only distinct rows matter."""
     ANSWERS = "answers"
     """An answer to each request, from all that was written before it (OR)."""
     CHANGES = "changes"
@@ -137,7 +142,7 @@ class Query:
                 return self._evaluate(
                     {interface: self._changed(rows, came) for interface, rows in self._kept.items()}
                 )
-            case Gives.NEW:
+            case Gives.NEW | Gives.DISTINCT:
                 results = self._evaluate({**self._kept, _PUT_OUT: self._put_out})
                 self._put_out = _joined(self._put_out, results)
                 return results
@@ -189,7 +194,7 @@ def rehearse(plan: QueryPlan) -> None:
         ValueError: DuckDB refuses it, or gives other columns than the plan says.
     """
     tables = {name: plan.schema(name).empty_table() for name in plan.inputs}
-    if plan.gives is Gives.NEW:
+    if plan.gives in (Gives.NEW, Gives.DISTINCT):
         tables[_PUT_OUT] = pa.schema(plan.output).empty_table()
     try:
         _run(_ordered(plan), tables).cast(pa.schema(plan.output))
@@ -199,8 +204,9 @@ def rehearse(plan: QueryPlan) -> None:
 
 def _ordered(plan: QueryPlan) -> str:
     """The query, its rows in an order that depends on nothing but the rows (DET-4)."""
-    if plan.gives is Gives.NEW:
-        return f"SELECT * FROM (({plan.sql}) EXCEPT SELECT * FROM {_PUT_OUT}) ORDER BY ALL"
+    if plan.gives in (Gives.NEW, Gives.DISTINCT):
+        without = "EXCEPT ALL" if plan.gives is Gives.NEW else "EXCEPT"
+        return f"SELECT * FROM (({plan.sql}) {without} SELECT * FROM {_PUT_OUT}) ORDER BY ALL"
     return f"SELECT * FROM ({plan.sql}) ORDER BY ALL"
 
 
@@ -223,7 +229,11 @@ def _connection() -> Any:
     if not _connections:
         import duckdb
 
-        config: Any = {"threads": 1, "enable_external_access": "false"}
+        config: Any = {
+            "threads": 1,
+            "enable_external_access": "false",
+            "disabled_optimizers": NOT_AS_WRITTEN,
+        }
         _connections.append(duckdb.connect(":memory:", config=config))
     return _connections[0]
 

@@ -182,7 +182,7 @@ class SettingAside:
                 default=_as_json,
             )
             for number, record, (_, error) in zip(
-                numbers, rows.select(names).to_pylist(), refused, strict=True
+                numbers, _values(rows.select(names)), refused, strict=True
             )
         ]
         return self._letters(pa.array(texts, pa.string()), rows)
@@ -284,6 +284,20 @@ def _told_apart(batch: Batch) -> tuple[Batch, Batch]:
     is_letter = letter.is_valid()
     result = pa.array(~is_letter.to_numpy(zero_copy_only=False))
     return bare.filter(result), batch.filter(is_letter)
+
+
+def _values(rows: Batch) -> list[dict[str, Any]]:
+    """The rows; texts that are no UTF-8 with what can be read of them."""
+    columns = [
+        [
+            None if v is None else v.decode(errors="replace")
+            for v in column.cast(pa.binary()).to_pylist()
+        ]
+        if pa.types.is_string(column.type)
+        else column.to_pylist()
+        for column in rows.columns
+    ]
+    return [dict(zip(rows.schema.names, row, strict=True)) for row in zip(*columns, strict=True)]
 
 
 def _as_json(value: Any) -> str:

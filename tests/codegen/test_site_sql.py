@@ -1,0 +1,116 @@
+"""What sites take of SQL, and what they make of it; with Spark, that it means the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from annotations.whitebox.functions import known
+from annotations.whitebox.inputs import Input
+from annotations.whitebox.sql import read
+from benchmarks.site_sql_on_spark import AGGREGATED, OVER, TEMPLATES, Case, cases, prove
+from codegen import site_sql as sites
+from codegen.site_sql import ON_SITES, site_refusals, site_sql
+
+SALES = Input(
+    {
+        "city": "STRING",
+        "n": "INT",
+        "b": "BIGINT",
+        "price": "DOUBLE",
+        "at": "TIMESTAMP",
+        "low": "STRING COLLATE UTF8_LCASE",
+    }
+)
+
+
+def refused(sql: str) -> list[str]:
+    return list(site_refusals(sql, read(sql, inputs={"sales": SALES}).plan))
+
+
+def test_every_function_is_in_the_registry_and_is_tried() -> None:
+    assert all(known(name) for name in ON_SITES)
+    assert {case.function for case in cases(None)} >= ON_SITES.keys()
+    assert {*TEMPLATES, *AGGREGATED, *OVER} <= ON_SITES.keys()
+    assert Case("sum", "SELECT g, sum(x0) AS y FROM v GROUP BY g").kind == " GROUP BY g"
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT city, price, low, at FROM sales",
+        "SELECT city, count(*) AS n, sum(b) AS s, avg(n) AS a FROM sales GROUP BY city",
+        "SELECT a.n, b.city FROM sales a LEFT JOIN sales b ON a.n = b.b AND a.at < b.at",
+        "SELECT CAST(n AS BIGINT) AS n, coalesce(city, 'none') AS c FROM sales WHERE n % 2 = 1",
+        "WITH q AS (SELECT DISTINCT n FROM sales) SELECT max(n) AS m FROM q",
+    ],
+)
+def test_what_means_the_same_is_taken(sql: str) -> None:
+    assert refused(sql) == []
+
+
+@pytest.mark.parametrize(
+    ("sql", "reason"),
+    [
+        ("SELECT upper(city) AS c FROM sales", "upper is not known"),
+        ("SELECT sum(price) AS s FROM sales", "sum(DOUBLE) is not known"),
+        ("SELECT avg(b) AS s FROM sales", "avg(BIGINT) is not known"),
+        ("SELECT n FROM sales WHERE city = n", "=(STRING, INT) is not known"),
+        ("SELECT n % b AS m FROM sales", "%(INT, BIGINT) is not known"),
+        ("SELECT n % -1 AS m FROM sales", "%(INT, INT) is not known"),
+        (
+            "SELECT try_cast(n AS TINYINT) AS m FROM sales",
+            "TRY_CAST(n AS TINYINT) (TryCast) is not",
+        ),
+        ("SELECT price, count(*) AS n FROM sales GROUP BY price", "grouping by DOUBLE is not"),
+        ("SELECT DISTINCT low FROM sales", "distinct rows of ? is not"),
+        ("SELECT split(city, '[a-c]') AS s FROM sales", "split(STRING, STRING) is not"),
+        ("SELECT substring(city, 0) AS s FROM sales", "substring(STRING, INT) is not"),
+        ("SELECT n FROM sales LIMIT 3", "limit is not known"),
+        ("SELECT first(n) AS f FROM sales", "first is not known"),
+    ],
+)
+def test_what_may_not_is_refused_with_its_name(sql: str, reason: str) -> None:
+    assert any(said.startswith(reason) for said in refused(sql)), refused(sql)
+
+
+def test_results_are_as_wide_as_those_of_spark() -> None:
+    text = site_sql(
+        "SELECT length(city) + 1 AS n, n DIV 2 AS d, CAST(n AS TINYINT) AS t FROM sales"
+    )
+    assert "CAST(LENGTH(city) AS INT) + CAST(1 AS INT)" in text
+    assert "CAST(n AS BIGINT) // " in text
+    assert "CAST(n AS TINYINT)" in text
+    assert "TRY_CAST" not in text
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[Any]:
+    from benchmarks.functions_on_spark import session
+
+    session = session()
+    yield session
+    session.stop()
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(1800)
+def test_a_site_and_spark_give_the_same(spark: Any) -> None:
+    """All types with `python -m benchmarks.site_sql_on_spark`."""
+    report = prove(spark, types=("int", "text"), mixed=0, queries=6, rows=16)
+    assert report.differences == []
+    assert report.queries > 150
+    assert report.failed > 20
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(1800)
+def test_a_function_that_means_something_else_is_noticed(
+    spark: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(ON_SITES, "upper", ON_SITES["trim"])  # type: ignore[arg-type]
+    monkeypatch.setattr(sites, "refusals", lambda _: [])
+    report = prove(spark, only="upper", types=("text",), mixed=0)
+    assert [each.sql for each in report.differences] == ["SELECT i, upper(x0) AS y FROM v"]
