@@ -17,6 +17,6 @@ where it is used.
 - `splitting`, `repeats`: whether a query splits by a key, and what it does with repeats.
 - `code`: the derived outputs of a whole dataflow, each once; `components`, `deriving`: annotations
   out of them, written as `path_text`; `claims`: written annotations held against them.
-- `checking`, `code_checks`: mistakes in SQL, with their `places` in the file.
+- `checking`, `placement`, `code_checks`: mistakes in SQL, with their `places` in the file.
 - `existing`: whole projects and scripts as graphs of datasets.
 """
