@@ -235,11 +235,11 @@ def _of_relation(node: Relation) -> Iterator[str]:
     for expression in _expressions(node):
         for part in walk(expression):
             yield from _of_expression(part)
-    for what, expressions in _compared(node):
+    for use, expressions in _compared(node):
         for expression in expressions:
             type_ = type_of(expression)
             if not _keys([type_]) and type_.family is not Family.UNKNOWN:
-                yield f"{what} {schema_text(type_)} is not known to mean the same"
+                yield f"{use} {schema_text(type_)} is not known to mean the same"
 
 
 def _expressions(node: Relation) -> Iterator[Expression]:
@@ -260,7 +260,7 @@ def _expressions(node: Relation) -> Iterator[Expression]:
 
 
 def _compared(node: Relation) -> Iterator[tuple[str, Iterable[Expression]]]:
-    """What a relation compares: values that are equal there have to be the same."""
+    """The values that a relation compares: those that are equal there have to be the same."""
     from annotations.whitebox.ir import Ref
 
     match node:
@@ -330,24 +330,24 @@ def _widened(tree: Any) -> Any:
     from sqlglot import exp
 
     node: Any
-    whole: dict[Any, str] = {
+    widths: dict[Any, str] = {
         exp.Length: "INT",
         exp.RowNumber: "INT",
         exp.Rank: "INT",
         exp.DenseRank: "INT",
     }
     comparisons = (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.In, exp.Between)
-    whole |= {exp.Sum: "BIGINT", exp.CountIf: "BIGINT"}
+    widths |= {exp.Sum: "BIGINT", exp.CountIf: "BIGINT"}
     for node in list(tree.find_all(exp.Avg)):
         node.replace(_average_of(node))
     for node in list(tree.find_all(exp.IntDiv)):
         wide = [exp.cast(part.copy(), "BIGINT") for part in (node.this, node.expression)]
         node.replace(exp.paren(exp.IntDiv(this=wide[0], expression=wide[1])))
-    for node in list(tree.find_all(*whole)):
+    for node in list(tree.find_all(*widths)):
         outer: Any = node
         while isinstance(outer.parent, exp.Window | exp.Filter) and outer.arg_key == "this":
             outer = outer.parent
-        outer.replace(exp.cast(outer.copy(), whole[type(node)]))
+        outer.replace(exp.cast(outer.copy(), widths[type(node)]))
     for node in list(tree.find_all(exp.Literal)):
         if not node.is_string and _is_value(node):
             sign = isinstance(node.parent, exp.Neg)

@@ -84,20 +84,20 @@ def findings(
     if "|>" in text:
         return ()
     check = _Check(tables, functions=functions)
-    found: list[Finding] = []
+    mistakes: list[Finding] = []
     try:
-        found += _no_query(text)
-        found += _types(text)
+        mistakes += _no_query(text)
+        mistakes += _types(text)
         tree = parse(text).tree
-        found += (Finding(m.code, m.message, start_of(m.node) or 0) for m in misplaced(tree))
+        mistakes += (Finding(m.code, m.message, start_of(m.node) or 0) for m in misplaced(tree))
         check.columns(tree, {}, None)
         check.functions(tree)
         check.tables()
     except (NotParsed, Unsure, RecursionError):
-        return tuple(sorted(dict.fromkeys(found), key=lambda finding: finding.start))
+        return tuple(sorted(dict.fromkeys(mistakes), key=lambda finding: finding.start))
     unknown = {finding.start for finding in check.found if finding.code == "BLZ054"}
     certain = (f for f in check.found if f.code != "BLZ056" or f.start not in unknown)
-    return tuple(sorted(dict.fromkeys((*found, *certain)), key=lambda finding: finding.start))
+    return tuple(sorted(dict.fromkeys((*mistakes, *certain)), key=lambda finding: finding.start))
 
 
 def of_expression(text: str, columns: Collection[str], *, of: str) -> tuple[Finding, ...]:
@@ -113,7 +113,7 @@ def of_expression(text: str, columns: Collection[str], *, of: str) -> tuple[Find
 
 
 def _no_query(text: str) -> Iterator[Finding]:
-    """What shows that a text is not one query, whatever the parser knows (BLZ059)."""
+    """Signs that a text is not one query, whatever the parser knows (BLZ059)."""
     try:
         tokens = tokens_of(text)
     except NotParsed as unreadable:

@@ -86,7 +86,7 @@ def pack(value: Value, *, classes: Classes = NO_CLASSES) -> bytes:
 
 
 def unpack(data: bytes | bytearray | memoryview, *, classes: Classes = NO_CLASSES) -> Value:
-    """What `pack` was given; Arrow uses the bytes where they are.
+    """The value that `pack` was given; Arrow uses the bytes where they are.
 
     Raises:
         Unreadable: the bytes are something else.
@@ -248,7 +248,7 @@ class _Reader:
             case "scalar":
                 return self._array(rest[1:])[()]
             case "batch" | "table":
-                return self._arrow(*rest, whole=name == "table")
+                return self._arrow(*rest, all_batches=name == "table")
             case "enum":
                 return self._enum(*rest)
             case "object":
@@ -270,9 +270,9 @@ class _Reader:
             raise Unreadable(f"an array of {code[:50]!r}")
         return np.frombuffer(self._take(size), np.dtype(code)).reshape(shape).copy()
 
-    def _arrow(self, size: int, *, whole: bool) -> Any:
+    def _arrow(self, size: int, *, all_batches: bool) -> Any:
         with pa.ipc.open_stream(pa.py_buffer(self._take(size))) as stream:
-            table = stream.read_all() if whole else stream.read_next_batch()
+            table = stream.read_all() if all_batches else stream.read_next_batch()
         table.validate()
         return table
 
@@ -293,7 +293,7 @@ class _Reader:
         values |= {field: shared[field] for field in fields if field in shared}
         if issubclass(cls, tuple):
             return cls(*(values[field] for field in fields))
-        made = cls.__new__(cls)
-        for field, value in values.items():
-            object.__setattr__(made, field, value)
-        return made
+        instance = cls.__new__(cls)
+        for field, content in values.items():
+            object.__setattr__(instance, field, content)
+        return instance
