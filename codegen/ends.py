@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final
 from urllib.parse import urlsplit
@@ -90,6 +91,18 @@ def sink(stream: Stream, inputs: tuple[str, ...]) -> Sink:
         description=wording.sink(stream.name, sink, guarantee),
         external=sink,
         guarantee=guarantee,
+    )
+
+
+def not_emptied(streams: Iterable[Stream]) -> str | None:
+    """The sentence about sinks whose rows `--fresh` leaves where they are; None: there are none."""
+    sinks = ((stream.name, stream.sink) for stream in streams if stream.consumer is None)
+    names = [name for name, sink in sinks if sink and sink.format.lower() not in FILE_FORMATS]
+    if not names:
+        return None
+    return (
+        f"--fresh does not empty {', '.join(names)}: rows of earlier runs stay there, and the same "
+        "rows are written again. Empty them before the start where that is not wanted"
     )
 
 

@@ -9,6 +9,7 @@ files takes as long as a folder of one. File by file, it takes many times as lon
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import shutil
@@ -31,6 +32,8 @@ BASELINE: Final = 5
 ATTEMPTS: Final = 8
 """How often one of many files is, at most: one that shows a step is enough. A busy machine can be
 slow in some of them, a mounted bucket is slow in all."""
+NOT_THE_KIND: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EROFS})
+"""Errors that say nothing of the kind of a file system: it is full, or not this user's."""
 _ESCAPED: Final = re.compile(r"\\([0-7]{3})")
 
 
@@ -54,7 +57,11 @@ def check_mounts(folders: Iterable[Path]) -> None:
 
 
 def problem_of(folder: Path) -> str | None:
-    """Why commits cannot be made in a folder that is there; None: they can."""
+    """Why commits cannot be made in a folder that is there; None: they can.
+
+    Raises:
+        OSError: the disk is full, or the folder is not this user's to write to.
+    """
     probe = folder / f".blazes-probe-{uuid.uuid4().hex[:12]}"
     try:
         probe.mkdir()
@@ -65,6 +72,8 @@ def problem_of(folder: Path) -> str | None:
             if many_s < max(RATIO * one_s, FILES * PER_FILE_S):
                 return None
     except OSError as error:
+        if error.errno in NOT_THE_KIND:
+            raise
         return _sentence(folder, f"a folder cannot be renamed there ({error.strerror})")
     finally:
         shutil.rmtree(probe, ignore_errors=True)

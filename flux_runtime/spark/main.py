@@ -233,6 +233,8 @@ def _checked(job: Job, settings: Settings, state: Storage) -> Ownership:
     ownership.check()
     known = state.read(FINGERPRINT)
     if settings.fresh:
+        if warning := not_emptied(job):
+            print(f"{settings.name}: {warning}", file=sys.stderr)
         ownership.claim()  # whoever is at work on what is deleted now has to stop first
         for sink in job.sinks.values():
             for feed in sink.feeds:
@@ -244,6 +246,17 @@ def _checked(job: Job, settings: Settings, state: Storage) -> Ownership:
             settings, _read_fingerprint(state, known), json.loads(_fingerprint_of(job))
         )
     return ownership
+
+
+def not_emptied(job: Job) -> str | None:
+    """The sentence about sinks whose rows `--fresh` leaves where they are; None: there are none."""
+    names = [name for name, sink in job.sinks.items() if sink.folders is None]
+    if not names:
+        return None
+    return (
+        f"--fresh does not empty {', '.join(names)}: rows of earlier runs stay there, and the same "
+        "rows are written again. Empty them before the start where that is not wanted"
+    )
 
 
 def _fingerprint_of(job: Job) -> bytes:

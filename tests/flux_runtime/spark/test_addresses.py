@@ -6,9 +6,22 @@ from pathlib import Path
 
 import pytest
 
+from annotations.file import loads
 from codegen import ends
 from flux_runtime.spark import Job, main
 from flux_runtime.spark.ends import sinks
+from flux_runtime.spark.main import not_emptied
+
+DATAFLOW = """
+components:
+  Keep: {annotation: {from: in, to: kept, label: CR}}
+streams:
+  in: {to: Keep.in, schema: {k: INT}, source: {format: json, path: x}}
+  files: {from: Keep.kept, sink: {format: json}}
+  default: {from: Keep.kept}
+  table: {from: Keep.kept, sink: {format: delta, path: out}}
+  rows: {from: Keep.kept, sink: {format: jdbc, options: {url: "jdbc:derby:x", dbtable: t}}}
+"""
 
 
 @pytest.mark.parametrize("option", ["--state-dir", "--run-dir", "--root"])
@@ -43,6 +56,20 @@ def test_sinks_at_addresses_that_cannot_hold_them_are_told_together_before_anyth
     assert "sink files: s3a://bucket/out: json files are committed by renaming" in said
     assert "sink table: dbfs:/out: a Delta table is a folder, or begins with s3:" in said
     assert not list(tmp_path.iterdir())
+
+
+def test_sinks_that_a_fresh_start_cannot_empty_are_named(tmp_path: Path) -> None:
+    job = Job(root=tmp_path, results=tmp_path / "results")
+    items = job.source("in", format="json", path="x", schema="k INT")
+    job.sink("files", [items], format="json")
+    assert not_emptied(job) is None
+    job.sink("table", [items], format="delta", path="out")
+    job.sink("rows", [items], format="jdbc", options={"url": "jdbc:derby:x", "dbtable": "t"})
+    named = not_emptied(job)
+    assert named is not None
+    assert named.startswith("--fresh does not empty table, rows: ")
+    dataflow, _ = loads(DATAFLOW)
+    assert ends.not_emptied(dataflow.streams.values()) == named
 
 
 def test_compiler_and_job_know_the_same_stores() -> None:
