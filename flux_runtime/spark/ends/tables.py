@@ -35,6 +35,10 @@ NOTES: Final = "blazes_commits"
 """The table of notes: which commit of which unit a table has got last."""
 ATTEMPTS: Final = 5
 """So often a commit is tried that the database ends for another one's sake (a deadlock)."""
+OPEN_S: Final = 30
+"""How long a driver that stands still keeps its transaction, in a database that can end it."""
+TAKE_OVER_S: Final = 90
+"""How long a driver that takes a table over waits for the transaction of the one before."""
 _COLUMNS: Final = (
     "job_name VARCHAR(200) NOT NULL, sink_name VARCHAR(200) NOT NULL, "
     "unit_name VARCHAR(200) NOT NULL, state_id VARCHAR(40) NOT NULL, "
@@ -102,11 +106,19 @@ class Table:
         if self._claim.begins(note, unit):
             self._begin(database, unit)
             return
-        taken = database.update(
-            f"UPDATE {self._notes} SET driver_epoch = ? WHERE {_WHOSE} AND state_id = ? "
-            "AND driver_epoch <= ?",
-            *(owner.driver.epoch, *self._whose(unit), owner.state_id, owner.driver.epoch),
-        )
+        try:
+            taken = database.update(
+                f"UPDATE {self._notes} SET driver_epoch = ? WHERE {_WHOSE} AND state_id = ? "
+                "AND driver_epoch <= ?",
+                *(owner.driver.epoch, *self._whose(unit), owner.state_id, owner.driver.epoch),
+                limit_s=TAKE_OVER_S,
+            )
+        except Py4JJavaError as error:
+            raise SinkError(
+                f"sink {self.name}: {self.place} could not be taken over: {_words(error)}. Where "
+                "an older driver stands still in a transaction, end its process, or its session "
+                "in the database, and start again; nothing was changed"
+            ) from None
         if not taken:
             self._raise_replaced(database, unit)
         database.commit()
@@ -219,7 +231,9 @@ class Table:
                 database.commit()
                 return True
             except Py4JJavaError as error:
-                database.rollback()
+                with contextlib.suppress(Py4JJavaError):  # the connection may have ended
+                    database.rollback()
+                self._owner.fence.check()
                 if not _is_transient(error) or attempt == ATTEMPTS - 1:
                     raise SinkError(
                         f"sink {self.name}: {self.place} did not take commit {number} of "
@@ -299,9 +313,10 @@ class Database:
         self._connection = connection
         self._dialect = dialect
 
-    def update(self, statement: str, *values: str | int) -> int:
-        """Carry a statement out; how many rows it changed."""
+    def update(self, statement: str, *values: str | int, limit_s: int = 0) -> int:
+        """Carry a statement out, within a limit of time if there is one; rows that it changed."""
         with self._prepared(statement, values) as prepared:
+            prepared.setQueryTimeout(limit_s)
             return int(prepared.executeUpdate())
 
     def query(self, statement: str, *values: str | int) -> list[list[Any]]:
@@ -313,6 +328,16 @@ class Database:
             while answer.next():
                 rows.append([answer.getString(at) for at in range(1, width + 1)])
             return rows
+
+    def limit_transactions(self, url: str) -> None:
+        """Have the database end a transaction in which this process stands still (`OPEN_S`).
+
+        Its locks would hold back the driver that takes over. Other databases than PostgreSQL have
+        no such limit; there the newer driver waits for `TAKE_OVER_S`, and says so.
+        """
+        if url.startswith("jdbc:postgresql:"):
+            self.update(f"SET idle_in_transaction_session_timeout = '{OPEN_S}s'")
+            self.commit()
 
     def commit(self) -> None:
         """End the transaction; what it did stays."""
@@ -423,7 +448,9 @@ def connected(
                 "exactly once; without `key` and `delivery: once` they are appended"
             )
         connection.setAutoCommit(False)
-        yield Database(connection, dialect)
+        database = Database(connection, dialect)
+        database.limit_transactions(url)
+        yield database
     finally:
         with contextlib.suppress(Py4JJavaError):
             connection.rollback()
