@@ -314,15 +314,31 @@ class Tracker:
 
     def sparse(self, name: str, share_max: float) -> tuple[int, ...]:
         """Chunks of which at most such a part of the partitions is still needed (SE-9)."""
-        if self.rules.requests:
-            return ()
+        chunks, needed = self.chunks.get(name, {}), self.references.get(name, {})
+        return tuple(n for n in self._at_rest(name) if needed[n] <= share_max * chunks[n].keys)
+
+    def to_merge(self, name: str, share_max: float, least: int) -> list[tuple[int, ...]]:
+        """Sets of at least so many chunks that are each to be written as one chunk (SE-9).
+
+        Those are sparse, or were written so before and hold rows of the same order of magnitude, to
+        the base `least`: of a partition that is stuck for ever and still gets records there are a
+        few chunks of each order, and each of its records is written once for each.
+        """
         chunks = self.chunks.get(name, {})
+        sparse = set(self.sparse(name, share_max))
+        alike: dict[tuple[str, int], list[int]] = {}
+        for number in self._at_rest(name):
+            if number in sparse or number < 0:
+                order = -1 if number in sparse else _order(chunks[number].rows, least)
+                alike.setdefault((chunks[number].form, order), []).append(number)
+        return [tuple(numbers) for numbers in alike.values() if len(numbers) >= least]
+
+    def _at_rest(self, name: str) -> list[int]:
+        """Needed chunks that are not kept for requests, nor read by the release at hand."""
+        if self.rules.requests:
+            return []
         busy = set() if self.pending is None else set(self.reading(name, self.pending.keys).keys)
-        return tuple(
-            number
-            for number, needed in self.references.get(name, {}).items()
-            if number not in busy and needed <= share_max * chunks[number].keys
-        )
+        return [number for number in self.references.get(name, {}) if number not in busy]
 
     def needing(self, name: str, chunks: Iterable[int]) -> Reading:
         """The parts of chunks that are still needed."""
@@ -703,6 +719,18 @@ class Tracker:
                 self.chunks[name].pop(batch, None)
                 self.changes.chunks.add((name, batch))
                 yield Unneeded(name, batch)
+
+
+def _order(value: int, base: int) -> int:
+    """The number of digits of a value.
+
+    >>> _order(0, 8), _order(7, 8), _order(8, 8)
+    (0, 1, 2)
+    """
+    digits = 0
+    while value:
+        value, digits = value // base, digits + 1
+    return digits
 
 
 def _upto(batch: int) -> str:

@@ -82,7 +82,7 @@ AHEAD_MAX: Final = 8
 SPARSE: Final = 0.25
 """Chunks of which at most this part of the partitions is still needed are written anew (SE-9)..."""
 SPARSE_CHUNKS: Final = 8
-"""... once there are so many of them."""
+"""... once there are so many of them, and again once there are so many of one size."""
 
 
 class Gate:
@@ -368,13 +368,9 @@ class Gate:
         """Write chunks anew that hold little of what is still needed (SE-9)."""
         for name, buffer in self.buffers.items():
             with self.ledger.lock:
-                tracker = self.ledger.tracker
-                chunks = dict(tracker.chunks.get(name, {}))
-                by_form: dict[str, list[int]] = {}
-                for number in tracker.sparse(name, SPARSE):
-                    by_form.setdefault(chunks[number].form, []).append(number)
-                due = {form: old for form, old in by_form.items() if len(old) >= SPARSE_CHUNKS}
-            for old in due.values():
+                chunks = dict(self.ledger.tracker.chunks.get(name, {}))
+                due = self.ledger.tracker.to_merge(name, SPARSE, SPARSE_CHUNKS)
+            for old in due:
                 with self.ledger.lock:
                     needed = self.ledger.tracker.needing(name, old)
                     reading = Reading(
@@ -384,7 +380,7 @@ class Gate:
                     number = -1 - self.ledger.tracker.compactions
                 chunk = buffer.compact(self.context.session, reading, chunks, number)
                 faults.point("chunks-compacted")
-                self.follow(self.ledger.record(Compacted(name, tuple(old), number, chunk)))
+                self.follow(self.ledger.record(Compacted(name, old, number, chunk)))
 
     def _discard(self, release: Release) -> None:
         """The records of partitions that a person discarded become dead letters (SE-6)."""

@@ -210,19 +210,23 @@ class World:
     def compact(self, share_max: float) -> None:
         """Write chunks anew that hold little of what is still needed (SE-9)."""
         for name in self.rules.inputs:
-            old = self.tracker.sparse(name, share_max)
-            if old:
-                needed = self.tracker.needing(name, old)
-                rows = [
-                    m
-                    for number in old
-                    for m in self.chunks[name, number]
-                    if m.key in needed.keys.get(number, ())
-                    and (m.key, m.producer) not in needed.excluded
-                ]
-                number = -1 - self.tracker.compactions
-                self.chunks[name, number] = rows
-                self.record(Compacted(name, old, number, chunk_of(rows)))
+            sparse = self.tracker.sparse(name, share_max)
+            if sparse:
+                self._merge(name, sparse)
+            for old in self.tracker.to_merge(name, share_max, 2):
+                self._merge(name, old)
+
+    def _merge(self, name: str, old: tuple[int, ...]) -> None:
+        needed = self.tracker.needing(name, old)
+        rows = [
+            m
+            for number in old
+            for m in self.chunks[name, number]
+            if m.key in needed.keys.get(number, ()) and (m.key, m.producer) not in needed.excluded
+        ]
+        number = -1 - self.tracker.compactions
+        self.chunks[name, number] = rows
+        self.record(Compacted(name, old, number, chunk_of(rows)))
 
     def process(self) -> None:
         release = self.tracker.pending

@@ -302,6 +302,27 @@ def test_se_9_a_stuck_partition_keeps_its_own_records_only() -> None:
     assert story.release() == [Unneeded("x", -1)]
 
 
+def test_se_9_a_partition_that_is_stuck_for_ever_has_few_chunks() -> None:
+    """It gets a record in every micro-batch, which is written anew as often as rows have digits."""
+    story, least, batches = Story(), 8, 600
+    most = written = 0
+    for batch in range(batches):
+        others = [f"k {batch} {number}" for number in range(4)]
+        votes = [vote(key, p, n) for key in others for p, n in (("a", 1), ("b", 0))]
+        story.came(("stuck", "a", 1), *((key, "a", 1) for key in others), *votes)
+        story.release()
+        tracker = story.tracker
+        while due := tracker.to_merge("x", 0.25, least):
+            chunks = tracker.chunks["x"]
+            rows = sum(1 if number >= 0 else chunks[number].rows for number in due[0])
+            chunk = Chunk("records", rows, 1, 0, {"part": (1, 0)})
+            story.tell(Compacted("x", due[0], -1 - tracker.compactions, chunk))
+            written += rows
+        most = max(most, len(tracker.chunks["x"]))
+    assert most < 4 * least
+    assert batches <= written <= 4 * batches
+
+
 def quarantined() -> Story:
     story = Story()
     story.came(("k", "a", 2), vote("k", "a", 1), vote("k", "b", 0))
