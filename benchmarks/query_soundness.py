@@ -1,14 +1,17 @@
 """What is derived of random queries, beside what happens when they run.
 
     python benchmarks/query_soundness.py [--queries 10000] [--seed 0] [--processes 1] [--spark 0]
+                                         [--typed]
 
 `benchmarks/random_queries.py` makes the queries and their contents. Whatever is derived of a query
 is a claim (`CLAIMS`): labels with gates, lineage, repeats, keys by which it splits. DuckDB runs the
 query in the two ways that each claim says are one: in other orders, batches and partitions, with
 copies. A claim that fails is printed with query, contents and both ways, made small; then the exit
 status is 1. `--spark N` runs the first N queries on Spark too, and lets it judge what DuckDB
-refuted. The price of caution is printed by construct: order-sensitive queries that no schedule
-showed to be, and keys by which a query seems to split though that is refused.
+refuted; `--typed` adds columns of dates, times, decimals, intervals and collated texts
+(`benchmarks/random_types.py`). The price of caution is printed by construct: order-sensitive
+queries that no schedule showed to be, and keys by which a query seems to split though that is
+refused.
 """
 
 from __future__ import annotations
@@ -40,11 +43,22 @@ from annotations.whitebox.ir import Role
 from annotations.whitebox.splitting import splits
 from annotations.whitebox.sql import Query as Read
 from annotations.whitebox.sql import read
-from benchmarks.random_queries import Query, Schemas, contents, random_query, records
+from benchmarks.random_queries import (
+    DOUBLE,
+    INT,
+    STRING,
+    Query,
+    Schemas,
+    contents,
+    random_query,
+    records,
+)
+from benchmarks.random_types import COLLATED, TYPES
 from blazes.verify import claims as verified
 from blazes.verify.claims import Kind
 from blazes.verify.constants import Constants
-from blazes.verify.duckdb_engine import BIGINT_MAX, TYPES
+from blazes.verify.duckdb_engine import BIGINT_MAX
+from blazes.verify.duckdb_engine import TYPES as PLAIN_TYPES
 from blazes.verify.experiment import Case, Engine, Way, steps
 from blazes.verify.operators import Operator, Schema
 from blazes.verify.records import Evaluated, Failure, Inputs, Item, Output, Row, canonical, shown
@@ -64,6 +78,9 @@ PRICED: Final = 5
 KEYS_MAX: Final = 2
 """Attributes of a key that is tried."""
 SHRINK_S: Final = 20.0
+
+COPIED: Final = {INT: 1, STRING: "b", DOUBLE: 1.0, **{kind: TYPES[kind].pool[1] for kind in TYPES}}
+"""Type -> a value that is looked for where it is copied."""
 
 Run: TypeAlias = tuple[tuple[Item, ...], Way]
 """Records, and how they come."""
@@ -221,14 +238,13 @@ def _of_lineage(it: Subject) -> Iterator[Claim]:
                 if item.interface in copied:
                     columns = list(it.operator.schemas[item.interface])
                     kind = it.operator.schemas[item.interface][copied[item.interface]]
-                    value = {"INT": 1, "STRING": "b", "DOUBLE": 1.0}[kind]
                     place = columns.index(copied[item.interface])
-                    items.append(item.replaced(place, value))
+                    items.append(item.replaced(place, COPIED[kind]))
             run = tuple(items), Way((tuple(range(len(items))),), frozenset())
             yield run, run
 
         def differ(one: Bags, _: Bags, at: int = at) -> bool:
-            return any(row[at] not in (1, "b", 1.0) for row in one[0])
+            return any(row[at] not in map(canonical, COPIED.values()) for row in one[0])
 
         yield Claim("lineage", f"{name} copies {copied}", runs, differ)
 
@@ -265,9 +281,11 @@ def _of_repeats(it: Subject, path: FlowPath) -> Iterator[Claim]:
 
 def keys_of(given: Schemas) -> Iterator[tuple[str, ...]]:
     """The keys by which all streams could be sealed."""
-    names = [{each.text for each in table.columns} for table in given.streams]
+    names = [
+        {name for name, kind in table.columns if kind not in (DOUBLE, COLLATED)}
+        for table in given.streams
+    ]
     common = sorted(set.intersection(*names)) if names else []
-    common = [each for each in common if each != "d"]
     for size in range(1, KEYS_MAX + 1):
         yield from itertools.combinations(common, size)
 
@@ -309,11 +327,15 @@ class Duck:
     name: Final = "DuckDB"
 
     def __init__(self, query: Query, fixed: Mapping[str, Sequence[Row]]) -> None:
-        self._text = parsed(query.text).sql(dialect="duckdb")
+        self._unreadable = ""
+        try:
+            self._text = parsed(query.text).sql(dialect="duckdb")
+        except ValueError as error:
+            self._unreadable = str(error)
         self._known: dict[Inputs, Evaluated] = {}
         self._database = _database()
         for table in query.schemas.tables:
-            columns = ", ".join(f"{name} {TYPES[kind]}" for name, kind in table.columns)
+            columns = ", ".join(f"{name} {_in_duckdb(kind)}" for name, kind in table.columns)
             names = ", ".join(name for name, _ in table.columns)
             self._database.execute(f"CREATE OR REPLACE TABLE all_{table.name} (way INT, {columns})")
             fill = table.role is Role.TABLE
@@ -343,6 +365,8 @@ class Duck:
         return [self._known[each] for each in many]
 
     def _answer(self, way: int) -> Evaluated:
+        if self._unreadable:
+            return Failure(self._unreadable)
         try:
             self._database.execute(f"SET VARIABLE way = {way}")
             result = self._database.execute(self._text)
@@ -357,6 +381,11 @@ class Duck:
     def schema(self, operator: Operator) -> Schema:
         """Not asked for."""
         raise NotImplementedError
+
+
+def _in_duckdb(kind: str) -> str:
+    """The type in DuckDB."""
+    return TYPES[kind].duckdb if kind in TYPES else PLAIN_TYPES[kind]
 
 
 @cache
@@ -482,6 +511,7 @@ def sweep(
     refuted_max: int = 5,
     shrink_s: float = SHRINK_S,
     price: bool = True,
+    typed: bool = False,
 ) -> Sound:
     """Try the queries of these numbers."""
     found = Sound()
@@ -489,7 +519,7 @@ def sweep(
         if time.monotonic() > until or len(found.refuted) >= refuted_max:
             break
         rng = random.Random(f"{seed}/{number}")
-        query = random_query(rng)
+        query = random_query(rng, typed=typed)
         it = subject(query, rng.choice(["append", "append", "update"]))
         _try(found, number, it, rng, shrink_s, price and number % PRICED == 0)
     return found
@@ -678,7 +708,7 @@ def _edits(node: Any) -> Iterator[Callable[[Any], None]]:
 # ---- on Spark
 
 
-def on_spark(numbers: Iterable[int], *, seed: int) -> tuple[int, list[str]]:
+def on_spark(numbers: Iterable[int], *, seed: int, typed: bool) -> tuple[int, list[str]]:
     """How many queries Spark ran; which claims it refutes, or what it answers unlike DuckDB."""
     from benchmarks.functions_on_spark import session
     from blazes.verify.spark import CONF, Spark
@@ -689,10 +719,11 @@ def on_spark(numbers: Iterable[int], *, seed: int) -> tuple[int, list[str]]:
             spark.conf.set(name, value)
     spark.conf.set("spark.sql.optimizer.maxIterations", "100")  # queries need all of it
     spark.conf.set("spark.sql.optimizer.excludedRules", "")
+    spark.conf.set("spark.sql.session.timeZone", "Europe/Berlin" if typed else "UTC")
     judge, ran, wrong = Spark(spark), 0, []
     for number in numbers:
         rng = random.Random(f"{seed}/{number}")
-        it = subject(random_query(rng), rng.choice(["append", "append", "update"]))
+        it = subject(random_query(rng, typed=typed), rng.choice(["append", "append", "update"]))
         fixed = tables_of(it.query.schemas, rng)
         for table in it.query.schemas.tables:
             if table.role is Role.TABLE:
@@ -709,7 +740,7 @@ def on_spark(numbers: Iterable[int], *, seed: int) -> tuple[int, list[str]]:
         ran += engine.ran
         if engine.failed and not engine.ran:
             print(f"Spark does not run query {number}: {engine.failed}"[:300])
-        if engine.unlike and not it.in_sequence:
+        if engine.unlike and not it.in_sequence and not typed:
             wrong.append(f"UNLIKE query {number}: {it.query.text}\n  {engine.unlike}")
     spark.stop()
     return ran, wrong
@@ -774,10 +805,10 @@ def report(found: Sound) -> Iterator[str]:
         yield f"not understood {count:5,} times: {problem}"
 
 
-def swept(numbers: Sequence[int], seed: int) -> tuple[Sound, float]:
+def swept(numbers: Sequence[int], seed: int, typed: bool) -> tuple[Sound, float]:
     """The sweep of a process, and its CPU time in seconds."""
     began = time.process_time()
-    return sweep(numbers, seed=seed), time.process_time() - began
+    return sweep(numbers, seed=seed, typed=typed), time.process_time() - began
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -787,13 +818,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--spark", type=int, default=0, help="queries that Spark runs too")
+    parser.add_argument("--typed", action="store_true", help="also dates, times, decimals, ...")
     parser.add_argument("--only", type=int, help="the query of this number")
     options = parser.parse_args(arguments)
     numbers = range(options.queries) if options.only is None else [options.only]
     found, cpu_s = Sound(), 0.0
     with ProcessPoolExecutor(options.processes) as pool:
         lots = [numbers[at::100] for at in range(min(100, len(numbers)))]
-        for task in as_completed([pool.submit(swept, lot, options.seed) for lot in lots]):
+        for task in as_completed(
+            [pool.submit(swept, lot, options.seed, options.typed) for lot in lots]
+        ):
             part, took_s = task.result()
             found.add(part)
             cpu_s += took_s
@@ -805,7 +839,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(f"{cpu_s:.0f} s of CPU")
     wrong: list[str] = []
     if options.spark:
-        ran, wrong = on_spark(numbers[: options.spark], seed=options.seed)
+        ran, wrong = on_spark(numbers[: options.spark], seed=options.seed, typed=options.typed)
         print(f"on Spark: {ran} queries, {len(wrong)} refuted or unlike", *wrong, sep="\n")
     return int(bool(found.refuted) or bool(wrong))
 

@@ -15,9 +15,13 @@ from typing import Any, Final, NamedTuple
 from annotations.vocabulary import FunctionalDependency
 from annotations.whitebox.inputs import Input
 from annotations.whitebox.ir import Role
+from benchmarks.random_types import TYPES
 from blazes.verify.records import Item, Row
 
 INT, STRING, DOUBLE, BOOLEAN, OTHER = "INT", "STRING", "DOUBLE", "BOOLEAN", "?"
+JOINED: Final = (INT, STRING, *TYPES)
+"""Types of keys."""
+COMPARED: Final = (*JOINED, DOUBLE)
 
 
 class Value(NamedTuple):
@@ -69,17 +73,20 @@ class Query:
 BY_ID: Final = FunctionalDependency(frozenset({"id"}), frozenset({"k"}))
 
 
-def schemas(rng: random.Random) -> Schemas:
-    """Two streams and a table that never changes."""
-    types = {"id": INT, "k": INT, "n": INT, "m": INT, "w": STRING, "d": DOUBLE}
+def schemas(rng: random.Random, *, types: Sequence[str] = ()) -> Schemas:
+    """Two streams and a table that never changes; columns of these types of `TYPES`, too."""
+    typed = {"id": INT, "k": INT, "n": INT, "m": INT, "w": STRING, "d": DOUBLE}
+    typed |= {TYPES[each].column: each for each in types}
 
     def table(name: str, role: Role) -> Table:
-        columns = ["id", "k", *(each for each in "nmwd" if rng.random() < 0.45)]
+        chance = 0.15 if types else 0.45
+        columns = ["id", "k", *(each for each in "nmwd" if rng.random() < chance)]
+        columns += [TYPES[each].column for each in types if rng.random() < 0.75]
         if rng.random() < 0.15:
             columns.remove(rng.choice(["id", "k"]))
         not_null = frozenset(each for each in columns if rng.random() < 0.25)
         keys = (frozenset({"id"}),) if "id" in columns and rng.random() < 0.1 else ()
-        listed = tuple(Value(each, types[each]) for each in columns)
+        listed = tuple(Value(each, typed[each]) for each in columns)
         return Table(name, listed, role, not_null, keys)
 
     role = Role.REQUEST if rng.random() < 0.1 else Role.STREAM
@@ -88,10 +95,10 @@ def schemas(rng: random.Random) -> Schemas:
     return Schemas(tables, (BY_ID,) if rng.random() < 0.3 else ())
 
 
-def random_query(rng: random.Random) -> Query:
-    """A query over inputs of its own; it reads a stream."""
+def random_query(rng: random.Random, *, typed: bool = False) -> Query:
+    """A query over inputs of its own, `typed` with columns of `TYPES`; it reads a stream."""
     while True:
-        given = schemas(rng)
+        given = schemas(rng, types=rng.sample(tuple(TYPES), 3) if typed else ())
         queries = Queries(rng, given)
         text, _ = queries.query(rng.choice([0, 0, 1, 1, 2]))
         if queries.read & {each.name for each in given.streams}:
@@ -343,10 +350,12 @@ class Queries:
     def _literal(self, kind: str) -> str:
         if kind == STRING:
             return self.rng.choice(["'a'", "'b'", "'A'"])
+        if kind in TYPES:
+            return self.rng.choice(TYPES[kind].literals)
         return self.rng.choice(["0", "1", "2", "3"])
 
     def _condition(self, columns: Columns) -> str:
-        usable = [each for each in columns if each.type in (INT, STRING, DOUBLE)]
+        usable = [each for each in columns if each.type in COMPARED]
         if not usable:
             return "TRUE"
         one = self.rng.choice(usable)
@@ -381,7 +390,7 @@ class Queries:
 
     def _subquery(self, outer: Columns, depth: int) -> str:
         """A condition with a subquery."""
-        usable = [each for each in outer if each.type in (INT, STRING)]
+        usable = [each for each in outer if each.type in JOINED]
         no = self.rng.choice(["", "", "NOT "])
         kind = self.rng.choice(["IN", "IN", "EXISTS", "EXISTS", "scalar", "OR"])
         if kind == "scalar" and usable:
@@ -434,6 +443,15 @@ class Queries:
         rng = self.rng
         usable = [each for each in columns if each.type != OTHER] or [Value("1", INT)]
         one = rng.choice(usable)
+        typed = [each for each in usable if each.type in TYPES]
+        if typed and self.some(0.5):
+            one = rng.choice(typed)
+            if self.some(0.5):
+                return one
+            other = rng.choice([each for each in typed if each.type == one.type])
+            text, kind = rng.choice(TYPES[one.type].calls)
+            self.mark(f"{one.type} expression")
+            return Value(text.format(one.text, other.text), kind)
         if self.some(0.7):
             return one
         alike = rng.choice([each for each in usable if each.type == one.type])
@@ -520,10 +538,16 @@ class Queries:
 
     def _aggregate(self, columns: Columns) -> Value:
         rng = self.rng
-        usable = [each for each in columns if each.type in (INT, STRING, DOUBLE)]
+        usable = [each for each in columns if each.type in COMPARED]
         if not usable:
             return Value("count(*)", INT)
         value, other = rng.choice(usable), rng.choice(usable)
+        typed = [each for each in usable if each.type in TYPES]
+        if typed and self.some(0.6):
+            value = rng.choice(typed)
+            text, kind = rng.choice(TYPES[value.type].aggregates)
+            self.mark(f"{value.type} aggregate")
+            return Value(text.format(value.text), kind)
         names = ["count", "min", "max", "first", "any_value", "collect_list", "DISTINCT"]
         names += ["max_by", "min_by", "collect_set", "sort_array", "count_if", "bool_or", "listagg"]
         if value.type in (INT, DOUBLE):
@@ -575,6 +599,12 @@ class Queries:
             key = self._value(columns)
             if key.type != OTHER and key.text not in [each.text for each in keys]:
                 keys.append(key)
+        times = [each for each in columns if each.type in TYPES and TYPES[each.type].groups]
+        if times and self.some(0.4):
+            one = self.rng.choice(times)
+            text = self.rng.choice(TYPES[one.type].groups)
+            self.mark(f"groups by {text.partition('(')[0]}")
+            keys.append(Value(text.format(one.text), OTHER))
         shown = [each for each in keys if self.some(0.85)]
         values = [*shown, *(self._aggregate(columns) for _ in range(self.rng.choice([0, 1, 1, 2])))]
         if not values or (not keys and values == shown):
@@ -639,7 +669,7 @@ class Queries:
 
     def _windowed(self, source: str, columns: Columns, depth: int) -> tuple[str, Columns]:
         rng = self.rng
-        usable = [each for each in columns if each.type in (INT, STRING)]
+        usable = [each for each in columns if each.type in JOINED]
         if not usable:
             return self._projected(source, columns, depth)
         self.mark("window")
@@ -695,6 +725,9 @@ class Queries:
                 self.mark("frame")
                 ranged = len(order) == 1 and order[0].type == INT and self.some(0.3)
                 frame = "RANGE BETWEEN 1 PRECEDING AND 1 FOLLOWING"
+                ranges = TYPES[order[0].type].ranges if order[0].type in TYPES else ()
+                if ranges and len(order) == 1:
+                    ranged, frame = True, rng.choice(ranges)
                 parts.append(frame if ranged else rng.choice(FRAMES))
         return f"({' '.join(parts)})"
 
@@ -732,7 +765,7 @@ EXTREMES: Final[dict[str, tuple[Any, ...]]] = {
 
 def records(rng: random.Random, given: Schemas, count: int) -> tuple[Item, ...]:
     """So many records of the streams, which keep what is declared of them."""
-    pools = _pools(rng)
+    pools = _pools(rng, {kind for table in given.streams for _, kind in table.columns})
     fds: dict[tuple[Any, ...], Any] = {}
     keyed: dict[tuple[str, frozenset[str], tuple[Any, ...]], Row] = {}
     found = []
@@ -770,16 +803,19 @@ def _dependent(
 
 def contents(rng: random.Random, table: Table) -> tuple[Row, ...]:
     """Rows of a table that never changes."""
-    pools = _pools(rng)
+    pools = _pools(rng, {kind for _, kind in table.columns})
     return tuple(_row(rng, table, pools) for _ in range(rng.randint(0, 4)))
 
 
-def _pools(rng: random.Random) -> dict[str, list[Any]]:
+def _pools(rng: random.Random, kinds: set[str]) -> dict[str, list[Any]]:
     pools = {}
-    for kind, values in POOLS.items():
+    more = {kind: TYPES[kind] for kind in TYPES if kind in kinds}
+    values_of = POOLS | {kind: each.pool for kind, each in more.items()}
+    extremes = EXTREMES | {kind: each.extremes for kind, each in more.items()}
+    for kind, values in values_of.items():
         pools[kind] = rng.sample(values, rng.choice([1, 2, 2, 3]))
         if rng.random() < 0.04:
-            pools[kind].append(rng.choice(EXTREMES[kind]))
+            pools[kind].append(rng.choice(extremes[kind]))
     return pools
 
 

@@ -45,6 +45,13 @@ INTEGRAL: Final = {
 """Type -> bits besides the sign."""
 
 
+_TYPE: Final = re.compile(
+    r"\s*(interval (?:day|hour|minute|second)(?: to \w+)?|\w+)\s*(?:[<(](.*)[>)])?"
+    r"(?:\s*collate\s+\w+)?\s*",
+    re.DOTALL | re.IGNORECASE,
+)
+
+
 class NoValues(Exception):  # noqa: N818
     """A type that no values are known of."""
 
@@ -78,6 +85,8 @@ def domain(kind: str, constants: Constants) -> list[Any]:
         case "TIMESTAMP" | "TIMESTAMP_NTZ" | "TIMESTAMP_LTZ":
             noon = datetime.datetime(EPOCH.year, EPOCH.month, EPOCH.day, 12)
             return [noon + datetime.timedelta(minutes=n) for n in (0, 1, 59, 60, 1440)]
+        case interval if interval.startswith("INTERVAL "):
+            return [datetime.timedelta(minutes=n) for n in (0, 1, 60, -1, 1440)]
         case "ARRAY":
             some = domain(inner[0], constants)
             return [(), tuple(some[:1]), tuple(some[:2]), (some[0], some[0])]
@@ -93,8 +102,10 @@ def split_type(kind: str) -> tuple[str, list[str]]:
 
     >>> split_type("decimal(10, 2)"), split_type("MAP<STRING, ARRAY<INT>>")
     (('DECIMAL', ['10', '2']), ('MAP', ['STRING', 'ARRAY<INT>']))
+    >>> split_type("string collate UTF8_LCASE"), split_type("INTERVAL DAY TO SECOND")
+    (('STRING', []), ('INTERVAL DAY TO SECOND', []))
     """
-    match = re.fullmatch(r"\s*(\w+)\s*(?:[<(](.*)[>)])?\s*", kind, re.DOTALL)
+    match = _TYPE.fullmatch(kind)
     if match is None:
         raise NoValues(kind)
     parts, depth, start = [], 0, 0

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import pytest
 
-from annotations.whitebox import derive, grouping, joining, repeats, splitting
+from annotations.whitebox import datatypes, derive, grouping, joining, repeats, splitting
 from annotations.whitebox.functions import Direction
 from benchmarks.query_soundness import report, sweep
 
@@ -19,6 +19,18 @@ def test_nothing_that_is_derived_of_random_queries_is_refuted() -> None:
     assert found.queries == QUERIES
     assert found.claims.keys() >= {"gate", "set", "confluent", "splits", "lineage", "repeats"}
     assert any("refuted" in line for line in report(found))
+
+
+def test_nothing_that_is_derived_of_queries_over_more_types_is_refuted() -> None:
+    found = sweep(range(QUERIES // 2), seed=7, price=False, typed=True)
+    assert not found.refuted, "\n\n".join(found.refuted)
+    assert found.claims.keys() >= {"set", "confluent", "splits", "lineage", "repeats"}
+
+
+def test_a_planted_mistake_about_collations_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(datatypes, "COLLATED", datatypes.STRING)
+    found = sweep(range(QUERIES), seed=7, refuted_max=1, shrink_s=0.5, price=False, typed=True)
+    assert found.refuted
 
 
 @pytest.mark.slow
