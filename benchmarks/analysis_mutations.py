@@ -94,40 +94,47 @@ SWAPS: Final[dict[type[ast.AST], type[ast.AST]]] = {
 }
 NAMES: Final = {"min": "max", "max": "min", "any": "all", "all": "any"}
 WHY: Final[dict[str, str]] = {
-    "propagation.Propagation._run: self.input_label[path_input[path]] or "
-    "self.input(path_input[path]) => (self.input(path_input[path]))": (
-        "performance only: `input` looks for the label that is there before it merges"
-    ),
-    "effects.Interpreter.work_out: kind.writes and label == RUN => (label == RUN)": (
-        "equivalent: outside of cycles only writers are asked, and in a cycle the Run that a "
-        "reader puts out comes round to every output of it"
-    ),
-    "deliveries.Deliveries._base: stream.producer is not None and stream.consumer is not None => "
-    "(stream.consumer is not None)": (
-        "equivalent: of a source `may-repeat` is its delivery already"
-    ),
     "deliveries.Deliveries._of_output: in_cycle or base is CORRUPT => (in_cycle)": (
         "equivalent: the stream behind the output drops the id of corrupt rows, too"
     ),
-    "deliveries.Deliveries._crossing: crossing is None => (crossing is not None)": (
-        "equivalent: whoever is asked has been crossed before, and a second time gives the same"
-    ),
-    "coordination._Entries.__init__: single_producers(found, self._waits) if self._waits else [] "
-    "=> (single_producers(found, self._waits))": "performance only: nothing waits",
-    "coordination._Entries.__init__: self._waits and found.interpreter.rules.name == BLAZES => "
-    "(found.interpreter.rules.name == BLAZES)": "performance only: nothing waits",
-    "repairs._Planning._at_sinks: appends_again(stream) and number not in repairs.transactional => "
-    "(appends_again(stream))": (
-        "equivalent: what a transaction writes is there once, so that nothing more is asked of it"
-    ),
     'seals._declared_single: producers.rule == "all" and len(producers.members) == 1 => '
-    "(len(producers.members) == 1)": "equivalent: no other rule has members",
-    "seals._Choice.__init__: 0 => 1": (
-        "equivalent: the default is that of a dataflow without streams, where nothing is chosen"
-    ),
-    "seals._Choice._choose: continue => pass": ("equivalent: nothing comes after it in the loop"),
+    "(len(producers.members) == 1)": ("equivalent: no other rule has members"),
     "deliveries._union: union >= _WHOLE_ROW => (union > _WHOLE_ROW)": (
         "equivalent: a union that is just the whole row is equal to it"
+    ),
+    "effects.at_least: label.label >= least => (label.label > least)": (
+        "equivalent: `least` is never Seal, and of every other label there is one value"
+    ),
+    "propagation.Propagation._source: declared.label > Label.ASYNC => (declared.label >= "
+    "Label.ASYNC)": ("equivalent: a source is declared Run, Inst or Diverge, or nothing"),
+    "repairs._Planning._cut: 1 => 2": (
+        "equivalent: any count above that of the streams keeps the costs in their order"
+    ),
+    "propagation.Propagation._raise_labels.raise_to: label <= "
+    "self.input_labels[consumer].label => (label < self.input_labels[consumer].label)": (
+        "performance only: an input is looked at again that has not risen"
+    ),
+    "effects.Interpreter._infer: shape.writes and label.label is Label.RUN => "
+    "(label.label is Label.RUN)": (
+        "equivalent: outside of cycles only writers are asked, and in a cycle the Run "
+        "that a reader puts out comes round to every output of it"
+    ),
+    "coordination._plan: analysis.propagation or explore(analysis.dataflow, "
+    "rules=analysis.rules) => (analysis.propagation and explore(analysis.dataflow, "
+    "rules=analysis.rules))": ("performance only: the labels that are there are worked out again"),
+    "propagation._most_severe: AnnotationKind.CW if path.shape.writes else "
+    "AnnotationKind.CR => (AnnotationKind.CR)": (
+        "equivalent: nothing worse than Run enters a path that is ordered, and up to "
+        "there the published rules treat CW as CR"
+    ),
+    "deliveries.Deliveries.cross: own_gate.attributes if own_gate else None => "
+    "(own_gate.attributes)": ("equivalent: a path of kind OW has a gate"),
+    "analysis._Derivations._adds: gate or STAR => (gate)": (
+        "equivalent: only OR leaves an unsafe read, and has a gate"
+    ),
+    "effects.Interpreter._seal_behind: keeps is Keeps.COMPATIBLE and shape.gate is not "
+    "None => (keeps is Keeps.COMPATIBLE or shape.gate is not None)": (
+        "equivalent: the kinds of which compatible keys are kept are those with a gate"
     ),
 }
 """Mutation -> why no test can, or need, notice it."""

@@ -336,7 +336,7 @@ def _inherited(propagation: Propagation, tolerated: Limits, target: Label) -> It
     """Declared sources and nondeterministic paths that push a sink over the target."""
     for stream in propagation.graph.streams:
         label, consumer = stream.declared.label, stream.consumer
-        if stream.producer is not None or label is None:
+        if label is None:
             continue
         if label > (target if consumer is None else tolerated.at(consumer)):
             yield Inherited(stream.name, label, f"declared {label}")

@@ -36,6 +36,14 @@ def end(text: str) -> Endpoint | None:
     return None if text == "-" else Endpoint(*text.split("."))
 
 
+def test_a_source_may_be_replicated_and_so_is_what_replicas_put_out() -> None:
+    parts = [Component("A", (Path("i", "o", CR),), rep=True), Component("B", (Path("i", "o", CR),))]
+    source = Stream("source", None, end("A.i"), rep=True)
+    other = Stream("other", None, end("B.i"))
+    analysis = analyze(dataflow(parts, source, other, "A.o -", "B.o -"))
+    assert analysis.rep == {"source": True, "other": False, "s2": True, "s3": False}
+
+
 def chain(count: int, annotation: Annotation = OW) -> Dataflow:
     parts = [Component(f"C{n}", (Path("i", "o", annotation),)) for n in range(count)]
     edges = [f"C{n}.o C{n + 1}.i" for n in range(count - 1)]
