@@ -10,6 +10,7 @@ from annotations.vocabulary import Within
 from annotations.whitebox.context import Context, effect, keep, moved, sensitive, use
 from annotations.whitebox.context import test as test_now
 from annotations.whitebox.facts import Copies, Facts, Moving, both, retargeted, unique
+from annotations.whitebox.functions import Direction
 from annotations.whitebox.grouping import late
 from annotations.whitebox.ir import (
     Call,
@@ -371,9 +372,19 @@ def set_operation(context: Context, node: SetOperation, left: Facts, right: Fact
         else frozenset[tuple[int, str]]()
         for column, (one, _) in zip(node.columns, pairs, strict=False)
     }
+    moving: dict[Column, Moving] = {}
+    for column, sides in zip(node.columns, pairs, strict=False):
+        if any(side.type.collated for side in sides):
+            text = f"`{column.name}` is shown as the row that comes first writes it"
+            gate = None if facts.asked else classes
+            shown = effect(
+                facts, "first-row", text, node.position, gate=gate, within=Within.SEQUENCE
+            )
+            moving |= moved(column, Direction.ANY, shown)
+            copies[column] = frozenset()
     repeats = facts.repeats if node.all else None
     fixed = left.fixed and (right.fixed or not both_sides)
-    return replace(facts, copies=copies, moving={}, fixed=fixed, repeats=repeats, again=None)
+    return replace(facts, copies=copies, moving=moving, fixed=fixed, repeats=repeats, again=None)
 
 
 def union(context: Context, node: Union, several: list[Facts]) -> Facts:

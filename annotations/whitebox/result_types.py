@@ -251,6 +251,10 @@ def result_type(function: str, arguments: Sequence[Expression]) -> DataType:
 def _result_type(function: str, arguments: Sequence[Expression]) -> DataType:
     if function in _TRUTHS:
         return BOOLEAN
+    if function == "collate" and len(arguments) > 1:
+        name = arguments[1]
+        binary = isinstance(name, Literal) and str(name.value).upper() == "UTF8_BINARY"
+        return STRING if binary else COLLATED
     if function in ("from_json", "from_csv") and len(arguments) > 1:
         return _declared(arguments[1])
     if function == "struct":

@@ -158,3 +158,18 @@ def test_a_record_is_in_several_windows_that_overlap() -> None:
     for slide, rows in (("", "one"), (", '10 minutes'", "many")):
         (path,) = derived(sql.format(slide), output_mode="append").paths()
         assert path.rows.value == rows
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT k, name FROM a INTERSECT SELECT k, name FROM b",
+        "SELECT k, name FROM a EXCEPT SELECT k, name FROM b",
+        "SELECT k, name FROM a EXCEPT ALL SELECT k, name FROM b",
+        "SELECT DISTINCT k, collate(CAST(n AS STRING), 'UNICODE_CI') AS text FROM a",
+    ],
+)
+def test_of_equal_texts_under_a_collation_the_first_one_is_shown(sql: str) -> None:
+    (path, *_) = derived(sql).paths()
+    assert str(path.annotation) == "OW[k]"
+    assert path.within is Within.SEQUENCE
