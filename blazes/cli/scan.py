@@ -108,10 +108,15 @@ def _jobs(files: list[Path], execute: Limits | None) -> Iterator[Job | None]:
     for file, outcome in zip(code, importing.load_all(code, execute=execute), strict=True):
         if not isinstance(outcome, BadInput):
             yield _job(file, *outcome)
-        elif execute is not None and "starts no streaming query" in outcome.diagnostics[0].message:
+        elif _starts_nothing(outcome.diagnostics[0].message):
             yield None
         else:
             yield Job(file, None, tuple(outcome.diagnostics))
+
+
+def _starts_nothing(message: str) -> bool:
+    """Whether a file is no job: it starts no query, and all of it was read."""
+    return "starts no streaming query" in message and "--execute" not in message
 
 
 def _job(file: Path, dataflow: Dataflow, warnings: tuple[Diagnostic, ...]) -> Job:

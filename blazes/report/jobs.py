@@ -102,14 +102,23 @@ def document(jobs: Sequence[Job], folder: Path, others: int) -> b.Document:
 
 
 def _rows(jobs: Iterable[Job], folder: Path) -> Iterator[tuple[b.Words, ...]]:
+    """A row for each job; one for all of which nothing is known for the same reason."""
+    alike: dict[str, list[Job]] = {}
     for job in jobs:
-        place = job.position
-        file = shown(Path(place.file), folder)
-        if job.plan is None:
-            yield b.code(f"{file}:{place.line}"), b.Span("not known", "soft"), job.text
-        else:
-            label = b.Span(str(job.label), job.label.name.lower())
-            yield b.code(f"{file}:{place.line}"), label, b.Span(job.text, "prose")
+        reason = job.text.replace(str(job.file), "it").replace(job.file.name, "it")
+        alike.setdefault(str(job.file) if job.plan else reason, []).append(job)
+    for first, *others in alike.values():
+        place = b.code(_place(first, folder))
+        if first.plan is not None:
+            label = b.Span(str(first.label), first.label.name.lower())
+            yield place, label, b.Span(first.text, "prose")
+            continue
+        rest = "".join(f"; so is {_place(job, folder)}" for job in others)
+        yield place, b.Span("not known", "soft"), f"{first.text}{rest}"
+
+
+def _place(job: Job, folder: Path) -> str:
+    return f"{shown(Path(job.position.file), folder)}:{job.position.line}"
 
 
 def shown(file: Path, folder: Path) -> str:

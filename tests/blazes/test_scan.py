@@ -63,14 +63,24 @@ def test_no_script_is_run_without_being_asked_for(
 ) -> None:
     status, jobs = scanned(capsys, str(repository), "--strict")
     assert status == 1
-    assert jobs[0] == "streaming_tables.sql:11 Run"
-    assert [each for each in jobs if each.endswith("not known")] == [
-        "jobs/helpers/io.py:1 not known",
-        "jobs/latest_value.py:1 not known",
-        "jobs/python_udf.py:1 not known",
+    assert jobs == [
+        "jobs/latest_value.py:7 Run",
+        "streaming_tables.sql:11 Run",
         "jobs/rdd_map.py:1 not known",
         "shop/spark-pipeline.yml:1 not known",
+        "flow.yaml:5 Async",
+        "jobs/python_udf.py:21 Async",
     ]
+
+
+def test_jobs_that_are_not_known_for_one_reason_share_a_row(
+    repository: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(repository / "shop", repository / "store")
+    main(["scan", str(repository), "--format", "markdown"])
+    (row,) = [line for line in capsys.readouterr().out.splitlines() if "spark-pipeline" in line]
+    assert "shop/spark-pipeline.yml:1" in row
+    assert "so is store/spark-pipeline.yml:1" in row
 
 
 def test_sarif_has_a_result_for_each_job_that_is_not_the_same_on_replay(
