@@ -66,7 +66,15 @@ def test_the_tutorial_shows_what_the_commands_say(
     job = (tmp_path / "target" / "energy" / "job.py").read_text(encoding="utf-8")
     (shown,) = re.findall(r"^```\n( {11}Async.*?)^```", page, re.MULTILINE | re.DOTALL)
     (called,) = re.findall(r"^```python\n( {4}credits_2 = .*?)^```", page, re.MULTILINE | re.DOTALL)
-    for block, said in ((shown, analyzed), (called, job)):
+    main(["analyze", "before.py"])
+    script = capsys.readouterr().out
+    assert main(["import", "before.py", "-o", "credits.yaml"]) == 0
+    assert main(["compile", "credits.yaml"]) == 0
+    imported = (tmp_path / "credits_code.py").read_text(encoding="utf-8")
+    (asked,) = re.findall(r"^```text\n(  query_14.*?)^```", page, re.MULTILINE | re.DOTALL)
+    (function,) = re.findall(r"^```python\n(def query_14.*?)^```", page, re.MULTILINE | re.DOTALL)
+    blocks = ((shown, analyzed), (called, job), (asked, script), (function, imported))
+    for block, said in blocks:
         for piece in re.split(r"^ *\.\.\.$", block, flags=re.MULTILINE):
             assert " ".join(piece.split()) in " ".join(said.split())
 
