@@ -25,7 +25,7 @@ SCRIPTS: Final = Path(__file__).parent / "scripts"
 KEYS: Final[Mapping[str, str]] = {"totals": "device", "balances": "owner"}
 """Script -> the column by whose value a row takes the place of an earlier one."""
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800)]
 
 
 def write_data(folder: Path, seed: int) -> None:
@@ -133,7 +133,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Path:
         env=environment,
         capture_output=True,
         text=True,
-        timeout=400,
+        timeout=1700,
     )
     logs = [log.read_text()[-4000:] for log in folder.rglob("runs/latest/log.txt")]
     assert done.returncode == 0, "\n".join([done.stderr[-4000:], *logs[-1:]])
