@@ -299,8 +299,8 @@ class Prover:
             self._same(answers[0], theirs)
 
     def _same(self, answered: _Answered, theirs: Any) -> None:
-        mine = bag(answered.rows.to_pylist())
-        due = None if theirs is None else bag(theirs.to_pylist())
+        mine = bag(answered.rows)
+        due = None if theirs is None else bag(theirs)
         if due is None:
             self._differ(answered.case, "an error", _shown(mine))
         elif due != mine:
@@ -379,9 +379,24 @@ class Prover:
             self._same(_Answered(case, [], rows_made), self._answer(query.text))
 
 
-def bag(rows: list[dict[str, Any]]) -> Counter[str]:
+def bag(rows: Any) -> Counter[str]:
     """Rows as a bag; the order of a list is not part of its value."""
-    return Counter(repr([(k, _value(v)) for k, v in row.items()]) for row in rows)
+    columns = [_plain(column).to_pylist() for column in rows.columns]
+    names = rows.schema.names
+    return Counter(
+        repr([(name, _value(v)) for name, v in zip(names, row, strict=True)])
+        for row in zip(*columns, strict=True)
+    )
+
+
+def _plain(column: Any) -> Any:
+    """Times as numbers: some are beyond what Python has."""
+    is_list = pa.types.is_list(column.type)
+    inner = column.type.value_type if is_list else column.type
+    if not (pa.types.is_date(inner) or pa.types.is_timestamp(inner)):
+        return column
+    plain = pa.int32() if pa.types.is_date(inner) else pa.int64()
+    return column.cast(pa.list_(plain) if is_list else plain)
 
 
 def _value(value: object) -> object:

@@ -7,7 +7,7 @@ the stages that the emitter writes, so that the two cannot differ.
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from annotations.phrases import listed
@@ -125,6 +125,8 @@ def facts(stage: Stage) -> Iterator[tuple[str, str]]:
             yield "order", wording.flux_order()
             for step in stage.steps:
                 yield "runs", wording.step(step.name, step.gives, step.gate, step.query)
+                if step.kept:
+                    yield "keeps", _partial_aggregates(step.kept)
             yield "sites", wording.sites(stage)
             if stage.order_by:
                 yield "within", f"a producer's batch, by {wording.attributes(stage.order_by)}"
@@ -135,8 +137,11 @@ def facts(stage: Stage) -> Iterator[tuple[str, str]]:
 def _in_place_of_records(summaries: Kept | None) -> Iterator[tuple[str, str]]:
     """The summaries that are kept in place of records."""
     if summaries is not None:
-        inputs = listed(summaries.inputs)
-        yield "keeps", f"of {inputs} what the query needs (aggregates, distinct values), no records"
+        yield "keeps", _partial_aggregates(summaries.inputs)
+
+
+def _partial_aggregates(inputs: Iterable[str]) -> str:
+    return f"of {listed(inputs)} what the query needs (aggregates, distinct values), no records"
 
 
 def cheaper(stage: Unit, advisor: Advisor) -> Iterator[tuple[str, str]]:

@@ -32,7 +32,7 @@ from codegen.names import Names
 from codegen.network import Network
 from codegen.partial import split
 from codegen.seals import Route
-from codegen.site_sql import site_sql
+from codegen.site_sql import site_sql, site_summaries
 from codegen.sites import chains, gate, gives
 from codegen.summaries import summarise
 
@@ -430,9 +430,13 @@ class Lowering:
     def _flux_step(self, draft: Draft, function: Function) -> Step:
         streams = self._net.leaving[draft.at]
         schema = next((stream.schema for stream in streams if stream.schema is not None), None)
-        query = None
+        query: str | None = None
+        kept: Mapping[str, tuple[str, str | None]] = {}
         if function.operator is None:
             query = site_sql(function.sql or f"SELECT * FROM `{draft.inputs[0]}`")
+            summarised = self._summarised(draft, function.sql)
+            if summarised is not None:
+                query, kept = summarised
         return Step(
             name=str(draft.at),
             function=function,
@@ -441,7 +445,19 @@ class Lowering:
             reads=draft.reads if query is not None else (),
             gate=gate(draft),
             schema=schema if query is None else None,
+            kept=kept,
         )
+
+    def _summarised(
+        self, draft: Draft, sql: str | None
+    ) -> tuple[str, Mapping[str, tuple[str, str | None]]] | None:
+        """A query over partial aggregates, and these: what a site keeps in place of records."""
+        schemas = {name: self._schema(draft, name) for name in draft.inputs}
+        known = {name: schema for name, schema in schemas.items() if schema is not None}
+        if sql is None or len(known) < len(schemas) or gives(draft) not in ("answers", "changes"):
+            return None
+        found = summarise(sql, known, inputs=draft.writes, beside=gate(draft) or (), as_set=False)
+        return None if found is None else site_summaries(found)
 
 
 def unit_name(at: Endpoint, replica: int | None) -> str:

@@ -231,6 +231,9 @@ class Step:
     """Attributes that partition the work; None where records need not be kept together."""
     schema: Mapping[str, str] | None
     """Of what an operator puts out."""
+    kept: Mapping[str, tuple[str, str | None]] = field(default_factory=dict)
+    """Input -> what makes partial aggregates of its records, and what combines them, in DuckDB's
+    dialect; the query is over these."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -44,6 +44,8 @@ from codegen.duckdb_sql import parsed, refusals
 if TYPE_CHECKING:
     from sqlglot import exp
 
+    from codegen.summaries import Summaries
+
 RELATIONS: Final = (
     Aggregate,
     Deduplicate,
@@ -300,7 +302,47 @@ def site_sql(sql: str) -> str:
     >>> site_sql("SELECT k, sum(v + 1) AS s FROM t WHERE v > 1 GROUP BY k")
     'SELECT k, CAST(SUM(v + CAST(1 AS INT)) AS BIGINT) AS s FROM t WHERE v > 1 GROUP BY k'
     """
-    return str(_widened(_with_casts(parsed(sql))).sql(dialect="duckdb"))
+    return _translated(sql, frozenset())
+
+
+def site_summaries(
+    summaries: Summaries,
+) -> tuple[str, Mapping[str, tuple[str, str | None]]] | None:
+    """The query over summaries, and interface -> (of a record, combined), in DuckDB's dialect.
+
+    None where a column's name stands for sums of doubles in one input and of integers in another.
+    """
+    doubles: set[str] = set()
+    others: set[str] = set()
+    for summary in summaries.kept.values():
+        for name, is_double in _partial_columns(summary.of_record):
+            (doubles if is_double else others).add(name)
+    if doubles & others:
+        return None
+    known = frozenset(doubles)
+    texts = {
+        name: (
+            _translated(summary.of_record, known),
+            None if summary.again is None else _translated(summary.again, known),
+        )
+        for name, summary in summaries.kept.items()
+    }
+    return _translated(summaries.query, known), texts
+
+
+def _partial_columns(of_record: str) -> Iterator[tuple[str, bool]]:
+    """(name, whether it is a DOUBLE) of each partial aggregate."""
+    from sqlglot import exp
+
+    for projection in parsed(of_record).find_all(exp.Alias):
+        start = projection.this
+        cast = isinstance(start, exp.Cast | exp.TryCast)
+        yield projection.alias, cast and start.to.sql() == "DOUBLE"
+
+
+def _translated(sql: str, doubles: frozenset[str]) -> str:
+    """The query in DuckDB's dialect; sums of columns in `doubles` stay what they are."""
+    return str(_widened(_with_casts(parsed(sql)), doubles).sql(dialect="duckdb"))
 
 
 def _with_casts(tree: exp.Expr) -> exp.Expr:
@@ -325,7 +367,7 @@ def _without_casts(tree: exp.Expr) -> exp.Expr:
     return _with_casts(tree).transform(operand)
 
 
-def _widened(tree: Any) -> Any:
+def _widened(tree: Any, doubles: frozenset[str]) -> Any:
     """The tree with results as wide as Spark's, and numbers that are what Spark takes them for."""
     from sqlglot import exp
 
@@ -344,6 +386,8 @@ def _widened(tree: Any) -> Any:
         wide = [exp.cast(part.copy(), "BIGINT") for part in (node.this, node.expression)]
         node.replace(exp.paren(exp.IntDiv(this=wide[0], expression=wide[1])))
     for node in list(tree.find_all(*widths)):
+        if isinstance(node, exp.Sum) and node.this.name in doubles:
+            continue
         outer: Any = node
         while isinstance(outer.parent, exp.Window | exp.Filter) and outer.arg_key == "this":
             outer = outer.parent
@@ -354,8 +398,8 @@ def _widened(tree: Any) -> Any:
             if isinstance((node.parent if sign else node).parent, comparisons):
                 continue  # DuckDB takes it for as wide as what it is compared with
             fits = int(node.this) < 2**31 + sign
-            whole_number: Any = node.parent if sign else node
-            whole_number.replace(exp.cast(whole_number.copy(), "INT" if fits else "BIGINT"))
+            signed: Any = node.parent if sign else node
+            signed.replace(exp.cast(signed.copy(), "INT" if fits else "BIGINT"))
     return tree
 
 

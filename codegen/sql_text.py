@@ -43,9 +43,9 @@ def sql_lines(sql: str, width: int) -> tuple[str, ...] | None:
     return tuple(lines)
 
 
-def sql_value(sql: str) -> str | Text:
-    """A query as a string on one line, or over several."""
-    lines = sql_lines(sql, SQL_WIDTH)
+def sql_value(sql: str, *, deeper: int = 0) -> str | Text:
+    """A query as a string on one line, or over several; so many levels deeper than others."""
+    lines = sql_lines(sql, SQL_WIDTH - 4 * deeper)
     if lines is None:
         return sql
     return lines[0] if len(lines) == 1 else Text(lines)

@@ -28,7 +28,7 @@ from flux_lab.reference import reference
 from flux_lab.sweep import RunError, Totals, run
 from flux_lab.world import World
 from flux_runtime.operators.components import Component, Components
-from flux_runtime.operators.query import Gives, QueryPlan, tagged
+from flux_runtime.operators.query import Gives, QueryPlan, Summary, tagged
 from flux_runtime.operators.rows import Batch, number, with_sn
 from flux_runtime.operators.unprocessable import letters_of, results_of
 from flux_runtime.protocol.dataflow import Dataflow
@@ -99,6 +99,24 @@ def totals(buckets: int) -> Component:
     return Component(name="Totals", buckets=buckets, gate=("key",), plan=plan)
 
 
+def partial_totals(buckets: int) -> Component:
+    """The sum by key, of partial sums that are kept in place of records."""
+    plan = QueryPlan(
+        sql="SELECT key, CAST(sum(p) AS BIGINT) AS total FROM click GROUP BY key",
+        inputs={"click": COLUMNS},
+        output=TOTALS,
+        gives=Gives.CHANGES,
+        gate=("key",),
+        summaries={
+            "click": Summary(
+                "SELECT key, v AS p FROM click",
+                "SELECT key, CAST(sum(p) AS BIGINT) AS p FROM click GROUP BY key",
+            )
+        },
+    )
+    return Component(name="Totals", buckets=buckets, gate=("key",), plan=plan)
+
+
 def refusing(buckets: int) -> Component:
     """The sum by key, of an operator that refuses records."""
     return Component(
@@ -111,7 +129,11 @@ def refusing(buckets: int) -> Component:
     )
 
 
-SUMS: Final[Mapping[str, Callable[[int], Component]]] = {"sql": totals, "python": refusing}
+SUMS: Final[Mapping[str, Callable[[int], Component]]] = {
+    "sql": totals,
+    "partial": partial_totals,
+    "python": refusing,
+}
 
 
 def components(kind: str, widths: Sequence[int]) -> Components:
@@ -127,7 +149,7 @@ def chain() -> Dataflow:
 
 def drawn_input(rng: random.Random, kind: str, batches: int) -> list[Batch]:
     """Batches of (key, v), some of them bad."""
-    bad = (LARGE, DOUBLED_MAX, 2**63 - 1) if kind == "sql" else (REFUSED, DOUBLED_MAX)
+    bad = (LARGE, DOUBLED_MAX, 2**63 - 1) if kind != "python" else (REFUSED, DOUBLED_MAX)
     share = rng.choice((0.0, 0.05, 0.3, 1.0))
     source = []
     for n in range(batches):

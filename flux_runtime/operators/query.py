@@ -5,14 +5,15 @@ can: it runs in the process, reads Arrow tables where they lie, and starts no th
 here. The compiler translates the query and refuses what is not known to mean the same in both.
 
 Records of one batch are of one input interface, whose number is in the column `INTERFACE`. The
-state is the records themselves, as Arrow tables, so that moving it copies no single value.
+state is the records themselves, or partial aggregates of them where the compiler has split the
+query (`Summary`); as Arrow tables, so that moving it copies no single value.
 """
 
 from __future__ import annotations
 
 import enum
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
@@ -27,6 +28,8 @@ REPLICA_STEP: Final = 1 << 40
 """Rows that one batch makes in one replica; keeps the discriminators of replicas apart."""
 NOT_AS_WRITTEN: Final = "expression_rewriter,reorder_filter"
 """DuckDB's optimizers that change which values overflow: `v * 2 > 8` would become `v > 4`."""
+COMBINE_ROWS_MIN: Final = 1024
+"""Partial aggregates that may stand side by side before they are combined."""
 _CHUNKS_MAX: Final = 64
 _PUT_OUT: Final = "flux_put_out"
 
@@ -47,6 +50,19 @@ class Gives(enum.Enum):
     """The gate partitions that a batch has changed, computed anew (OW)."""
 
 
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """Partial aggregates that are kept in place of an input's records, as DuckDB's SQL over it.
+
+    Attributes:
+        of_record: makes one of each record.
+        again: combines those of a group; None: of equal ones, one says as much as all.
+    """
+
+    of_record: str
+    again: str | None
+
+
 @dataclass(frozen=True, kw_only=True)
 class QueryPlan:
     """The computation of a component.
@@ -59,6 +75,8 @@ class QueryPlan:
         reads: interfaces whose records are requests: answered once and not kept.
         gate: `Gives.CHANGES`: the columns, on every input, that tell gate partitions apart; without
             any, a batch changes everything.
+        summaries: interface -> what is kept in place of its records; `sql` is over that, over any
+            number of partial aggregates of a group.
     """
 
     sql: str
@@ -67,10 +85,17 @@ class QueryPlan:
     gives: Gives
     reads: Sequence[str] = ()
     gate: Sequence[str] = ()
+    summaries: Mapping[str, Summary] = field(default_factory=dict)
 
     def schema(self, interface: str) -> Any:
         """The Arrow schema of an interface's records."""
         return pa.schema(self.inputs[interface])
+
+    def nothing(self, interface: str) -> Any:
+        """An empty table of what is kept of an interface."""
+        rows = self.schema(interface).empty_table()
+        summary = self.summaries.get(interface)
+        return rows if summary is None else _run(summary.of_record, {interface: rows})
 
 
 class Query:
@@ -85,11 +110,14 @@ class Query:
         self.plan = plan
         self.replica = replica
         self._names = list(plan.inputs)
+        self._nothing = {name: plan.nothing(name) for name in plan.inputs}
         self._kept: dict[str, Any] = {
-            name: plan.schema(name).empty_table() for name in plan.inputs if self._keeps(name)
+            name: rows for name, rows in self._nothing.items() if self._keeps(name)
         }
+        self._combined: dict[str, int] = {}
+        """Interface -> how many rows of what is kept have been combined, at the beginning of it."""
         self._put_out = pa.schema(plan.output).empty_table()
-        self._before = (self._kept, self._put_out)
+        self._before = (self._kept, self._combined, self._put_out)
         self._query = _ordered(plan)
 
     def _keeps(self, name: str) -> bool:
@@ -101,14 +129,14 @@ class Query:
         Raises:
             duckdb.Error, pa.ArrowInvalid: they cannot be evaluated; the state is as before.
         """
-        self._before = (self._kept, self._put_out)
+        self._before = (self._kept, self._combined, self._put_out)
         if batch.num_rows == 0:
             return self._output(pa.schema(self.plan.output).empty_table(), 0, 0)
         name = self._names[batch.column(INTERFACE)[0].as_py()]
         came = pa.Table.from_batches([batch.select(list(self.plan.schema(name).names))])
         try:
             if name in self._kept:
-                self._kept = {**self._kept, name: _joined(self._kept[name], came)}
+                self._keep(name, came)
             results = self._results(name, came)
         except Exception:
             self.undo()
@@ -116,9 +144,29 @@ class Query:
         number, offset = ints(batch, SN[0])[-1], ints(batch, SN[1])[-1]
         return self._output(results, int(number), int(offset))
 
+    def _keep(self, name: str, came: Any) -> None:
+        """Add records to what is kept; partial aggregates are combined when they have doubled."""
+        summary = self.plan.summaries.get(name)
+        if summary is None:
+            self._kept = {**self._kept, name: _joined(self._kept[name], came)}
+            return
+        partial = self._combine(name, came, of=summary.of_record)
+        rows, done = _joined(self._kept[name], partial), self._combined.get(name, 0)
+        if rows.num_rows > max(2 * done, COMBINE_ROWS_MIN):
+            rows = self._combine(name, rows)
+            self._combined = {**self._combined, name: rows.num_rows}
+        self._kept = {**self._kept, name: rows}
+
+    def _combine(self, name: str, rows: Any, *, of: str | None = None) -> Any:
+        """One partial aggregate for each group, of partial aggregates or, with `of`, of records."""
+        again = self.plan.summaries[name].again or f"SELECT DISTINCT * FROM {_quoted(name)}"
+        if of is not None:
+            again = f"WITH {_quoted(name)} AS ({of}) {again}"
+        return _run(again, {name: rows}).cast(self._nothing[name].schema)
+
     def undo(self) -> None:
         """Return to the state before the last batch."""
-        self._kept, self._put_out = self._before
+        self._kept, self._combined, self._put_out = self._before
 
     def is_of_record(self, error: Exception) -> bool:
         """Whether it is an error of the records, and so the same in every copy."""
@@ -128,9 +176,7 @@ class Query:
         return isinstance(error, of_records)
 
     def _results(self, name: str, came: Any) -> Any:
-        nothing = {
-            interface: self.plan.schema(interface).empty_table() for interface in self.plan.inputs
-        }
+        nothing = self._nothing
         match self.plan.gives:
             case Gives.RECORDS:
                 return self._evaluate({**nothing, name: came})
@@ -176,11 +222,16 @@ class Query:
 
     def get_state(self) -> dict[str, Any]:
         """The records that have accumulated, and what has been put out where that matters."""
-        return {"kept": dict(self._kept), "put_out": self._put_out}
+        return {
+            "kept": dict(self._kept),
+            "combined": dict(self._combined),
+            "put_out": self._put_out,
+        }
 
     def install_state(self, state: dict[str, Any]) -> None:
         """Replace the state."""
         self._kept, self._put_out = dict(state["kept"]), state["put_out"]
+        self._combined = dict(state["combined"])
 
     def state_size(self) -> int:
         """Bytes of the state."""
@@ -193,11 +244,15 @@ def rehearse(plan: QueryPlan) -> None:
     Raises:
         ValueError: DuckDB refuses it, or gives other columns than the plan says.
     """
-    tables = {name: plan.schema(name).empty_table() for name in plan.inputs}
+    put_out = {}
     if plan.gives in (Gives.NEW, Gives.DISTINCT):
-        tables[_PUT_OUT] = pa.schema(plan.output).empty_table()
+        put_out = {_PUT_OUT: pa.schema(plan.output).empty_table()}
     try:
-        _run(_ordered(plan), tables).cast(pa.schema(plan.output))
+        tables = {name: plan.nothing(name) for name in plan.inputs}
+        for name, summary in plan.summaries.items():
+            if summary.again is not None:
+                _run(summary.again, {name: tables[name]}).cast(tables[name].schema)
+        _run(_ordered(plan), {**tables, **put_out}).cast(pa.schema(plan.output))
     except Exception as error:
         raise ValueError(f"a site cannot evaluate {plan.sql!r}: {error}") from error
 

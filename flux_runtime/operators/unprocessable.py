@@ -287,17 +287,19 @@ def _told_apart(batch: Batch) -> tuple[Batch, Batch]:
 
 
 def _values(rows: Batch) -> list[dict[str, Any]]:
-    """The rows; texts that are no UTF-8 with what can be read of them."""
-    columns = [
-        [
-            None if v is None else v.decode(errors="replace")
-            for v in column.cast(pa.binary()).to_pylist()
-        ]
-        if pa.types.is_string(column.type)
-        else column.to_pylist()
-        for column in rows.columns
-    ]
+    """The rows: of a text that is no UTF-8 what can be read, and times as text."""
+    columns = [_column_values(column) for column in rows.columns]
     return [dict(zip(rows.schema.names, row, strict=True)) for row in zip(*columns, strict=True)]
+
+
+def _column_values(column: Any) -> list[Any]:
+    if pa.types.is_string(column.type):
+        texts = column.cast(pa.binary()).to_pylist()
+        return [None if text is None else text.decode(errors="replace") for text in texts]
+    if pa.types.is_date(column.type) or pa.types.is_timestamp(column.type):
+        column = column.cast(pa.string())  # some are beyond what Python has
+    values: list[Any] = column.to_pylist()
+    return values
 
 
 def _as_json(value: Any) -> str:

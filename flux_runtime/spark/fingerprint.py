@@ -114,7 +114,10 @@ def _of_kind(unit: Unit) -> dict[str, Any]:
             }
         case FluxUnit():
             steps = [
-                [code(s.fn), s.query, s.gives, None if s.gate is None else [*s.gate], s.schema]
+                [
+                    *(code(s.fn), s.query, s.gives, None if s.gate is None else [*s.gate]),
+                    *(s.schema, {name: [*texts] for name, texts in s.kept.items()}),
+                ]
                 for s in unit.steps
             ]
             return {

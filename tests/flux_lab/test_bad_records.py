@@ -18,7 +18,7 @@ SEEDS = range(6)
 def test_exactly_the_bad_records_are_set_aside_and_copies_agree() -> None:
     plans = {seed: BadRecords.of_seed(seed) for seed in SEEDS}
     assert sum(plan.check() for plan in plans.values()) > 20
-    assert {plan.kind for plan in plans.values()} == {"sql", "python"}
+    assert {plan.kind for plan in plans.values()} == {"sql", "partial", "python"}
     runs = [run(seed, plan=plan) for seed, plan in plans.items()]
     assert sum(run.recoveries for run in runs) > 5
 
@@ -26,7 +26,7 @@ def test_exactly_the_bad_records_are_set_aside_and_copies_agree() -> None:
 def test_an_operator_whose_error_leaves_a_trace_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(unprocessable.Replayed, "_restore", lambda _: None)
     plans = [plan for plan in map(BadRecords.of_seed, SEEDS) if plan.kind == "python"]
-    with pytest.raises(AssertionError, match="instead of"):
+    with pytest.raises((AssertionError, OverflowError)):
         _ = [plan.check() for plan in plans]
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -18,7 +18,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from flux_runtime.operators.components import Component
-from flux_runtime.operators.query import Gives, QueryPlan
+from flux_runtime.operators.query import Gives, QueryPlan, Summary
 from flux_runtime.spark.frames import empty, nullable, parse_schema
 
 Columns = tuple[tuple[str, Any], ...]
@@ -33,7 +33,9 @@ class Step:
         name: of its output.
         fn: the component's function of DataFrames; with `schema`, a function that takes nothing and
             gives a Flux operator.
-        query: the function's SQL in DuckDB's dialect.
+        query: the function's SQL in DuckDB's dialect, over what is kept of each input.
+        kept: input -> (SQL that makes a partial aggregate of each record, SQL that combines them,
+            or None: equal ones are one), in place of the records themselves.
         gives: when the output is put out: see `flux_runtime.operators.query.Gives`.
         gate: attributes by which the work is partitioned, as far as all inputs have them; none: all
             records are kept together. None: records need not be kept together.
@@ -46,6 +48,7 @@ class Step:
     gives: str = Gives.CHANGES.value
     gate: Sequence[str] | None = None
     schema: str | None = None
+    kept: Mapping[str, Sequence[str | None]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if (self.query is None) == (self.schema is None):
@@ -110,6 +113,7 @@ class Step:
             gives=gives,
             reads=tuple(reads),
             gate=gate or (),
+            summaries={name: Summary(str(a), b) for name, (a, b) in self.kept.items()},
         )
         return Component(name=self.name, buckets=buckets, gate=gate, plan=plan)
 

@@ -123,9 +123,24 @@ def build(job: Job) -> None:
                 FROM request AS q
                 LEFT JOIN click AS c ON q.id = c.id
                 GROUP BY q.id, q.campaign
-                HAVING COUNT(c.id) < 100
+                HAVING COALESCE(CAST(SUM(c.partial_1) AS BIGINT), CAST(0 AS INT)) < 100
                 """,
                 gives="answers",
+                kept={
+                    "click": [
+                        """
+                        SELECT id,
+                          CAST(CASE WHEN id IS NULL THEN CAST(0 AS INT) ELSE CAST(1 AS
+                            INT) END AS BIGINT) AS partial_1
+                        FROM click
+                        """,
+                        """
+                        SELECT id, CAST(SUM(partial_1) AS BIGINT) AS partial_1
+                        FROM click
+                        GROUP BY id
+                        """,
+                    ],
+                },
                 gate=["id"],
             ),
         ],
