@@ -119,9 +119,8 @@ PARTS = ("sealed", "stateful", "flux")
 AT_HOME = {"blazes.__main__": "blazes.cli", "flux_runtime.disk": "flux_runtime.site"}
 """Modules that belong to another room than their path says."""
 CIRCLES = (
-    {"admission", "host"},
     {"neighbours", "statistics", "worker"},
-    {"balance", "desk", "leader", "stage_log", "told"},
+    {"balance", "client_service", "leader", "view_broadcaster"},
 )
 """Those that `flux_runtime.site` still has."""
 

@@ -7,6 +7,9 @@
 - `host`: the machines of one site and what lies on their channels, without any I/O.
 - `ledger`: membership, layout and view changes as a function of the recorded events.
 - `collector`, `journal`, `intake`: the two ends of the dataflow.
-- `worker`: `run_site(config)`; `neighbours`: the other sites; `leader`: `run_controller(config)`.
+- `worker`: `run_site(config)`; `neighbours`: the other sites.
+- `controller`: `run_controller(config)`; `leader`: one term of leading, with `client_service`
+  (clients), `view_broadcaster` (what sites are told of the view), `balance` (rounds) and
+  `stage_log` (what is written of the stage).
 - `client`, `feeder`, `reader`: the outside.
 """

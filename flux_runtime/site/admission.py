@@ -6,21 +6,27 @@ machine that does not expect it. Limits are those of the protocol, so that memor
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 from flux_runtime.protocol.channels import Channel, Frame, Multiplexer, takes_credit
 from flux_runtime.protocol.dataflow import Dataflow
 from flux_runtime.protocol.vocabulary import INGRESS, Node
 from flux_runtime.site.wire import Malformed
 
-if TYPE_CHECKING:
-    from flux_runtime.site.host import Host
-
 CHANNEL_MAX: Final = 1 << 16
 """Unread messages of one channel; the protocol's own rules keep far below."""
 
 
-def admitted(host: Host, site: int, mux: Multiplexer, frame: Frame) -> Frame:
+class Receiver(Protocol):
+    """What is known where a frame arrives: a `Host`."""
+
+    dataflow: Dataflow
+    me: int
+    where: dict[Node, int]
+    credits: int
+
+
+def admitted(host: Receiver, site: int, mux: Multiplexer, frame: Frame) -> Frame:
     """The frame, without credits of channels that are no more.
 
     Args:
@@ -43,7 +49,7 @@ def admitted(host: Host, site: int, mux: Multiplexer, frame: Frame) -> Frame:
     return frame
 
 
-def _check(host: Host, site: int, mux: Multiplexer, channel: Channel, credit: bool) -> None:
+def _check(host: Receiver, site: int, mux: Multiplexer, channel: Channel, credit: bool) -> None:
     src, dst = channel
     exist = _exists(host.dataflow, dst) and _exists(host.dataflow, src)
     if host.where.get(src, site) != site or not exist:

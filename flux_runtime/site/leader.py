@@ -21,10 +21,10 @@ from flux_runtime.observe.run_folder import RunFolder
 from flux_runtime.protocol.vocabulary import END, Node, Pair
 from flux_runtime.site import control_messages as control
 from flux_runtime.site.balance import Rounds
+from flux_runtime.site.client_service import ClientService
 from flux_runtime.site.config import ControllerConfig
 from flux_runtime.site.connection import Connection
 from flux_runtime.site.control_messages import Message, Role
-from flux_runtime.site.desk import Desk
 from flux_runtime.site.host import LEADER, Host
 from flux_runtime.site.intake import Intake, rebuild_egress
 from flux_runtime.site.journal import Journal
@@ -34,8 +34,8 @@ from flux_runtime.site.record import EventRecord
 from flux_runtime.site.reports import Reports
 from flux_runtime.site.shell import Link, Shell
 from flux_runtime.site.snapshot import snapshot
-from flux_runtime.site.stage_log import StageLog
-from flux_runtime.site.told import Told
+from flux_runtime.site.stage_log import StageLog, StageNumbers
+from flux_runtime.site.view_broadcaster import ViewBroadcaster
 from flux_runtime.site.wire import Malformed
 
 log = logging.getLogger(__name__)
@@ -83,19 +83,19 @@ class Leader(Shell):
         self.remove = remove
         self.is_member = is_member
         self.id = uuid.uuid4().hex[:12]
-        self.desk = Desk(self)
+        self.clients = ClientService(self)
         journal = Journal(config.folder / "journal", fsync=config.durable == "machine")
         self.intake = Intake(
             self.host,
             journal,
             window=config.window,
-            on_taken=self.desk.taken,
+            on_taken=self.clients.taken,
             first=config.first,
         )
         self.began = False
         self.since = time.monotonic()
         self.resume: dict[Node, int] = {}
-        self.told = Told(self)
+        self.view = ViewBroadcaster(self)
         self.pending: list[tuple[Event, Callable[[], None]]] = []
         self.more = asyncio.Event()
         self.attached: dict[int, Connection] = {}
@@ -111,7 +111,8 @@ class Leader(Shell):
         self.stopping = False
         self.failing: dict[int, float] = {}
         self.run_folder = RunFolder.at(config.run_folder) if config.run_folder else None
-        self.stage_log = StageLog(self)
+        self.stage_log = StageLog(config.run_folder, config.called, self._stage)
+        self.batches = 0
         self.intake.on_fed = self.stage_log.fed_now
 
     # ---- life
@@ -161,7 +162,7 @@ class Leader(Shell):
             for event, then in pending:
                 self.ledger.apply(event)
                 then()
-            self._spread()
+            self._after_events()
             await self._keep_snapshot()
 
     async def _keep_snapshot(self) -> None:
@@ -199,9 +200,9 @@ class Leader(Shell):
 
     # ---- view changes
 
-    def _spread(self) -> None:
+    def _after_events(self) -> None:
         """Tell everybody what has changed since the last time, and do what follows from it."""
-        self.told.spread()
+        self.view.publish()
         self._begin()
         self._recovered()
         self._separate()
@@ -269,7 +270,7 @@ class Leader(Shell):
             case control.Registration():
                 self._site_greeted(connection, link, greeting)
             case control.ClientGreeting(source):
-                self.desk.greeted(connection, source)
+                self.clients.greeted(connection, source)
             case control.FollowerGreeting():
                 connection.peer = "follower"
                 self.greet(connection, Role.FOLLOWER, control.FollowerWelcome())
@@ -295,7 +296,7 @@ class Leader(Shell):
 
         if identity in self.ledger.numbers:
             attach()
-            self._spread()
+            self._after_events()
         elif identity in self.joining:
             connection.close("it is joining on another connection")
         else:
@@ -321,7 +322,7 @@ class Leader(Shell):
         self.attached[number] = self.links[number] = connection
         self.host.reconnect(number)
         self.greet(connection, Role.SITE, control.Admission(self.ledger.leaders, number))
-        self.told.tell(connection, said.position)
+        self.view.catch_up(connection, said.position)
         self.tell(connection, control.Commit(self.committed))
         if self.rounds is not None:
             self.rounds.joined(number, connection)
@@ -350,20 +351,20 @@ class Leader(Shell):
 
     def lost(self, connection: Connection, link: Link, why: str) -> None:
         """A connection is gone."""
-        self.desk.clients.pop(connection, None)
+        self.clients.sources.pop(connection, None)
         if link.site is not None and self.attached.get(link.site) is connection:
             del self.attached[link.site]
-            self.desk.gone(link.site)
+            self.clients.on_site_gone(link.site)
             self.site_gone(link.site, f"its connection was lost: {why}")
 
     def offered(self, connection: Connection, link: Link, body: memoryview) -> None:
         """A client's batch."""
-        self.desk.offered(connection, link, body)
+        self.clients.offered(connection, link, body)
 
     def controlled(self, connection: Connection, link: Link, message: Message) -> None:
         """A site or a client says something."""
         if link.role is Role.CLIENT:
-            self.desk.asked(connection, message)
+            self.clients.asked(connection, message)
             return
         if link.site is None:
             raise Malformed("a site that is not in the view")
@@ -382,9 +383,9 @@ class Leader(Shell):
                 if self.rounds is not None:
                     self.rounds.answered(link.site, message)
             case control.Done(errand):
-                self.desk.did(link.site, errand)
+                self.clients.on_done(link.site, errand)
             case control.NotKept(batch, why):
-                self.desk.unkept = (batch, why)
+                self.clients.unkept = (batch, why)
             case control.Reached(batch):
                 self.latency.reached(batch, time.monotonic())
 
@@ -418,9 +419,9 @@ class Leader(Shell):
         if self.began:
             self.intake.pump()
             self._watch_latency()
-            self.desk.read_on()
+            self.clients.read_on()
             if self.intake.ended:
-                self.desk.finished()
+                self.clients.finished()
             while self.host.ready and self.host.turn():
                 pass
 
@@ -455,6 +456,13 @@ class Leader(Shell):
             loads=self.reports.newest,
             balance=self.rounds.status() if self.rounds is not None else None,
         )
+
+    def _stage(self) -> tuple[control.Status, StageNumbers]:
+        """What the log of the stage says now."""
+        if self.began and self.intake.ingress.last < END:
+            self.batches = self.intake.ingress.last + 1
+        waiting = len(self.intake.waiting)
+        return self.status(), StageNumbers(self.batches, waiting, self.committed)
 
     def moving(self, event: Event, *, by: str) -> None:
         """Note that a move is asked for."""

@@ -8,37 +8,53 @@ moment when a reader commits its results.
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from flux_runtime.observe.run_folder import STAGES_FILE
 from flux_runtime.observe.thinned import ThinnedLog
-from flux_runtime.protocol.vocabulary import END
-
-if TYPE_CHECKING:
-    from flux_runtime.site.leader import Leader
+from flux_runtime.site.control_messages import Status
 
 PERIOD_S: Final = 0.5
 FED_MAX: Final = 100_000
 """Batches without a commit whose times are kept."""
 
 
-class StageLog:
-    """Writes what a leader knows."""
+class StageNumbers(NamedTuple):
+    """Batches fed so far, offers that wait to be fed, the offset that is committed."""
 
-    def __init__(self, leader: Leader) -> None:
-        self.leader = leader
+    batches: int
+    waiting: int
+    committed: int
+
+
+class StageLog:
+    """Writes what a leader knows.
+
+    Args:
+        run_folder: where; None: nowhere.
+        stage: what lines call the stage.
+        read: gives what the job looks like now, and what lines say besides: batches fed so far,
+            offers that wait, the offset that is committed.
+    """
+
+    def __init__(
+        self, run_folder: Path | None, stage: str, read: Callable[[], tuple[Status, StageNumbers]]
+    ) -> None:
+        self.stage = stage
+        self.read = read
         self.at = time.monotonic()
         self.rows = 0
-        self.batches = 0
         self.fed: dict[int, float] = {}
         self.latencies_s: list[float] = []
         self._copies: Any = None
         self._out: ThinnedLog | None = None
-        if leader.config.run_folder is not None:
+        if run_folder is not None:
             self._out = ThinnedLog(
-                leader.config.run_folder / STAGES_FILE,
+                run_folder / STAGES_FILE,
                 of=lambda line: line["stage"],
                 lasting=lambda line: "copies" in line,
             )
@@ -61,14 +77,11 @@ class StageLog:
             return
         took, self.at = max(now - self.at, 1e-6), now
         now_s = round(time.time(), 3)
-        self._out.append({"t": now_s, "stage": self.leader.config.called, **self._line(took)})
+        self._out.append({"t": now_s, "stage": self.stage, **self._line(took)})
 
     def _line(self, took: float) -> dict[str, Any]:
-        leader = self.leader
-        status = leader.status()
+        status, numbers = self.read()
         before, self.rows = self.rows, status.rows
-        if leader.began and leader.intake.ingress.last < END:
-            self.batches = leader.intake.ingress.last + 1
         line = {
             "epoch": status.epoch,
             "whole": status.whole,
@@ -76,10 +89,10 @@ class StageLog:
             "losses": msgspec.to_builtins(status.losses),
             "rows": self.rows,
             "rows_per_s": round((self.rows - before) / took, 1),
-            "batches": self.batches,
+            "batches": numbers.batches,
             "under_way": status.under_way,
-            "waiting": len(leader.intake.waiting),
-            "committed": leader.committed,
+            "waiting": numbers.waiting,
+            "committed": numbers.committed,
             "latency_ms": quantiles_ms(self.latencies_s),
         }
         self.latencies_s = []

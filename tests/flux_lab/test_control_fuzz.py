@@ -12,7 +12,7 @@ import pytest
 
 from flux_lab.control_fuzz import VictimError, fuzz
 from flux_runtime.site import control_messages as control
-from flux_runtime.site.desk import Desk
+from flux_runtime.site.client_service import ClientService
 
 
 def test_a_job_stands_any_control_message(tmp_path: Path) -> None:
@@ -22,7 +22,7 @@ def test_a_job_stands_any_control_message(tmp_path: Path) -> None:
             assert tried[f"{pair}: {what}"], f"no {what} message of a {pair}"
 
 
-def unchecked_errands(self: Desk, site: int, number: int, *, done: bool = True) -> None:
+def unchecked_errands(self: ClientService, site: int, number: int, *, done: bool = True) -> None:
     self.errands.pop(number)
 
 
@@ -36,7 +36,7 @@ def unchecked_depth(body: memoryview, decoder: Any) -> Any:
 @pytest.mark.parametrize(
     ("owner", "name", "mistake"),
     [
-        (Desk, "did", unchecked_errands),
+        (ClientService, "on_done", unchecked_errands),
         (control, "_decoded", unchecked_depth),
     ],
     ids=["an errand that nobody has sent", "no limit of depth"],

@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 log.addHandler(logging.NullHandler())
 
 
-class Told:
+class ViewBroadcaster:
     """Compares the ledger with what has been told."""
 
     def __init__(self, leader: Leader) -> None:
@@ -31,20 +31,20 @@ class Told:
         self._position = 0
         self._losses = 0
 
-    def spread(self) -> None:
+    def publish(self) -> None:
         """Tell everybody what has changed since the last time."""
         layout = self._leader.ledger.layout
         if layout is not None and not self._laid_out:
-            self._spread_layout(layout)
+            self._publish_layout(layout)
         if set(self._leader.ledger.sites) != self._sites:
-            self._spread_sites(set(self._leader.ledger.sites))
-        self._spread_log()
+            self._publish_sites(set(self._leader.ledger.sites))
+        self._publish_log()
         losses = self._leader.ledger.losses
         for loss in losses[self._losses :]:
-            self._spread_loss(loss.pair, loss.why)
+            self._publish_loss(loss.pair, loss.why)
         self._losses = len(losses)
 
-    def tell(self, connection: Connection, position: int) -> None:
+    def catch_up(self, connection: Connection, position: int) -> None:
         """Tell a site that has connected: all sites, the layout, the log from a position on."""
         leader, ledger = self._leader, self._leader.ledger
         leader.tell(connection, self._of_sites())
@@ -53,7 +53,7 @@ class Told:
             for piece in self._of_log(max(position, ledger.base)):
                 leader.tell(connection, piece)
 
-    def _spread_layout(self, layout: Layout) -> None:
+    def _publish_layout(self, layout: Layout) -> None:
         leader, ledger = self._leader, self._leader.ledger
         self._laid_out = True
         self._position = layout.at
@@ -66,14 +66,14 @@ class Told:
             )
         leader.broadcast(_of_layout(layout))
 
-    def _spread_sites(self, sites: set[int]) -> None:
+    def _publish_sites(self, sites: set[int]) -> None:
         leader = self._leader
         for number in self._sites - sites:
             leader.host.disconnect(number)
             connection = leader.attached.pop(number, None)
             leader.links.pop(number, None)
             leader.reports.forget(number)
-            leader.desk.gone(number)
+            leader.clients.on_site_gone(number)
             if connection is not None:
                 connection.close("removed from the view")
         for number in sites - self._sites:
@@ -81,7 +81,7 @@ class Told:
         self._sites = sites
         leader.broadcast(self._of_sites())
 
-    def _spread_log(self) -> None:
+    def _publish_log(self) -> None:
         leader, ledger = self._leader, self._leader.ledger
         new = ledger.entries[max(0, self._position - ledger.base) :]
         if new:
@@ -95,7 +95,7 @@ class Told:
             leader.host.trim(ledger.base)
             leader.broadcast(control.Trim(ledger.base))
 
-    def _spread_loss(self, pair: Pair, why: str) -> None:
+    def _publish_loss(self, pair: Pair, why: str) -> None:
         log.error("partition %s of stage %s has lost both copies: %s", pair.part, pair.stage, why)
         under_way = [number for number, _, _ in self._leader.intake.under_way]
         self._leader.event(
@@ -106,7 +106,7 @@ class Told:
             lost="the state of this partition and what it had received and not passed on",
             batches_not_everywhere=[under_way[0], under_way[-1]] if under_way else [],
         )
-        self._leader.desk.lost_pair(pair, why)
+        self._leader.clients.on_loss(pair, why)
 
     def _of_sites(self) -> control.Sites:
         sites = self._leader.ledger.sites.values()

@@ -21,11 +21,11 @@ OFFERS_MAX: Final = 256
 """Offers that wait to be fed; above it clients are not read."""
 
 
-class Desk:
+class ClientService:
     """The clients of one term of leading.
 
     Attributes:
-        clients: with the source that each feeds, empty if none.
+        sources: clients, with the source that each feeds, empty if none.
         finishing: those that wait until the end of the input is in the journal.
         errands: what sites are to do for clients: number -> site, client.
         unkept: batch after which a site could not write its states, and why.
@@ -33,7 +33,7 @@ class Desk:
 
     def __init__(self, leader: Leader) -> None:
         self.leader = leader
-        self.clients: dict[Connection, str] = {}
+        self.sources: dict[Connection, str] = {}
         self.finishing: set[Connection] = set()
         self.errands: dict[int, tuple[int, Connection]] = {}
         self.sent = 0
@@ -42,7 +42,7 @@ class Desk:
     def greeted(self, connection: Connection, source: str) -> None:
         """A client says what it feeds; nothing if empty."""
         connection.peer = "client"
-        self.clients[connection] = source
+        self.sources[connection] = source
         welcome = control.ClientWelcome(
             epoch=self.leader.ledger.leaders,
             ready=self.leader.began,
@@ -54,7 +54,7 @@ class Desk:
 
     def offered(self, connection: Connection, link: Link, body: memoryview) -> None:
         """A client's batch: its key, then rows."""
-        source = self.clients.get(connection)
+        source = self.sources.get(connection)
         if source is None or len(body) < OFFER.size:
             raise Malformed("not an offer of a client's")
         batch, offset, schema = OFFER.unpack_from(body)
@@ -74,7 +74,7 @@ class Desk:
 
     def taken(self, source: str, key: Key) -> None:
         """A batch is safe."""
-        for connection, of in self.clients.items():
+        for connection, of in self.sources.items():
             if of == source:
                 self.leader.tell(connection, control.Taken(key))
 
@@ -127,7 +127,7 @@ class Desk:
         self.errands[self.sent] = (site, connection)
         self.leader.tell(to, errand(self.sent))
 
-    def did(self, site: int, number: int, *, done: bool = True) -> None:
+    def on_done(self, site: int, number: int, *, done: bool = True) -> None:
         """A site has done what it was sent for, or is gone.
 
         Raises:
@@ -137,13 +137,13 @@ class Desk:
         if sent != site or connection is None:
             raise Malformed(f"site {site} has not been sent for errand {number}")
         del self.errands[number]
-        if connection in self.clients:
+        if connection in self.sources:
             self.leader.tell(connection, control.Carried(done))
 
-    def gone(self, site: int) -> None:
+    def on_site_gone(self, site: int) -> None:
         """What this site was sent for will not be done."""
         for number in [number for number, (to, _) in self.errands.items() if to == site]:
-            self.did(site, number, done=False)
+            self.on_done(site, number, done=False)
 
     def _collectors(self) -> tuple[tuple[str, int], ...]:
         pair = Pair(len(self.leader.host.dataflow.shape.widths) - 1, 0)
@@ -155,19 +155,19 @@ class Desk:
 
     def finished(self) -> None:
         """The end of the input is safe: whoever is told so does not have to say it again."""
-        for connection in self.finishing & self.clients.keys():
+        for connection in self.finishing & self.sources.keys():
             self.leader.tell(connection, control.Finished())
         self.finishing.clear()
 
     def read_on(self) -> None:
         """Read from clients again where there is room for their offers."""
         if len(self.leader.intake.waiting) < OFFERS_MAX // 2:
-            for connection in self.clients:
+            for connection in self.sources:
                 connection.reading(True)
 
-    def lost_pair(self, pair: Pair, why: str) -> None:
+    def on_loss(self, pair: Pair, why: str) -> None:
         """FS-26: both copies of a pair are gone; all clients have to know."""
-        for connection in self.clients:
+        for connection in self.sources:
             self.leader.tell(connection, _loss(pair, why))
 
 
