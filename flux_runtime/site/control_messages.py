@@ -55,7 +55,9 @@ Batch = Annotated[int, Meta(ge=-1, le=END)]
 Port = Annotated[int, Meta(ge=0, le=2**16 - 1)]
 Rate = Annotated[float, Meta(ge=0.0, le=1e18)]
 Share = Annotated[float, Meta(ge=0.0, le=1.0)]
-Name = Annotated[str, Meta(max_length=256)]
+NAME_MAX: Final = 256
+"""Characters of a name: of a source, a site, a machine."""
+Name = Annotated[str, Meta(max_length=NAME_MAX)]
 Why = Annotated[str, Meta(max_length=WHY_MAX)]
 FolderName = Annotated[str, Meta(max_length=4096)]
 

@@ -29,11 +29,18 @@ class Feeder(Client):
         config: how the job is reached.
         source: name of the source; its offers are numbered by (batch_id, offset).
         window: offers that may be unacknowledged before `offer` waits.
+
+    Raises:
+        ValueError: the name is too long.
     """
 
     def __init__(
         self, config: Config, source: str, *, window: int = 64, patience_s: float = 60.0
     ) -> None:
+        if len(source) > control.NAME_MAX:
+            raise ValueError(
+                f"a source's name has {len(source)} characters, at most {control.NAME_MAX}"
+            )
         super().__init__(config, patience_s=patience_s)
         self._source = source
         self.window = window

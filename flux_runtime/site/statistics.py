@@ -161,8 +161,8 @@ class SiteReport:
                     *node.pair,
                     node.copy,
                     rows * share,
-                    back.state_size(),
-                    back.waiting_size(),
+                    int(back.state_size()),
+                    int(back.waiting_size()),
                     not back.resident,
                 )
             )
@@ -198,8 +198,8 @@ def _part(node: Node, segment: Segment, load: Load, took: float, unread: int) ->
         operator=load.operator_s / took,
         rows_per_s=load.rows / took,
         units_per_s=load.units / took,
-        state_bytes=back.state_size(),
-        waiting_bytes=back.waiting_size(),
+        state_bytes=int(back.state_size()),  # an operator may say 1e6
+        waiting_bytes=int(back.waiting_size()),
         queued_units=unread + sum(len(inlet.queue) for inlet in consumer.inlets),
         buffered_units=sum(len(outlet.buffer) for outlet in producer.outlets),
         on_disk=not back.resident,

@@ -13,9 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from flux_lab.control_fuzz import beyond, drawn
+from flux_lab.control_fuzz import beyond, drawn, flow
 from flux_runtime.site import control_messages as control
+from flux_runtime.site.config import SiteConfig
 from flux_runtime.site.control_messages import RULES, Message, Role, Rule
+from flux_runtime.site.feeder import Feeder
+from flux_runtime.site.key import JobKey
 from flux_runtime.site.wire import Malformed
 
 PAGE = Path(__file__).parents[3] / "docs" / "explanation" / "flux-on-spark.md"
@@ -125,6 +128,12 @@ def test_a_long_log_is_told_in_pieces_that_join() -> None:
         body = control.encode(piece, speaker=Role.LEADER, hearer=Role.SITE)
         assert control.decode(memoryview(body), speaker=Role.LEADER, hearer=Role.SITE) == piece
     assert list(control.pieces([], 3)) == [control.Log(3, ())]
+
+
+def test_a_source_whose_name_no_message_takes_is_refused_at_once() -> None:
+    config = SiteConfig(key=JobKey.fresh(), dataflow=flow, controller=("127.0.0.1", 1))
+    with pytest.raises(ValueError, match="257 characters, at most 256"):
+        Feeder(config, "x" * 257)
 
 
 def written() -> str:
