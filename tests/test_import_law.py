@@ -118,11 +118,8 @@ PARTS = ("sealed", "stateful", "flux")
 """Kinds of units in `flux_runtime.spark`, which know nothing of each other."""
 AT_HOME = {"blazes.__main__": "blazes.cli", "flux_runtime.disk": "flux_runtime.site"}
 """Modules that belong to another room than their path says."""
-CIRCLES = (
-    {"neighbours", "statistics", "worker"},
-    {"balance", "client_service", "leader", "view_broadcaster"},
-)
-"""Those that `flux_runtime.site` still has."""
+CIRCLES = ({"balance", "client_service", "leader", "view_broadcaster"},)
+"""The one that `flux_runtime.site` still has."""
 
 
 def modules() -> dict[str, Path]:

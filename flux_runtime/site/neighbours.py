@@ -10,16 +10,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, Final
 
 from flux_runtime.site.connection import Connection, dial
 from flux_runtime.site.control_messages import Introduction, LinkLost, SiteAddress, reason
 from flux_runtime.site.host import LEADER
-from flux_runtime.site.shell import Link
-
-if TYPE_CHECKING:
-    from flux_runtime.site.worker import Worker
+from flux_runtime.site.shell import Link, Shell
 
 DIAL_TIMEOUT_S: Final = 5.0
 """So long an attempt to connect may take; then it is tried again."""
@@ -29,6 +26,11 @@ AGAIN_S: Final = 0.05
 class Neighbours:
     """The other sites.
 
+    Args:
+        shell: of this site.
+        introduce: says who this site is, on a new connection.
+        spawn: runs something for as long as this site does.
+
     Attributes:
         addresses: of all that are in the view.
         ids: which incarnation has which number, this site's too.
@@ -36,8 +38,16 @@ class Neighbours:
         waiting: connections of sites that this site's view does not know yet.
     """
 
-    def __init__(self, worker: Worker) -> None:
-        self._worker = worker
+    def __init__(
+        self,
+        shell: Shell,
+        *,
+        introduce: Callable[[Connection], None],
+        spawn: Callable[[Coroutine[Any, Any, None]], None],
+    ) -> None:
+        self._shell = shell
+        self._introduce = introduce
+        self._spawn = spawn
         self.addresses: dict[int, tuple[str, int]] = {}
         self.ids: dict[int, str] = {}
         self.broken: dict[int, str] = {}
@@ -45,25 +55,25 @@ class Neighbours:
 
     def follow(self, sites: Sequence[SiteAddress]) -> None:
         """The view: who lives, and where."""
-        worker = self._worker
+        shell = self._shell
         now = {site.number: (site.host, site.port) for site in sites}
         self.ids = {site.number: site.id for site in sites}
         for number in [n for n in self.addresses if n not in now]:
             del self.addresses[number]
             self.broken.pop(number, None)
-            worker.host.disconnect(number)
-            connection = worker.links.pop(number, None)
+            shell.host.disconnect(number)
+            connection = shell.links.pop(number, None)
             if connection is not None:
                 connection.close("removed from the view")
         for number, address in now.items():
-            if number not in self.addresses and number != worker.host.me:
+            if number not in self.addresses and number != shell.host.me:
                 self.addresses[number] = address
-                worker.host.connect(number)
-                if number < worker.host.me:
-                    worker.spawn(self._dial(number, address))
+                shell.host.connect(number)
+                if number < shell.host.me:
+                    self._spawn(self._dial(number, address))
         self._seat_waiting()
         self._tell_of_broken()
-        worker.host.touch_all()
+        shell.host.touch_all()
 
     # ---- connecting
 
@@ -74,34 +84,34 @@ class Neighbours:
 
     def _seat_waiting(self) -> None:
         """Other sites' greetings are answered once this site's view knows them."""
-        worker = self._worker
+        shell = self._shell
         waiting, self.waiting = self.waiting, []
         for connection, link in waiting:
             said = link.greeting
-            if connection not in worker.open or not isinstance(said, Introduction):
+            if connection not in shell.open or not isinstance(said, Introduction):
                 continue
             number, known = said.site, self.ids.get(said.site)
             if known is None and number >= max(self.ids, default=-1):
                 self.waiting.append((connection, link))
-            elif known != said.id or number in worker.links:
+            elif known != said.id or number in shell.links:
                 connection.close(f"site {number} is not, or no more, in the view")
             else:
                 connection.peer = number
                 link.site = number
-                worker.links[number] = connection
+                shell.links[number] = connection
                 if not connection.dialing:
-                    worker.greet_site(connection)
-                worker.schedule()
+                    self._introduce(connection)
+                shell.schedule()
 
     async def _dial(self, number: int, address: tuple[str, int]) -> None:
         """Try to reach a site for as long as a session lives; only then accuse it."""
-        worker = self._worker
-        patient_until = time.monotonic() + worker.config.session_timeout_s
+        shell = self._shell
+        patient_until = time.monotonic() + shell.config.session_timeout_s
         while self.addresses.get(number) == address and number not in self.broken:
             began = time.monotonic()
             try:
                 connection = await dial(
-                    worker, worker.config.key, address, peer=number, timeout_s=DIAL_TIMEOUT_S
+                    shell, shell.config.key, address, peer=number, timeout_s=DIAL_TIMEOUT_S
                 )
                 why = await self._opening(connection, began + DIAL_TIMEOUT_S)
             except (TimeoutError, OSError) as error:
@@ -114,7 +124,7 @@ class Neighbours:
 
     async def _opening(self, connection: Connection, end: float) -> str:
         """Wait until both ends have proved the key; gives why they have not, else nothing."""
-        while connection not in self._worker.open:
+        while connection not in self._shell.open:
             if connection.transport is None or connection.transport.is_closing():
                 return connection.why or "closed by the other end"
             if time.monotonic() > end:
@@ -132,8 +142,8 @@ class Neighbours:
 
     def _tell_of_broken(self) -> None:
         """Tell whoever leads, until a view without that site comes: a leader may die over it."""
-        worker = self._worker
-        leader = worker.links.get(LEADER)
+        shell = self._shell
+        leader = shell.links.get(LEADER)
         if leader is not None:
             for number, why in self.broken.items():
-                worker.tell(leader, LinkLost(number, reason(why)))
+                shell.tell(leader, LinkLost(number, reason(why)))

@@ -13,7 +13,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from flux_runtime.protocol.balancing import Part, SiteStatistics
 from flux_runtime.protocol.segment import Segment
@@ -30,9 +30,8 @@ from flux_runtime.site.control_messages import (
 from flux_runtime.site.host import LEADER, Host
 from flux_runtime.site.idle import IdleSelector
 from flux_runtime.site.load import Load
-
-if TYPE_CHECKING:
-    from flux_runtime.site.worker import Worker
+from flux_runtime.site.shell import Shell
+from flux_runtime.site.spilling import Spilling
 
 PAGE_BYTES: Final = resource.getpagesize()
 STATM: Final = Path("/proc/self/statm")
@@ -95,27 +94,34 @@ class Phase:
 
 
 class SiteReport:
-    """Answers for one site."""
+    """Answers for one site.
 
-    def __init__(self, worker: Worker, idle: IdleSelector) -> None:
-        self.worker = worker
+    Args:
+        shell: of the site.
+        idle: what the site's event loop waits with.
+        spilling: keeps it within its memory; None: it has no disk.
+    """
+
+    def __init__(self, shell: Shell, idle: IdleSelector, spilling: Spilling | None) -> None:
+        self.shell = shell
         self.idle = idle
+        self.spilling = spilling
         self.since = Since()
         self.round: tuple[int, Since] | None = None
 
     def due(self) -> None:
         """Report if it is time."""
-        worker = self.worker
-        leader = worker.links.get(LEADER)
+        shell = self.shell
+        leader = shell.links.get(LEADER)
         waited = time.monotonic() - self.since.at
-        if waited >= worker.config.report_s and leader is not None:
-            phase = Phase.ending(self.since, worker.host, self.idle)
-            self.since = Since.now(worker.host, self.idle)
-            worker.tell(leader, self._report(phase))
+        if waited >= shell.config.report_s and leader is not None:
+            phase = Phase.ending(self.since, shell.host, self.idle)
+            self.since = Since.now(shell.host, self.idle)
+            shell.tell(leader, self._report(phase))
 
     def _report(self, phase: Phase) -> Report:
-        worker, took = self.worker, phase.took_s
-        host = worker.host
+        shell, took = self.shell, phase.took_s
+        host = shell.host
         parts = [
             _part(node, segment, phase.loads.get(node, Load()), took, host.unread(node))
             for node, segment in host.segments()
@@ -132,28 +138,28 @@ class SiteReport:
             buffered_units=host.buffered(),
             state_bytes=sum(part.state_bytes for part in parts),
             copies=len(host.nodes),
-            bytes_in=sum(c.bytes_in for c in worker.open),
-            bytes_out=sum(c.bytes_out for c in worker.open),
-            states_moved=worker.states_moved,
-            state_bytes_moved=worker.state_bytes,
-            spill=worker.spilling.report() if worker.spilling is not None else None,
+            bytes_in=sum(c.bytes_in for c in shell.open),
+            bytes_out=sum(c.bytes_out for c in shell.open),
+            states_moved=shell.states_moved,
+            state_bytes_moved=shell.state_bytes,
+            spill=self.spilling.report() if self.spilling is not None else None,
             parts=tuple(parts),
         )
 
     def asked(self, connection: Connection, question: ResetStatistics | RequestStatistics) -> None:
         """UF-9: the balancer has a phase begin, or asks about it."""
         if isinstance(question, ResetStatistics):
-            self.round = (question.round, Since.now(self.worker.host, self.idle))
+            self.round = (question.round, Since.now(self.shell.host, self.idle))
         elif self.round is not None and self.round[0] == question.round:
-            phase = Phase.ending(self.round[1], self.worker.host, self.idle)
-            self.worker.tell(connection, self._answer(question.round, phase))
+            phase = Phase.ending(self.round[1], self.shell.host, self.idle)
+            self.shell.tell(connection, self._answer(question.round, phase))
 
     def _answer(self, number: int, phase: Phase) -> Statistics:
         """Rows per copy, weighted by what the copies cost: stages differ in cost per row."""
-        worker = self.worker
+        shell = self.shell
         rows, cpu = _total(phase, "rows"), _total(phase, "cpu_s")
         parts = []
-        for node, segment in worker.host.segments():
+        for node, segment in shell.host.segments():
             share = phase.loads.get(node, Load()).cpu_s / cpu if cpu > 0 else 0.0
             back = segment.back
             parts.append(
@@ -166,7 +172,7 @@ class SiteReport:
                     not back.resident,
                 )
             )
-        memory = worker.spilling.memory if worker.spilling is not None else None
+        memory = self.spilling.memory if self.spilling is not None else None
         return Statistics(number, phase.utilisation, memory, tuple(parts))
 
 

@@ -102,19 +102,19 @@ class Worker(Shell):
         self.epoch = 0
         self.notices: list[Notice] = []
         self.told = 0
-        self.neighbours = Neighbours(self)
+        self.neighbours = Neighbours(self, introduce=self.greet_site, spawn=self.spawn)
         self.readers: dict[Connection, Reader] = {}
         self.tasks: set[asyncio.Task[None]] = set()
         self.port = 0
         self.storage = storage
         self.spilling: Spilling | None = None
-        self.report = SiteReport(self, idle)
         self.watched: list[int] = []
         shape = self.host.dataflow.shape
         self.collector = Pair(len(shape.widths) - 1, 0)
         self.keeping = Keeping(host, excluded=self.collector.stage)
         if spill is not None:
             self.spilling = Spilling(host, spill, excluded=self.collector.stage)
+        self.report = SiteReport(self, idle, self.spilling)
 
     async def run(self) -> None:
         """Until the job ends."""
