@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from flux_runtime.site.connection import STRANGERS_MAX, Connection, dial, listen
 from flux_runtime.site.handshake import MAGIC
 from flux_runtime.site.key import JobKey
-from flux_runtime.site.wire import BUNDLE_MAX_BYTES, LENGTH, Kind
+from flux_runtime.site.wire import ALLOCATED_BYTES, BUNDLE_MAX_BYTES, LENGTH, Kind
 
 DEADLINE_S = 20.0
 
@@ -157,6 +157,28 @@ def test_a_malformed_bundle_of_a_known_end_only_closes_its_connection(data: byte
         there.connections[0].flush()
         await here.until(lambda: here.frames)
         assert len(here.reasons) == 1
+        server.close()
+
+    run(main())
+
+
+def test_memory_is_taken_as_bytes_arrive_and_not_as_they_are_announced() -> None:
+    async def main() -> None:
+        here, there, server, _ = await meet(JobKey.fresh())
+        transport = there.connections[0].transport
+        assert transport is not None
+        taken: list[int] = []
+        for arriving in (16, 3 << 20):
+            head = LENGTH.pack(BUNDLE_MAX_BYTES) if not taken else b""
+            transport.write(head + bytes(arriving))
+            total = sum((16, 3 << 20)[: len(taken) + 1])
+            connection = here.connections[0]
+            async with asyncio.timeout(DEADLINE_S):
+                while connection._size != BUNDLE_MAX_BYTES or connection._at < total:
+                    await asyncio.sleep(0.01)
+            taken.append(len(connection._buffer))
+        assert taken[0] == ALLOCATED_BYTES
+        assert taken[1] <= 2 * (3 << 20) + ALLOCATED_BYTES
         server.close()
 
     run(main())
