@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from flux_runtime.operators.packing import pack, unpack
 from flux_runtime.operators.query import Gives, Query, QueryPlan, tagged
 from flux_runtime.operators.rows import number
 
@@ -138,7 +139,7 @@ def test_a_copy_goes_on_where_another_was(
     for place, (interface, ids) in enumerate(arrivals):
         if place == cut:
             other = Query(plan)
-            other.install_state(one.get_state())
+            other.install_state(unpack(pack(one.get_state())))
         came = batch([(i, "w") for i in ids], interface, place)
         made = shown(one.process(came))
         if place < cut:
