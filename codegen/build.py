@@ -244,11 +244,11 @@ def step(flux_step: Step) -> Call:
         run = Code(flux_step.function.name)
         named += [("query", sql_value(flux_step.query)), ("gives", flux_step.gives)]
     if flux_step.kept:
-        partials = {
+        summaries = {
             name: [text and sql_value(text, deeper=3) for text in texts]
             for name, texts in flux_step.kept.items()
         }
-        named.append(("kept", partials))
+        named.append(("kept", summaries))
     if flux_step.gate is not None:
         named.append(("gate", list(flux_step.gate)))
     return Call("Step", [flux_step.name, run], named, tall=True)

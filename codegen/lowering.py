@@ -431,12 +431,12 @@ class Lowering:
         streams = self._net.leaving[draft.at]
         schema = next((stream.schema for stream in streams if stream.schema is not None), None)
         query: str | None = None
-        partials: Mapping[str, tuple[str, str | None]] = {}
+        summaries: Mapping[str, tuple[str, str | None]] = {}
         if function.operator is None:
             query = site_sql(function.sql or f"SELECT * FROM `{draft.inputs[0]}`")
             summarised = self._summarised(draft, function.sql)
             if summarised is not None:
-                query, partials = summarised
+                query, summaries = summarised
         return Step(
             name=str(draft.at),
             function=function,
@@ -445,7 +445,7 @@ class Lowering:
             reads=draft.reads if query is not None else (),
             gate=gate(draft),
             schema=schema if query is None else None,
-            kept=partials,
+            kept=summaries,
         )
 
     def _summarised(
@@ -456,8 +456,9 @@ class Lowering:
         known = {name: schema for name, schema in schemas.items() if schema is not None}
         if sql is None or len(known) < len(schemas) or gives(draft) not in ("answers", "changes"):
             return None
-        summary = summarise(sql, known, inputs=draft.writes, beside=gate(draft) or (), as_set=False)
-        return None if summary is None else site_summaries(summary)
+        beside = gate(draft) or ()
+        summaries = summarise(sql, known, inputs=draft.writes, beside=beside, as_set=False)
+        return None if summaries is None else site_summaries(summaries)
 
 
 def unit_name(at: Endpoint, replica: int | None) -> str:

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from benchmarks.site_state import batches, plan
 from codegen.site_sql import site_sql, site_summaries
 from codegen.summaries import summarise
+from flux_runtime.operators.packing import pack, unpack
 from flux_runtime.operators.query import (
     COMBINE_ROWS_MIN,
     Gives,
@@ -98,7 +99,7 @@ def differing(records: QueryPlan, partial: QueryPlan, arrivals: Any, cut: int) -
             continue
         if place == cut:
             moved = Query(partial)
-            moved.install_state(other.get_state())
+            moved.install_state(unpack(pack(other.get_state())))
             other = moved
         given = batch(records, name, [row[: len(records.inputs[name])] for row in rows], place)
         if not one.process(given).equals(other.process(given)):
