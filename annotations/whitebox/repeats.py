@@ -103,11 +103,24 @@ def _join(node: Join, left: Copies, right: Copies) -> Copies:
         return _together([left, _rows(_counted(right, ABSORB), MANY)])
     if node.condition is not None:
         left, right = _if_known([node.condition], left), _if_known([node.condition], right)
-    if node.kind is not JoinKind.INNER or not (left and right) or left.keys() & right.keys():
+    by_pairs = all(map(_is_of_records, inputs_of(node)))
+    if node.kind is not JoinKind.INNER or not by_pairs or left.keys() & right.keys():
         return _rows(_together([left, right]), MANY)
     paired = _together([left, right])
     single = all(rows is not MANY for _, rows in paired.values())
     return _rows(paired, JOINED if single else MANY)
+
+
+def _is_of_records(node: Relation) -> bool:
+    """Whether each row is made of a record; those of a table, and of no record at all, are not."""
+    if isinstance(node, Source):
+        return node.role in (Role.STREAM, Role.REQUEST)
+    if isinstance(node, Aggregate) and not node.keys:
+        return False
+    inputs = list(map(_is_of_records, inputs_of(node)))
+    if isinstance(node, Join):
+        return any(inputs) if node.kind is JoinKind.INNER else inputs[0]
+    return bool(inputs) and all(inputs)
 
 
 def _counted(copies: Copies, behind: Repeats) -> Copies:

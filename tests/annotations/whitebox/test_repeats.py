@@ -67,6 +67,10 @@ PAIRS: dict[str, tuple[tuple[str, str], tuple[str, str]]] = {
         ("pass", "many"),
         ("pass", "many"),
     ),
+    "SELECT a.k, b.v FROM (SELECT k FROM a UNION ALL SELECT 0) a JOIN b ON a.k = b.k": (
+        ("pass", "many"),
+        ("pass", "many"),
+    ),
     "SELECT a.k, b.v FROM a LEFT JOIN b ON a.k = b.k": (("pass", "many"), ("pass", "many")),
 }
 
