@@ -94,6 +94,10 @@ SWAPS: Final[dict[type[ast.AST], type[ast.AST]]] = {
 }
 NAMES: Final = {"min": "max", "max": "min", "any": "all", "all": "any"}
 WHY: Final[dict[str, str]] = {
+    "effects.Interpreter._infer: writes_run or (shape.writes and self.dynamic) => (writes_run)": (
+        "equivalent: who reads a state that an ordered path writes is exposed, and so ordered "
+        "itself, and `agreed` makes Run of what it gives"
+    ),
     "deliveries.Deliveries._of_output: in_cycle or base is CORRUPT => (in_cycle)": (
         "equivalent: the stream behind the output drops the id of corrupt rows, too"
     ),

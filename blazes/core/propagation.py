@@ -369,11 +369,9 @@ class Propagation:
 
     def _settle(self, paths: list[PathEdge], label: StreamLabel) -> tuple[Annotation, Effect]:
         """The cycle's annotation and what it does, after as many members are ordered as must."""
-        clock = any(path.shape.nondeterministic for path in paths)
         while True:
             annotation = _most_severe(paths, self.ordered)
-            shape = Shape(annotation, nondeterministic=clock)
-            effect = self.interpreter.effect(shape, label, state_sealed=True)
+            effect = self.interpreter.effect(Shape(annotation), label, state_sealed=True)
             if self.limits is None or effect.origin is None or not self._exceeds(paths[0], effect):
                 return annotation, effect
             for path in paths:

@@ -190,7 +190,7 @@ class Balancer:
             if now - self.asked_at < self.collection.delta_max:
                 return []
             asked &= self.answers.keys()
-            self.round += 1  # UF-8
+            self.round += 1  # UF-9: an answer that comes later is of another round
             if len(asked) < 2:  # nobody to move anything between
                 return self._collect(now, self.collection.delta)
         self.gathering = now - self.asked_at  # T_stat

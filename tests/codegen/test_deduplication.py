@@ -116,6 +116,7 @@ def test_a_source_whose_ids_may_be_forgotten_goes_first() -> None:
     assert 'repeat_within="1 hour"' in text
     assert text.index('"clicks_once.records"') < text.index('"Keep.kept"') < text.index("job.sink")
     kafka = BOUNDED.replace("format: json, path: data/clicks", "format: kafka")
+    kafka = kafka.replace("maxFilesPerTrigger", "maxOffsetsPerTrigger")
     dataflow, _ = loads(kafka)
     (item,) = plan(analyze(dataflow)).repairs.items
     assert (item.stream, item.bound) == ("kept", None)
