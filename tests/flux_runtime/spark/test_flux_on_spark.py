@@ -252,17 +252,38 @@ def test_fs_26_a_job_that_lost_both_copies_says_so_and_goes_on_with_other_sites(
     assert [said["committed"] for said in counts.events("sites_begin_again")] == [1, 2]
 
 
+FAILING = """
+class Failing:
+    def process(self, batch):
+        raise OSError("the device is gone")
+
+    def get_state(self):
+        return None
+
+    def install_state(self, state):
+        pass
+
+    def state_size(self):
+        return 0
+"""
+
+
 def test_fs_26_a_job_whose_sites_end_again_and_again_says_why_and_what_to_do(
     counts: FluxJob,
 ) -> None:
+    (counts.folder / "failing.py").write_text(FAILING)
     job = counts.folder / "job.py"
-    number = 'query=COUNT.replace("sum(v)", "sum(CAST(campaign AS INTEGER))")'
-    job.write_text(job.read_text().replace("query=COUNT", number))
+    step = 'Step("Count.counts", counts, query=COUNT, gives="changes", gate=["campaign"])'
+    failing = step.replace('counts, query=COUNT, gives="changes"', 'Failing, schema="n INT"')
+    text = job.read_text()
+    assert step in text
+    job.write_text(f"from failing import Failing\n{text.replace(step, failing)}")
     counts.more()
     assert counts.run() == 1
     said = counts.said()
-    for part in ("has lost both copies", "Conversion Error", "0 batches are committed", "--fresh"):
+    for part in ("has lost both copies", "the device is gone", "0 batches are committed"):
         assert part in said
+    assert "--fresh" in said
     assert len(counts.events("sites_begin_again")) == 2
 
 
