@@ -301,7 +301,9 @@ class Prover:
     def _same(self, answered: _Answered, theirs: Any) -> None:
         mine = bag(answered.rows)
         due = None if theirs is None else bag(theirs)
-        if due is None:
+        if due is None and answered.case.function == "sum":
+            self.report.failed += 1  # a part of it overflows in one order, and not in another
+        elif due is None:
             self._differ(answered.case, "an error", _shown(mine))
         elif due != mine:
             self._differ(answered.case, _shown(due - mine), _shown(mine - due))
@@ -368,7 +370,12 @@ class Prover:
                 continue
             table = as_columns(batches[0], inputs[name])
             self.report.rows += table.num_rows
-            made = operator.process(number(tagged(table, list(frames).index(name)), place))
+            batch = number(tagged(table, list(frames).index(name)), place)
+            try:
+                made = operator.process(batch)
+            except Exception as error:
+                self._differ(case, "an answer", error)
+                return
             if letters_of(made):
                 self.report.failed += len(letters_of(made))
                 if self._answer(query.text) is not None and place == len(frames) - 1:

@@ -15,7 +15,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from annotations.whitebox.datatypes import BOOLEAN, DATE, STRING, DataType, Family
+from annotations.whitebox.datatypes import BOOLEAN, DATE, NULL, STRING, UNKNOWN, DataType, Family
 from annotations.whitebox.ir import (
     Aggregate,
     Call,
@@ -34,6 +34,7 @@ from annotations.whitebox.ir import (
     Union,
     Unknown,
     Window,
+    inputs_of,
     nodes_of,
     walk,
 )
@@ -149,6 +150,10 @@ def _split(call: Call, types: Sequence[DataType]) -> bool:
     return plain and len(types) == 2 and _texts(types[:1])
 
 
+def _count(call: Call, types: Sequence[DataType]) -> bool:
+    return not call.distinct or _keys(types)
+
+
 def _anything(call: Call, types: Sequence[DataType]) -> bool:
     return True
 
@@ -193,7 +198,7 @@ ON_SITES: Final[Mapping[str, Accepts]] = {
     "||": _of(_texts),
     "split": _split,
     "explode": _one(lambda types: types[0] == ARRAY_OF_TEXTS),
-    "count": _anything,
+    "count": _count,
     "count_if": _one(_truths),
     "sum": _one(_integers),
     "avg": _average,
@@ -242,6 +247,12 @@ def _of_relation(node: Relation) -> Iterator[str]:
             type_ = type_of(expression)
             if not _keys([type_]) and type_.family is not Family.UNKNOWN:
                 yield f"{use} {schema_text(type_)} is not known to mean the same"
+    if isinstance(node, Union | SetOperation):
+        for columns in zip(*(source.columns for source in inputs_of(node)), strict=False):
+            types = {column.type for column in columns} - {UNKNOWN, NULL}
+            if len(types) > 1 and not _integers([*types]):
+                shown = " and ".join(sorted(map(schema_text, types)))
+                yield f"{shown} in one column is not known to mean the same"
 
 
 def _expressions(node: Relation) -> Iterator[Expression]:
@@ -422,10 +433,12 @@ def _is_value(node: Any) -> bool:
     """Whether a number is a value, not a place, a length or a type's digits."""
     from sqlglot import exp
 
-    places = (exp.Group, exp.Order, exp.Substring, exp.WindowSpec, exp.DataTypeParam, exp.DataType)
-    parent = node.parent
+    lists = (exp.Paren, exp.Tuple, exp.Ordered, exp.Cube, exp.Rollup, exp.GroupingSets)
+    places = (exp.Substring, exp.WindowSpec, exp.DataTypeParam, exp.DataType)
+    parent, alone = node.parent, True
     while parent is not None and not isinstance(parent, exp.Query):
-        if isinstance(parent, places):
+        if isinstance(parent, places) or (alone and isinstance(parent, exp.Group | exp.Order)):
             return False
+        alone = alone and isinstance(parent, lists)
         parent = parent.parent
     return True

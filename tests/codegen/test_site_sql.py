@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import duckdb
 import pytest
 
 from annotations.whitebox.functions import known
@@ -52,10 +53,30 @@ def test_what_means_the_same_is_taken(sql: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT n + 1 AS m, count(*) AS c FROM sales GROUP BY n + 1",
+        "SELECT n + 1 AS m, count(*) AS c FROM sales GROUP BY 1 HAVING count(*) > 1",
+        "SELECT CASE WHEN n = 2 THEN n ELSE 0 END AS m FROM sales GROUP BY GROUPING SETS "
+        "((CASE WHEN n = 2 THEN n ELSE 0 END), ()) ORDER BY 1",
+        "SELECT n FROM sales GROUP BY n ORDER BY n + 1",
+    ],
+)
+def test_a_site_can_evaluate_what_is_grouped_by_an_expression(sql: str) -> None:
+    with duckdb.connect() as database:
+        database.execute("CREATE TABLE sales (n INTEGER)")
+        database.execute(site_sql(sql))
+
+
+@pytest.mark.parametrize(
     ("sql", "reason"),
     [
         ("SELECT upper(city) AS c FROM sales", "upper is not known"),
         ("SELECT sum(price) AS s FROM sales", "sum(DOUBLE) is not known"),
+        ("SELECT n FROM sales INTERSECT SELECT city FROM sales", "INT and STRING in one column"),
+        ("SELECT n FROM sales UNION ALL SELECT price FROM sales", "DOUBLE and INT in one column"),
+        ("SELECT count(DISTINCT price) AS c FROM sales", "count(DOUBLE) is not known"),
+        ("SELECT count(DISTINCT n, low) AS c FROM sales", "count(INT, ?) is not known"),
         ("SELECT avg(b) AS s FROM sales", "avg(BIGINT) is not known"),
         ("SELECT n FROM sales WHERE city = n", "=(STRING, INT) is not known"),
         ("SELECT n % b AS m FROM sales", "%(INT, BIGINT) is not known"),
