@@ -41,6 +41,8 @@ TYPES: Final = (
     *("price", "decimal38", "double", "bytes", "collated"),
 )
 """Samples of `function_values` that columns are made of."""
+NULLS: Final = 4
+"""The group that has NULLs alone."""
 INFIX: Final = ("=", "<>", "<=>", "<", "<=", ">", ">=", "and", "or", "+", "-", "*", "||")
 TEMPLATES: Final[Mapping[str, Sequence[str]]] = {
     **{name: (f"{{0}} {name} {{1}}",) for name in INFIX},
@@ -194,7 +196,7 @@ class Prover:
     def columns(self, samples: Sequence[Sample], rows: int) -> tuple[Any, Input]:
         """A table `v` of such columns, a number `i` and a group `g`; (rows, for the front end).
 
-        Texts are UTF-8, as those of a source are that is read as text.
+        Texts are UTF-8, as those of a source are that is read as text. One group has NULLs alone.
         """
         pools = [
             [v for v in sample.some(self.rng, rows) if "(X'" not in v or sample.name == "bytes"]
@@ -206,10 +208,13 @@ class Prover:
         for place, pool in enumerate(pools):  # each value once at least
             for row, value in zip(tuples, pool, strict=False):
                 row[place] = value
+        groups = [self.rng.randrange(4) for _ in tuples]
+        groups += [NULLS, NULLS]
+        tuples += [[f"CAST(NULL AS {sample.sql})" for sample in samples]] * 2
         selects = (
-            f"SELECT {i} AS i, {self.rng.randrange(4)} AS g, "
+            f"SELECT {i} AS i, {group} AS g, "
             + ", ".join(f"{value} AS x{n}" for n, value in enumerate(row))
-            for i, row in enumerate(tuples)
+            for i, (group, row) in enumerate(zip(groups, tuples, strict=True))
         )
         frame = self.spark.sql(" UNION ALL ".join(selects))
         schema = {"i": "INT", "g": "INT", **{f"x{n}": s.sql for n, s in enumerate(samples)}}

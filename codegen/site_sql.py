@@ -396,13 +396,18 @@ def _widened(tree: Any, doubles: frozenset[str]) -> Any:
     for node in list(tree.find_all(exp.IntDiv)):
         wide = [exp.cast(part.copy(), "BIGINT") for part in (node.this, node.expression)]
         node.replace(exp.paren(exp.IntDiv(this=wide[0], expression=wide[1])))
-    for node in list(tree.find_all(*widths)):
+    of_nothing = (exp.CountIf, exp.ArrayAgg)  # of NULLs alone, they are NULL in DuckDB
+    for node in list(tree.find_all(*widths, exp.ArrayAgg)):
         if isinstance(node, exp.Sum) and node.this.name in doubles:
             continue
         outer: Any = node
         while isinstance(outer.parent, exp.Window | exp.Filter) and outer.arg_key == "this":
             outer = outer.parent
-        outer.replace(exp.cast(outer.copy(), widths[type(node)]))
+        result = outer.copy()
+        if isinstance(node, of_nothing):
+            nothing = exp.Literal.number(0) if isinstance(node, exp.CountIf) else exp.Array()
+            result = exp.Coalesce(this=result, expressions=[nothing])
+        outer.replace(exp.cast(result, widths[type(node)]) if type(node) in widths else result)
     for node in list(tree.find_all(exp.Literal)):
         if not node.is_string and _is_value(node):
             sign = isinstance(node.parent, exp.Neg)

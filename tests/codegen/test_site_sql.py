@@ -52,6 +52,13 @@ def test_what_means_the_same_is_taken(sql: str) -> None:
     assert refused(sql) == []
 
 
+def test_of_nulls_alone_a_site_counts_none_and_collects_none() -> None:
+    with duckdb.connect() as database:
+        database.execute("CREATE TABLE sales AS SELECT CAST(NULL AS INTEGER) AS n")
+        query = "SELECT count_if(n > 1) AS c, collect_list(n) AS l, sum(n) AS s FROM sales"
+        assert database.execute(site_sql(query)).fetchall() == [(0, [], None)]
+
+
 @pytest.mark.parametrize(
     "sql",
     [
