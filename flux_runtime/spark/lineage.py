@@ -12,7 +12,6 @@ import logging
 import os
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -20,6 +19,8 @@ from urllib.parse import urlsplit
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
+from flux_runtime.spark.ends.outputs import Sink
+from flux_runtime.spark.ends.source import Source
 from flux_runtime.spark.job import Job
 from flux_runtime.spark.secrets import redacted
 
@@ -32,38 +33,29 @@ PRODUCER: Final = "https://pypi.org/project/blazes"
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class End:
-    """A source or sink as far as it has a name outside of the job."""
+def datasets_of(end: Source | Sink) -> Iterator[tuple[str, str]]:
+    """(namespace, name) of a source or sink by OpenLineage's rules; nothing of a user or password.
 
-    name: str
-    format: str
-    path: str | None
-    options: Mapping[str, str] = field(repr=False)
-
-    def datasets(self) -> Iterator[tuple[str, str]]:
-        """(namespace, name) by OpenLineage's rules; nothing of a user or password.
-
-        >>> [*End("s", "json", "s3a://bucket/in/", {}).datasets()]
-        [('s3://bucket', 'in')]
-        >>> topics = {"kafka.bootstrap.servers": "a:9092,b:9092", "subscribe": "x, y"}
-        >>> [*End("s", "kafka", None, topics).datasets()]
-        [('kafka://a:9092', 'x'), ('kafka://a:9092', 'y')]
-        >>> table = {"url": "jdbc:postgresql://u:p@db:5432/shop?password=p", "dbtable": "out"}
-        >>> [*End("s", "jdbc", None, table).datasets()]
-        [('postgres://db:5432', 'shop.public.out')]
-        """
-        options = {name.lower(): text for name, text in self.options.items()}
-        if self.path is not None:
-            yield _of_path(self.path)
-        elif self.format == "kafka":
-            servers = options.get("kafka.bootstrap.servers", "").split(",")[0].strip()
-            topics = options.get("subscribe") or options.get("topic") or self.name
-            yield from ((f"kafka://{servers}", topic.strip()) for topic in topics.split(","))
-        elif self.format == "jdbc" and "url" in options:
-            yield _of_table(options["url"], options.get("dbtable", self.name))
-        else:
-            yield self.format, self.name
+    >>> [*datasets_of(Source(name="s", format="json", path="s3a://bucket/in/"))]
+    [('s3://bucket', 'in')]
+    >>> topics = {"kafka.bootstrap.servers": "a:9092,b:9092", "subscribe": "x, y"}
+    >>> [*datasets_of(Source(name="s", format="kafka", options=topics))]
+    [('kafka://a:9092', 'x'), ('kafka://a:9092', 'y')]
+    >>> table = {"url": "jdbc:postgresql://u:p@db:5432/shop?password=p", "dbtable": "out"}
+    >>> [*datasets_of(Source(name="s", format="jdbc", options=table))]
+    [('postgres://db:5432', 'shop.public.out')]
+    """
+    options = {name.lower(): text for name, text in end.options.items()}
+    if end.path is not None:
+        yield _of_path(end.path)
+    elif end.format == "kafka":
+        servers = options.get("kafka.bootstrap.servers", "").split(",")[0].strip()
+        topics = options.get("subscribe") or options.get("topic") or end.name
+        yield from ((f"kafka://{servers}", topic.strip()) for topic in topics.split(","))
+    elif end.format == "jdbc" and "url" in options:
+        yield _of_table(options["url"], options.get("dbtable", end.name))
+    else:
+        yield end.format, end.name
 
 
 def _of_path(path: str) -> tuple[str, str]:
@@ -153,9 +145,8 @@ class Lineage:
         from openlineage.client.event_v2 import InputDataset
 
         for source in self._job.sources.values():
-            end = End(source.name, source.format, source.path, source.options)
             facets = {"schema": _schema(source.schema(session))}
-            for namespace, name in end.datasets():
+            for namespace, name in datasets_of(source):
                 yield InputDataset(namespace=namespace, name=name, facets=facets)
 
     def _outputs(self, rows: Mapping[str, int]) -> list[Any]:
@@ -175,7 +166,7 @@ class Lineage:
                 else {},
             )
             for sink in self._job.sinks.values()
-            for namespace, name in End(sink.name, sink.format, sink.path, sink.options).datasets()
+            for namespace, name in datasets_of(sink)
         ]
 
     def _send(self, state: str, outputs: list[Any], facets: Mapping[str, Any]) -> None:

@@ -124,6 +124,6 @@ class Native:
             rows_per_s=round(query.rows_per_s, 1),
             dead_letters=self._dead_letters,
             dropped_by_watermark=self._dropped,
-            **lag_of([query]),
+            **lag_of(self.unit, [query]),
             **self.context.outputs[self.unit.name].metrics(),
         )

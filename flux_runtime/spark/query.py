@@ -19,6 +19,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from flux_runtime.sealing.storage import local_path
 from flux_runtime.spark import faults
 from flux_runtime.spark.checkpoint_errors import explained
+from flux_runtime.spark.units import Unit
 
 OnBatch: TypeAlias = Callable[[DataFrame, int], int | None]
 """Processes a micro-batch; returns how many rows came in, None where only Spark knows that."""
@@ -217,8 +218,10 @@ class Query:
                 self.rows_per_s = rows / max(time.monotonic() - began, 1e-6)
 
 
-def lag_of(queries: Iterable[Query]) -> Mapping[str, Any]:
-    """The metric `source_lag` of a unit with these queries; none if none reads Kafka."""
+def lag_of(unit: Unit, queries: Iterable[Query]) -> Mapping[str, Any]:
+    """The metric `source_lag` of a unit with these queries; of others Spark is not asked."""
+    if not unit.reads_kafka:
+        return {}
     lag = {place: behind for query in queries for place, behind in query.lag().items()}
     return {"source_lag": lag} if lag else {}
 

@@ -16,6 +16,7 @@ from pyspark.sql.types import DataType, StringType, StructType
 from flux_runtime.operators.components import Components
 from flux_runtime.ordering.recorded import canonical
 from flux_runtime.spark.ends.commit import Folders
+from flux_runtime.spark.ends.source import Source
 from flux_runtime.spark.feed import COUNT, DATA, PRODUCER, Feed, Origin, Producers
 from flux_runtime.spark.flux.components import Step
 from flux_runtime.spark.flux.order_checkpoint import KEEP_EVERY
@@ -42,6 +43,12 @@ class Unit:
     def inputs(self) -> Iterator[tuple[str, Feed]]:
         """(input interface, feed), all of them."""
         raise NotImplementedError
+
+    @property
+    def reads_kafka(self) -> bool:
+        """Whether one of its inputs comes from topics directly."""
+        origins = (feed.origin for _, feed in self.inputs())
+        return any(isinstance(origin, Source) and origin.format == "kafka" for origin in origins)
 
     def compute(self, frames: Mapping[str, DataFrame], fn: Operator | None = None) -> DataFrame:
         """The component's output, tagged with the replica."""

@@ -296,7 +296,7 @@ class Gate:
             rows_in=self.rows,
             rows_out=self._rows_out,
             rows_per_s=round(max(q.rows_per_s for q in self._queries), 1),
-            **lag_of(self._queries),
+            **lag_of(self.unit, self._queries),
             **self.context.outputs[self.unit.name].metrics(),
             **values,
         )

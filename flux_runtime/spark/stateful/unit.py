@@ -360,7 +360,7 @@ class Stateful:
             rows_in=self._query.rows,
             rows_out=self._rows_out,
             rows_per_s=round(self._query.rows_per_s, 1),
-            **lag_of([self._query]),
+            **lag_of(self.unit, [self._query]),
             dead_letters=self._dead_letters,
             **self.context.outputs[self.unit.name].metrics(),
         )
