@@ -262,6 +262,8 @@ class Deployment:
     conf: Mapping[str, str] = field(default_factory=lambda: EMPTY)
     sites: int = 3
     """Spark tasks that host a Flux stage."""
+    copies: int = 2
+    """Of a Flux stage's state: 2 for partition pairs, or 1."""
     partitions: int = 4
     """Partitions of a Flux stage that has a gate."""
     balance: str = "none"

@@ -198,6 +198,8 @@ class Build:
         if stage.replicas > 1:
             named.append(("replicas", stage.replicas))
         named += [("sites", stage.sites), ("partitions", stage.partitions)]
+        if stage.copies != 2:
+            named.append(("copies", stage.copies))
         if stage.balance != "none":
             named.append(("balance", stage.balance))
         if stage.site_memory is not None:

@@ -245,6 +245,14 @@ _ROWS: Final = (
         "leave availability and engine out",
     ),
     Code(
+        "BLZ535",
+        Severity.ERROR,
+        "copies: 1 where a second copy is needed",
+        "What goes on when a process fails, and what moves while it works, has a second copy that "
+        "does the work meanwhile.",
+        "set copies: 2, or leave availability: pairs and balance out",
+    ),
+    Code(
         "BLZ541",
         Severity.WARNING,
         "a project that was edited by hand",

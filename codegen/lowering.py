@@ -418,6 +418,7 @@ class Lowering:
             reads=reads,
             replicas=draft.component.replicas,
             sites=deployment.sites,
+            copies=deployment.copies,
             partitions=deployment.partitions,
             balance=deployment.balance,
             site_memory=deployment.site_memory,

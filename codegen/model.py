@@ -255,6 +255,8 @@ class Flux(Stage):
     """Instances that put out the same; a client tells them apart by the column `replica`."""
     sites: int
     """Spark tasks that host the partitions."""
+    copies: int = 2
+    """Of every partition."""
     partitions: int
     balance: str = "none"
     """By which policy partitions move off busy sites."""

@@ -114,6 +114,7 @@ def deployment_json(deployment: Deployment) -> dict[str, Any]:
         "trigger": deployment.trigger,
         "conf": dict(deployment.conf),
         "sites": deployment.sites,
+        "copies": deployment.copies,
         "partitions": deployment.partitions,
         "balance": deployment.balance,
         "site_memory": deployment.site_memory,

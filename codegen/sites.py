@@ -44,6 +44,15 @@ def _flux_problems(
     if draft.component.engine == "spark":
         message = f"{at} has engine: spark, which cannot run it"
         yield Diagnostic(CODES["BLZ511"], message, draft.position)
+    deployment = net.plan.analysis.dataflow.deployment
+    if deployment.copies == 1:
+        if draft.component.availability == "pairs":
+            message = f"{at} has availability: pairs, and the deployment one copy"
+            yield Diagnostic(CODES["BLZ535"], message, draft.position)
+        elif deployment.balance != "none":
+            message = f"the partitions of {at} would move by balance: {deployment.balance}, and "
+            message += "the deployment has one copy of each"
+            yield Diagnostic(CODES["BLZ535"], message, draft.position)
     if implementation is None:
         return
     if implementation.sql is not None:

@@ -269,8 +269,8 @@ def step(name: str, gives: str, gate: tuple[str, ...] | None, query: str | None)
 
 def sites(stage: Flux) -> str:
     """The hosts of a Flux stage."""
-    words = f"{stage.sites} Spark tasks host at most {stage.partitions} pairs of partitions"
-    words += " for each step"
+    of = "pairs of partitions" if stage.copies == 2 else "partitions without a second copy"
+    words = f"{stage.sites} Spark tasks host at most {stage.partitions} {of} for each step"
     if stage.balance != "none":
         words += f"; they move off busy sites (policy: {stage.balance})"
     if stage.site_memory is not None:

@@ -328,6 +328,7 @@ def _deployment(fields: Fields | None, findings: Findings) -> Deployment:
         trigger=fields.get("trigger"),
         conf=texts(fields.get("conf", {})),
         sites=fields.get("sites", 3),
+        copies=fields.get("copies", 2),
         partitions=fields.get("partitions", 4),
         balance=fields.get("balance", "none"),
         site_memory=fields.get("site_memory"),

@@ -207,17 +207,21 @@ def alternatives(words: tuple[str, ...]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """A whole number, at least 1."""
+    """A whole number from 1 to `most`."""
 
     expects: str = "a whole number, at least 1"
+    most: int | None = None
 
     def read(self, node: Node, findings: Findings) -> int | Bad:
         if type(node) is Scalar and node.plain and re.fullmatch(r"[1-9][0-9]{0,8}", node.text):
-            return int(node.text)
+            number = int(node.text)
+            if self.most is None or number <= self.most:
+                return number
         return refuse(self, node, findings)
 
     def schema(self) -> Json:
-        return {"type": "integer", "minimum": 1}
+        limits = {} if self.most is None else {"maximum": self.most}
+        return {"type": "integer", "minimum": 1, **limits}
 
 
 _NUMBER: Final = r"(0|[1-9][0-9]{0,14})(\.[0-9]{1,9})?"

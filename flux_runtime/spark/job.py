@@ -337,6 +337,7 @@ class Job:
         order_by: Sequence[str] = (),
         replicas: int = 1,
         sites: int = 3,
+        copies: int = 2,
         partitions: int = 4,
         balance: str = "none",
         site_memory: str | None = None,
@@ -354,6 +355,8 @@ class Job:
                 step only.
             sites: Spark tasks that host the partitions, for as long as the job runs; with one only,
                 there are no pairs.
+            copies: of every partition, each on another site: 2, or 1, which takes half the work
+                and begins again from the kept states where a site fails.
             partitions: of one replica, for the life of the job's state.
             balance: policy by which partitions move off busy sites: `load`, `memory`, `hybrid`, or
                 `none`.
@@ -365,6 +368,8 @@ class Job:
         _one_of(name, "balance", balance, ("none", "load", "memory", "hybrid"))
         if not steps:
             raise ValueError(f"{name}: there is no step")
+        if copies not in (1, 2):
+            raise ValueError(f"{name}: copies is 1 or 2, not {copies}")
         if min(replicas, sites, partitions, keep_every) < 1:
             raise ValueError(f"{name}: replicas, sites, partitions, keep_every are at least 1")
         if replicas > 1 and len(steps) > 1:
@@ -378,6 +383,7 @@ class Job:
             order_by=tuple(order_by),
             replicas=replicas,
             sites=sites,
+            copies=copies,
             partitions=partitions,
             balance=balance,
             memory_bytes=None if site_memory is None else bytes_of(site_memory),

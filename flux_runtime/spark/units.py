@@ -185,6 +185,7 @@ class FluxUnit(Unit):
     order_by: tuple[str, ...]
     replicas: int
     sites: int
+    copies: int
     partitions: int
     balance: str = "none"
     memory_bytes: int | None = None
@@ -232,7 +233,7 @@ class FluxUnit(Unit):
                 zip(self.steps, self.stages(session), strict=True)
             )
         ]
-        copies = 2 if self.sites > 1 else 1
+        copies = min(self.copies, self.sites)
         return Components(stages=tuple(made), replicas=self.replicas, copies=copies)
 
 
