@@ -13,12 +13,12 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from flux_lab.pooler import Pooler, Turn
 from flux_lab.world import Step, World
 from flux_runtime.protocol.balancer import Balancer, RequestStatistics, ResetStatistics
 from flux_runtime.protocol.controller import Destroy, Instantiate, Order
 from flux_runtime.protocol.dataflow import Dataflow
 from flux_runtime.protocol.messages import Rows
-from flux_runtime.protocol.pooler import Pooler, Turn
 from flux_runtime.protocol.segment import Segment
 from flux_runtime.protocol.vocabulary import Node
 

@@ -375,9 +375,9 @@ DEPLOYMENT: Final = _record(
         ),
         "copies": Entry(
             Count("1 or 2", most=2),
-            "How many copies of its state a Flux stage keeps, each on another site; 2 without. With 1 "
-            "it takes half the work, and a site that fails stops the stage until others have "
-            "begun again from the states that are kept (`keep_every`).",
+            "How many copies of its state a Flux stage keeps, each on another site; 2 without. "
+            "With 1 it takes half the work, and a site that fails stops the stage until others "
+            "have begun again from the states that are kept (`keep_every`).",
         ),
         "partitions": Entry(
             Count(), "How many partitions a Flux stage with a gate has; 4 without."

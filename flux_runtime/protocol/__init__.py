@@ -16,6 +16,4 @@ Sources: the Flux thesis (chapters 3 to 5), the SIGMOD 2004 paper (fault toleran
 - `channels`: one connection per pair of sites.
 - `balancer`, `balancing`, `collection`: rounds of balancing, policies, and how long to count.
 - `spill`, `storage`: partitions that leave memory.
-- `repartition`, `skew_buffer`, `partition_size`, `pooler`: the load balancing of 2003, without
-  replication.
 """

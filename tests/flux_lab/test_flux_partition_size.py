@@ -6,9 +6,7 @@ import pytest
 
 from flux_lab.bulk import Bulk, bulk_dataflow
 from flux_lab.costs import Costs
-from flux_lab.timed import Timed
-from flux_lab.world import Step, World
-from flux_runtime.protocol.partition_size import (
+from flux_lab.partition_size import (
     Exposure,
     Prices,
     Sizing,
@@ -17,6 +15,8 @@ from flux_runtime.protocol.partition_size import (
     fitted,
     sizing,
 )
+from flux_lab.timed import Timed
+from flux_lab.world import Step, World
 from flux_runtime.protocol.vocabulary import Node, Pair, Shape
 
 STATE = 1.6e6

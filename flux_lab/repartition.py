@@ -12,7 +12,7 @@ from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from flux_runtime.protocol.skew_buffer import SkewBuffer
+from flux_lab.skew_buffer import SkewBuffer
 from flux_runtime.protocol.vocabulary import ProtocolError
 
 Part = Hashable

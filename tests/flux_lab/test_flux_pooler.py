@@ -9,6 +9,7 @@ import pytest
 
 from flux_lab.memory_storage import MemoryStorage
 from flux_lab.pooled import Pooled
+from flux_lab.pooler import Pooler, price_of_an_idle_call
 from flux_lab.workload import digest_dataflow, digest_input
 from flux_lab.world import Step
 from flux_runtime.protocol.balancer import (
@@ -21,7 +22,6 @@ from flux_runtime.protocol.balancing import CLUSTER, SiteStatistics
 from flux_runtime.protocol.collection import CollectionTime
 from flux_runtime.protocol.controller import Controller, DataLoss, Destroy, Instantiate, chained
 from flux_runtime.protocol.messages import Data
-from flux_runtime.protocol.pooler import Pooler, price_of_an_idle_call
 from flux_runtime.protocol.segment import Segment
 from flux_runtime.protocol.vocabulary import THE_INGRESS, Node, Pair, ProtocolError, Shape, Status
 

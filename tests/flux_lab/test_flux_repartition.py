@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from flux_runtime.protocol.repartition import (
+from flux_lab.repartition import (
     Item,
     LoadConsumer,
     LoadProducer,
@@ -20,7 +20,7 @@ from flux_runtime.protocol.repartition import (
     PausePart,
     Restart,
 )
-from flux_runtime.protocol.skew_buffer import SkewBuffer
+from flux_lab.skew_buffer import SkewBuffer
 from flux_runtime.protocol.vocabulary import ProtocolError
 
 
