@@ -7,8 +7,8 @@ Every input is a streaming query whose batches get places in one order (OR-1 to 
 all other inputs. The order is kept, with its contents, up to where the operators' states are
 (`kept`). Sites that begin anew, with the job, begin with these states and are handed the order
 after them; they compute the same results then, in batches with the same numbers, and what has been
-committed is passed over. Where a pair loses both copies while the job runs, the same is done with
-new sites, so that nothing is lost then either.
+committed is passed over. Where a partition loses its last copy while the job runs, the same is done
+with new sites, so that nothing is lost then either.
 """
 
 from __future__ import annotations
@@ -198,7 +198,7 @@ class Hosting:
         stages = [stage.name for stage in self.components.stages]
         of = f"{stages[loss.stage]}" if loss.stage < len(stages) else "the results"
         return (
-            f"{self.name}: partition {loss.part} of {of} has lost both copies ({loss.why}"
+            f"{self.name}: partition {loss.part} of {of} has lost its last copy ({loss.why}"
             f"{said and f'; {said}'}), {LOSSES_MAX} times and with nothing committed in between: a "
             "record or too little memory ends its sites whenever they come to it. The results of "
             f"the first {self.done} batches are committed, and the input after batch "
@@ -243,7 +243,7 @@ class Hosting:
     # ---- sites
 
     def _host(self) -> None:
-        """Start sites once there is something new, and others where a pair has lost both copies."""
+        """Start sites once there is something new, and others where a partition has no copy left."""
         assert self._order is not None
         kept = self._kept.now
         while kept.batches + self._order.batches(
@@ -268,7 +268,7 @@ class Hosting:
         """Hand the order to new sites, from what is kept on, and commit what they put out.
 
         Raises:
-            DataLost: a pair has lost both copies.
+            DataLost: a partition has no copy left.
         """
         self._places = self._settled = self._kept.now.batches
         self._gathered = None

@@ -234,14 +234,18 @@ def test_the_driver_dies_between_any_two_steps(counts: FluxJob) -> None:
     assert not counts.staged()
 
 
-def test_fs_26_a_job_that_lost_both_copies_says_so_and_goes_on_with_other_sites(
-    counts: FluxJob,
+@pytest.mark.parametrize("copies", [2, 1])
+def test_fs_26_a_job_that_lost_all_copies_says_so_and_goes_on_with_other_sites(
+    counts: FluxJob, copies: int
 ) -> None:
+    job = counts.folder / "job.py"
+    job.write_text(job.read_text().replace("writes=", f"copies={copies}, writes="))
     counts.more()
     counts.start()
     counts.until_counted()
     for again in (1, 2):
-        for worker, _ in counts.seats().values():
+        workers = [worker for worker, _ in counts.seats().values()]
+        for worker in workers if copies == 2 else workers[:1]:
             os.kill(worker, signal.SIGKILL)
         counts.more()
         counts.until(lambda again=again: len(counts.events("sites_begin_again")) == again)
@@ -281,7 +285,7 @@ def test_fs_26_a_job_whose_sites_end_again_and_again_says_why_and_what_to_do(
     counts.more()
     assert counts.run() == 1
     said = counts.said()
-    for part in ("has lost both copies", "the device is gone", "0 batches are committed"):
+    for part in ("has lost its last copy", "the device is gone", "0 batches are committed"):
         assert part in said
     assert "--fresh" in said
     assert len(counts.events("sites_begin_again")) == 2
