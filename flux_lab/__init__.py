@@ -26,6 +26,7 @@ those who write an operator; the rest proves the protocol.
 - `repartition`, over a `skew_buffer`: the load balancing of 2003, without replication.
 - `actions`: the list of the protocol's actions, held to code, tests and mutations.
 - `resume`: a smaller pair protocol, and its own world, until jobs run it.
+- `shell`: whole jobs, leader, sites and clients, on a simulated system that fails.
 - `control_fuzz`: attacks with control messages on a leader and sites that run.
 - `local_sites`, `ensemble`: sites and ZooKeeper servers as processes of this machine.
 """

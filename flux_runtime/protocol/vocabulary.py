@@ -118,6 +118,7 @@ class Shape:
             unit is then named by a key of its own in place of the batch it came from.
         results_max: results that the egress keeps until the destination acknowledges them, and at
             most so many (NC-7); 0 for a destination that acknowledges nothing and gets each once.
+        progress_read: somebody waits for progress at the last stage, so all stages tell theirs.
     """
 
     widths: tuple[int, ...]
@@ -130,6 +131,7 @@ class Shape:
     in_hand: int = 1
     set_preserving: bool = False
     results_max: int = 0
+    progress_read: bool = False
 
     def __post_init__(self) -> None:
         if not self.widths or min(self.widths) < 1:
@@ -167,14 +169,15 @@ class Shape:
     def tells_progress(self, stage: int) -> bool:
         """Whether consumers of this stage on need to know what they will not get (XM-2).
 
-        They do where some merge waits for several producers, and to flush acknowledgements.
+        They do where some merge waits for several producers, to flush acknowledgements, and where
+        it is read.
         """
         waits = any(
             width > 1 and (self.ordered_egress or before < len(self.widths) - 1)
             for before, width in enumerate(self.widths)
             if before >= stage - 1
         )
-        return waits or self.cumulative
+        return waits or self.cumulative or self.progress_read
 
     def pairs(self) -> tuple[Pair, ...]:
         """All pairs, from source to destination (CT-2): what stages are stamped out as (UF-4)."""

@@ -87,7 +87,7 @@ class Collector:
 def collected(dataflow: Dataflow, *, held_max_bytes: int = HELD_MAX_BYTES) -> Dataflow:
     """The dataflow with a collector behind its last stage."""
     inner = dataflow.shape
-    shape: Shape = dataclasses.replace(inner, widths=(*inner.widths, 1))
+    shape: Shape = dataclasses.replace(inner, widths=(*inner.widths, 1), progress_read=True)
     last = len(inner.widths)
 
     def operator(pair: Pair) -> Operator:

@@ -48,10 +48,11 @@ def run_controller(
     Raises:
         SessionProblem: ZooKeeper cannot be reached.
     """
-    asyncio.run(_run(config, started))
+    asyncio.run(control(config, started))
 
 
-async def _run(config: ControllerConfig, started: Callable[[str, int], None] | None) -> None:
+async def control(config: ControllerConfig, started: Callable[[str, int], None] | None) -> None:
+    """`run_controller`, on the event loop that runs."""
     watch = asyncio.get_running_loop().create_task(_end_with_parent())
     front = Front()
     port = config.controller[1] if config.controller else 0

@@ -241,12 +241,12 @@ class Leader(Shell):
             return
         if set(self.attached) < set(self.ledger.sites):
             return
-        self.began = True
         live = set(self.host.where)
         hi = {node: n for node, n in self.resume.items() if node in live}
         controller, position = self.ledger.controller, self.ledger.position
         self.intake.begin(self.ledger.leaders, controller, hi, position=position)
         rebuild_egress(self.host, controller, position=position)
+        self.began = True
         balance = self.config.balancing
         if balance is not None and self.ledger.shape.copies == 2:
             self.rounds = Rounds(self, balance)

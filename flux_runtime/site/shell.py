@@ -149,7 +149,20 @@ class Shell:
         raise NotImplementedError
 
     def received(self, connection: Connection, kind: Kind, body: memoryview) -> None:
-        """A frame has come."""
+        """A frame has come.
+
+        Raises:
+            Malformed: the other end is to blame. Any other error ends this process' part.
+        """
+        try:
+            self._received(connection, kind, body)
+        except Malformed:
+            raise
+        except Exception as error:
+            log.exception("the site ends")
+            self.fail(error)
+
+    def _received(self, connection: Connection, kind: Kind, body: memoryview) -> None:
         link = self.open[connection]
         if link.role is None:
             if kind is not Kind.GREETING:

@@ -1,0 +1,7 @@
+"""A simulator of whole Flux jobs: leader, followers, sites, clients, as they run in processes.
+
+- `kernel`: virtual time, processes, threads; `loop`: asyncio on it.
+- `network`, `zookeeper`, `disk`: what processes speak to, and how it fails.
+- `cluster`: a job; `faults`: what strikes it; `sweep`: many of them, each from a seed.
+- `mistakes`: planted in the product, to see that the sweep finds them.
+"""

@@ -1,0 +1,56 @@
+"""`python -m flux_lab.shell sweep LAST [FIRST]`: jobs with the seeds FIRST to LAST - 1."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+
+from flux_lab.shell.mistakes import HARMLESS, MISTAKES, found_at
+from flux_lab.shell.sweep import run, timed
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run seeds, and print what became of them; 1 if something promised did not hold."""
+    parser = argparse.ArgumentParser(prog="python -m flux_lab.shell")
+    commands = parser.add_subparsers(dest="command", required=True)
+    sweeping = commands.add_parser("sweep", help="random jobs under random faults")
+    sweeping.add_argument("last", type=int, help="the seed after the last")
+    sweeping.add_argument("first", type=int, nargs="?", default=0, help="the first seed")
+    sweeping.add_argument("--processes", type=int, default=os.cpu_count() or 1)
+    story = commands.add_parser("story", help="what happened in one run")
+    story.add_argument("seed", type=int)
+    planting = commands.add_parser("mistakes", help="does the sweep find planted mistakes?")
+    planting.add_argument("--seeds", type=int, default=200, help="how many runs each is given")
+    planting.add_argument("--only", default="", help="those with this in their name")
+    args = parser.parse_args(argv)
+    if args.command == "story":
+        done = run(args.seed)
+        print(done.story, done.problem or "nothing was wrong", sep="\n")
+        return 1 if done.problem else 0
+    if args.command == "mistakes":
+        return _mistakes(args.only, args.seeds)
+    if not 0 <= args.first < args.last:
+        parser.error(f"there are no seeds from {args.first} to {args.last}: give LAST, then FIRST")
+    totals, text = timed(range(args.first, args.last), args.processes)
+    print(text)
+    return 1 if totals.failed else 0
+
+
+def _mistakes(only: str, seeds: int) -> int:
+    """Print at which seed each mistake is found; 1 if one is not, and nothing says why."""
+    missed = 0
+    for mistake in (m for m in MISTAKES if only in m.name):
+        found = found_at(mistake, range(seeds))
+        if found is None:
+            why = HARMLESS.get(mistake.name, "")
+            missed += not why
+            print(f"not found in {seeds} runs: {mistake.name}: {why or 'UNEXPLAINED'}", flush=True)
+        else:
+            print(f"seed {found[0]:3}: {mistake.name}: {found[1].splitlines()[0]}", flush=True)
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

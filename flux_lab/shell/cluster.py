@@ -1,0 +1,444 @@
+"""A whole job in one simulation: controllers, sites and clients as they run in processes.
+
+What runs is the product: `run_controller`'s coroutine, `Worker`, `Feeder`, `Reader`, with all that
+is beneath them, from the election to the bytes of a frame. Replaced are the operating system
+(`kernel`), asyncio's loop, sockets, kazoo and the journal's disk. Whoever ends is started again, as
+Spark does it with its tasks.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import secrets
+import socket
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, Literal, cast
+from unittest.mock import patch
+
+from flux_lab.example import events, running_example
+from flux_lab.reference import reference
+from flux_lab.shell import kernel as simulated
+from flux_lab.shell.disk import Disk, Folder
+from flux_lab.shell.kernel import Kernel, Process, Thread
+from flux_lab.shell.loop import SimulatedLoop, run
+from flux_lab.shell.network import Network
+from flux_lab.shell.zookeeper import Ensemble, SimulatedKazoo
+from flux_runtime.operators.rows import SN
+from flux_runtime.protocol.vocabulary import Shape
+from flux_runtime.site import controller, journal
+from flux_runtime.site.client import Client, DataLost, Unreachable
+from flux_runtime.site.config import ControllerConfig, Fenced, SiteConfig
+from flux_runtime.site.feeder import Feeder
+from flux_runtime.site.finding import finder
+from flux_runtime.site.host import Host
+from flux_runtime.site.key import JobKey
+from flux_runtime.site.leader import Leader
+from flux_runtime.site.ledger import Ledger
+from flux_runtime.site.reader import Reader
+from flux_runtime.site.worker import Worker
+from flux_runtime.zookeeper import client, election, membership, watcher
+from flux_runtime.zookeeper.errors import ZooKeeperProblem
+
+SESSION_S: Final = 2.0
+PATIENCE_S: Final = 12.0
+WIDTHS: Final = ((1,), (2,), (1, 1), (2, 2), (1, 2), (3, 2))
+
+
+DURABLE: Final[tuple[Literal["process", "machine"], ...]] = ("process", "machine")
+
+
+class ViolationError(AssertionError):
+    """A run did what is promised not to happen."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """One job, without its faults.
+
+    Attributes:
+        shape: of the dataflow, without the collector.
+        batches, rows, keys: the input.
+        gap_s: about how long the source waits between two batches.
+        sites: how many the first layout waits for.
+        executors: how many these are spread over.
+        controllers: candidates.
+        window: offers of the feeder that may be unacknowledged.
+        durable: see `ControllerConfig`.
+    """
+
+    shape: Shape
+    batches: int
+    rows: int
+    keys: int
+    gap_s: float
+    sites: int
+    executors: int
+    controllers: int
+    window: int
+    credits: int
+    durable: Literal["process", "machine"]
+
+
+def plan_of(rng: random.Random) -> Plan:
+    """Draw a job."""
+    ack_every = rng.choice((1, 1, 3))
+    widths = rng.choice(WIDTHS)
+    shape = Shape(
+        widths=widths,
+        ack_every=ack_every,
+        in_hand=rng.choice((1, 1, 4)),
+        pool=rng.choice((8, 16, 64)),
+    )
+    return Plan(
+        shape=shape,
+        batches=rng.choice((4, 8, 12, 16)),
+        rows=rng.choice((1, 4, 8)),
+        keys=rng.choice((3, 8)),
+        gap_s=rng.choice((0.0, 0.2, 0.5)),
+        sites=rng.choice((2, 3, 3, 4)),
+        executors=rng.choice((1, 2, 4)),
+        controllers=rng.choice((2, 2, 3)),
+        window=rng.choice((1, 4, 16)),
+        credits=rng.choice((1, 4)),
+        durable=rng.choice(DURABLE),
+    )
+
+
+@dataclass
+class Outcome:
+    """What the outside has seen.
+
+    Attributes:
+        offset: how far the reader has come; it survives the reader.
+        results: batches that it has read.
+        fed: everything has been taken, and the end.
+        ended: the reader has come to the end.
+        lost: what clients were told of a loss.
+        whole: every pair had two copies at the end.
+        stopped: the job has been ended.
+    """
+
+    offset: int = 0
+    results: int = 0
+    fed: bool = False
+    ended: bool = False
+    lost: DataLost | None = None
+    whole: bool = False
+    stopped: bool = False
+
+
+class Cluster:
+    """A job under simulation.
+
+    Args:
+        kernel: runs it.
+        plan: the job.
+        seed: of the input.
+
+    Attributes:
+        sites: number of the place -> its process.
+        workers: process -> the site in it.
+        leaders: all terms so far.
+        calm: no more faults come.
+        history: (time, what happened), for people.
+    """
+
+    def __init__(self, kernel: Kernel, plan: Plan, seed: int) -> None:
+        self.kernel = kernel
+        self.plan = plan
+        self.network = Network(kernel)
+        self.ensemble = Ensemble(kernel, self.network.blocked_until)
+        self.disk = Disk(kernel)
+        flow = running_example(plan.shape, slide=1)
+        batches = events(plan.batches, plan.rows, keys=plan.keys, seed=seed)
+        self.expected = dict(reference(flow, batches).output)
+        names = [n for n in batches[0].schema.names if n not in SN]
+        self.input = [batch.select(names) for batch in batches]
+        common: dict[str, Any] = {
+            "key": JobKey(bytes(32)),
+            "dataflow": partial(running_example, plan.shape, slide=1),
+            "zookeeper": "simulated",
+            "session_timeout_s": SESSION_S,
+            "patience_s": PATIENCE_S,
+            "credits": plan.credits,
+            "host": "host",
+        }
+        self.site_config = partial(SiteConfig, **common)
+        self.controller_config = partial(
+            ControllerConfig,
+            **common,
+            sites=plan.sites,
+            folder=cast(Path, Folder(self.disk, "job")),
+            durable=plan.durable,
+        )
+        self.sites: dict[int, Process] = {}
+        self.controllers: dict[int, Process] = {}
+        self.driver: Process | None = None
+        self.workers: dict[Process, Worker] = {}
+        self.leaders: list[Leader] = []
+        self.leader_process: dict[Leader, Process] = {}
+        self.gone: set[Process] = set()
+        self.outcome = Outcome()
+        self.calm = False
+        self.history: list[tuple[float, str]] = []
+        self.terms = 0
+        self.joined = 0
+
+    # ---- processes
+
+    def start(self) -> None:
+        """Start everything."""
+        for number in range(self.plan.controllers):
+            self.start_controller(number)
+        for number in range(self.plan.sites):
+            self.start_site(number)
+        self.start_driver()
+
+    def note(self, what: str) -> None:
+        """Note what has happened."""
+        self.history.append((self.kernel.now, what))
+
+    def start_controller(self, number: int) -> None:
+        """Start a controller, or start it again."""
+        config = self.controller_config(
+            executor=f"c{number}", advertise=f"c{number}", bind=f"c{number}"
+        )
+        process = Process(self.kernel, f"controller-{number}", f"c{number}")
+        self.controllers[number] = process
+
+        def main() -> None:
+            run(self.network, lambda _: controller.control(config, None))
+
+        def ended(process: Process) -> None:
+            self.note(f"{process.name} ended: {process.status!r}")
+            self._expect(process, OSError, ZooKeeperProblem)
+            if not self.outcome.stopped:
+                self.kernel.after(0.1 + self.kernel.rng.random(), self.start_controller, number)
+
+        process.start(main, ended=ended)
+
+    def start_site(self, number: int) -> None:
+        """Start a site, or a new incarnation of it."""
+        self.joined += 1
+        machine = f"s{number}.{self.joined}"
+        executor = f"e{number % self.plan.executors}"
+        config = self.site_config(site=number, executor=executor, bind=machine)
+        process = Process(self.kernel, f"site-{number}.{self.joined}", machine)
+        self.sites[number] = process
+
+        def main() -> None:
+            async def host(loop: SimulatedLoop) -> None:
+                with finder(config) as found:
+                    worker = Worker(config, found, None, loop)  # type: ignore[arg-type]
+                    self.adapt(worker.host)
+                    self.workers[process] = worker
+                    await worker.run()
+
+            run(self.network, host)
+
+        def ended(process: Process) -> None:
+            self.note(f"{process.name} ended: {process.status!r}")
+            self.workers.pop(process, None)
+            self.gone.discard(process)
+            self._expect(process, Fenced, ZooKeeperProblem)
+            if not self.outcome.stopped:
+                self.kernel.after(0.05 + 2 * self.kernel.rng.random(), self.start_site, number)
+
+        process.start(main, ended=ended)
+
+    def adapt(self, host: Host) -> None:
+        """Turns of any length, by a clock of the run's own."""
+        ticks = [0.0]
+
+        def clock() -> float:
+            ticks[0] += self.kernel.rng.random() * 0.002
+            return ticks[0]
+
+        host.clock = host.cpu = clock
+
+    def _expect(self, process: Process, *kinds: type[Exception]) -> None:
+        """A process may end of what it cannot help; not of a mistake."""
+        status = process.status
+        if isinstance(status, BaseException) and not isinstance(status, kinds):
+            self.kernel.faults.append((process, status))
+
+    # ---- clients
+
+    def start_driver(self) -> None:
+        """Start the process with the clients, or start it again."""
+        process = self.driver = Process(self.kernel, "driver", "driver")
+
+        def main() -> None:
+            feeding = Thread(target=self._feed, name="feeder", process=process)
+            reading = Thread(target=self._read, name="reader", process=process)
+            feeding.start()
+            reading.start()
+            feeding.join()
+            reading.join()
+            self._finish()
+
+        def ended(process: Process) -> None:
+            self._expect(process)
+            if not self.outcome.stopped:
+                self.kernel.after(0.5, self.start_driver)
+
+        process.start(main, ended=ended)
+
+    def _config(self) -> Any:
+        return self.site_config(bind="driver")
+
+    def _feed(self) -> None:
+        rng, outcome = self.kernel.rng, self.outcome
+        while not outcome.fed and outcome.lost is None:
+            try:
+                with Feeder(self._config(), "events", window=self.plan.window) as feeder:
+                    for number, rows in enumerate(self.input):
+                        feeder.offer(number // 3, number % 3, rows)
+                        self.kernel.sleep(rng.random() * 2 * self.plan.gap_s)
+                    feeder.finish()
+                    outcome.fed = True
+            except DataLost as lost:
+                outcome.lost = lost
+            except (Unreachable, ZooKeeperProblem):
+                self.kernel.sleep(0.5)
+
+    def _read(self) -> None:
+        rng, outcome = self.kernel.rng, self.outcome
+        while not outcome.ended and outcome.lost is None:
+            try:
+                with Reader(self._config()) as reader:
+                    while not outcome.ended:
+                        offset, batches, ended = reader.read(outcome.offset, timeout_s=1.0)
+                        self._take(offset, batches, ended)
+                        if rng.random() < 0.5:
+                            reader.commit(outcome.offset)
+                        if outcome.lost is not None:
+                            return
+            except DataLost as lost:
+                outcome.lost = lost
+            except (Unreachable, ZooKeeperProblem):
+                self.kernel.sleep(0.5)
+
+    def _take(self, offset: int, batches: list[tuple[int, Any]], ended: bool) -> None:
+        """Compare results with those of a run without failures.
+
+        Raises:
+            ViolationError: they are others.
+        """
+        outcome = self.outcome
+        due = [n for n in self.expected if outcome.offset <= n < offset]
+        if [n for n, _ in batches] != due:
+            raise ViolationError(
+                f"results of batches {[n for n, _ in batches]} from {outcome.offset} to {offset}, "
+                f"due {due}"
+            )
+        for number, rows in batches:
+            if not rows.equals(self.expected[number]):
+                raise ViolationError(f"the results of batch {number} are wrong")
+        if offset < outcome.offset:
+            raise ViolationError(f"a reader at {outcome.offset} was sent to {offset}")
+        outcome.results += len(batches)
+        outcome.offset = offset
+        if ended:
+            if any(number >= offset for number in self.expected):
+                raise ViolationError(f"the end at {offset} of {len(self.input)} batches")
+            outcome.ended = True
+
+    def _finish(self) -> None:
+        """Wait until everything is whole, then end the job."""
+        outcome = self.outcome
+        with Client(self._config()) as client:
+            while not self.calm or (outcome.lost is None and not outcome.whole):
+                try:
+                    outcome.whole = bool(client.status()["whole"])
+                except DataLost as lost:
+                    outcome.lost = lost
+                self.kernel.sleep(0.2)
+            self.check()
+            outcome.stopped = True
+            try:
+                client.stop()
+            except Unreachable:
+                self.note("nobody has confirmed the stop")
+
+    # ---- checks
+
+    @property
+    def leader(self) -> Leader | None:
+        """Whoever knows of the most events."""
+        return max(self.leaders, key=lambda leader: leader.ledger.events, default=None)
+
+    @property
+    def ledger(self) -> Ledger | None:
+        """What is known of the cluster."""
+        return None if self.leader is None else self.leader.ledger
+
+    def check(self) -> None:
+        """What holds at any time of all sites that are in the view."""
+        for worker in self.workers.values():
+            for _, segment in worker.host.segments():
+                segment.validate()
+
+    def end(self) -> None:
+        """End all processes that are left, and what they have waiting."""
+        self.outcome.stopped = True
+        for process in [*self.sites.values(), *self.controllers.values(), self.driver]:
+            if process is not None:
+                process.kill()
+        self.kernel.run(lambda: False, until=self.kernel.now)
+        self.workers.clear()
+
+    @property
+    def over(self) -> bool:
+        """Whether all processes have come to their end."""
+        processes = [*self.sites.values(), *self.controllers.values(), self.driver]
+        return self.outcome.stopped and not any(p is not None and p.alive for p in processes)
+
+
+@contextmanager
+def substituted(cluster: Cluster) -> Iterator[None]:
+    """The product's modules see the simulation in place of the system."""
+    kernel = cluster.kernel
+
+    class ObservedLeader(Leader):
+        """A term that the run knows of."""
+
+        def __init__(self, *arguments: Any, **options: Any) -> None:
+            super().__init__(*arguments, **options)
+            cluster.adapt(self.host)
+            cluster.leaders.append(self)
+            cluster.leader_process[self] = kernel.process
+            cluster.note(f"{kernel.process.name} leads")
+
+    def kazoo(**options: Any) -> SimulatedKazoo:
+        return SimulatedKazoo(cluster.ensemble, **options)
+
+    def fresh_uuid() -> uuid.UUID:
+        return uuid.UUID(int=kernel.rng.getrandbits(128), version=4)
+
+    threaded = (client, election, membership, watcher)
+    with ExitStack() as stack:
+        for owner, name, value in (
+            (time, "monotonic", kernel.monotonic),
+            (time, "time", kernel.monotonic),
+            (time, "sleep", kernel.sleep),
+            (uuid, "uuid4", fresh_uuid),
+            (secrets, "token_bytes", kernel.rng.randbytes),
+            (socket, "create_connection", cluster.network.connect),
+            (os, "fsync", cluster.disk.sync),
+            (journal, "sync_folder", cluster.disk.sync_folder),
+            (client, "KazooClient", kazoo),
+            (controller, "Leader", ObservedLeader),
+            *((module, "threading", simulated.threading) for module in threaded),
+        ):
+            stack.enter_context(patch.object(owner, name, value))
+        simulated._RUNNING.append(kernel)
+        stack.callback(simulated._RUNNING.pop)
+        yield

@@ -1,0 +1,397 @@
+"""What strikes a simulated job, and when: half of it while copies are being recovered.
+
+Faults of sites strike, in most runs, only sites whose copies are whole elsewhere, on sites that
+nothing has struck: the job then has to lose nothing. In the others they strike anywhere, and a loss
+may be reported. Leaders, ZooKeeper, links and disks fail at any time in both.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from flux_lab.shell.cluster import SESSION_S, Cluster
+from flux_lab.shell.kernel import Process
+from flux_lab.shell.zookeeper import MACHINE, SERVERS
+from flux_runtime.protocol.vocabulary import Status, other
+from flux_runtime.site.leader import Leader
+
+LOOK_S: Final = 0.03
+LONG_S: Final = 2.0 * SESSION_S
+"""So long a process is stopped, or cut off, that its session ends."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FaultPlan:
+    """How many faults strike a run.
+
+    Attributes:
+        count: of all kinds together.
+        gap_s: about how long from one to the next.
+        reckless: sites may be struck whose copies are nowhere else.
+        kinds: what may strike, with weights.
+    """
+
+    count: int
+    gap_s: float
+    reckless: bool
+    kinds: dict[str, float]
+
+
+def fault_plan_of(rng: random.Random) -> FaultPlan:
+    """Draw the faults of a run: some kinds are left out of each, so that others are dense."""
+    return FaultPlan(
+        count=rng.choice((0, 2, 4, 4, 8, 12)),
+        gap_s=rng.choice((0.05, 0.3, 1.0)),
+        reckless=rng.random() < 0.15,
+        kinds={kind: rng.choice((0.0, 1.0, 1.0, 4.0)) for kind in KINDS},
+    )
+
+
+class Faults:
+    """Strikes a cluster until all faults have struck.
+
+    Attributes:
+        struck: kind -> how many.
+        mid_recovery: how many while some copy was missing.
+        mid_record: leaders that were struck with an event on its way into the record.
+    """
+
+    def __init__(self, cluster: Cluster, plan: FaultPlan) -> None:
+        self.cluster = cluster
+        self.kernel = cluster.kernel
+        self.rng = cluster.kernel.rng
+        self.plan = plan
+        self.left = plan.count if any(plan.kinds.values()) else 0
+        self.struck: Counter[str] = Counter()
+        self.mid_recovery = 0
+        self.mid_record = 0
+        self._next = self.kernel.now + self.rng.random() * 2
+        self._last_effect = self.kernel.now
+        self.kernel.after(LOOK_S, self._look)
+
+    def _look(self) -> None:
+        if not self.left:
+            self.kernel.at(max(self.kernel.now, self._last_effect), self._calm)
+            return
+        self.kernel.after(LOOK_S, self._look)
+        ledger = self.cluster.ledger
+        early = ledger is None or ledger.controller is None
+        if self.kernel.now < self._next or (early and self.rng.random() < 0.98):
+            return
+        recovering = ledger is not None and not early and not ledger.whole
+        if not recovering and self.rng.random() < 0.5 and self.kernel.now < self._next + 1.0:
+            return  # most strike while something is under way
+        kind = self.rng.choices(list(self.plan.kinds), list(self.plan.kinds.values()))[0]
+        if kind.startswith("leader") and self.rng.random() < 0.5:
+            self._arm(kind)
+        else:
+            self._strike(kind)
+
+    def _strike(self, kind: str) -> bool:
+        ledger = self.cluster.ledger
+        recovering = ledger is not None and ledger.controller is not None and not ledger.whole
+        if not self.left or not KINDS[kind](self):
+            return False
+        self.left -= 1
+        self.struck[kind] += 1
+        self.mid_recovery += recovering
+        self._next = self.kernel.now + self.rng.random() * 2 * self.plan.gap_s
+        return True
+
+    def _arm(self, kind: str) -> None:
+        """Strike when the next record has been carried out, and nobody knows."""
+        ensemble = self.cluster.ensemble
+
+        def strike() -> None:
+            self.mid_record += self._strike(kind)
+
+        def carried_out(session: int) -> None:
+            of = self._leader()
+            if of is not None and ensemble.process_of(session) is of[1]:
+                ensemble.on_transaction = lambda _: None
+                self.kernel.at(self.kernel.now, strike)
+
+        ensemble.on_transaction = carried_out
+        self._next = self.kernel.now + 0.3
+
+    def _calm(self) -> None:
+        self.cluster.calm = True
+
+    def _lasts(self, seconds: float) -> float:
+        self._last_effect = max(self._last_effect, self.kernel.now + seconds)
+        return seconds
+
+    # ---- victims
+
+    def _vulnerable(self, process: Process) -> bool:
+        """Whether this site may go: its copies are whole elsewhere, on sites that are well."""
+        cluster = self.cluster
+        if self.plan.reckless:
+            return True
+        ledger = cluster.ledger
+        if ledger is None or ledger.controller is None:
+            return True
+        well = {
+            worker.host.me
+            for site, worker in cluster.workers.items()
+            if site not in cluster.gone and site.alive and worker.registered
+        } & set(ledger.sites)
+        worker = cluster.workers.get(process)
+        if worker is None or not worker.registered:
+            return True
+        me = worker.host.me
+        for node, copy in ledger.controller.nodes():
+            if copy.site == me:
+                mate = ledger.controller.pairs[node.pair].copies[other(node.copy)]
+                if mate is None or mate.status is not Status.ACTIVE or mate.site not in well - {me}:
+                    return False
+        return True
+
+    def _site(self) -> Process | None:
+        """A site that may go, noted as gone."""
+        cluster = self.cluster
+        able = [
+            process
+            for process in cluster.sites.values()
+            if process.alive and process not in cluster.gone and self._vulnerable(process)
+        ]
+        if not able:
+            return None
+        process = self.rng.choice(able)
+        cluster.gone.add(process)
+        return process
+
+    def _leader(self) -> tuple[Leader, Process] | None:
+        for leader in reversed(self.cluster.leaders):
+            process = self.cluster.leader_process[leader]
+            if process.alive and not leader.ended.done():
+                return leader, process
+        return None
+
+    def _note(self, what: str) -> bool:
+        self.cluster.note(what)
+        return True
+
+    # ---- sites
+
+    def kill_site(self) -> bool:
+        """SIGKILL: its connections are closed."""
+        if (process := self._site()) is None:
+            return False
+        process.kill()
+        return self._note(f"{process.name} is killed")
+
+    def lose_machine(self) -> bool:
+        """The machine is gone: nobody hears anything."""
+        if (process := self._site()) is None:
+            return False
+        self.cluster.network.dead_machines.add(process.machine)
+        process.kill()
+        return self._note(f"the machine of {process.name} is gone")
+
+    def stop_site(self) -> bool:
+        """SIGSTOP for longer than a session lives: a zombie comes back."""
+        if (process := self._site()) is None:
+            return False
+        process.stop(self._lasts(LONG_S * (0.7 + self.rng.random())))
+        return self._note(f"{process.name} is stopped until {process.stopped_until:.3f}")
+
+    def cut_site_off(self) -> bool:
+        """A site does not reach ZooKeeper, or is not reached by it, or both."""
+        if (process := self._site()) is None:
+            return False
+        self._cut(process.machine, MACHINE, LONG_S * (0.7 + self.rng.random()))
+        return self._note(f"{process.name} is cut off from ZooKeeper")
+
+    def reset_link(self) -> bool:
+        """The connections between two sites break, or that of a site to the leader."""
+        if (process := self._site()) is None:
+            return False
+        cluster = self.cluster
+        others = [p for p in cluster.sites.values() if p.alive and p is not process]
+        leader = self._leader()
+        if leader is not None:
+            others.append(leader[1])
+        other_end = self.rng.choice(others)
+        if other_end in cluster.sites.values():
+            if other_end in cluster.gone or not self._vulnerable(other_end):
+                cluster.gone.discard(process)
+                return False
+            cluster.gone.add(other_end)
+        if not cluster.network.reset_between(process.machine, other_end.machine):
+            cluster.gone -= {process, other_end}
+            return False
+        self.kernel.after(3.0, self._one_is_left, process, other_end)
+        return self._note(f"{process.name} and {other_end.name} lose their connection")
+
+    def _one_is_left(self, *ends: Process) -> None:
+        """One of the two has been removed by now; the other is well."""
+        self.cluster.gone -= set(ends)
+
+    # ---- controllers
+
+    def kill_leader(self) -> bool:
+        """SIGKILL."""
+        if (of := self._leader()) is None:
+            return False
+        of[1].kill()
+        return self._note(f"the leader {of[1].name} is killed")
+
+    def stop_leader(self) -> bool:
+        """SIGSTOP, in half of all cases for longer than its session lives."""
+        if (of := self._leader()) is None:
+            return False
+        of[1].stop(self._lasts(self.rng.choice((0.3, LONG_S)) * (0.7 + self.rng.random())))
+        return self._note(f"the leader {of[1].name} is stopped until {of[1].stopped_until:.3f}")
+
+    def cut_leader_off(self) -> bool:
+        """The leader does not reach ZooKeeper, or is not reached by it, or both."""
+        if (of := self._leader()) is None:
+            return False
+        self._cut(of[1].machine, MACHINE, LONG_S * self.rng.random())
+        return self._note(f"the leader {of[1].name} is cut off from ZooKeeper")
+
+    def lose_answers(self) -> bool:
+        """What the leader has asked ZooKeeper is carried out, and it does not hear so."""
+        if (of := self._leader()) is None:
+            return False
+        self.cluster.ensemble.lose_answers(of[1])
+        return self._note(f"answers to the leader {of[1].name} are lost")
+
+    def kill_candidate(self) -> bool:
+        """SIGKILL of any controller."""
+        alive = [p for p in self.cluster.controllers.values() if p.alive]
+        if not alive:
+            return False
+        process = self.rng.choice(alive)
+        process.kill()
+        return self._note(f"{process.name} is killed")
+
+    # ---- the rest
+
+    def lose_power(self) -> bool:
+        """All controllers are gone at once, with what their disk had not got yet."""
+        if self.cluster.plan.durable != "machine":
+            return False
+        for process in self.cluster.controllers.values():
+            process.kill()
+        self.cluster.disk.lose_power()
+        return self._note("the controllers' machine loses power")
+
+    def fill_disk(self) -> bool:
+        """The journal's disk is full for a while."""
+        self.cluster.disk.full = True
+        self.kernel.after(self._lasts(2 * self.rng.random()), self._free_disk)
+        return self._note("the disk is full")
+
+    def _free_disk(self) -> None:
+        self.cluster.disk.full = False
+        self.cluster.note("the disk is free")
+
+    def stop_server(self) -> bool:
+        """A server of the ensemble, or too many for it to decide, for less than a session."""
+        first = self.rng.randrange(SERVERS)
+        seconds = self._lasts(SESSION_S * 0.4 * self.rng.random())
+        for number in range(first, first + self.rng.choice((1, 2))):
+            self.cluster.ensemble.stop_server(number % SERVERS, seconds)
+        return self._note(f"servers of ZooKeeper are down for {seconds:.3f} s")
+
+    def slow_server(self) -> bool:
+        """A server of the ensemble lags: reads are old and watches late."""
+        number = self.rng.randrange(SERVERS)
+        self.cluster.ensemble.lag[number] = self.kernel.now + self._lasts(3 * self.rng.random())
+        return self._note(f"server {number} of ZooKeeper lags")
+
+    def cut_link(self) -> bool:
+        """Between two processes nothing passes for a while, in one direction or both."""
+        if (ends := self._two()) is None:
+            return False
+        one, two = ends
+        self._cut(one.machine, two.machine, 0.4 * SESSION_S * self.rng.random())
+        return self._note(f"{one.name} and {two.name} do not reach each other")
+
+    def slow_link(self) -> bool:
+        """Between two processes everything takes long."""
+        if (ends := self._two()) is None:
+            return False
+        one, two = ends
+        until = self.kernel.now + self._lasts(3 * self.rng.random())
+        for link in ((one.machine, two.machine), (two.machine, one.machine)):
+            self.cluster.network.slow[link] = until
+        return self._note(f"{one.name} and {two.name} are far apart")
+
+    def hold_up(self) -> bool:
+        """A process gets no processor for less than a session, or little for the whole run."""
+        processes = [*self.cluster.sites.values(), *self.cluster.controllers.values()]
+        process = self.rng.choice(processes)
+        if self.rng.random() < 0.3:
+            process.slow = self.rng.choice((3.0, 10.0))
+        else:
+            process.stop(self._lasts(0.4 * SESSION_S * self.rng.random()))
+        return self._note(f"{process.name} is held up")
+
+    def kill_driver(self) -> bool:
+        """The clients die and begin again."""
+        driver = self.cluster.driver
+        if driver is None or not driver.alive or self.cluster.outcome.fed:
+            return False
+        driver.kill()
+        return self._note("the clients are killed")
+
+    def move(self) -> bool:
+        """A copy is moved, as balancing does it."""
+        if (of := self._leader()) is None or not self.plan.reckless:
+            return False
+        leader = of[0]
+        controller = leader.ledger.controller
+        if not leader.began or controller is None or not controller.whole:
+            return False
+        pair = self.rng.choice(leader.ledger.shape.pairs())
+        event = {"e": "move", "stage": pair.stage, "part": pair.part}
+        event |= {"copy": self.rng.randrange(2), "site": self.rng.choice(list(leader.ledger.sites))}
+        leader.happened(event)
+        return self._note(f"a copy moves: {event}")
+
+    def _two(self) -> tuple[Process, Process] | None:
+        cluster = self.cluster
+        processes = [*cluster.sites.values(), *cluster.controllers.values(), cluster.driver]
+        alive = [p for p in processes if p is not None and p.alive]
+        if len(alive) < 2:
+            return None
+        one, two = self.rng.sample(alive, 2)
+        return one, two
+
+    def _cut(self, one: str, two: str, seconds: float) -> None:
+        self._lasts(seconds)
+        for here, there in self.rng.choice(
+            (((one, two),), ((two, one),), ((one, two), (two, one)))
+        ):
+            self.cluster.network.block(here, there, seconds)
+
+
+KINDS: Final[dict[str, Callable[[Faults], bool]]] = {
+    "site killed": Faults.kill_site,
+    "site's machine lost": Faults.lose_machine,
+    "site stopped": Faults.stop_site,
+    "site cut off": Faults.cut_site_off,
+    "link reset": Faults.reset_link,
+    "leader killed": Faults.kill_leader,
+    "leader stopped": Faults.stop_leader,
+    "leader cut off": Faults.cut_leader_off,
+    "leader's answers lost": Faults.lose_answers,
+    "controller killed": Faults.kill_candidate,
+    "power lost": Faults.lose_power,
+    "disk full": Faults.fill_disk,
+    "server stopped": Faults.stop_server,
+    "server slow": Faults.slow_server,
+    "link cut": Faults.cut_link,
+    "link slow": Faults.slow_link,
+    "process held up": Faults.hold_up,
+    "clients killed": Faults.kill_driver,
+    "copy moved": Faults.move,
+}
+"""Every kind of fault."""

@@ -1,0 +1,436 @@
+"""Mistakes planted in the product, one at a time, to see that the sweep finds them.
+
+    python -m flux_lab.shell mistakes [--seeds 200] [--only NAME]
+
+Each changes a line of a function of the product in this process: its text is taken, a piece that
+occurs exactly once in it is replaced, and the result stands in the function's place while seeds
+run, until one violates something.
+"""
+
+from __future__ import annotations
+import __future__
+
+import inspect
+import textwrap
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final, NamedTuple
+from unittest.mock import patch
+
+from flux_lab.shell.sweep import run
+from flux_runtime.site import collector, connection, controller, intake, shell, worker
+from flux_runtime.site import leader as leading
+from flux_runtime.site.client_service import ClientService
+from flux_runtime.site.feeder import Feeder
+from flux_runtime.site.finding import ZooKeeperFinder
+from flux_runtime.site.host import Host
+from flux_runtime.site.journal import Journal
+from flux_runtime.site.ledger import Ledger
+from flux_runtime.site.neighbours import Neighbours
+from flux_runtime.site.reader import Reader
+from flux_runtime.site.view_broadcaster import ViewBroadcaster
+from flux_runtime.zookeeper import control as control_log
+from flux_runtime.zookeeper import membership, tail, watcher
+from flux_runtime.zookeeper.election import Candidate, Leadership
+
+CHANCE: Final = "__import__('random').Random(self.bytes_in * 31 + len(body[0])).random()"
+"""A draw that follows from the run, so that a seed finds the same again."""
+
+
+class Mistake(NamedTuple):
+    """One line of the product turned into another.
+
+    Attributes:
+        name: what is wrong then.
+        owner: the class or module of the function.
+        function: its name.
+        old, new: the piece of its text, and what stands there.
+    """
+
+    name: str
+    owner: Any
+    function: str
+    old: str
+    new: str
+
+
+MISTAKES: Final = (
+    # what is said
+    Mistake(
+        "control messages are dropped",
+        connection.Connection,
+        "send",
+        "if self.open:",
+        f"if self.open and not (kind is Kind.CONTROL and {CHANCE} < 0.03):",
+    ),
+    Mistake(
+        "control messages come twice",
+        connection.Connection,
+        "send",
+        "self.out.add(kind, *body)",
+        "self.out.add(kind, *body)\n"
+        f"        if kind is Kind.CONTROL and {CHANCE} < 0.1:\n"
+        "            self.out.add(kind, *body)",
+    ),
+    Mistake(
+        "control messages overtake each other",
+        connection.Connection,
+        "send",
+        "self.out.add(kind, *body)",
+        "held = self.__dict__.pop('held', ())\n"
+        f"        if kind is Kind.CONTROL and not held and {CHANCE} < 0.1:\n"
+        "            self.held = (kind, *body)\n"
+        "        else:\n"
+        "            self.out.add(kind, *body)\n"
+        "            if held:\n"
+        "                self.out.add(*held)",
+    ),
+    Mistake(
+        "a loss is not told",
+        ViewBroadcaster,
+        "_publish_loss",
+        "self._leader.clients.on_loss(pair, why)",
+        "pass",
+    ),
+    Mistake(
+        "a site that comes back is not told what it has missed",
+        ViewBroadcaster,
+        "catch_up",
+        "leader.tell(connection, piece)",
+        "pass",
+    ),
+    Mistake(
+        "a site that comes back is not told who lives",
+        ViewBroadcaster,
+        "catch_up",
+        "leader.tell(connection, self._of_sites())",
+        "pass",
+    ),
+    # the record
+    Mistake(
+        "the leader acts before the record is safe",
+        leading.Leader,
+        "_recorder",
+        "await self.loop.run_in_executor(None, self.event_record.append, events)\n",
+        "keep = self.loop.run_in_executor(None, self.event_record.append, events)\n"
+        "        keep.add_done_callback(lambda done: done.exception())\n",
+    ),
+    Mistake(
+        "a record does not ask whether another leads",
+        Leadership,
+        "check",
+        "transaction.check(self._candidate.term_path, self.token)",
+        "pass",
+    ),
+    Mistake(
+        "a record whose answer is lost is written again",
+        control_log.ControlLog,
+        "append",
+        "if self._at(first)[:_ID_BYTES] == mark:",
+        "if False:",
+    ),
+    Mistake(
+        "a new leader does not read the end of the record",
+        controller.Term,
+        "run",
+        "await loop.run_in_executor(None, log_.read, self.next)",
+        "()",
+    ),
+    Mistake(
+        "a follower may begin in the middle",
+        controller.Term,
+        "_entry",
+        "if self.following and number == self.next:\n        self.next += 1",
+        "if self.following and number >= self.next:\n        self.next = number + 2",
+    ),
+    Mistake(
+        "catch-ups in hand go on under a new leader",
+        Ledger,
+        "_new_leader",
+        "if self.controller is not None:",
+        "if False:",
+    ),
+    Mistake(
+        "a failed site may come back",
+        Ledger,
+        "_failed",
+        "self.fenced[record.id] = None",
+        "self.numbers[record.id] = number",
+    ),
+    # the view
+    Mistake(
+        "a site that has been removed is admitted",
+        leading.Leader,
+        "_site_greeted",
+        "if gone or identity in self.ledger.fenced or said.epoch > self.ledger.leaders:",
+        "if False:",
+    ),
+    Mistake(
+        "a site follows an older leader",
+        worker.Worker,
+        "_admitted",
+        "if epoch < self.epoch:",
+        "if False:",
+    ),
+    Mistake(
+        "the connection to a site that has been removed stays",
+        Neighbours,
+        "follow",
+        "shell.host.disconnect(number)",
+        "pass",
+    ),
+    Mistake(
+        "a broken link is told to one leader only",
+        Neighbours,
+        "_tell_of_broken",
+        "for number, why in self.broken.items():",
+        "broken, self.broken = self.broken, {}\n        for number, why in broken.items():",
+    ),
+    Mistake(
+        "a closed connection is nobody's failure",
+        leading.Leader,
+        "lost",
+        'self.site_gone(link.site, f"its connection was lost: {why}")',
+        "pass",
+    ),
+    Mistake(
+        "sites that do not come back to a new leader stay",
+        leading.Leader,
+        "_look",
+        "for number in set(self.ledger.sites) - set(self.attached):",
+        "for number in ():",
+    ),
+    Mistake(
+        "notices are told to one leader only",
+        worker.Worker,
+        "_admitted",
+        "self.told = 0",
+        "del self.notices[: self.told]\n    self.told = 0",
+    ),
+    Mistake(
+        "a lost session is nobody's failure",
+        leading.Leader,
+        "member_left",
+        "if number is not None:",
+        "if False:",
+    ),
+    Mistake(
+        "a site whose session is lost goes on",
+        worker.Worker,
+        "_fence",
+        "self.loop.call_soon_threadsafe(self.fail, Fenced(why))",
+        "pass",
+    ),
+    # the ends
+    Mistake(
+        "resume points are ignored",
+        Host,
+        "resume_points",
+        "if node.stage == 0 and",
+        "if False and",
+    ),
+    Mistake(
+        "a leader begins before all sites are back",
+        leading.Leader,
+        "_begin",
+        "if set(self.attached) < set(self.ledger.sites):",
+        "if False:",
+    ),
+    Mistake(
+        "the egress is not rebuilt",
+        intake,
+        "rebuild_egress",
+        "alone = inlet.status[d] is Status.ACTIVE and inlet.status[other(d)] is not Status.ACTIVE",
+        "alone = False",
+    ),
+    Mistake(
+        "the journal is not flushed to the system",
+        Journal,
+        "_write",
+        "self._file.flush()",
+        "pass",
+    ),
+    Mistake(
+        "the journal is not flushed to the disk",
+        Journal,
+        "_write",
+        "if self.fsync:",
+        "if False:",
+    ),
+    Mistake(
+        "what an old leader writes into the journal is read",
+        Journal,
+        "read",
+        "if limit is None or record.number < limit:",
+        "if True:",
+    ),
+    Mistake(
+        "a batch is not written into the journal",
+        intake.Intake,
+        "pump",
+        "self.journal.append(Record(number, source, key, rows))",
+        "pass",
+    ),
+    Mistake(
+        "a batch is acknowledged when it is fed",
+        intake.Intake,
+        "_lowest",
+        "return min(held)",
+        "return self.ingress.last + 1",
+    ),
+    Mistake(
+        "the journal is trimmed too far",
+        Journal,
+        "trim",
+        "if last < below and p != self._now",
+        "if p != self._now or last < below",
+    ),
+    Mistake(
+        "a new journal forgets what has been taken",
+        Journal,
+        "_open",
+        "for source, key in self.last.items():",
+        "for source, key in ():",
+    ),
+    Mistake(
+        "offers are taken twice",
+        intake.Intake,
+        "offer",
+        "if key > self.seen.get(source, (NOTHING, NOTHING)) and not self.ended:",
+        "if not self.ended:",
+    ),
+    Mistake(
+        "a feeder does not offer again",
+        Feeder,
+        "connected",
+        "self._put(channel, key, rows)",
+        "pass",
+    ),
+    Mistake(
+        "a reader forgets where it was",
+        Reader,
+        "_read",
+        "site.tell(control.Read(offset, max_bytes))",
+        "site.tell(control.Read(offset + 1, max_bytes))",
+    ),
+    Mistake(
+        "the end of the input is not kept",
+        intake.Intake,
+        "begin",
+        "self.ended = any(r.key == END_KEY for r in records)",
+        "self.ended = False",
+    ),
+    Mistake(
+        "clients that wait for the end are forgotten",
+        ClientService,
+        "finished",
+        "self.leader.tell(connection, control.Finished())",
+        "pass",
+    ),
+    # states
+    Mistake(
+        "a state that waits for its connection is dropped",
+        shell.Shell,
+        "_ship_states",
+        "self.unsent.append(move)",
+        "pass",
+    ),
+    Mistake(
+        "a state of an attempt that was given up is installed",
+        Host,
+        "install",
+        "if machine.status is Status.STANDBY and state.version == node.life:",
+        "if True:",
+    ),
+    Mistake(
+        "a state that comes before word of its standby is dropped",
+        Host,
+        "install",
+        "self.early[node] = state",
+        "pass",
+    ),
+    # ZooKeeper
+    Mistake(
+        "nobody waits for a server that lags",
+        control_log,
+        "sync",
+        "ask(client, lambda: client.kazoo.sync_async(path), timeout_s=timeout_s)",
+        "pass",
+    ),
+    Mistake(
+        "entries of the record are skipped",
+        tail.Reader,
+        "_read",
+        "self.next += len(entries)",
+        "self.next += len(entries) + (len(entries) > 1)",
+    ),
+    Mistake(
+        "nobody looks again by itself, and watches are not set",
+        watcher.Watcher,
+        "_run",
+        "self._look(self.poke)",
+        "self._look(lambda _: None)",
+    ),
+    Mistake(
+        "an incarnation may be taken twice",
+        membership,
+        "_raise_incarnation",
+        "wanted = highest + 1 if to is None else to",
+        "wanted = max(highest, 1) if to is None else to",
+    ),
+    Mistake(
+        "a candidate leads for ever",
+        Candidate,
+        "_depose",
+        "leading, self.leadership = self.leadership, None",
+        "leading = None",
+    ),
+    Mistake(
+        "nobody deposes a leader that is gone",
+        ZooKeeperFinder,
+        "depose",
+        "if self.leader() == address:",
+        "if False:",
+    ),
+    Mistake(
+        "a collector forgets too much",
+        collector.Collector,
+        "commit",
+        "gone = bisect_left(self.batches, offset)",
+        "gone = bisect_left(self.batches, offset + 1)",
+    ),
+)
+"""Those that the sweep has to find, and some that it need not (see `HARMLESS`)."""
+
+HARMLESS: Final[dict[str, str]] = {}
+"""Mistakes that no run can notice, and why."""
+
+
+@contextmanager
+def planted(mistake: Mistake) -> Iterator[None]:
+    """The product with this mistake.
+
+    Raises:
+        ValueError: the piece of text does not occur exactly once.
+    """
+    original = getattr(mistake.owner, mistake.function)
+    text = textwrap.dedent(inspect.getsource(original))
+    old = mistake.old
+    if text.count(old) != 1:
+        raise ValueError(f"{mistake.name}: {old!r} occurs {text.count(old)} times in {original}")
+    flags = __future__.annotations.compiler_flag
+    made: dict[str, Any] = {}
+    code = compile(text.replace(old, mistake.new), f"<{mistake.name}>", "exec", flags)
+    exec(code, original.__globals__, made)
+    with patch.object(mistake.owner, mistake.function, made[mistake.function]):
+        yield
+
+
+def found_at(mistake: Mistake, seeds: range) -> tuple[int, str] | None:
+    """The first seed that notices, and what it says."""
+    with planted(mistake):
+        for seed in seeds:
+            done = run(seed)
+            if done.problem:
+                return seed, done.problem
+    return None

@@ -1,0 +1,210 @@
+"""Random jobs under random faults: everything from one seed, so that a failure can be run again."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import multiprocessing
+import os
+import time
+import traceback
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+from flux_lab.shell.cluster import Cluster, ViolationError, plan_of, substituted
+from flux_lab.shell.faults import Faults, fault_plan_of
+from flux_lab.shell.kernel import Kernel
+
+FAULTS_S: Final = 60.0
+"""Virtual seconds in which all faults have struck."""
+QUIET_S: Final = 90.0
+"""Virtual seconds after the last fault in which the job has to come to its end."""
+
+
+@dataclass
+class Run:
+    """What became of one run.
+
+    Attributes:
+        problem: what was wrong; empty: nothing.
+        lost: a loss was reported, where faults may cause one.
+        terms: leaders.
+        joined: incarnations of sites.
+    """
+
+    seed: int
+    problem: str = ""
+    story: str = ""
+    lost: bool = False
+    terms: int = 0
+    joined: int = 0
+    moved: int = 0
+    virtual_s: float = 0.0
+    events: int = 0
+    struck: Counter[str] = field(default_factory=Counter)
+    mid_recovery: int = 0
+    mid_record: int = 0
+    answers_lost: int = 0
+    sessions_expired: int = 0
+    torn: int = 0
+
+
+def run(seed: int) -> Run:
+    """One job from a seed."""
+    kernel = Kernel(seed)
+    plan, fault_plan = plan_of(kernel.rng), fault_plan_of(kernel.rng)
+    cluster = Cluster(kernel, plan, seed)
+    done = Run(seed)
+    level = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    gc.disable()
+    try:
+        with substituted(cluster):
+            faults = Faults(cluster, fault_plan)
+            cluster.start()
+            try:
+                _drive(cluster, faults)
+                _judge(cluster, reckless=fault_plan.reckless)
+            except ViolationError as violation:
+                done.problem = str(violation)
+            except Exception:  # of the simulation itself: no run may go uncounted
+                done.problem = "the simulation failed\n" + traceback.format_exc()
+            if done.problem:
+                done.story = f"{plan}\n{fault_plan}\n" + "\n".join(
+                    f"{when:10.3f}  {what}" for when, what in cluster.history
+                )
+            _count(done, cluster, faults)
+            cluster.end()
+    finally:
+        gc.enable()
+        logging.disable(level)
+    return done
+
+
+def _drive(cluster: Cluster, faults: Faults) -> None:
+    kernel = cluster.kernel
+    began = kernel.now
+
+    def over() -> bool:
+        return cluster.over or bool(kernel.faults)
+
+    while not kernel.run(lambda: over() or cluster.calm, until=kernel.now + 1.0):
+        if kernel.now - began > FAULTS_S:
+            faults.left = 0
+    kernel.run(over, until=kernel.now + QUIET_S)
+
+
+def _judge(cluster: Cluster, *, reckless: bool) -> None:
+    """Whether the job has kept its promises.
+
+    Raises:
+        ViolationError: it has not.
+    """
+    outcome = cluster.outcome
+    for process, error in cluster.kernel.faults:
+        if isinstance(error, ViolationError):
+            raise error
+        text = "".join(traceback.format_exception(error)[-6:])
+        raise ViolationError(f"{process.name} ended by {error!r}\n{text}")
+    if outcome.lost is not None and not reckless:
+        raise ViolationError(f"lost although another copy was whole: {outcome.lost}")
+    if not cluster.over:
+        raise ViolationError(f"stuck: {outcome}")
+    if outcome.lost is None and not outcome.ended:
+        raise ViolationError(f"stopped before the end: {outcome}")
+
+
+def _count(done: Run, cluster: Cluster, faults: Faults) -> None:
+    done.lost = cluster.outcome.lost is not None
+    done.terms = len(cluster.leaders)
+    done.joined = cluster.joined
+    done.moved = sum(worker.states_moved for worker in cluster.workers.values())
+    done.virtual_s = cluster.kernel.now - 1000.0
+    done.events = cluster.kernel.events
+    done.struck = faults.struck
+    done.mid_recovery, done.mid_record = faults.mid_recovery, faults.mid_record
+    done.answers_lost = cluster.ensemble.answers_lost
+    done.sessions_expired = cluster.ensemble.expired
+    done.torn = cluster.disk.torn
+
+
+@dataclass
+class Totals:
+    """What became of many runs."""
+
+    runs: int = 0
+    faults: Counter[str] = field(default_factory=Counter)
+    sums: Counter[str] = field(default_factory=Counter)
+    failed: list[Run] = field(default_factory=list)
+
+    def add(self, done: Run) -> None:
+        """One more."""
+        self.runs += 1
+        self.faults += done.struck
+        self.sums += Counter(
+            losses=done.lost,
+            terms=done.terms,
+            incarnations=done.joined,
+            mid_recovery=done.mid_recovery,
+            mid_record=done.mid_record,
+            answers_lost=done.answers_lost,
+            sessions_expired=done.sessions_expired,
+            torn=done.torn,
+            events=done.events,
+            virtual_s=int(done.virtual_s),
+        )
+        if done.problem:
+            self.failed.append(done)
+
+    def text(self, wall_s: float, cpu_s: float) -> str:
+        """For people."""
+        sums = self.sums
+        return "\n".join(
+            (
+                f"{self.runs} runs in {wall_s:.1f} s ({cpu_s:.1f} s of processors, "
+                f"{cpu_s / max(1, self.runs) * 1e3:.0f} ms each), {sums['events']} events in "
+                f"{sums['virtual_s']} virtual seconds: {len(self.failed)} violations",
+                f"{sum(self.faults.values())} faults, {sums['mid_recovery']} of them while copies "
+                f"were missing; {sums['terms'] - self.runs} changes of leader, "
+                f"{sums['mid_record']} with an event on its way into the record; "
+                f"{sums['incarnations']} incarnations of sites; {sums['sessions_expired']} "
+                f"sessions expired; {sums['answers_lost']} answers of ZooKeeper lost; "
+                f"{sums['torn']} files torn; {sums['losses']} losses reported",
+                "faults: " + ", ".join(f"{kind} {n}" for kind, n in sorted(self.faults.items())),
+            )
+        )
+
+
+def sweep(seeds: Iterable[int]) -> Totals:
+    """Runs, one after the other; violations are printed."""
+    totals = Totals()
+    for seed in seeds:
+        done = run(seed)
+        totals.add(done)
+        if done.problem:
+            print(f"seed {seed}: {done.problem.splitlines()[0]}", flush=True)
+    return totals
+
+
+def sweep_in_parallel(seeds: range, processes: int) -> Totals:
+    """The same on several processors."""
+    totals = Totals()
+    with multiprocessing.get_context("fork").Pool(processes, maxtasksperchild=500) as pool:
+        for done in pool.imap_unordered(run, seeds, chunksize=10):
+            totals.add(done)
+            if done.problem:
+                print(f"seed {done.seed}: {done.problem.splitlines()[0]}", flush=True)
+    return totals
+
+
+def timed(seeds: range, processes: int) -> tuple[Totals, str]:
+    """Totals, and their text."""
+    began = time.perf_counter()
+    totals = (
+        sweep(seeds) if processes < 2 or len(seeds) < 20 else sweep_in_parallel(seeds, processes)
+    )
+    used = os.times()
+    cpu = used.user + used.system + used.children_user + used.children_system
+    return totals, totals.text(time.perf_counter() - began, cpu)

@@ -1,0 +1,792 @@
+"""ZooKeeper as its clients know it: servers that lag, sessions that expire, answers that are lost.
+
+Requests are carried out one after another; every server applies them some time later, and a
+client's answers, reads and watches come from the server that it is connected to. So a read may be
+old, unless `sync` came first, and a watch late. `SimulatedKazoo` has the part of kazoo's interface
+that the product uses, with kazoo's states: what is under way when a connection ends is answered
+with `ConnectionLoss`, whether it was carried out or not; watches are gone then, and called once.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from types import SimpleNamespace
+from typing import Any, Final, NamedTuple
+
+from kazoo.exceptions import (
+    BadVersionError,
+    ConnectionClosedError,
+    ConnectionLoss,
+    NodeExistsError,
+    NoNodeError,
+    NotEmptyError,
+    RolledBackError,
+    RuntimeInconsistency,
+    SessionExpiredError,
+)
+from kazoo.handlers.threading import KazooTimeoutError
+from kazoo.protocol.states import KazooState
+
+from flux_lab.shell.kernel import KERNEL, Event, Kernel, Process, Thread
+
+SERVERS: Final = 3
+LAG_S: Final = 0.003
+LONG_LAG_S: Final = 0.3
+MACHINE: Final = "zookeeper"
+"""What the network calls the machines of the ensemble, seen from a process."""
+
+
+class Stat(NamedTuple):
+    """Of a znode."""
+
+    version: int
+    cversion: int
+    numChildren: int  # noqa: N815 - as kazoo has it
+    ephemeralOwner: int  # noqa: N815 - as kazoo has it
+
+
+class Znode(NamedTuple):
+    """A znode at one moment."""
+
+    data: bytes
+    stat: Stat
+
+
+Change = tuple[str, Znode | None]
+"""A path and what is there from now on."""
+
+
+class Tree:
+    """Znodes, as far as a server has applied what was decided.
+
+    Attributes:
+        applied: how many decisions.
+        watches: (kind, path) -> (session, callback); kind "data", or "children".
+    """
+
+    def __init__(self) -> None:
+        self.nodes: dict[str, Znode] = {"/": Znode(b"", Stat(0, 0, 0, 0))}
+        self.names: dict[str, dict[str, None]] = {"/": {}}
+        self.applied = 0
+        self.watches: dict[tuple[str, str], list[tuple[Connection, Callable[..., None]]]] = {}
+
+    def apply(self, changes: list[Change]) -> list[tuple[Connection, Callable[..., None]]]:
+        """Take a decision; gives the watches that it touches off."""
+        self.applied += 1
+        off: list[tuple[Connection, Callable[..., None]]] = []
+        for path, node in changes:
+            parent, _, name = path.rpartition("/")
+            before = self.nodes.get(path)
+            if node is None:
+                del self.nodes[path], self.names[path]
+                del self.names[parent or "/"][name]
+                off += self.watches.pop(("data", path), [])
+                off += self.watches.pop(("children", path), [])
+                off += self.watches.pop(("children", parent or "/"), [])
+                continue
+            self.nodes[path] = node
+            if before is None:
+                self.names[path] = {}
+                self.names[parent or "/"][name] = None
+                off += self.watches.pop(("data", path), [])
+                off += self.watches.pop(("children", parent or "/"), [])
+            elif node.stat.version != before.stat.version:
+                off += self.watches.pop(("data", path), [])
+        return off
+
+
+class Session:
+    """A session, which the ensemble ends when nothing is heard of it for too long."""
+
+    def __init__(self, number: int, timeout_s: float, now: float) -> None:
+        self.number = number
+        self.timeout_s = timeout_s
+        self.heard = now
+        self.alive = True
+
+
+class Ensemble:
+    """The servers.
+
+    Attributes:
+        decided: all decisions so far, in one order.
+        down: servers that answer nobody.
+        answers_lost: how many requests were carried out whose answer got lost.
+        on_transaction: told the session whose transaction has just been carried out.
+    """
+
+    def __init__(self, kernel: Kernel, blocked: Callable[[str, str], float]) -> None:
+        self.kernel = kernel
+        self.blocked = blocked
+        self.state = Tree()
+        self.decided: list[list[Change]] = []
+        self.servers = [Tree() for _ in range(SERVERS)]
+        self.down: dict[int, float] = {}
+        self.sessions: dict[int, Session] = {}
+        self.connections: list[Connection] = []
+        self.lag: dict[int, float] = {}
+        self.answers_lost = 0
+        self.expired = 0
+        self.on_transaction: Callable[[int], None] = lambda _: None
+        self._next_session = 1
+        self._arrivals = [0.0] * SERVERS
+
+    # ---- deciding
+
+    def decide(self, changes: list[Change]) -> int:
+        """Everybody will have these changes; gives how many decisions there are now."""
+        self.state.apply(changes)
+        self.decided.append(changes)
+        now, rng = self.kernel.now, self.kernel.rng
+        for number in range(SERVERS):
+            slow = self.lag.get(number, 0.0) > now
+            when = now + rng.random() * (LONG_LAG_S if slow else LAG_S)
+            self._arrivals[number] = when = max(when, self._arrivals[number])
+            self.kernel.at(when, self._apply, number)
+        return len(self.decided)
+
+    def _apply(self, number: int) -> None:
+        server = self.servers[number]
+        for connection, watch in server.apply(self.decided[server.applied]):
+            if connection.open:
+                connection.answer(partial(connection.kazoo.notify, watch))
+        for connection in self.connections:
+            if connection.server == number:
+                connection.go_on()
+
+    def lookup(self, path: str) -> Znode:
+        """What is decided.
+
+        Raises:
+            NoNodeError: there is no such znode.
+        """
+        node = self.state.nodes.get(path)
+        if node is None:
+            raise NoNodeError
+        return node
+
+    def create(self, path: str, data: bytes, owner: int) -> list[Change]:
+        """The changes of a create."""
+        parent = path.rpartition("/")[0] or "/"
+        above = self.lookup(parent)
+        if path in self.state.nodes:
+            raise NodeExistsError
+        stat = above.stat._replace(
+            cversion=above.stat.cversion + 1, numChildren=above.stat.numChildren + 1
+        )
+        return [(parent, Znode(above.data, stat)), (path, Znode(data, Stat(0, 0, 0, owner)))]
+
+    def set(self, path: str, data: bytes, version: int) -> list[Change]:
+        """The changes of a set."""
+        node = self.check(path, version)
+        return [(path, Znode(data, node.stat._replace(version=node.stat.version + 1)))]
+
+    def delete(self, path: str, version: int) -> list[Change]:
+        """The changes of a delete."""
+        node = self.check(path, version)
+        if node.stat.numChildren:
+            raise NotEmptyError
+        parent = path.rpartition("/")[0] or "/"
+        above = self.lookup(parent)
+        stat = above.stat._replace(
+            cversion=above.stat.cversion + 1, numChildren=above.stat.numChildren - 1
+        )
+        return [(path, None), (parent, Znode(above.data, stat))]
+
+    def check(self, path: str, version: int) -> Znode:
+        """The znode, if it has this version (-1: any)."""
+        node = self.lookup(path)
+        if version not in (-1, node.stat.version):
+            raise BadVersionError
+        return node
+
+    def multi(self, operations: list[tuple[Any, ...]], session: int) -> list[Any]:
+        """A transaction: its results, or an error for every operation."""
+        nodes, names = dict(self.state.nodes), {p: dict(n) for p, n in self.state.names.items()}
+        changes: list[Change] = []
+        results: list[Any] = []
+        for at, (kind, path, *rest) in enumerate(operations):
+            try:
+                match kind:
+                    case "create":
+                        data, ephemeral = rest
+                        more = self.create(path, data, session if ephemeral else 0)
+                        results.append(path)
+                    case "set":
+                        more = self.set(path, *rest)
+                        results.append(more[-1][1].stat if more[-1][1] else None)
+                    case "delete":
+                        more = self.delete(path, *rest)
+                        results.append(True)
+                    case _:
+                        more = []
+                        self.check(path, *rest)
+                        results.append(True)
+            except (NoNodeError, NodeExistsError, BadVersionError, NotEmptyError) as error:
+                self.state.nodes, self.state.names = nodes, names
+                before: list[Any] = [RolledBackError() for _ in range(at)]
+                return [*before, error, *(RuntimeInconsistency() for _ in operations[at + 1 :])]
+            applied = self.state.applied
+            self.state.apply(more)
+            self.state.applied = applied
+            changes += more
+        self.state.nodes, self.state.names = nodes, names
+        self.decide(changes)
+        self.on_transaction(session)
+        return results
+
+    # ---- sessions
+
+    def new_session(self, timeout_s: float) -> Session:
+        """A session that lives from now on."""
+        session = Session(self._next_session, timeout_s, self.kernel.now)
+        self._next_session += 1
+        self.sessions[session.number] = session
+        self.kernel.after(timeout_s, self._look_at, session)
+        return session
+
+    def _look_at(self, session: Session) -> None:
+        if not session.alive:
+            return
+        end = session.heard + session.timeout_s
+        if self.quorum_until() > self.kernel.now:  # nobody can decide that a session has ended
+            end = self.quorum_until() + session.timeout_s
+        if end > self.kernel.now:
+            self.kernel.at(end, self._look_at, session)
+        else:
+            self.expired += 1
+            self.end_session(session)
+
+    def end_session(self, session: Session) -> None:
+        """It is gone, with everything ephemeral."""
+        if not session.alive:
+            return
+        session.alive = False
+        del self.sessions[session.number]
+        mine = [p for p, n in self.state.nodes.items() if n.stat.ephemeralOwner == session.number]
+        for path in mine:
+            self.decide(self.delete(path, -1))
+        for connection in list(self.connections):
+            if connection.session is session:
+                connection.drop()
+
+    def process_of(self, session: int) -> Process | None:
+        """The process that a session is of, if it is connected."""
+        for connection in self.connections:
+            if connection.session.number == session:
+                return connection.kazoo.process
+        return None
+
+    # ---- servers
+
+    def quorum_until(self) -> float:
+        """Until when too few servers are up."""
+        until = sorted(self.down.get(number, 0.0) for number in range(SERVERS))
+        return until[SERVERS // 2]
+
+    def serves(self, number: int) -> bool:
+        """Whether a server answers now."""
+        now = self.kernel.now
+        return self.down.get(number, 0.0) <= now and self.quorum_until() <= now
+
+    def stop_server(self, number: int, seconds: float) -> None:
+        """A server is down for a while; so is the service if too few are left."""
+        self.down[number] = max(self.down.get(number, 0.0), self.kernel.now + seconds)
+        for connection in list(self.connections):
+            if not self.serves(connection.server):
+                connection.drop()
+
+    def lose_answers(self, process: Process) -> None:
+        """What a process has asked is carried out; its connection breaks before it hears so."""
+        for connection in list(self.connections):
+            if connection.kazoo.process is process:
+                while connection.requests:
+                    _, request = connection.requests.popleft()
+                    request(connection)
+                self.answers_lost += connection.unanswered
+                connection.drop()
+
+
+class Connection:
+    """A client's connection to one server: requests are answered in order.
+
+    Attributes:
+        session: that it is part of.
+        requests: under way or waiting: (decisions that the server must have applied, request).
+        unanswered: requests whose answer is under way.
+    """
+
+    def __init__(self, kazoo: SimulatedKazoo, ensemble: Ensemble, server: int, session: Session):
+        self.kazoo = kazoo
+        self.ensemble = ensemble
+        self.server = server
+        self.session = session
+        self.open = True
+        self.requests: deque[tuple[int, Callable[[Connection], int]]] = deque()
+        self.waiting: deque[tuple[int, Callable[[], None]]] = deque()
+        self.unanswered = 0
+        self._sent = self._answered = 0.0
+        ensemble.connections.append(self)
+
+    @property
+    def tree(self) -> Tree:
+        """What its server has applied."""
+        return self.ensemble.servers[self.server]
+
+    def send(self, request: Callable[[Connection], tuple[int, Callable[[], None]]]) -> None:
+        """Have a request carried out, and answered once the server has applied what it must."""
+        kernel = self.ensemble.kernel
+        when = kernel.now + kernel.rng.random() * LAG_S
+        when = max(when, self._sent, self.ensemble.blocked(self.kazoo.process.machine, MACHINE))
+        self._sent = when
+        self.unanswered += 1
+
+        def carry_out(connection: Connection) -> int:
+            needs, answer = request(connection)
+            connection.waiting.append((needs, answer))
+            return needs
+
+        self.requests.append((0, carry_out))
+        kernel.at(when, self._arrive)
+
+    def _arrive(self) -> None:
+        if not self.open or not self.requests:
+            return
+        self.session.heard = self.ensemble.kernel.now
+        _, request = self.requests.popleft()
+        request(self)
+        self.go_on()
+
+    def go_on(self) -> None:
+        """Answer what can be answered by now."""
+        while self.waiting and self.waiting[0][0] <= self.tree.applied:
+            _, answer = self.waiting.popleft()
+            self.answer(answer)
+            self.unanswered -= 1
+
+    def answer(self, what: Callable[[], None]) -> None:
+        """Something goes to the client, behind all that went before."""
+        kernel = self.ensemble.kernel
+        when = kernel.now + kernel.rng.random() * LAG_S
+        when = max(when, self._answered, self.ensemble.blocked(MACHINE, self.kazoo.process.machine))
+        self._answered = when
+        kernel.at(when, self._come, what)
+
+    def _come(self, what: Callable[[], None]) -> None:
+        blocked = self.ensemble.blocked(MACHINE, self.kazoo.process.machine)
+        if blocked > self.ensemble.kernel.now:
+            self._answered = max(self._answered, blocked)
+            self.ensemble.kernel.at(blocked, self._come, what)
+        elif self.open:
+            what()
+
+    def drop(self) -> None:
+        """It is broken; the client finds out soon."""
+        if self.open:
+            self.close()
+            self.kazoo.broken(self)
+
+    def close(self) -> None:
+        """Nothing passes any more."""
+        self.open = False
+        self.ensemble.connections.remove(self)
+        for watches in self.tree.watches.values():
+            watches[:] = [held for held in watches if held[0] is not self]
+
+
+class Answer:
+    """As kazoo's `AsyncResult`."""
+
+    def __init__(self) -> None:
+        self._event = Event()
+        self._value: Any = None
+        self._error: BaseException | None = None
+
+    @property
+    def settled(self) -> bool:
+        """Whether it is there."""
+        return self._event.is_set()
+
+    def settle(self, value: Any = None, error: BaseException | None = None) -> None:
+        """It is there."""
+        if not self._event.is_set():
+            self._value, self._error = value, error
+            self._event.set()
+
+    def get(self, timeout: float | None = None) -> Any:
+        """Wait for it.
+
+        Raises:
+            KazooTimeoutError: not in time.
+        """
+        if not self._event.wait(timeout):
+            raise KazooTimeoutError("no answer in time")
+        if self._error is not None:
+            raise self._error
+        return self._value
+
+
+class SimulatedKazoo:
+    """A client with the part of `KazooClient`'s interface that the product uses.
+
+    Args:
+        ensemble: what `hosts` stand for.
+        timeout: of the session, in seconds.
+    """
+
+    handler: Final = SimpleNamespace(timeout_exception=KazooTimeoutError)
+
+    def __init__(self, ensemble: Ensemble, *, timeout: float, **_: Any) -> None:
+        self.ensemble = ensemble
+        self.kernel = KERNEL()
+        self.process = self.kernel.process
+        self.timeout_s = timeout
+        self.state: str = KazooState.LOST
+        self.session: Session | None = None
+        self.connection: Connection | None = None
+        self.pending: dict[Answer, None] = {}
+        self._queue: list[tuple[Callable[..., Any], Answer]] = []
+        self._listeners: list[Callable[[str], None]] = []
+        self._watches: dict[Callable[..., None], None] = {}
+        self._closed = False
+        self._seen = 0
+        self._events: deque[Callable[[], None]] = deque()
+        self._stirred = Event()
+
+    # ---- life
+
+    def add_listener(self, listener: Callable[[str], None]) -> None:
+        """Call at every change of state."""
+        self._listeners.append(listener)
+
+    @property
+    def client_id(self) -> tuple[int, bytes] | None:
+        """The session; None while there is none."""
+        return None if self.session is None else (self.session.number, b"")
+
+    def start(self, timeout: float = 15) -> None:
+        """Connect.
+
+        Raises:
+            KazooTimeoutError: not in time.
+        """
+        self.process.on_kill.append(self._process_died)
+        connected = Event()
+
+        def listener(state: str) -> None:
+            if state == KazooState.CONNECTED:
+                connected.set()
+
+        self.add_listener(listener)
+        Thread(target=self._run, name="kazoo", process=self.process).start()
+        if not connected.wait(timeout):
+            raise KazooTimeoutError("no server has answered")
+
+    def stop(self) -> None:
+        """End the session."""
+        if self._closed:
+            return
+        self._closed = True
+        if self.session is not None and self.connection is not None:
+            self.ensemble.kernel.after(0.0, self.ensemble.end_session, self.session)
+        self._lose(ConnectionClosedError)
+        self._stirred.set()
+
+    def close(self) -> None:
+        """Nothing is left to close."""
+
+    def _process_died(self) -> None:
+        connection, self.connection = self.connection, None
+        if connection is not None and connection.open:
+            connection.close()
+
+    def broken(self, connection: Connection) -> None:
+        """The connection has ended."""
+        self._events.append(partial(self._on_broken, connection))
+        self._stirred.set()
+
+    def notify(self, watch: Callable[..., None]) -> None:
+        """A watch has been touched off."""
+        self._events.append(partial(self._call, watch))
+        self._stirred.set()
+
+    def _call(self, watch: Callable[..., None]) -> None:
+        if watch in self._watches:
+            del self._watches[watch]
+            watch(None)
+
+    def _run(self) -> None:
+        """kazoo's threads: connect, ping, and hand on what has happened."""
+        pinged = self.kernel.now
+        ping: Answer | None = None
+        while not self._closed:
+            while self._events and not self._closed:
+                self._events.popleft()()
+            if self._closed:
+                return
+            if self.connection is None:
+                self._connect()
+                pinged, ping = self.kernel.now, None
+                continue
+            self._stirred.clear()
+            waited = self.kernel.now - pinged
+            if ping is not None and not ping.settled and waited > self.timeout_s / 3:
+                self.connection.drop()
+                continue
+            if waited >= self.timeout_s / 3:
+                pinged, ping = self.kernel.now, self.sync_async("/")
+            self._stirred.wait(self.timeout_s / 6)
+
+    def _connect(self) -> None:
+        """Try servers until one takes this client."""
+        kernel, ensemble = self.kernel, self.ensemble
+        kernel.sleep(0.005 + 0.1 * kernel.rng.random())
+        number = kernel.rng.randrange(SERVERS)
+        machine = self.process.machine
+        blocked = max(ensemble.blocked(machine, MACHINE), ensemble.blocked(MACHINE, machine))
+        if not ensemble.serves(number) or blocked > kernel.now or self._closed:
+            return
+        if ensemble.servers[number].applied < self._seen:
+            return  # ZooKeeper refuses a client that has seen more
+        if self.session is not None and not self.session.alive:
+            self.session = None
+            self._set_state(KazooState.LOST, SessionExpiredError)
+            return
+        if self.session is None:
+            self.session = ensemble.new_session(self.timeout_s)
+        self.session.heard = kernel.now
+        self.connection = Connection(self, ensemble, number, self.session)
+        queue, self._queue = self._queue, []
+        for request, answer in queue:
+            self._send(request, answer)
+        self._set_state(KazooState.CONNECTED, None)
+
+    def _on_broken(self, connection: Connection) -> None:
+        if self.connection is connection:
+            self._seen = max(self._seen, connection.tree.applied)
+            self.connection = None
+            self._set_state(KazooState.SUSPENDED, ConnectionLoss)
+            watches, self._watches = self._watches, {}
+            for watch in watches:
+                watch(None)
+
+    def _set_state(self, state: str, error: type[Exception] | None) -> None:
+        self.state = state
+        if error is not None:
+            self._lose(error)
+        for listener in list(self._listeners):
+            listener(state)
+
+    def _lose(self, error: type[Exception]) -> None:
+        pending, self.pending = self.pending, {}
+        self._queue.clear()
+        for answer in pending:
+            answer.settle(error=error())
+
+    # ---- requests
+
+    def _ask(self, request: Callable[[Connection], tuple[int, Any]]) -> Any:
+        answer = Answer()
+        if self._closed or not self.process.alive:
+            answer.settle(error=ConnectionClosedError())
+            return answer
+        self.pending[answer] = None
+        if self.connection is None:
+            self._queue.append((request, answer))
+        else:
+            self._send(request, answer)
+        return answer
+
+    def _send(self, request: Callable[[Connection], tuple[int, Any]], answer: Answer) -> None:
+        def carried_out(connection: Connection) -> tuple[int, Callable[[], None]]:
+            """The result of a write is known now, that of a read once it is answered."""
+            try:
+                needs, result = request(connection)
+            except Exception as error:
+                return 0, partial(settle, None, error)
+            return needs, (lambda: settle_now(result)) if callable(result) else partial(
+                settle, result
+            )
+
+        def settle_now(read: Callable[[], Any]) -> None:
+            settle(*read())
+
+        def settle(value: Any, error: BaseException | None = None) -> None:
+            if self.pending.pop(answer, self) is None:
+                answer.settle(value, error)
+
+        assert self.connection is not None
+        self.connection.send(carried_out)
+
+    def _write(self, decide: Callable[[int], Any]) -> Any:
+        def request(connection: Connection) -> tuple[int, Any]:
+            if not connection.session.alive:
+                raise SessionExpiredError
+            result = decide(connection.session.number)
+            return len(self.ensemble.decided), result
+
+        return self._ask(request)
+
+    def _read(
+        self,
+        look: Callable[[Tree], Any],
+        watches: tuple[tuple[str, str, bool], ...] = (),
+        watch: Callable[..., None] | None = None,
+    ) -> Any:
+        """Read at the connection's server in turn; `watches`: (kind, path, also where none is)."""
+
+        def request(connection: Connection) -> tuple[int, Any]:
+            tree = connection.tree
+            value: Any = None
+            error: BaseException | None = None
+            try:
+                value = look(tree)
+            except NoNodeError as missing:
+                error = missing
+            if watch is not None:
+                self._watches[watch] = None
+                for kind, path, anyway in watches:
+                    if anyway or error is None:
+                        tree.watches.setdefault((kind, path), []).append((connection, watch))
+            if error is not None:
+                raise error
+            return 0, value
+
+        def in_turn(connection: Connection) -> tuple[int, Any]:
+            """Behind this client's writes, which its server may not have applied yet."""
+            needs = connection.waiting[-1][0] if connection.waiting else 0
+            if needs <= connection.tree.applied:
+                return request(connection)
+            result: list[Any] = []
+
+            def read() -> Any:
+                try:
+                    result.append((request(connection)[1], None))
+                except NoNodeError as error:
+                    result.append((None, error))
+                return result[0]
+
+            return needs, read
+
+        return self._ask(in_turn)
+
+    def get_async(self, path: str, watch: Callable[..., None] | None = None) -> Any:
+        """(data, stat)."""
+
+        def look(tree: Tree) -> Any:
+            node = tree.nodes.get(path)
+            if node is None:
+                raise NoNodeError
+            return node.data, node.stat
+
+        return self._read(look, (("data", path, False),), watch)
+
+    def exists_async(self, path: str, watch: Callable[..., None] | None = None) -> Any:
+        """Stat, or None."""
+
+        def look(tree: Tree) -> Any:
+            node = tree.nodes.get(path)
+            return None if node is None else node.stat
+
+        return self._read(look, (("data", path, True),), watch)
+
+    def get_children_async(self, path: str, watch: Callable[..., None] | None = None) -> Any:
+        """Names."""
+
+        def look(tree: Tree) -> Any:
+            if path not in tree.names:
+                raise NoNodeError
+            return list(tree.names[path])
+
+        return self._read(look, (("children", path, False),), watch)
+
+    def create_async(self, path: str, data: bytes = b"", *, ephemeral: bool = False) -> Any:
+        """The path."""
+
+        def decide(session: int) -> Any:
+            self.ensemble.decide(self.ensemble.create(path, data, session if ephemeral else 0))
+            return path
+
+        return self._write(decide)
+
+    def set_async(self, path: str, data: bytes, version: int = -1) -> Any:
+        """The stat."""
+
+        def decide(_: int) -> Any:
+            changes = self.ensemble.set(path, data, version)
+            self.ensemble.decide(changes)
+            node = changes[-1][1]
+            assert node is not None
+            return node.stat
+
+        return self._write(decide)
+
+    def delete_async(self, path: str, version: int = -1) -> Any:
+        """True."""
+
+        def decide(_: int) -> Any:
+            self.ensemble.decide(self.ensemble.delete(path, version))
+            return True
+
+        return self._write(decide)
+
+    def ensure_path_async(self, path: str) -> Any:
+        """The path, or True if it was there."""
+
+        def decide(_: int) -> Any:
+            if path in self.ensemble.state.nodes:
+                return True
+            at = ""
+            for part in path.strip("/").split("/"):
+                at = f"{at}/{part}"
+                if at not in self.ensemble.state.nodes:
+                    self.ensemble.decide(self.ensemble.create(at, b"", 0))
+            return path
+
+        return self._write(decide)
+
+    def sync_async(self, path: str) -> Any:
+        """The path, once this client's server has everything that is decided now."""
+
+        def request(connection: Connection) -> tuple[int, Any]:
+            return len(self.ensemble.decided), path
+
+        return self._ask(request)
+
+    def transaction(self) -> Any:
+        """Operations that are carried out together."""
+        return Transaction(self)
+
+    def commit(self, operations: list[tuple[Any, ...]]) -> Any:
+        """Carry them out."""
+        return self._write(partial(self.ensemble.multi, operations))
+
+
+class Transaction:
+    """As kazoo's `TransactionRequest`."""
+
+    def __init__(self, kazoo: SimulatedKazoo) -> None:
+        self._kazoo = kazoo
+        self._operations: list[tuple[Any, ...]] = []
+
+    def create(self, path: str, value: bytes = b"", *, ephemeral: bool = False) -> None:
+        """See `create_async`."""
+        self._operations.append(("create", path, value, ephemeral))
+
+    def set_data(self, path: str, value: bytes, version: int = -1) -> None:
+        """See `set_async`."""
+        self._operations.append(("set", path, value, version))
+
+    def delete(self, path: str, version: int = -1) -> None:
+        """See `delete_async`."""
+        self._operations.append(("delete", path, version))
+
+    def check(self, path: str, version: int) -> None:
+        """Only if the znode has this version."""
+        self._operations.append(("check", path, version))
+
+    def commit_async(self) -> Any:
+        """The results."""
+        return self._kazoo.commit(self._operations)

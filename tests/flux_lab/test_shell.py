@@ -1,0 +1,154 @@
+"""Whole jobs under simulated faults keep their promises; with a planted mistake they do not."""
+
+from __future__ import annotations
+
+import random
+import uuid
+from typing import Any
+
+import pytest
+from kazoo.exceptions import (
+    BadVersionError,
+    NodeExistsError,
+    NoNodeError,
+    NotEmptyError,
+    RolledBackError,
+    RuntimeInconsistency,
+)
+
+from flux_lab.shell.__main__ import main
+from flux_lab.shell.cluster import Cluster, plan_of, substituted
+from flux_lab.shell.kernel import Kernel, Process
+from flux_lab.shell.mistakes import MISTAKES, found_at
+from flux_lab.shell.sweep import run, sweep
+from flux_lab.shell.zookeeper import SimulatedKazoo
+from flux_runtime.zookeeper.client import connect
+
+QUICK = (
+    "the journal is not flushed to the system",
+    "resume points are ignored",
+    "a record whose answer is lost is written again",
+)
+"""Mistakes that few runs find."""
+
+
+def test_jobs_keep_their_promises() -> None:
+    totals = sweep(range(30))
+    assert not totals.failed
+    assert totals.sums["terms"] > 1.5 * totals.runs
+    for promised in ("mid_recovery", "mid_record", "sessions_expired"):
+        assert totals.sums[promised], f"no run had any {promised}"
+
+
+@pytest.mark.slow
+def test_more_jobs_keep_their_promises() -> None:
+    totals = sweep(range(1_000, 1_400))
+    assert not totals.failed
+
+
+def test_a_seed_gives_the_same_run_again() -> None:
+    one, two = run(23), run(23)
+    assert (one.events, one.virtual_s, one.struck) == (two.events, two.virtual_s, two.struck)
+
+
+@pytest.mark.parametrize(
+    "mistake", [m for m in MISTAKES if m.name in QUICK], ids=lambda mistake: mistake.name
+)
+def test_a_planted_mistake_is_found(mistake: Any) -> None:
+    assert found_at(mistake, range(100)) is not None
+
+
+@pytest.mark.parametrize(("last", "first"), [("0", "5"), ("5", "5"), ("3", "7"), ("5", "-1")])
+def test_no_seeds_are_an_error(last: str, first: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as exit_:
+        main(["sweep", last, "--", first])
+    assert exit_.value.code == 2
+    assert "give LAST, then FIRST" in capsys.readouterr().err
+
+
+# ---- the simulated ZooKeeper beside a real one
+
+
+PATHS = ("/a", "/a/b", "/a/c", "/d", "/d/e", "/d/e/f")
+REFUSALS = (BadVersionError, NodeExistsError, NoNodeError, NotEmptyError)
+BYSTANDERS = (RolledBackError, RuntimeInconsistency)
+
+
+def answers(kazoo: Any, seed: int, root: str) -> list[Any]:
+    """What a server says to requests drawn from a seed, and which watches it touched off."""
+    draw = random.Random(seed)
+    paths = [root + path for path in PATHS]
+    kazoo.ensure_path_async(root).get(timeout=30.0)
+    said: list[Any] = []
+    touched: list[int] = []
+
+    def watch_of(number: int) -> Any:
+        return lambda _: touched.append(number)
+
+    for number in range(300):
+        path = draw.choice(paths)
+        version = draw.choice((-1, -1, 0, 1))
+        data = bytes([number % 256])
+        kind = draw.randrange(9)
+        transaction = kazoo.transaction()
+        match kind:
+            case 0 | 1:
+                answer = kazoo.create_async(path, data, ephemeral=False)
+            case 2:
+                answer = kazoo.set_async(path, data, version=version)
+            case 3:
+                answer = kazoo.delete_async(path, version=version)
+            case 4:
+                answer = kazoo.get_async(path, watch=watch_of(number))
+            case 5:
+                answer = kazoo.exists_async(path, watch=watch_of(number))
+            case 6:
+                answer = kazoo.get_children_async(path, watch=watch_of(number))
+            case 7:
+                answer = kazoo.ensure_path_async(path)
+            case _:
+                transaction.check(draw.choice(paths), max(version, 0))
+                transaction.create(path, data)
+                transaction.set_data(draw.choice(paths), data, version=version)
+                answer = transaction.commit_async()
+        try:
+            said.append((kind, _plain(answer.get(timeout=30.0), root)))
+        except REFUSALS as error:
+            said.append((kind, type(error).__name__))
+        kazoo.sync_async("/").get(timeout=30.0)
+    return [*said, sorted(touched)]
+
+
+def _plain(value: Any, root: str) -> Any:
+    """An answer without what differs from server to server."""
+    if isinstance(value, BYSTANDERS):
+        return "bystander"
+    if isinstance(value, Exception):
+        return type(value).__name__
+    if hasattr(value, "cversion"):
+        return (value.version, value.cversion, value.numChildren, value.ephemeralOwner)
+    if isinstance(value, (list, tuple)):
+        plain = [_plain(item, root) for item in value]
+        return sorted(plain) if all(isinstance(item, str) for item in plain) else plain
+    return value.removeprefix(root) if isinstance(value, str) else value
+
+
+@pytest.mark.zookeeper
+@pytest.mark.parametrize("seed", range(3))
+def test_the_simulated_zookeeper_answers_as_a_real_one(seed: int, zookeeper_hosts: str) -> None:
+    kernel = Kernel(seed)
+    cluster = Cluster(kernel, plan_of(kernel.rng), seed)
+    simulated: list[Any] = []
+
+    def main() -> None:
+        kazoo = SimulatedKazoo(cluster.ensemble, timeout=10.0)
+        kazoo.start()
+        simulated.extend(answers(kazoo, seed, "/root"))
+
+    with substituted(cluster):
+        process = Process(kernel, "client", "client")
+        process.start(main, ended=lambda _: None)
+        kernel.run(lambda: bool(simulated) or bool(kernel.faults), until=kernel.now + 600)
+    assert not kernel.faults
+    with connect(zookeeper_hosts) as client:
+        assert answers(client.kazoo, seed, f"/{uuid.uuid4()}") == simulated
