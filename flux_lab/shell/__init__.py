@@ -2,6 +2,7 @@
 
 - `kernel`: virtual time, processes, threads; `loop`: asyncio on it.
 - `network`, `zookeeper`, `disk`: what processes speak to, and how it fails.
-- `cluster`: a job; `faults`: what strikes it; `sweep`: many of them, each from a seed.
+- `cluster`: a job; `faults`: what strikes it; `checks`: what has to hold all the same; `sweep`:
+  many of them, each from a seed.
 - `mistakes`: planted in the product, to see that the sweep finds them.
 """

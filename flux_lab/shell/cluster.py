@@ -24,7 +24,9 @@ from unittest.mock import patch
 
 from flux_lab.example import events, running_example
 from flux_lab.reference import reference
+from flux_lab.shell import checks
 from flux_lab.shell import kernel as simulated
+from flux_lab.shell.checks import ViolationError
 from flux_lab.shell.disk import Disk, Folder
 from flux_lab.shell.kernel import Kernel, Process, Thread
 from flux_lab.shell.loop import SimulatedLoop, run
@@ -32,7 +34,8 @@ from flux_lab.shell.network import Network
 from flux_lab.shell.zookeeper import Ensemble, SimulatedKazoo
 from flux_runtime.operators.rows import SN
 from flux_runtime.protocol.vocabulary import Shape
-from flux_runtime.site import controller, journal
+from flux_runtime.site import controller, journal, ledger, record
+from flux_runtime.site import leader as leading
 from flux_runtime.site.client import Client, DataLost, Unreachable
 from flux_runtime.site.config import ControllerConfig, Fenced, SiteConfig
 from flux_runtime.site.feeder import Feeder
@@ -54,10 +57,6 @@ WIDTHS: Final = ((1,), (2,), (1, 1), (2, 2), (1, 2), (3, 2))
 DURABLE: Final[tuple[Literal["process", "machine"], ...]] = ("process", "machine")
 
 
-class ViolationError(AssertionError):
-    """A run did what is promised not to happen."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class Plan:
     """One job, without its faults.
@@ -70,6 +69,8 @@ class Plan:
         executors: how many these are spread over.
         controllers: candidates.
         window: offers of the feeder that may be unacknowledged.
+        snapshot_events, kept_entries, slack_entries: how much of the record, and of the view
+            changes, is kept.
         durable: see `ControllerConfig`.
     """
 
@@ -83,6 +84,9 @@ class Plan:
     controllers: int
     window: int
     credits: int
+    snapshot_events: int
+    kept_entries: int
+    slack_entries: int
     durable: Literal["process", "machine"]
 
 
@@ -107,6 +111,9 @@ def plan_of(rng: random.Random) -> Plan:
         controllers=rng.choice((2, 2, 3)),
         window=rng.choice((1, 4, 16)),
         credits=rng.choice((1, 4)),
+        snapshot_events=rng.choice((1000, 10, 30)),
+        kept_entries=rng.choice((512, 4, 16)),
+        slack_entries=rng.choice((256, 0, 2)),
         durable=rng.choice(DURABLE),
     )
 
@@ -156,7 +163,7 @@ class Cluster:
         self.network = Network(kernel)
         self.ensemble = Ensemble(kernel, self.network.blocked_until)
         self.disk = Disk(kernel)
-        flow = running_example(plan.shape, slide=1)
+        self.flow = flow = running_example(plan.shape, slide=1)
         batches = events(plan.batches, plan.rows, keys=plan.keys, seed=seed)
         self.expected = dict(reference(flow, batches).output)
         names = [n for n in batches[0].schema.names if n not in SN]
@@ -361,14 +368,24 @@ class Cluster:
                 except DataLost as lost:
                     outcome.lost = lost
                 self.kernel.sleep(0.2)
-            self.check()
+            if outcome.lost is None:
+                self._settle()
             outcome.stopped = True
             try:
                 client.stop()
             except Unreachable:
                 self.note("nobody has confirmed the stop")
 
-    # ---- checks
+    def _settle(self) -> None:
+        """Wait until nothing is under way any more; then look whether all is as it should be."""
+        for left in reversed(range(20)):
+            self.kernel.sleep(0.5)
+            try:
+                checks.at_the_end(self)
+                return
+            except ViolationError:
+                if not left:
+                    raise
 
     @property
     def leader(self) -> Leader | None:
@@ -380,19 +397,14 @@ class Cluster:
         """What is known of the cluster."""
         return None if self.leader is None else self.leader.ledger
 
-    def check(self) -> None:
-        """What holds at any time of all sites that are in the view."""
-        for worker in self.workers.values():
-            for _, segment in worker.host.segments():
-                segment.validate()
-
     def end(self) -> None:
         """End all processes that are left, and what they have waiting."""
         self.outcome.stopped = True
         for process in [*self.sites.values(), *self.controllers.values(), self.driver]:
             if process is not None:
                 process.kill()
-        self.kernel.run(lambda: False, until=self.kernel.now)
+        self.kernel.faults.clear()
+        self.kernel.run(self.kernel.now)
         self.workers.clear()
 
     @property
@@ -405,7 +417,7 @@ class Cluster:
 @contextmanager
 def substituted(cluster: Cluster) -> Iterator[None]:
     """The product's modules see the simulation in place of the system."""
-    kernel = cluster.kernel
+    kernel, plan = cluster.kernel, cluster.plan
 
     class ObservedLeader(Leader):
         """A term that the run knows of."""
@@ -436,6 +448,9 @@ def substituted(cluster: Cluster) -> Iterator[None]:
             (journal, "sync_folder", cluster.disk.sync_folder),
             (client, "KazooClient", kazoo),
             (controller, "Leader", ObservedLeader),
+            (leading, "SNAPSHOT_EVENTS", plan.snapshot_events),
+            (ledger, "KEPT_ENTRIES", plan.kept_entries),
+            (record, "SLACK_ENTRIES", plan.slack_entries),
             *((module, "threading", simulated.threading) for module in threaded),
         ):
             stack.enter_context(patch.object(owner, name, value))

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from flux_lab.shell import checks
 from flux_lab.shell.cluster import SESSION_S, Cluster
 from flux_lab.shell.kernel import Process
 from flux_lab.shell.zookeeper import MACHINE, SERVERS
@@ -74,6 +75,8 @@ class Faults:
         self.kernel.after(LOOK_S, self._look)
 
     def _look(self) -> None:
+        if self.rng.random() < 0.2:
+            checks.always(self.cluster)
         if not self.left:
             self.kernel.at(max(self.kernel.now, self._last_effect), self._calm)
             return
@@ -343,16 +346,23 @@ class Faults:
         return self._note("the clients are killed")
 
     def move(self) -> bool:
-        """A copy is moved, as balancing does it."""
-        if (of := self._leader()) is None or not self.plan.reckless:
+        """A copy is moved, as balancing does it; the site of the other one is spared meanwhile."""
+        if (of := self._leader()) is None:
             return False
         leader = of[0]
-        controller = leader.ledger.controller
+        ledger, cluster = leader.ledger, self.cluster
+        controller = ledger.controller
         if not leader.began or controller is None or not controller.whole:
             return False
-        pair = self.rng.choice(leader.ledger.shape.pairs())
-        event = {"e": "move", "stage": pair.stage, "part": pair.part}
-        event |= {"copy": self.rng.randrange(2), "site": self.rng.choice(list(leader.ledger.sites))}
+        pair, copy = self.rng.choice(ledger.shape.pairs()), self.rng.randrange(2)
+        mate = controller.pairs[pair].copies[other(copy)]
+        near = [p for p, w in cluster.workers.items() if mate and w.host.me == mate.site]
+        if not near or near[0] in cluster.gone:
+            return False
+        cluster.gone.add(near[0])
+        self.kernel.after(3.0, self._one_is_left, *near)
+        event = {"e": "move", "stage": pair.stage, "part": pair.part, "copy": copy}
+        event["site"] = self.rng.choice(list(ledger.sites))
         leader.happened(event)
         return self._note(f"a copy moves: {event}")
 

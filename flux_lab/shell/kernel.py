@@ -200,28 +200,27 @@ class Kernel:
         """Let something happen at a time."""
         timer = Timer(function, arguments)
         self._count += 1
-        heapq.heappush(self._heap, (when, self._count, timer))
+        heapq.heappush(self._heap, (max(when, self.now), self._count, timer))
         return timer
 
     def after(self, seconds: float, function: Callable[..., None], *arguments: Any) -> Timer:
         """Let something happen after some time."""
         return self.at(self.now + seconds, function, *arguments)
 
-    def run(self, done: Callable[[], bool], *, until: float) -> bool:
-        """Let things happen until `done` says so, or a time has come; gives whether it is done."""
+    def run(self, until: float) -> None:
+        """Let things happen until a time has come, or something has gone wrong."""
         heap = self._heap
-        while not done():
-            if not heap or heap[0][0] > until:
-                return False
+        while heap and heap[0][0] <= until and not self.faults:
             when, _, timer = heapq.heappop(heap)
             if timer.cancelled:
                 continue
-            self.now = max(self.now, when)
+            self.now = when
             self.events += 1
+            timer.function(*timer.arguments)
             if self.events > EVENTS_MAX:
                 raise RuntimeError("livelock: too many events")
-            timer.function(*timer.arguments)
-        return True
+        if not self.faults:
+            self.now = max(self.now, until)
 
     def fault(self, process: Process, error: BaseException) -> None:
         """Something went wrong that nobody has handled."""

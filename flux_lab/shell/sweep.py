@@ -13,12 +13,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-from flux_lab.shell.cluster import Cluster, ViolationError, plan_of, substituted
+from flux_lab.shell.checks import ViolationError
+from flux_lab.shell.cluster import Cluster, plan_of, substituted
 from flux_lab.shell.faults import Faults, fault_plan_of
 from flux_lab.shell.kernel import Kernel
 
 FAULTS_S: Final = 60.0
 """Virtual seconds in which all faults have struck."""
+STEP_S: Final = 0.2
 QUIET_S: Final = 90.0
 """Virtual seconds after the last fault in which the job has to come to its end."""
 
@@ -87,13 +89,13 @@ def _drive(cluster: Cluster, faults: Faults) -> None:
     kernel = cluster.kernel
     began = kernel.now
 
-    def over() -> bool:
-        return cluster.over or bool(kernel.faults)
-
-    while not kernel.run(lambda: over() or cluster.calm, until=kernel.now + 1.0):
+    while not cluster.calm and not cluster.over and not kernel.faults:
+        kernel.run(kernel.now + STEP_S)
         if kernel.now - began > FAULTS_S:
             faults.left = 0
-    kernel.run(over, until=kernel.now + QUIET_S)
+    end = kernel.now + QUIET_S
+    while not cluster.over and not kernel.faults and kernel.now < end:
+        kernel.run(kernel.now + STEP_S)
 
 
 def _judge(cluster: Cluster, *, reckless: bool) -> None:

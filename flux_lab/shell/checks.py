@@ -1,0 +1,142 @@
+"""What has to hold of a simulated job, besides the results that are read.
+
+| when | what |
+|---|---|
+| always | a leader hears only sites of its view, and knows no fenced site as one of them |
+| always | copies of a pair stand on different sites |
+| always | a leader has applied a part of the record, and nothing else |
+| at the end | the record leads to the state that the last leader has acted on |
+| at the end | all copies are in place and have processed everything; those of a pair are equal |
+| at the end | no buffer holds anything |
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from flux_runtime.protocol.vocabulary import END, Status
+from flux_runtime.site.collector import collected
+from flux_runtime.site.leader import Leader
+from flux_runtime.site.ledger import Ledger
+from flux_runtime.site.record import decoded
+from flux_runtime.site.snapshot import restore, snapshot
+
+if TYPE_CHECKING:
+    from flux_lab.shell.cluster import Cluster
+
+ID_BYTES = 16
+"""What the control log puts before every entry."""
+
+
+class ViolationError(AssertionError):
+    """A run did what is promised not to happen."""
+
+
+def always(cluster: Cluster) -> None:
+    """What holds whenever nothing is just happening.
+
+    Raises:
+        ViolationError: it does not.
+    """
+    for leader in cluster.leaders[-2:]:
+        process = cluster.leader_process[leader]
+        if process.alive and not leader.ended.done():
+            _view(leader)
+    for worker in cluster.workers.values():
+        for _, segment in worker.host.segments():
+            segment.validate()
+
+
+def _view(leader: Leader) -> None:
+    ledger = leader.ledger
+    strangers = set(leader.attached) - set(ledger.sites)
+    if strangers:
+        raise ViolationError(f"leader {ledger.leaders} hears sites {strangers} that were removed")
+    back = [site.id for site in ledger.sites.values() if site.id in ledger.fenced]
+    if back or {site.id: n for n, site in ledger.sites.items()} != ledger.numbers:
+        raise ViolationError(f"sites {back} are fenced and in the view: {ledger.numbers}")
+    if ledger.controller is not None:
+        places: set[tuple[Any, int]] = set()
+        for node, copy in ledger.controller.nodes():
+            if (node.pair, copy.site) in places:
+                raise ViolationError(f"two copies of {node.pair} on site {copy.site}")
+            places.add((node.pair, copy.site))
+
+
+def recorded(cluster: Cluster) -> Ledger:
+    """The state that the record in ZooKeeper leads to."""
+    shape = collected(cluster.flow).shape
+    ledger = Ledger(shape, wanted=cluster.plan.sites)
+    nodes = cluster.ensemble.state.nodes
+    first = 0
+    kept = nodes.get("/blazes/flux/control/snapshot")
+    if kept is not None:
+        value = kept.data[ID_BYTES:]
+        first = int.from_bytes(value[:8], "big")
+        restore(ledger, value[8:])
+    for path in sorted(nodes):
+        parent, _, name = path.rpartition("/n-")
+        if parent == "/blazes/flux/control/log" and int(name) >= first:
+            for event in decoded(nodes[path].data[ID_BYTES:]):
+                ledger.apply(event)
+    return ledger
+
+
+def at_the_end(cluster: Cluster) -> None:
+    """What holds once everything has been read, all pairs are whole, and nothing strikes any more.
+
+    Raises:
+        ViolationError: it does not.
+    """
+    leader = cluster.leader
+    assert leader is not None
+    due = recorded(cluster)
+    if leader.ledger.whole and due.events == leader.ledger.events:
+        due.kept = leader.ledger.kept
+        if snapshot(due) != snapshot(leader.ledger):
+            raise ViolationError(
+                f"the record leads to {snapshot(due)!r}, leader {leader.ledger.leaders} acts on "
+                f"{snapshot(leader.ledger)!r}"
+            )
+    elif due.events != leader.ledger.events:
+        raise ViolationError(
+            f"the record has {due.events} events, leader {leader.ledger.leaders} has applied "
+            f"{leader.ledger.events}"
+        )
+    _copies(cluster, leader)
+
+
+def _copies(cluster: Cluster, leader: Leader) -> None:
+    controller = leader.ledger.controller
+    assert controller is not None
+    here = {
+        node: segment
+        for worker in cluster.workers.values()
+        for node, segment in worker.host.segments()
+    }
+    states: dict[Any, list[str]] = {}
+    for node, _ in controller.nodes():
+        segment = here.get(node)
+        if segment is None or segment.status is not Status.ACTIVE:
+            raise ViolationError(f"{node} is said to be whole and is {segment}")
+        if segment.producer.progress < END or segment.consumer.inlets[0].queue:
+            raise ViolationError(
+                f"{node} has not processed everything: {segment.producer.progress}"
+            )
+        if node.stage < len(leader.ledger.shape.widths) - 1:  # a collector forgets on demand
+            state = _rows(segment.operator.get_state())
+            if states.setdefault(node.pair, state) != state:
+                raise ViolationError(f"the copies of {node.pair} are not equal")
+        for outlet in segment.producer.outlets:
+            if outlet.buffer.entries or outlet.buffer.dangling:
+                raise ViolationError(f"{node} holds what everybody has: {outlet}")
+
+
+def _rows(state: dict[str, Any]) -> list[str]:
+    """The rows of an operator's state, whose columns are arrays, in an order of their own."""
+    columns = [column for value in state.values() for column in _columns(value)]
+    return sorted(map(repr, zip(*(column.tolist() for column in columns), strict=True)))
+
+
+def _columns(value: Any) -> list[Any]:
+    return list(value) if isinstance(value, list) else [value]
