@@ -143,6 +143,8 @@ class Build:
             named.append(("watermark", stage.watermark))
         if stage.repeat_within is not None:
             named.append(("repeat_within", stage.repeat_within))
+        if stage.stateless:
+            named.append(("stateless", True))
         return named
 
     def _stateful(self, stage: Transform | Order) -> list[tuple[str, Any]]:

@@ -70,6 +70,12 @@ class Draft:
         return all(path.annotation.kind.confluent for path in self.own)
 
     @property
+    def reads_only(self) -> bool:
+        """True where what comes out for a record depends on no other record."""
+        distinct = self.implementation is not None and bool(self.implementation.distinct)
+        return not distinct and all(p.annotation.kind is AnnotationKind.CR for p in self.paths)
+
+    @property
     def needs_site_check(self) -> bool:
         """True where anything about it asks for Flux sites (`codegen.sites`)."""
         operator = self.implementation is not None and self.implementation.operator is not None

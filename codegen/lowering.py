@@ -235,6 +235,7 @@ class Lowering:
             writes=writes,
             reads=reads,
             output_mode="append" if watermark or accumulates else draft.component.output_mode,
+            stateless=not accumulates and not watermark and draft.reads_only,
             monotone=accumulates and draft.confluent,
             order_by=draft.component.order_by if accumulates else (),
             kept=self._kept(draft, function, draft.inputs) if accumulates else None,

@@ -142,6 +142,8 @@ class Transform(Stage):
     writes: Inputs = field(default_factory=lambda: EMPTY)
     reads: Inputs = field(default_factory=lambda: EMPTY)
     output_mode: str = "append"
+    stateless: bool = False
+    """Native: what it puts out for a record depends on no other record."""
     monotone: bool = False
     """Accumulating: every path is confluent, so that answers only ever grow."""
     order_by: tuple[str, ...] = ()

@@ -14,6 +14,7 @@ Beside the commands:
   be read; `projects`: arguments on compiled projects.
 - `fix`: `analyze --fix`; `spark_check`: `compile --check-with-spark`; `checks`, `needs`,
   `audit`: what `doctor` looks at; `reference`: writes the generated pages of docs/reference.
+- `state_changes`: whether a job that has run goes on from its state.
 - `job_process`, `preview`: a job as a process, and the first rows of its results, for `run`.
 - `run_report`, `run_charts`: what `report` shows; `top_screen`, `dashboard`: what `top` shows.
 """

@@ -4,7 +4,11 @@ A project file that was edited since it was written is kept beside the new one a
 Python function without an annotation is refused, unless --execute is given, which runs it, and so
 finds out what it does.
 
-exit status: 0; 2 for a bad file, one that cannot be compiled, or bad usage.
+Where the job has run, what follows for its state is said: what goes on, what cannot, why, and what
+to do. Python functions are imported for that, so it takes --execute where the dataflow has some.
+
+exit status: 0; 1 where the job cannot go on from the state of its last run; 2 for a bad file, one
+that cannot be compiled, or bad usage.
 """
 
 from __future__ import annotations
@@ -19,11 +23,16 @@ from annotations.diagnostics import BadInput
 from blazes.cli import CommandError, one_of, options
 from blazes.cli.execution import add_execute, allowed
 from blazes.cli.projects import add_target_dir
+from blazes.cli.state_changes import REFUSED, changes_of, has_run, printed
 
 if TYPE_CHECKING:
     from codegen.judge import Judgement
 
 FORMATS = ("text", "json")
+NOT_COMPARED = (
+    "the job has run, and was not compared with its state, which would import its Python "
+    "functions: --execute allows that. The job compares itself before it starts"
+)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -32,6 +41,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     options.add_coordination(parser)
     add_execute(parser)
     add_target_dir(parser)
+    parser.add_argument(
+        "--state-dir",
+        metavar="DIR",
+        help="state to compare the job with (default: that of the project)",
+    )
     parser.add_argument(
         "-o", "--output", metavar="DIR", help="folder of this project (default: TARGET_DIR/NAME)"
     )
@@ -64,7 +78,8 @@ def run(arguments: argparse.Namespace) -> int:
     from codegen.project import write
     from codegen.stages import lowered
 
-    decided, warnings = options.job_plan_of(arguments, allowed(arguments, arguments.file))
+    limits = allowed(arguments, arguments.file)
+    decided, warnings = options.job_plan_of(arguments, limits)
     judgement = judged(decided)
     result = lowered(judgement)
     if arguments.check_with_spark:
@@ -87,17 +102,27 @@ def run(arguments: argparse.Namespace) -> int:
         from blazes.report.problems import print_problems
 
         print_problems(problems, stream=sys.stderr)
+    state = Path(arguments.state_dir) if arguments.state_dir else None
+    own_code = any(function.module for function in result.functions)
+    compared = None
+    if has_run(project.folder, state):
+        if own_code and limits is None:
+            print(NOT_COMPARED, file=sys.stderr)
+        else:
+            compared = changes_of(project.folder, state)
     job_needs = needs(result)
     if arguments.format == "json":
         listed = [need.to_json() for need in job_needs]
         written = {"folder": str(project.folder), "files": list(project.files), "needs": listed}
-        text = as_json({"dataflow": result.name, **written})
+        beside = {} if compared is None else {"state": compared.to_json()}
+        text = as_json({"dataflow": result.name, **written, **beside})
     else:
         text = f"{project.job}\n"
+        safe_write(sys.stderr, "" if compared is None else printed(compared))
         for need in filter(None, (install_command(job_needs), submit_option(job_needs))):
             safe_write(sys.stderr, f"the job needs: {need}\n")
     safe_write(sys.stdout, text)
-    return 0
+    return 0 if compared is None or compared.goes_on else REFUSED
 
 
 def check_with_spark(judgement: Judgement) -> None:

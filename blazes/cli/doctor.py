@@ -3,7 +3,7 @@
 With STATE, check the state folder of a job that does not run, and its results: whose they are, and
 whether everything in them is as it was written. Nothing is changed; every finding says what is safe
 and how to go on. Where STATE is the folder of a project, check first whether this machine has what
-its sources and sinks need.
+its sources and sinks need, and whether the job goes on from its state.
 
 exit status: 0; 1 where a check fails (a warning does not) or something is damaged; 2 for bad usage.
 """
@@ -85,9 +85,11 @@ def run(arguments: argparse.Namespace) -> int:
 def of_job(arguments: argparse.Namespace) -> int:
     """Check what a project's job needs, and its state where there is one."""
     from blazes.cli.needs import need_checks, needs_of
+    from blazes.cli.state_changes import state_checks
 
     project = Path(arguments.state)
-    results = run_checks(need_checks(needs_of(project) or ()), project)
+    checks = () if needs_of(project) is None else state_checks(project)
+    results = run_checks((*need_checks(needs_of(project) or ()), *checks), project)
     for result in results:
         problem = result.finding.status is not Status.OK
         if arguments.format == "text" and (problem or not arguments.quiet):

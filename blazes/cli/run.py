@@ -8,8 +8,9 @@ micro-batches and stop, a second one kills it: nothing that was committed is los
 
 What a run leaves, open partitions and dead letters for example, stands in its last line.
 
-exit status: the job's (1 where it failed; 3 where it went well and left what --fail-on names); 2
-for a bad file, bad usage or a machine that cannot run it.
+exit status: the job's (1 where it failed, or cannot go on from the state of its last run; 3 where
+it went well and left what --fail-on names); 2 for a bad file, bad usage or a machine that cannot
+run it.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from blazes.cli.execution import limits_for
 from blazes.cli.job_process import JobProcess, remedy_for
 from blazes.cli.options import add_coordination, add_file
 from blazes.cli.projects import TARGET_DIR, add_target_dir
+from blazes.cli.state_changes import REFUSED, changes_of, has_run, printed
 from blazes.document.plain import printable
 from blazes.report.progress import Progress
 
@@ -128,6 +130,11 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"{dataflow.name}: {left}", file=sys.stderr)
     for warning in check_before_run(project, need_checks(needs_of(project) or ())):
         print(as_text(warning, colour=False, unicode=False), file=sys.stderr)
+    if not arguments.fresh and has_run(project):
+        compared = changes_of(project)
+        safe_write(sys.stderr, printed(compared))
+        if not compared.goes_on:
+            return REFUSED
     runs = project.resolve() / "runs"
     folder = RunFolder.create(runs, project / "plan.json").path
     job = JobProcess(command_of(arguments, project, folder), log=folder / "log.txt")

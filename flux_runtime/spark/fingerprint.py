@@ -1,29 +1,27 @@
-"""The fingerprint of a job: what its state depends on. Change it, and the state no longer fits.
+"""The fingerprint of a job: what its state depends on, as the state keeps it.
 
 Checkpoints, buffers and channels were written by certain units from certain sources with certain
-code. A job may go on from them after its paths, options, trigger, time-outs, sinks or descriptions
-have changed, and not after these have.
+code. What a difference means for the state is said by `flux_runtime.spark.changes`. Paths and
+options of sources are in it so that it can be said what follows from another one; triggers,
+time-outs and descriptions are not.
 """
 
 from __future__ import annotations
 
-import ast
-import hashlib
-import inspect
-import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from flux_runtime.spark.feed import Feed
+from flux_runtime.spark.function_text import code, digest, modules
 from flux_runtime.spark.job import Job
 from flux_runtime.spark.units import FluxUnit, NativeUnit, SealUnit, StatefulUnit, Unit
 
 Fingerprint = Mapping[str, Mapping[str, Any]]
-"""Name of a source, unit or loop -> what of it the state depends on, as JSON."""
+"""Name of a source, unit, loop or sink -> what of it the state depends on, as JSON."""
 
 
 def fingerprint(job: Job) -> Fingerprint:
-    """What the state of a job depends on."""
+    """What the state of a job depends on, once its channels are assigned."""
     found: dict[str, dict[str, Any]] = {}
     for source in job.sources.values():
         mark = source.punctuation
@@ -33,6 +31,9 @@ def fingerprint(job: Job) -> Fingerprint:
             "producer": source.producer,
             "punctuation": None if mark is None else [mark.when, mark.count, mark.digest],
             **({"id": list(source.id)} if source.id else {}),
+            **({"value": [source.value, dict(source.columns)]} if source.value else {}),
+            "path": source.path,
+            "options": {name: digest(text) for name, text in sorted(source.declared.items())},
         }
     for loop in job.loops.values():
         found[f"loop {loop.name}"] = {"schema": loop.ddl, "feeds": [*map(_steps, loop.feeds)]}
@@ -40,47 +41,34 @@ def fingerprint(job: Job) -> Fingerprint:
         found[f"unit {unit.name}"] = {
             "kind": type(unit).__name__,
             "function": code(unit.fn),
+            "modules": modules([*functions_of(unit)]),
             "inputs": [[interface, _steps(feed)] for interface, feed in unit.inputs()],
+            "channel": unit.channel is not None,
             **_of_kind(unit),
+        }
+    for sink in job.sinks.values():
+        functions = [step.apply for feed in sink.feeds for step in feed.transforms]
+        found[f"sink {sink.name}"] = {
+            "format": sink.format,
+            "path": sink.path,
+            "text": [[*map(_steps, sink.feeds)], modules(functions)],
         }
     return found
 
 
-def differences(then: Fingerprint, now: Fingerprint) -> Iterator[str]:
-    """What has changed, one sentence for each source, unit or loop."""
-    for name in sorted(then.keys() | now.keys()):
-        if name not in now:
-            yield f"{name} is gone"
-        elif name not in then:
-            yield f"{name} is new"
-        elif then[name] != now[name]:
-            fields = then[name].keys() | now[name].keys()
-            changed = sorted(f for f in fields if then[name].get(f) != now[name].get(f))
-            yield f"{name}: another {', '.join(changed)}"
-
-
-def code(function: Callable[..., Any]) -> str:
-    """A digest of a function's text without comments, layout and docstring.
-
-    What the function calls is not followed. A lambda, or a function without a file, goes by its
-    byte code.
-    """
-    compiled = getattr(function, "__code__", None)
-    try:
-        if compiled is None or compiled.co_name == "<lambda>":
-            raise TypeError("no text of its own")
-        tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
-    except (OSError, TypeError, SyntaxError):
-        parts = () if compiled is None else (compiled.co_code, compiled.co_names)
-        return _digest(f"{function.__qualname__} {parts}")
-    for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef) and ast.get_docstring(node) is not None:
-            node.body = node.body[1:] or [ast.Pass()]
-    return _digest(ast.unparse(tree))
-
-
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+def functions_of(unit: Unit) -> Iterator[Callable[..., Any]]:
+    """Every function of a unit and of what is before it in its feeds."""
+    yield unit.fn
+    for _, feed in unit.inputs():
+        yield from (step.apply for step in feed.transforms)
+    match unit:
+        case SealUnit():
+            yield from unit.partial or ()
+        case StatefulUnit():
+            yield from (step for steps in unit.summaries.values() for step in steps if step)
+            yield from () if unit.on_kept is None else (unit.on_kept,)
+        case FluxUnit():
+            yield from (step.fn for step in unit.steps)
 
 
 def _steps(feed: Feed) -> list[str]:
@@ -99,7 +87,11 @@ def _of_kind(unit: Unit) -> dict[str, Any]:
             }
         case NativeUnit():
             watermark = None if unit.watermark is None else list(unit.watermark)
-            return {"output_mode": unit.output_mode, "watermark": watermark}
+            return {
+                "output_mode": unit.output_mode,
+                "watermark": watermark,
+                "stateless": unit.stateless,
+            }
         case StatefulUnit():
             changed_by = None if unit.changed_by is None else list(unit.changed_by)
             kept = {
@@ -125,5 +117,6 @@ def _of_kind(unit: Unit) -> dict[str, Any]:
                 "order_by": list(unit.order_by),
                 "replicas": unit.replicas,
                 "partitions": unit.partitions,
+                "sites": unit.sites,
             }
     raise TypeError(type(unit).__name__)

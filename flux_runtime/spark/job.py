@@ -140,6 +140,7 @@ class Job:
             format=format,
             path=self._resolved(path),
             options=self._options(f"source {name}", options),
+            declared=dict(options or {}),
             ddl=schema,
             producer=producer,
             punctuation=punctuation,
@@ -160,6 +161,7 @@ class Job:
         ordered: bool = False,
         watermark: tuple[str, str] | None = None,
         repeat_within: str | None = None,
+        stateless: bool = False,
         replica: int | None = None,
     ) -> Feed:
         """A component on streaming DataFrames, with Spark's own state.
@@ -193,6 +195,7 @@ class Job:
             output_mode=output_mode,
             ordered=ordered,
             watermark=watermark,
+            stateless=stateless,
         )
         return self._add(unit)
 
@@ -490,7 +493,7 @@ class Job:
         """The feed, behind a unit that passes it on if it does not come from a unit."""
         if isinstance(feed.origin, Unit):
             return feed
-        return self.native(f"{sink}.{number}", _pass_on, inputs={"records": [feed]})
+        return self.native(f"{sink}.{number}", _pass_on, inputs={"records": [feed]}, stateless=True)
 
     def _add(self, unit: Unit) -> Feed:
         self._new(unit.name)

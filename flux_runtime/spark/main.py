@@ -25,7 +25,8 @@ from flux_runtime.observe.run_folder import RunFolder
 from flux_runtime.sealing.manifest import DamagedError
 from flux_runtime.sealing.storage import LocalStorage, Storage, local_path, make_folder
 from flux_runtime.sealing.tracker import Registered
-from flux_runtime.spark.fingerprint import differences, fingerprint
+from flux_runtime.spark.changes import Change, changes
+from flux_runtime.spark.fingerprint import fingerprint
 from flux_runtime.spark.flux.stage import forget_memberships
 from flux_runtime.spark.job import Job
 from flux_runtime.spark.lineage import Lineage
@@ -69,6 +70,8 @@ class Settings:
     metrics_port: int | None = None
     fail_on: tuple[str, ...] = ()
     """Words of `FAIL_ON`."""
+    compare: bool = False
+    """Only say what has changed since the last start."""
 
 
 GC_THRESHOLD: Final = 100_000
@@ -109,9 +112,9 @@ def main(
         master=master,
         zookeeper=zookeeper,
         trigger=trigger,
-        conf=conf or {},
+        conf=dict(conf or {}),
     )
-    sys.exit(run(build, settings))
+    sys.exit(compare(build, settings) if settings.compare else run(build, settings))
 
 
 def run(build: Build, settings: Settings) -> int:
@@ -231,7 +234,6 @@ def _checked(job: Job, settings: Settings, state: Storage) -> Ownership:
     check_mounts([settings.state, *(Path(output.key).parent for output in outputs)])
     ownership = Ownership(settings.name, state, outputs, fresh=settings.fresh)
     ownership.check()
-    known = state.read(FINGERPRINT)
     if settings.fresh:
         if warning := not_emptied(job):
             print(f"{settings.name}: {warning}", file=sys.stderr)
@@ -241,10 +243,8 @@ def _checked(job: Job, settings: Settings, state: Storage) -> Ownership:
                 if sink.folders is not None:
                     sink.folders.delete(feed.origin.name)
         ownership.clear()
-    elif known is not None:
-        _check_fingerprint(
-            settings, _read_fingerprint(state, known), json.loads(_fingerprint_of(job))
-        )
+    else:
+        _check_changes(settings, _changes(job, settings, state))
     return ownership
 
 
@@ -300,14 +300,42 @@ def _read_fingerprint(state: Storage, known: bytes) -> Any:
     return found
 
 
-def _check_fingerprint(settings: Settings, known: Any, now: Any) -> None:
-    changed = list(differences(known, now))
-    if changed:
+def _changes(job: Job, settings: Settings, state: Storage) -> list[Change]:
+    """What is another one than at the last start, and whether the job goes on after it."""
+    known = state.read(FINGERPRINT)
+    if known is None:
+        return []
+    now = json.loads(_fingerprint_of(job))
+    return changes(_read_fingerprint(state, known), now, job, settings.state)
+
+
+def _check_changes(settings: Settings, found: list[Change]) -> None:
+    """Say what follows from changes; refuse the job where one of them cannot be."""
+    refused = [change for change in found if not change.goes_on]
+    if refused:
+        listed = "".join(f"\n  {change}" for change in refused)
         raise JobError(
-            f"the state in {settings.state} belongs to another plan ({'; '.join(changed)}); go "
-            "back to that plan, or start afresh with --fresh, which deletes the state and its "
-            "results"
+            f"the state in {settings.state} belongs to another plan. Nothing was changed:{listed}"
         )
+    for change in found:
+        print(f"{settings.name}: {change}", file=sys.stderr)
+
+
+def compare(build: Build, settings: Settings) -> int:
+    """Print what has changed since the last start, as JSON; 1 where the job cannot go on."""
+    job = Job(root=settings.root, results=settings.folder / "results")
+    try:
+        build(job)
+        state = LocalStorage(settings.state)
+        assign_channels(job, state)
+        found = _changes(job, settings, state)
+    except (DamagedError, ValueError, TypeError, OSError) as error:
+        print(f"{settings.name}: {error}", file=sys.stderr)
+        return 1
+    goes_on = all(change.goes_on for change in found)
+    listed = [change.to_json() for change in found]
+    print(json.dumps({"schema_version": 1, "goes_on": goes_on, "changes": listed}, indent=2))
+    return 0 if goes_on else 1
 
 
 @contextlib.contextmanager
@@ -430,6 +458,11 @@ def _settings(argv: Sequence[str] | None, **given: Any) -> Settings:
     add("--state-dir", type=_folder, help="checkpoints and buffers (default: state beside the job)")
     add("--root", type=_folder, help="what relative data paths are relative to")
     add("--fresh", action="store_true", help="delete state and results, and start from scratch")
+    add(
+        "--compare",
+        action="store_true",
+        help="start nothing; print what has changed since the last start and what follows, as JSON",
+    )
     add("--master", default=env.get("BLAZES_MASTER"), help="Spark master URL")
     add("--zookeeper", default=env.get("BLAZES_ZOOKEEPER"), help="host:port,... or embedded")
     add("--trigger", help="interval between micro-batches")
@@ -451,12 +484,13 @@ def _settings(argv: Sequence[str] | None, **given: Any) -> Settings:
         run_dir=None if args.run_dir is None else args.run_dir.resolve(),
         available_now=args.available_now,
         fresh=args.fresh,
-        master=args.master or given["master"],
+        master=args.master,
         zookeeper=args.zookeeper or given["zookeeper"],
         trigger=args.trigger or given["trigger"],
-        conf=given["conf"],
+        conf=given["conf"] | ({"spark.master": given["master"]} if given["master"] else {}),
         metrics_port=args.metrics_port,
         fail_on=args.fail_on,
+        compare=args.compare,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import logging
 import threading
 import time
@@ -34,6 +35,8 @@ from flux_runtime.zookeeper.registration_sweep import RegistrationSweep
 log = logging.getLogger(__name__)
 
 _POLL_S: Final = 0.1
+CHANNELS: Final = "channels.json"
+"""In the state folder: the columns of each channel that units read."""
 
 
 class Runner:
@@ -186,6 +189,7 @@ def run_job(
         ownership.check()
         ownership.claim()
     fenced = FencedStorage(local_path(state.uri()), ownership.fence)
+    check_channels(job, session, fenced)
     channels = owned_channels(job, ownership)
     retention = Retention(
         fenced,
@@ -207,6 +211,43 @@ def run_job(
         sites=site_count(job),
     )
     return Runner(job, context, trigger=trigger).run(stop, available_now=available_now)
+
+
+def check_channels(job: Job, session: SparkSession, state: Storage) -> None:
+    """Compare the columns of channels that units read with those of the last start.
+
+    Raises:
+        ValueError: they are others, while commits with the old ones may not have been read.
+    """
+    now = {
+        name: json.loads(job.units[name].schema(session).json())
+        for name, readers in readers_of(job).items()
+        if readers and job.units[name].channel is not None
+    }
+    known = state.read(CHANNELS)
+    before = {} if known is None else json.loads(known)
+    changed = [
+        f"{name} put out {_columns(before[name])}, and puts out {_columns(of)} now"
+        for name, of in now.items()
+        if name in before and before[name] != of
+    ]
+    if changed:
+        raise ValueError(
+            f"other columns between units: {'; '.join(changed)}. Units that read them have not "
+            "read all of the old ones, or keep them. Nothing was changed: go back to that plan, "
+            "give the component another name, or start afresh with --fresh, which deletes the "
+            "state and its results"
+        )
+    if before != now:
+        state.write(CHANNELS, json.dumps(now, indent=1).encode())
+
+
+def _columns(schema: Mapping[str, Any]) -> str:
+    return ", ".join(f"{field['name']} {_type(field['type'])}" for field in schema["fields"])
+
+
+def _type(of: Any) -> str:
+    return of if isinstance(of, str) else str(of["type"])
 
 
 def site_count(job: Job) -> int:

@@ -1,7 +1,7 @@
 """The Spark session of a job: where it runs, its defaults, its log.
 
-What spark-submit, spark-defaults.conf, the deployment section or the environment set is left as
-it is; everything else gets the defaults below.
+An argument of spark-submit wins over the deployment section of the dataflow's file, and that over
+spark-defaults.conf; whatever none of them sets has the defaults below.
 """
 
 from __future__ import annotations
@@ -57,14 +57,14 @@ def start_session(
 
     Args:
         name: of the application.
-        master: Spark master URL; None: what spark-submit or spark-defaults.conf say, else
-            `local[*]`.
+        master: Spark master URL; None: `spark.master` of spark-submit, `conf` or
+            spark-defaults.conf, else `local[*]`.
         conf: settings of the deployment.
         log: where Spark and its Java process log to.
         sites: tasks that hold a slot for as long as the job runs; local masters get as many more.
     """
-    given = _given()
-    wanted = {**given, **conf}
+    given, submitted = _given()
+    wanted = {**given, **conf, **submitted}
     master = master or wanted.get("spark.master") or "local[*]"
     defaults = dict(DEFAULTS)
     cores = local_cores(master)
@@ -78,7 +78,8 @@ def start_session(
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # workers have what the job has
     config = log.with_name("log4j2.properties")
     config.write_text(_LOG_CONFIG.format(log=log))
-    settings = {k: v for k, v in defaults.items() if k not in given} | dict(conf)
+    settings = {k: v for k, v in defaults.items() if k not in given}
+    settings |= {k: v for k, v in conf.items() if k not in submitted and k != "spark.master"}
     options = wanted.get("spark.driver.extraJavaOptions", "")
     if "log4j" not in options:
         settings["spark.driver.extraJavaOptions"] = (
@@ -119,10 +120,20 @@ def with_slots(master: str, slots: int) -> str:
     return f"local[{slots},{failures[1]}]" if failures else f"local[{slots}]"
 
 
-def _given() -> dict[str, str]:
-    """What spark-submit or spark-defaults.conf set."""
-    if SparkContext._gateway is not None or "PYSPARK_GATEWAY_PORT" in os.environ:
-        return dict(SparkConf().getAll())
+def _given() -> tuple[dict[str, str], dict[str, str]]:
+    """All that Spark was given before this; of it, what arguments of spark-submit say.
+
+    spark-submit hands on both as one: an argument is what differs from spark-defaults.conf.
+    """
+    file = _defaults_file()
+    if "PYSPARK_GATEWAY_PORT" in os.environ:
+        given = dict(SparkConf().getAll())
+        return given, {k: v for k, v in given.items() if file.get(k) != v}
+    return dict(SparkConf().getAll()) if SparkContext._gateway is not None else file, {}
+
+
+def _defaults_file() -> dict[str, str]:
+    """The settings in spark-defaults.conf."""
     home = os.environ.get("SPARK_CONF_DIR") or f"{os.environ.get('SPARK_HOME', '')}/conf"
     file = Path(home) / "spark-defaults.conf"
     if not file.is_file():

@@ -138,6 +138,8 @@ class NativeUnit(Unit):
     output_mode: str
     ordered: bool
     watermark: tuple[str, str] | None
+    stateless: bool = False
+    """What it puts out for a record depends on no other record."""
 
     def inputs(self) -> Iterator[tuple[str, Feed]]:
         """(input interface, feed), all of them."""

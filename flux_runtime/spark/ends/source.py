@@ -55,6 +55,8 @@ class Source:
     format: str
     path: str | None = None
     options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    declared: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """The options as they were declared, with references in place of secrets."""
     ddl: str | None = None
     """The columns, `name TYPE, ...`; None: what the format or the present files say."""
     producer: str | None = None

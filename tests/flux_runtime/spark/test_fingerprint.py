@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,7 +13,9 @@ import pytest
 from pyspark.sql import DataFrame
 
 from flux_runtime.spark import Job, Producers, Punctuation, sql
-from flux_runtime.spark.fingerprint import code, differences, fingerprint
+from flux_runtime.spark.changes import Change, changes
+from flux_runtime.spark.fingerprint import fingerprint
+from flux_runtime.spark.function_text import code, is_narrow, may_read
 
 
 def total(item: DataFrame) -> DataFrame:
@@ -60,9 +64,9 @@ def job_with(fn: Any = total, **changes: Any) -> Job:
     return job
 
 
-def changed(job: Job) -> list[str]:
+def changed(job: Job, tmp_path: Path) -> list[Change]:
     before = json.loads(json.dumps(fingerprint(job_with())))
-    return list(differences(before, json.loads(json.dumps(fingerprint(job)))))
+    return changes(before, json.loads(json.dumps(fingerprint(job))), job, tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -73,35 +77,103 @@ def changed(job: Job) -> list[str]:
         {"seal_timeout_s": 5.0},
         {"late": "fail"},
         {"remember_s": 3600.0},
-        {"sink": "json"},
+        {"sink": "kafka"},
         {"fn": described()},
+        {"fn": largest},
+        {"schema": "k INT, v INT, p STRING, sealed BOOLEAN, n BIGINT, more STRING"},
     ],
     ids=lambda change: next(iter(change)),
 )
-def test_a_job_goes_on_after_a_change_of(change: dict[str, Any]) -> None:
-    assert changed(job_with(**change)) == []
+def test_a_job_goes_on_after_a_change_of(change: dict[str, Any], tmp_path: Path) -> None:
+    assert all(each.goes_on for each in changed(job_with(**change), tmp_path))
 
 
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"fn": largest}, ["unit Total: another function"]),
         ({"key": ("p",)}, ["unit Total: another key"]),
         ({"when": "not sealed"}, ["source items: another punctuation"]),
         ({"id": ("k", "v")}, ["source items: another id"]),
+        ({"sink": "json"}, ["sink out: another format"]),
         (
             {"schema": "k BIGINT, v INT, p STRING, sealed BOOLEAN, n BIGINT"},
-            ["source items: another schema"],
+            ["source items: another schema (k)"],
         ),
-        ({"name": "Sum"}, ["unit Sum is new", "unit Total is gone"]),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
 )
-def test_a_job_does_not_go_on_after_another(change: dict[str, Any], said: list[str]) -> None:
-    assert changed(job_with(**change)) == said
+def test_a_job_does_not_go_on_after_another(
+    change: dict[str, Any], said: list[str], tmp_path: Path
+) -> None:
+    refused = [each for each in changed(job_with(**change), tmp_path) if not each.goes_on]
+    assert [f"{each.name}: {each.what}" for each in refused] == said
+    assert all(each.because and each.remedy for each in refused)
+
+
+def test_a_unit_whose_name_was_there_before_is_refused(tmp_path: Path) -> None:
+    renamed = job_with(name="Sum")
+    assert all(each.goes_on for each in changed(renamed, tmp_path))
+    (tmp_path / "units" / "Sum").mkdir(parents=True)
+    (refused,) = (each for each in changed(renamed, tmp_path) if not each.goes_on)
+    assert (refused.name, refused.what) == ("unit Sum", "it is new")
 
 
 def test_functions_without_a_text_of_their_own_go_by_their_code() -> None:
     one, two = (lambda item: item), (lambda item: item.limit(1))
     assert code(one) != code(two)
     assert code(len) == code(len) != code(print)
+
+
+def named(item: DataFrame) -> DataFrame:
+    return sql("SELECT k, v * 2 AS v, count(*) OVER () AS n FROM item", item=item)
+
+
+def starred(item: DataFrame) -> DataFrame:
+    return sql("SELECT *, v * 2 AS w FROM item", item=item)
+
+
+def of_python(item: DataFrame) -> DataFrame:
+    return item.groupBy("k").count()
+
+
+def without(item: DataFrame) -> DataFrame:
+    return item.drop("v")
+
+
+@pytest.mark.parametrize(
+    ("functions", "narrow", "reads"),
+    [
+        ([named], True, False),
+        ([starred], False, True),
+        ([of_python], False, True),
+        ([without], False, True),
+        ([without, named], True, False),
+        ([starred, named], True, False),
+        ([named, starred], True, False),
+        ([of_python, named], True, True),
+    ],
+)
+def test_of_a_query_it_is_known_which_columns_it_does_not_read(
+    functions: list[Any], narrow: bool, reads: bool
+) -> None:
+    assert is_narrow(functions) == narrow
+    assert may_read(functions, frozenset({"other"})) == ({"other"} if reads else set())
+    assert may_read(functions, frozenset({"k"})) == {"k"}
+
+
+def test_a_module_beside_the_job_that_changes_is_another_text(tmp_path: Path) -> None:
+    job = "import prices\n\n\ndef rate(item):\n    return prices.rate(item)\n"
+    (tmp_path / "job.py").write_text(job)
+    digests = []
+    for factor in (2, 3, 3):
+        (tmp_path / "factors.py").write_text(f"FACTOR = {factor}  # {len(digests)}\n")
+        (tmp_path / "prices.py").write_text(
+            "import factors\n\n\ndef rate(item):\n    return item * factors.FACTOR\n"
+        )
+        shown = "import job, json; from flux_runtime.spark.function_text import modules; "
+        shown += "print(json.dumps(modules([job.rate])))"
+        command = [sys.executable, "-c", shown]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+        digests.append(json.loads(done.stdout))
+    assert digests[0].keys() == {"prices", "factors"}
+    assert digests[0] != digests[1] == digests[2]

@@ -9,7 +9,8 @@ import pyarrow as pa
 import pytest
 
 from flux_runtime.spark import Job, Step
-from flux_runtime.spark.fingerprint import differences, fingerprint
+from flux_runtime.spark.changes import changes
+from flux_runtime.spark.fingerprint import fingerprint
 from flux_runtime.spark.flux.components import common_gate
 from flux_runtime.spark.flux.ordered_input import together
 from flux_runtime.spark.flux.site_task import own_address, seated
@@ -38,14 +39,19 @@ def test_the_gate_is_what_all_inputs_have_in_types_that_hash_alike() -> None:
     assert common_gate([], {"one": one}) == ()
 
 
-def test_the_state_stands_on_steps_replicas_and_partitions_but_not_on_sites() -> None:
-    then = fingerprint(declared())
-    assert list(differences(then, fingerprint(declared(sites=5)))) == []
-    assert list(differences(then, fingerprint(declared(partitions=7)))) == [
-        "unit C: another partitions"
-    ]
+def test_the_state_stands_on_steps_replicas_and_partitions_but_not_on_sites(tmp_path: Path) -> None:
     other = [Step("C", component, query="SELECT id FROM click", gives="records")]
-    assert list(differences(then, fingerprint(declared(steps=other)))) == ["unit C: another steps"]
+    said = {}
+    for what, options in {
+        "sites": {"sites": 5},
+        "partitions": {"partitions": 7},
+        "steps": {"steps": other},
+    }.items():
+        job = declared(**options)
+        (change,) = changes(fingerprint(declared()), fingerprint(job), job, tmp_path)
+        assert (change.name, change.what) == ("unit C", f"another {what}")
+        said[what] = change.goes_on
+    assert said == {"sites": True, "partitions": False, "steps": False}
 
 
 @pytest.mark.parametrize(
