@@ -127,6 +127,7 @@ def _given() -> tuple[dict[str, str], dict[str, str]]:
     """
     file = _defaults_file()
     if "PYSPARK_GATEWAY_PORT" in os.environ:
+        SparkContext._ensure_initialized()  # else Python's SparkConf knows nothing of Java's
         given = dict(SparkConf().getAll())
         return given, {k: v for k, v in given.items() if file.get(k) != v}
     return dict(SparkConf().getAll()) if SparkContext._gateway is not None else file, {}

@@ -127,11 +127,14 @@ class Claim:
         sink: its name in the job.
         place: what messages call it.
         ownership: of the driver.
+        notes: what messages call the place of the notes, where it is one for several targets:
+            there a job is known by its name alone.
     """
 
     sink: str
     place: str
     ownership: Ownership
+    notes: str | None = None
 
     @property
     def state(self) -> str:
@@ -157,13 +160,7 @@ class Claim:
         """
         owner = self.ownership
         if note is not None and note.state != self.state and not owner.fresh:
-            raise NotOwnerError(
-                self.place,
-                f"holds rows of another state, {note.state} (epoch {note.epoch})",
-                "nothing was changed. Go on with the state that the rows belong to (--state-dir), "
-                "write to another place, or start afresh with --fresh: rows that are there stay "
-                "there, so empty it before",
-            )
+            raise self._not_owner(note)
         known = -1
         if owner.inventory.outputs().get(self._entry) == self.place:
             known = owner.inventory.newest(self._entry).get(unit, -1)
@@ -185,6 +182,26 @@ class Claim:
         if note is not None and note.state == self.state and note.epoch > self.epoch:
             raise self.replaced(note)
         return note is None or note.state != self.state
+
+    def _not_owner(self, note: Note) -> NotOwnerError:
+        state = f"another state, {note.state} (epoch {note.epoch})"
+        fresh = "start afresh with --fresh: rows that are there stay there, so empty it before"
+        if self.notes is None:
+            return NotOwnerError(
+                self.place,
+                f"holds rows of {state}",
+                "nothing was changed. Go on with the state that the rows belong to (--state-dir), "
+                f"write to another place, or {fresh}",
+            )
+        job = self.ownership.job
+        return NotOwnerError(
+            self.place,
+            f"is sink {self.sink} of job {job}, of which {self.notes} says that it belongs to "
+            f"{state}",
+            f"nothing was changed. If another job is called {job} too, give one of them another "
+            "`name:`, also where their targets differ: the notes go by the names. If it is this "
+            f"job, go on with that state (--state-dir), or {fresh}",
+        )
 
     def is_made(self, note: Note | None, unit: str, number: int, covers: str) -> bool:
         """Whether the sink has a commit already.

@@ -267,7 +267,7 @@ class Table:
 
     @property
     def _claim(self) -> Claim:
-        return Claim(self.name, self.place, self._owner)
+        return Claim(self.name, self.place, self._owner, f"the table {self._notes}")
 
     def _connection(self) -> contextlib.AbstractContextManager[Database]:
         if self.session is None:

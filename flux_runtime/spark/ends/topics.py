@@ -235,7 +235,7 @@ class Topic:
 
     @property
     def _claim(self) -> Claim:
-        return Claim(self.name, self.place, self._owner)
+        return Claim(self.name, self.place, self._owner, "the broker")
 
     def _refused(self, what: str, error: Exception) -> SinkError:
         return SinkError(

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -143,8 +144,13 @@ def test_rows_of_another_state_are_refused_and_those_that_have_gone(
     derby.table("added").taken(spark, claimed(tmp_path / "s"), ["A"]).commit(
         "A", 1, frame(spark, (2, "b", 2))
     )
-    with pytest.raises(NotOwnerError, match="rows of another state"):
-        derby.table("added").taken(spark, claimed(tmp_path / "other"), ["A"])
+    for target in ("added", "latest"):  # jobs of one name in one schema, whatever they write to
+        table = replace(derby.table(target), name=table.name)
+        with pytest.raises(
+            NotOwnerError, match="blazes_commits says that it belongs to"
+        ) as refused:
+            table.taken(spark, claimed(tmp_path / "other"), ["A"])
+        assert "give one of them another `name:`" in refused.value.remedy
     derby.close()
     shutil.rmtree(derby.path)
     shutil.move(backup, derby.path)
