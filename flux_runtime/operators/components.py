@@ -9,10 +9,10 @@ DET-4).
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -20,9 +20,18 @@ import pyarrow as pa
 from flux_runtime.operators.query import INTERFACE, REPLICA, Query, QueryPlan, rehearse, tagged_as
 from flux_runtime.operators.rows import SN, Batch, KeySplit, ints, merge, rows_size
 from flux_runtime.operators.state_file import Restored, file_of
-from flux_runtime.operators.unprocessable import OperatorError, Replayed, SettingAside, Undoable
+from flux_runtime.operators.unprocessable import (
+    DeadLetters,
+    OperatorError,
+    Replayed,
+    SettingAside,
+    Undoable,
+)
 from flux_runtime.protocol.dataflow import Dataflow, Operator
 from flux_runtime.protocol.vocabulary import Pair, Shape
+
+if TYPE_CHECKING:
+    from flux_runtime.operators.processor import ProcessorPlan
 
 ACK_EVERY: Final = 8
 POOL_MIN: Final = 64
@@ -40,6 +49,7 @@ class Component:
         plan: what it computes in SQL.
         operator: `module:function` that takes nothing and gives a Flux operator, in place of SQL.
             It is handed all columns of the input, and `flux_interface` before them.
+        processor: a StatefulProcessor, in place of SQL.
         interfaces: of the input, by number, where an operator computes it.
         output: (column, Arrow type) of what an operator puts out.
     """
@@ -49,12 +59,14 @@ class Component:
     gate: tuple[str, ...] | None
     plan: QueryPlan | None = None
     operator: str | None = None
+    processor: ProcessorPlan | None = None
     interfaces: tuple[str, ...] = ()
     output: tuple[tuple[str, Any], ...] = ()
 
     def __post_init__(self) -> None:
-        if (self.plan is None) == (self.operator is None):
-            raise ValueError(f"{self.name}: either SQL or an operator computes it")
+        ways = (self.plan, self.operator, self.processor)
+        if sum(way is not None for way in ways) != 1:
+            raise ValueError(f"{self.name}: either SQL, an operator or a processor computes it")
 
     def rehearse(self) -> None:
         """Find out before records come whether a site can compute it.
@@ -64,6 +76,10 @@ class Component:
         """
         if self.plan is not None:
             rehearse(self.plan)
+        elif self.processor is not None:
+            from flux_runtime.operators.processor import initialized  # needs pandas and pyspark
+
+            initialized(self.processor)
         else:
             self.made(None)
 
@@ -71,15 +87,21 @@ class Component:
         """The operator of one partition, in its initial state."""
         if self.plan is not None:
             inner: Undoable = Query(self.plan, replica=replica)
-            interfaces, output = tuple(self.plan.inputs), self.plan.output
-        else:
-            assert self.operator is not None
-            declared = Declared(load_operator(self.operator), self.output, replica)
-            inner, interfaces, output = Replayed(declared), self.interfaces, self.output
-        aside = SettingAside(
-            inner, name=self.name, interfaces=interfaces, output=output, replica=replica
-        )
-        return Entered(aside)
+            letters = self._letters(tuple(self.plan.inputs), self.plan.output, replica)
+            return Entered(SettingAside(inner, letters))
+        letters = self._letters(self.interfaces, self.output, replica)
+        if self.processor is not None:
+            from flux_runtime.operators.processor import Processor  # needs pandas and pyspark
+
+            return Entered(Processor(self.processor, letters, replica=replica))
+        assert self.operator is not None
+        declared = Declared(load_operator(self.operator), self.output, replica)
+        return Entered(SettingAside(Replayed(declared), letters))
+
+    def _letters(
+        self, interfaces: tuple[str, ...], output: Sequence[tuple[str, Any]], replica: int | None
+    ) -> DeadLetters:
+        return DeadLetters(name=self.name, interfaces=interfaces, output=output, replica=replica)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,6 +123,9 @@ class Components:
     def __post_init__(self) -> None:
         if self.replicas > 1 and len(self.stages) > 1:
             raise ValueError(f"{self.stages[-1].name}: several components in one replicated stage")
+        for later in self.stages[1:]:
+            if later.processor is not None and later.processor.ticks:
+                raise ValueError(f"{later.name}: a processor that is told the time comes first")
 
     def __call__(self) -> Dataflow:
         """The dataflow."""
@@ -140,11 +165,16 @@ class Components:
             return {0: rows} if rows.num_rows else {}
         component = self.stages[stage]
         buckets = in_buckets(component, rows)
-        return {
+        parts = {
             replica * component.buckets + bucket: part
             for replica in range(width // component.buckets)
             for bucket, part in buckets.items()
         }
+        if component.processor is None or not component.processor.ticks or not parts:
+            return parts
+        from flux_runtime.operators.processor import ticked  # needs pandas and pyspark
+
+        return ticked(component.processor, rows, parts, range(width))
 
 
 def in_buckets(component: Component, rows: Batch) -> Mapping[int, Batch]:

@@ -23,6 +23,10 @@ from flux_runtime.operators.rows import SN, Batch, ints, with_sn
 
 INTERFACE: Final = "flux_interface"
 """int8: which input interface a row is for, by its place in `QueryPlan.inputs`."""
+CLOCK: Final = "flux_clock"
+"""int64, ms: the recorded time of a record, where the component is told the time."""
+TAGS: Final = (INTERFACE, CLOCK)
+"""Columns that stand beside those of the records."""
 REPLICA: Final = "replica"
 REPLICA_STEP: Final = 1 << 40
 """Rows that one batch makes in one replica; keeps the discriminators of replicas apart."""

@@ -21,7 +21,7 @@ from typing import Any, Final, Protocol
 import numpy as np
 import pyarrow as pa
 
-from flux_runtime.operators.query import INTERFACE, REPLICA, REPLICA_STEP
+from flux_runtime.operators.query import INTERFACE, REPLICA, REPLICA_STEP, TAGS
 from flux_runtime.operators.rows import Batch, data_fields, merge, sn_of, with_sn
 from flux_runtime.protocol.dataflow import Operator
 
@@ -71,11 +71,10 @@ class Undoable(Protocol):
         ...
 
 
-class SettingAside:
-    """An operator that sets aside what it cannot process.
+class DeadLetters:
+    """The dead letters of a component, as rows among its results.
 
     Args:
-        inner: what processes the rest.
         name: of the component.
         interfaces: its input interfaces, by number.
         output: (column, Arrow type) of what it puts out.
@@ -84,27 +83,84 @@ class SettingAside:
 
     def __init__(
         self,
-        inner: Undoable,
         *,
         name: str,
         interfaces: Sequence[str],
         output: Sequence[tuple[str, Any]],
         replica: int | None = None,
     ) -> None:
-        self.inner = inner
         self.name = name
         self.interfaces = tuple(interfaces)
         self.columns = [pa.field(column, of) for column, of in output]
         self.replica = replica
+
+    def apart(self, batch: Batch) -> tuple[Batch, Batch | None]:
+        """(records, dead letters of earlier stages, which are passed on)."""
+        return _told_apart(batch) if DEAD_LETTER in batch.schema.names else (batch, None)
+
+    def joined(
+        self, batch: Batch, results: Batch | None, letters: Sequence[Batch], passed: Batch | None
+    ) -> Batch:
+        """What a batch leads to: results, its dead letters, and those that are passed on."""
+        parts = [] if results is None else [_as_results(results)]
+        parts += letters
+        if passed is not None and passed.num_rows:
+            parts.append(self.rows(passed.column(DEAD_LETTER), passed))
+        if not parts:
+            return self.rows(pa.array([], pa.string()), batch.slice(0, 0))
+        return parts[0] if len(parts) == 1 else merge(parts)
+
+    def of(self, records: Batch, reasons: Sequence[str]) -> Batch:
+        """Records that were set aside, each with its reason."""
+        names = [field.name for field in data_fields(records.schema) if field.name not in TAGS]
+        numbers = records.column(INTERFACE).to_pylist()
+        texts = [
+            json.dumps(
+                {
+                    "component": self.name,
+                    "interface": dict(enumerate(self.interfaces)).get(number, str(number)),
+                    "why": why,
+                    "record": record,
+                },
+                ensure_ascii=False,
+                default=_as_json,
+            )
+            for number, record, why in zip(
+                numbers, _values(records.select(names)), reasons, strict=True
+            )
+        ]
+        return self.rows(pa.array(texts, pa.string()), records)
+
+    def rows(self, texts: Any, places: Batch) -> Batch:
+        """Rows that are dead letters, in the places of these rows."""
+        fields, columns = list(self.columns), [pa.nulls(len(texts), f.type) for f in self.columns]
+        batch, offset, sub = sn_of(places)
+        if self.replica is not None:
+            fields.append(pa.field(REPLICA, pa.int32(), nullable=False))
+            columns.append(pa.array(np.full(len(texts), self.replica, np.int32)))
+            sub = sub + (self.replica - 1) * REPLICA_STEP
+        sn = [batch, offset, sub + LETTER_STEP]
+        return with_sn([*columns, texts], [*fields, _LETTER_FIELD], sn)
+
+
+class SettingAside:
+    """An operator that sets aside what it cannot process.
+
+    Args:
+        inner: what processes the rest.
+        letters: how it is set aside.
+    """
+
+    def __init__(self, inner: Undoable, letters: DeadLetters) -> None:
+        self.inner = inner
+        self.letters = letters
         self.get_state = inner.get_state
         self.install_state = inner.install_state
         self.state_size = inner.state_size
 
     def process(self, batch: Batch) -> Batch:
         """Rows of one batch in, what they lead to out, and the dead letters."""
-        records, passed = batch, None
-        if DEAD_LETTER in batch.schema.names:
-            records, passed = _told_apart(batch)
+        records, passed = self.letters.apart(batch)
         admitted: list[int] = []
         refused: list[tuple[int, Exception]] = []
         results = None
@@ -117,16 +173,11 @@ class SettingAside:
                 self._divide(records, 0, records.num_rows, error, admitted, refused)
                 if admitted:
                     results = self.inner.process(records.take(pa.array(admitted)))
-        parts = []
-        if results is not None:
-            parts.append(self._results(results))
+        letters = []
         if refused:
-            parts.append(self._dead_letters(records, refused))
-        if passed is not None and passed.num_rows:
-            parts.append(self._letters(passed.column(DEAD_LETTER), passed))
-        if not parts:
-            return self._letters(pa.array([], pa.string()), batch.slice(0, 0))
-        return parts[0] if len(parts) == 1 else merge(parts)
+            rows = records.take(pa.array([place for place, _ in refused]))
+            letters.append(self.letters.of(rows, [reason_of(error) for _, error in refused]))
+        return self.letters.joined(batch, results, letters, passed)
 
     def _divide(
         self,
@@ -159,44 +210,6 @@ class SettingAside:
             return error
         self.inner.undo()
         return None
-
-    def _results(self, results: Batch) -> Batch:
-        fields = data_fields(results.schema)
-        columns = [results.column(field.name) for field in fields]
-        columns.append(pa.nulls(results.num_rows, pa.string()))
-        return with_sn(columns, [*fields, _LETTER_FIELD], sn_of(results))
-
-    def _dead_letters(self, records: Batch, refused: Sequence[tuple[int, Exception]]) -> Batch:
-        rows = records.take(pa.array([place for place, _ in refused]))
-        names = [field.name for field in data_fields(records.schema) if field.name != INTERFACE]
-        numbers = rows.column(INTERFACE).to_pylist()
-        texts = [
-            json.dumps(
-                {
-                    "component": self.name,
-                    "interface": dict(enumerate(self.interfaces)).get(number, str(number)),
-                    "why": reason_of(error),
-                    "record": record,
-                },
-                ensure_ascii=False,
-                default=_as_json,
-            )
-            for number, record, (_, error) in zip(
-                numbers, _values(rows.select(names)), refused, strict=True
-            )
-        ]
-        return self._letters(pa.array(texts, pa.string()), rows)
-
-    def _letters(self, texts: Any, rows: Batch) -> Batch:
-        """Rows that are dead letters, in the places of these rows."""
-        fields, columns = list(self.columns), [pa.nulls(len(texts), f.type) for f in self.columns]
-        batch, offset, sub = sn_of(rows)
-        if self.replica is not None:
-            fields.append(pa.field(REPLICA, pa.int32(), nullable=False))
-            columns.append(pa.array(np.full(len(texts), self.replica, np.int32)))
-            sub = sub + (self.replica - 1) * REPLICA_STEP
-        sn = [batch, offset, sub + LETTER_STEP]
-        return with_sn([*columns, texts], [*fields, _LETTER_FIELD], sn)
 
 
 class Replayed:
@@ -261,6 +274,13 @@ def reason_of(error: Exception) -> str:
     first = next(iter(str(error).splitlines()), "")
     text = f"{type(error).__name__}: {first}" if first else type(error).__name__
     return _ADDRESS.sub("0x...", text)[:REASON_MAX]
+
+
+def _as_results(results: Batch) -> Batch:
+    fields = data_fields(results.schema)
+    columns = [results.column(field.name) for field in fields]
+    columns.append(pa.nulls(results.num_rows, pa.string()))
+    return with_sn(columns, [*fields, _LETTER_FIELD], sn_of(results))
 
 
 def results_of(batch: Batch) -> Batch:
