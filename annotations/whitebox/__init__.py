@@ -12,8 +12,9 @@ where it is used.
 - `ir`: the representation; `datatypes`, `type_text`, `result_types`: its types; `functions`: all of
   Spark's, and what is claimed of each.
 - `derive`: the pass, `annotate(plan)`, which gives a `derivation`. `facts` about rows go through
-  the rules of `grouping` and `joining`, in one `context`; `keys`, `monotone`, `traits`: what these
-  ask of expressions and sources; `words`: expressions as reasons show them.
+  the rules of `grouping` and `joining`, in one `context`, and are condensed by `sharing` where rows
+  are used again; `keys`, `monotone`, `traits`: what these ask of expressions and sources; `words`:
+  expressions as reasons show them.
 - `splitting`, `repeats`: whether a query splits by a key, and what it does with repeats.
 - `code`: the derived outputs of a whole dataflow, each once; `components`, `deriving`: annotations
   out of them, written as `path_text`; `claims`: written annotations held against them.

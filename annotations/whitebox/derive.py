@@ -12,6 +12,7 @@ output decides the label: no effect, and nothing kept: CR; something kept: CW; e
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
@@ -52,6 +53,7 @@ from annotations.whitebox.ir import (
     Project,
     Ref,
     Relation,
+    Reuse,
     Role,
     Sample,
     SetOperation,
@@ -65,6 +67,7 @@ from annotations.whitebox.ir import (
     nodes_of,
 )
 from annotations.whitebox.repeats import Copies, repeats_of
+from annotations.whitebox.sharing import Occurrences, condensed, used_again
 from annotations.whitebox.splitting import splits
 
 COMING: Final = (Role.STREAM, Role.REQUEST)
@@ -88,16 +91,15 @@ def annotate(
     table may stand for facts of the inputs.
     Never raises: what is not known is `OW[*]`, with the reason.
     """
-    nodes = list(nodes_of(plan))
-    names = dict(enumerate(node for node in nodes if isinstance(node, Source)))
+    occurrences = Occurrences(plan)
+    names = occurrences.names
     context = Context(names, output_mode, lateness, tuple(fds))
-    occurrences = {id(node): occurrence for occurrence, node in names.items()}
     try:
-        facts = _facts(context, plan, occurrences)
+        facts = _Pass(context, occurrences).facts(plan)
     except RecursionError:
-        facts = _unreadable(names, "the query is nested too deeply")
-    if len(occurrences) < len(names):
-        facts = _unreadable(names, "one node of the plan stands in two places")
+        facts = _unreadable(occurrences, "the query is nested too deeply")
+    if any(count > 1 for count in Counter(_places(plan)).values()):
+        facts = _unreadable(occurrences, "one node of the plan stands in two places")
     for name, position in facts.mutable:
         text = f"{name} may be changed while the job reads it"
         facts = opaque(facts, "mutable-table", text, position)
@@ -121,9 +123,18 @@ def _also_kept(facts: Facts, names: Mapping[int, Source]) -> Iterator[Effect]:
             yield replace(effect, text=text)
 
 
-def _unreadable(names: Mapping[int, Source], reason: str) -> Facts:
+def _places(plan: Relation) -> Iterator[int]:
+    """The identities of nodes, one for each place in which a node stands."""
+    for node in nodes_of(plan):
+        if not isinstance(node, Reuse):
+            yield from map(id, inputs_of(node))
+
+
+def _unreadable(occurrences: Occurrences, reason: str) -> Facts:
     live = frozenset(
-        occurrence for occurrence, node in names.items() if node.role in (Role.STREAM, Role.REQUEST)
+        occurrence
+        for occurrence in occurrences.of_nodes.values()
+        if occurrences.names[occurrence].role in COMING
     )
     facts = Facts(live=live, stores=((live, Evidence("unknown", reason)),))
     return opaque(facts, "unknown", reason, None)
@@ -132,11 +143,29 @@ def _unreadable(names: Mapping[int, Source], reason: str) -> Facts:
 # ---- one rule for each kind of node
 
 
-def _facts(context: Context, node: Relation, occurrences: Mapping[int, int]) -> Facts:
-    if isinstance(node, Source):
-        return _source(node, occurrences[id(node)])
-    below = [_facts(context, source, occurrences) for source in inputs_of(node)]
-    return RULES[type(node)](context, node, *below)
+class _Pass:
+    """One way up through a plan; what stands in several places is gone through once."""
+
+    def __init__(self, context: Context, occurrences: Occurrences) -> None:
+        self.context, self.occurrences = context, occurrences
+        self._shared: dict[int, Facts] = {}
+
+    def facts(self, node: Relation) -> Facts:
+        """The facts about the rows of a node."""
+        if id(node) not in self.occurrences.shared:
+            return self._facts(node)
+        if id(node) not in self._shared:
+            facts = condensed(self._facts(node), node.columns, self.occurrences)
+            self._shared[id(node)] = facts
+        return self._shared[id(node)]
+
+    def _facts(self, node: Relation) -> Facts:
+        if isinstance(node, Source):
+            return _source(node, self.occurrences.of_nodes[id(node)])
+        below = [self.facts(source) for source in inputs_of(node)]
+        if isinstance(node, Reuse):
+            return used_again(node, below[0], self.occurrences)
+        return RULES[type(node)](self.context, node, *below)
 
 
 def _source(node: Source, occurrence: int) -> Facts:
@@ -256,7 +285,7 @@ def _derivation(
     live = {occurrence: names[occurrence] for occurrence in sorted(facts.live)}
     sources = dict.fromkeys(node.name for node in live.values())
     paths = {
-        source: _path(source, plan, facts, live, *copies.get(source, (Repeats.CORRUPT, Rows.MANY)))
+        source: _path(source, plan, facts, names, *copies.get(source, (Repeats.CORRUPT, Rows.MANY)))
         for source in sources
     }
     again = facts.repeats or facts.again
@@ -275,13 +304,13 @@ def _path(
     source: str,
     plan: Relation,
     facts: Facts,
-    live: Mapping[int, Source],
+    names: Mapping[int, Source],
     repeats: Repeats,
     rows: Rows,
 ) -> DerivedPath:
-    mine = frozenset(occurrence for occurrence, node in live.items() if node.name == source)
+    mine = frozenset(occurrence for occurrence, node in names.items() if node.name == source)
     effects = [effect for effect in facts.effects if effect.targets & mine]
-    gates = [gate_of(effect, live) for effect in effects]
+    gates = [gate_of(effect, names) for effect in effects]
     stores = [evidence for stored, evidence in facts.stores if stored & mine]
     chances = [evidence for seen, evidence in facts.chances if seen & mine or not seen]
     shown = [_evidence(effect, gate) for effect, gate in zip(effects, gates, strict=True)]
@@ -292,7 +321,7 @@ def _path(
         gates=unique(tuple(gates)),
         within=_within(effects),
         nondeterministic="; ".join(dict.fromkeys(chance.text for chance in chances)) or None,
-        lineage=_lineage(source, plan.columns, facts, live),
+        lineage=_lineage(source, plan.columns, facts, names),
         evidence=_in_order([*stores, *thresholds, *shown, *chances]),
         repeats=repeats,
         rows=rows,
@@ -343,14 +372,12 @@ def _within(effects: Sequence[Effect]) -> Within:
 
 
 def _lineage(
-    source: str, columns: tuple[Column, ...], facts: Facts, live: Mapping[int, Source]
+    source: str, columns: tuple[Column, ...], facts: Facts, names: Mapping[int, Source]
 ) -> Mapping[str, str]:
     lineage: dict[str, str] = {}
     if facts.fixed:
         return MappingProxyType(lineage)
-    live = {
-        occurrence: node for occurrence, node in live.items() if occurrence not in facts.removing
-    }
+    live = {occurrence: names[occurrence] for occurrence in facts.live - facts.removing}
     for column in columns:
         copied = attributes_of(facts.copies.get(column, frozenset()), source, live)
         if copied:

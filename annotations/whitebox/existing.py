@@ -261,16 +261,8 @@ def _unfilled(
 
 
 def leaves(plan: ir.Relation) -> Iterator[ir.Source]:
-    """Every occurrence of a source in a plan."""
-    todo: list[Any] = [plan]
-    while todo:
-        node = todo.pop()
-        if isinstance(node, ir.Source):
-            yield node
-            continue
-        parts = [getattr(node, name, None) for name in ("deleted", "right", "left", "input")]
-        todo += [part for part in parts if part is not None]
-        todo += reversed(getattr(node, "inputs", ()))
+    """The sources of a plan, as they stand in its text."""
+    return (node for node in ir.nodes_of(plan) if isinstance(node, ir.Source))
 
 
 # ---- what the plans do

@@ -225,12 +225,8 @@ def names_of(classes: Collection[Copies], names: Mapping[int, Source]) -> frozen
 
 
 def gate_of(effect: Effect, names: Mapping[int, Source]) -> Gate:
-    """The effect's gate by the names of attributes; `names` are all live occurrences."""
+    """The effect's gate by the names of attributes; `names` has every occurrence."""
     if effect.gate is None:
         return Gate(None)
-    seen = {
-        occurrence: names[occurrence]
-        for occurrence in effect.under | effect.targets
-        if occurrence in names
-    }
+    seen = {occurrence: names[occurrence] for occurrence in effect.under | effect.targets}
     return Gate(names_of(effect.gate, seen))

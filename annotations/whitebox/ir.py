@@ -1,13 +1,13 @@
 """The relational representation that every white-box front end produces: `annotations.whitebox.ir`.
 
-A plan is a tree of frozen nodes over `Source` leaves, one for each *occurrence* of an input. Nodes
+A plan is a graph of frozen nodes over `Source` leaves, one for each *occurrence* of an input. Nodes
 define columns; a `Column` is itself (two with equal names are two), has a type, may be null, and
 knows where it stands in the author's text. What a plan *does* is not in here: `derive.annotate`
 finds lineage, duplicates, gates and labels from it, and function names mean what the tables of
 `functions` say, in whatever front end they were met.
 
-A node stands in one place of a plan: what is used twice (a CTE, a view) is built twice, with
-columns of its own, because its rows are then two rows.
+A node stands in one place of a plan. What is used again (a CTE) stands under a `Reuse` there, with
+columns of its own, because its rows are then other rows; so a plan is as long as its text.
 
 A front end builds every node with what it knows. What it does not know it says with `Opaque` (a
 relation) or `Unknown` (an expression), each with a reason and a position; it never leaves anything
@@ -423,6 +423,19 @@ class Delete:
 
 
 @dataclass(frozen=True, slots=True)
+class Reuse:
+    """The rows of a node that stands elsewhere in the plan too: a CTE that is used again.
+
+    `columns` are those of `input`, by place, as columns of their own: the records behind these rows
+    are other occurrences than those behind the rows of the other place.
+    """
+
+    input: Relation
+    columns: tuple[Column, ...]
+    position: Position | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Opaque:
     """User code, or a construct that the front end does not know, over some inputs.
 
@@ -455,6 +468,7 @@ Relation: TypeAlias = (
     | Watermark
     | Store
     | Delete
+    | Reuse
     | Opaque
 )
 
@@ -474,9 +488,13 @@ def inputs_of(node: Relation) -> tuple[Relation, ...]:
 
 
 def nodes_of(plan: Relation) -> Iterator[Relation]:
-    """The nodes of a plan, each before those below it."""
+    """The nodes of a plan, each once and before those that stand below it alone."""
     todo = [plan]
+    met: set[int] = set()
     while todo:
         node = todo.pop()
+        if id(node) in met:
+            continue
+        met.add(id(node))
         yield node
         todo.extend(reversed(inputs_of(node)))

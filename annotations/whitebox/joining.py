@@ -23,6 +23,7 @@ from annotations.whitebox.ir import (
     Project,
     Ref,
     Relation,
+    Reuse,
     SetKind,
     SetOperation,
     Source,
@@ -117,8 +118,8 @@ def _linked(
 
 def _as_it_came(node: Relation) -> bool:
     """True for an input, with its columns in whatever order."""
-    while isinstance(node, Project):
-        if not all(isinstance(expression, Ref) for _, expression in node.outputs):
+    while isinstance(node, Project | Reuse):
+        if isinstance(node, Project) and not all(isinstance(e, Ref) for _, e in node.outputs):
             return False
         node = node.input
     return isinstance(node, Source)

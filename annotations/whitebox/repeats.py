@@ -23,6 +23,7 @@ from annotations.whitebox.ir import (
     JoinKind,
     Project,
     Relation,
+    Reuse,
     Role,
     Sample,
     SetOperation,
@@ -55,7 +56,7 @@ def repeats_of(plan: Relation, *, output_mode: str) -> Copies:
         output_mode: Spark's, of groups that are put out without a seal.
     """
     try:
-        copies = _of(plan, put_out_once=output_mode == "append")
+        copies = _Pass(put_out_once=output_mode == "append").of(plan)
     except RecursionError:
         return {}
     several = any(rows is MANY for _, rows in copies.values())
@@ -65,62 +66,79 @@ def repeats_of(plan: Relation, *, output_mode: str) -> Copies:
     }
 
 
-def _of(node: Relation, *, put_out_once: bool) -> Copies:
-    inputs = [_of(source, put_out_once=put_out_once) for source in inputs_of(node)]
-    match node:
-        case Source(role=Role.STREAM | Role.REQUEST, name=name):
-            return {name: (PASS, ONE)}
-        case Source():
-            return {}
-        case Project(outputs=outputs):
-            return _if_known((e for _, e in outputs), inputs[0])
-        case Filter(condition=condition):
-            return _if_known([condition], inputs[0])
-        case Sort() | Watermark() | Sample():
-            return inputs[0]
-        case Generate(generator=generator):
-            return _if_known([generator], _rows(inputs[0], MANY))
-        case Join():
-            return _join(node, *inputs)
-        case Union():
-            return _together(inputs)
-        case Aggregate(outputs=outputs, keys=keys, sets=sets):
-            harmless = all(map(_counts_once, (e for _, e in outputs)))
-            behind = CORRUPT if not harmless else ABSORB if put_out_once else MAKE
-            counted = _counted(inputs[0], behind)
-            # A record that made several rows may be in several groups.
-            single = put_out_once and sets is None and not any(map(_slides, keys))
-            return counted if single else _rows(counted, MANY)
-        case Deduplicate(expires=expires):
-            return _counted(inputs[0], MAKE if expires else ABSORB)
-        case SetOperation(all=every):
-            return _rows(_counted(_together(inputs), CORRUPT if every else ABSORB), MANY)
-    return _rows(_counted(_together(inputs), CORRUPT), MANY)
+class _Pass:
+    """One way up through a plan; what stands in several places is gone through once."""
 
+    def __init__(self, *, put_out_once: bool) -> None:
+        self.put_out_once = put_out_once
+        self._copies: dict[int, Copies] = {}
+        self._of_records: dict[int, bool] = {}
 
-def _join(node: Join, left: Copies, right: Copies) -> Copies:
-    if node.kind in (JoinKind.SEMI, JoinKind.ANTI):
-        return _together([left, _rows(_counted(right, ABSORB), MANY)])
-    if node.condition is not None:
-        left, right = _if_known([node.condition], left), _if_known([node.condition], right)
-    by_pairs = all(map(_is_of_records, inputs_of(node)))
-    if node.kind is not JoinKind.INNER or not by_pairs or left.keys() & right.keys():
-        return _rows(_together([left, right]), MANY)
-    paired = _together([left, right])
-    single = all(rows is not MANY for _, rows in paired.values())
-    return _rows(paired, JOINED if single else MANY)
+    def of(self, node: Relation) -> Copies:
+        """Source -> the effect of a repeat of its records on the rows of a node."""
+        if id(node) not in self._copies:
+            self._copies[id(node)] = self._of(node)
+        return self._copies[id(node)]
 
+    def _of(self, node: Relation) -> Copies:
+        inputs = [self.of(source) for source in inputs_of(node)]
+        match node:
+            case Source(role=Role.STREAM | Role.REQUEST, name=name):
+                return {name: (PASS, ONE)}
+            case Source():
+                return {}
+            case Project(outputs=outputs):
+                return _if_known((e for _, e in outputs), inputs[0])
+            case Filter(condition=condition):
+                return _if_known([condition], inputs[0])
+            case Sort() | Watermark() | Sample() | Reuse():
+                return inputs[0]
+            case Generate(generator=generator):
+                return _if_known([generator], _rows(inputs[0], MANY))
+            case Join():
+                return self._join(node, *inputs)
+            case Union():
+                return _together(inputs)
+            case Aggregate(outputs=outputs, keys=keys, sets=sets):
+                harmless = all(map(_counts_once, (e for _, e in outputs)))
+                behind = CORRUPT if not harmless else ABSORB if self.put_out_once else MAKE
+                counted = _counted(inputs[0], behind)
+                # A record that made several rows may be in several groups.
+                single = self.put_out_once and sets is None and not any(map(_slides, keys))
+                return counted if single else _rows(counted, MANY)
+            case Deduplicate(expires=expires):
+                return _counted(inputs[0], MAKE if expires else ABSORB)
+            case SetOperation(all=every):
+                return _rows(_counted(_together(inputs), CORRUPT if every else ABSORB), MANY)
+        return _rows(_counted(_together(inputs), CORRUPT), MANY)
 
-def _is_of_records(node: Relation) -> bool:
-    """Whether each row is made of a record; those of a table, and of no record at all, are not."""
-    if isinstance(node, Source):
-        return node.role in (Role.STREAM, Role.REQUEST)
-    if isinstance(node, Aggregate) and not node.keys:
-        return False
-    inputs = list(map(_is_of_records, inputs_of(node)))
-    if isinstance(node, Join):
-        return any(inputs) if node.kind is JoinKind.INNER else inputs[0]
-    return bool(inputs) and all(inputs)
+    def _join(self, node: Join, left: Copies, right: Copies) -> Copies:
+        if node.kind in (JoinKind.SEMI, JoinKind.ANTI):
+            return _together([left, _rows(_counted(right, ABSORB), MANY)])
+        if node.condition is not None:
+            left, right = _if_known([node.condition], left), _if_known([node.condition], right)
+        by_pairs = all(map(self._is_of_records, inputs_of(node)))
+        if node.kind is not JoinKind.INNER or not by_pairs or left.keys() & right.keys():
+            return _rows(_together([left, right]), MANY)
+        paired = _together([left, right])
+        single = all(rows is not MANY for _, rows in paired.values())
+        return _rows(paired, JOINED if single else MANY)
+
+    def _is_of_records(self, node: Relation) -> bool:
+        """Whether each row is made of a record; those of a table, and of none at all, are not."""
+        if id(node) not in self._of_records:
+            self._of_records[id(node)] = self._made_of_records(node)
+        return self._of_records[id(node)]
+
+    def _made_of_records(self, node: Relation) -> bool:
+        if isinstance(node, Source):
+            return node.role in (Role.STREAM, Role.REQUEST)
+        if isinstance(node, Aggregate) and not node.keys:
+            return False
+        inputs = list(map(self._is_of_records, inputs_of(node)))
+        if isinstance(node, Join):
+            return any(inputs) if node.kind is JoinKind.INNER else inputs[0]
+        return bool(inputs) and all(inputs)
 
 
 def _counted(copies: Copies, behind: Repeats) -> Copies:

@@ -44,6 +44,7 @@ from annotations.whitebox.ir import (
     Project,
     Ref,
     Relation,
+    Reuse,
     Role,
     Sample,
     SetKind,
@@ -53,11 +54,13 @@ from annotations.whitebox.ir import (
     Union,
     Watermark,
     Window,
+    nodes_of,
     references,
 )
 from annotations.whitebox.joining import conjuncts
 from annotations.whitebox.keys import parts_of, same_value, step_of
 from annotations.whitebox.monotone import may_be_null, type_of
+from annotations.whitebox.sharing import OCCURRENCES_MAX
 from annotations.whitebox.words import listed, text_of
 
 
@@ -116,6 +119,8 @@ class Rows:
     refusal: Refusal | None = None
 
 
+CONDITIONS_MAX: Final = 16
+"""Conditions, of the places where a node is used, under which it is looked at separately."""
 _EQUAL: Final = ("=", "==")
 _NULL_SAFE: Final = ("<=>", "equal_null")
 
@@ -135,7 +140,7 @@ def splits(
         fds: hold over all streams together that have their attributes (SP-2).
         broadcast: inputs without a key are there as a whole in every partition.
     """
-    analysis = _Splitting(keys, tuple(fds), broadcast=broadcast)
+    analysis = _Splitting(plan, keys, tuple(fds), broadcast=broadcast)
     try:
         rows = analysis.rows(plan, ())
     except RecursionError:
@@ -156,6 +161,7 @@ def splits(
 class _Splitting:
     def __init__(
         self,
+        plan: Relation,
         keys: Mapping[str, Sequence[str]],
         fds: tuple[FunctionalDependency, ...],
         *,
@@ -165,14 +171,30 @@ class _Splitting:
         self._fds = fds
         self._length = len(next(iter(keys.values()), ()))
         self._occurrences = 0
+        self._shared: dict[int, dict[tuple[Expression, ...], Rows]] = {
+            id(node.input): {} for node in nodes_of(plan) if isinstance(node, Reuse)
+        }
+        """Identity of a node that stands in several places -> conditions -> its rows."""
 
     def rows(self, node: Relation, conditions: tuple[Expression, ...]) -> Rows:
         """The facts about a node's rows, of which only those are used that meet the conditions."""
+        known = self._shared.get(id(node))
+        if known is None:
+            return self._rows(node, conditions)
+        if conditions and conditions not in known and len(known) >= CONDITIONS_MAX:
+            return self._met(self.rows(node, ()), conditions)
+        if conditions not in known:
+            known[conditions] = _condensed(self._rows(node, conditions))
+        return known[conditions]
+
+    def _rows(self, node: Relation, conditions: tuple[Expression, ...]) -> Rows:
         match node:
             case Source():
                 return self._source(node, conditions)
             case Project():
                 return self._project(node, conditions)
+            case Reuse():
+                return self._used_again(node, conditions)
             case Filter():
                 return self.rows(node.input, (*conditions, *conjuncts(node.condition)))
             case Sort() | Watermark() | Sample():
@@ -283,6 +305,32 @@ class _Splitting:
         )
         projected = replace(rows, marks=marks, either=either)
         return self._met(self._still_keyed(projected, node), conditions)
+
+    def _used_again(self, node: Reuse, conditions: tuple[Expression, ...]) -> Rows:
+        """The rows of a node that stands elsewhere too, as those of other records."""
+        columns = dict(zip(node.input.columns, node.columns, strict=True))
+        below: dict[Column, Expression] = {new: Ref(old) for old, new in columns.items()}
+        rows = self.rows(node.input, tuple(_substituted(c, below) for c in conditions))
+        fresh: dict[int, int] = {}
+        for mark in sorted(_every(rows.marks), key=lambda mark: mark.occurrence):
+            if mark.occurrence not in fresh:
+                self._occurrences += 1
+                fresh[mark.occurrence] = self._occurrences
+        return replace(
+            rows,
+            marks={
+                columns[column]: frozenset(
+                    replace(mark, occurrence=fresh[mark.occurrence]) for mark in marks
+                )
+                for column, marks in rows.marks.items()
+                if column in columns
+            },
+            either=frozenset(
+                frozenset(columns[column] for column in pair)
+                for pair in rows.either
+                if pair <= columns.keys()
+            ),
+        )
 
     def _still_keyed(self, rows: Rows, node: Relation) -> Rows:
         """SP-1: rows of a table that lose what says which partition they go with."""
@@ -728,8 +776,35 @@ def _common_pins(one: dict[int, object], other: dict[int, object]) -> dict[int, 
     }
 
 
+def _every(marks: Mapping[Column, Marks]) -> Iterator[Mark]:
+    return (mark for held in marks.values() for mark in held)
+
+
 def _all_of(marks: Mapping[Column, Marks]) -> Iterator[Mark]:
-    return (mark for held in marks.values() for mark in held if mark.strong)
+    return (mark for mark in _every(marks) if mark.strong)
+
+
+def _condensed(rows: Rows) -> Rows:
+    """The rows with one occurrence for all whose marks are the same: they determine the same.
+
+    Of more than `OCCURRENCES_MAX` that differ, the marks of the others are given up.
+    """
+    held: dict[int, set[tuple[Column, Mark]]] = {}
+    for column, marks in rows.marks.items():
+        for mark in marks:
+            own = column, replace(mark, occurrence=0)
+            held.setdefault(mark.occurrence, set()).add(own)
+    leaders: dict[frozenset[tuple[Column, Mark]], int] = {}
+    for occurrence in sorted(held):
+        leaders.setdefault(frozenset(held[occurrence]), occurrence)
+    retained = frozenset(list(leaders.values())[:OCCURRENCES_MAX])
+    return replace(
+        rows,
+        marks={
+            column: frozenset(mark for mark in marks if mark.occurrence in retained)
+            for column, marks in rows.marks.items()
+        },
+    )
 
 
 def _strong(marks: Marks) -> Marks:

@@ -22,6 +22,7 @@ from annotations.whitebox.ir import (
     Project,
     Ref,
     Relation,
+    Reuse,
     Role,
     Sample,
     SetKind,
@@ -48,7 +49,7 @@ SET_PARTS: Final = frozenset(
 
 @dataclass(slots=True)
 class Ctes:
-    """Named queries, built anew wherever they are used."""
+    """Named queries, each with those that it sees."""
 
     known: dict[str, tuple[Any, Ctes]] = field(default_factory=dict)
 
@@ -71,6 +72,7 @@ class Builder:
         self.delays = list(parsed.delays)
         self.open = False
         self.wanted = _wanted(parsed.tree)
+        self._plans: dict[int, tuple[Any, Relation]] = {}
 
     def at(self, node: Any) -> Position | None:
         """Where a node stands, if the tree knows."""
@@ -305,7 +307,7 @@ class Builder:
             raise NotUnderstood("a table function is not understood", node)
         if not node.db and node.name.lower() in ctes.known:
             cte, inner = ctes.known[node.name.lower()]
-            plan = self.query(cte.this, inner, None)
+            plan = self._named_query(cte, inner)
             named = Named(alias, plan.columns)
             columns = cte.args["alias"].columns
             if columns:
@@ -321,6 +323,16 @@ class Builder:
         wanted = () if declared.schema is not None else self.wanted(alias)
         source = declared.source(name, self.at(node), wanted)
         return Named(alias, source.columns, not source.complete), source
+
+    def _named_query(self, cte: Any, ctes: Ctes) -> Relation:
+        """The plan of a CTE: read where it is first used, and used again everywhere else."""
+        if id(cte) not in self._plans:
+            plan = self.query(cte.this, ctes, None)
+            self._plans[id(cte)] = cte, plan
+            return plan
+        _, plan = self._plans[id(cte)]
+        columns = tuple([replace(column) for column in plan.columns])
+        return Reuse(plan, columns, getattr(plan, "position", None))
 
     def _values(self, node: Any) -> tuple[Named, Relation]:
         """Values as a table that never changes; those that are computed may be left to chance."""

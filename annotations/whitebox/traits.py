@@ -18,9 +18,13 @@ def keeps(relation: Relation) -> frozenset[str]:
 def _sources(relation: Relation, *, stored: bool) -> frozenset[str]:
     names: set[str] = set()
     todo = [(relation, False)]
+    met: set[tuple[int, bool]] = set()
     while todo:
         node, inside = todo.pop()
         inside = inside or isinstance(node, Store)
+        if (id(node), inside) in met:
+            continue
+        met.add((id(node), inside))
         if isinstance(node, Source) and node.role in (Role.REQUEST, Role.STREAM):
             if inside == stored:
                 names.add(node.name)
