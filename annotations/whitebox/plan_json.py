@@ -21,10 +21,9 @@ _TYPES: Final[Mapping[str, type[Any]]] = {
     type_.__name__: type_
     for type_ in (
         *(datatypes.DataType, Position),
-        *(ir.Column, ir.Ref, ir.Literal, ir.Call, ir.Lambda, ir.Unknown, ir.SortKey),
-        *(ir.Source, ir.Project, ir.Filter, ir.Join, ir.Aggregate, ir.Deduplicate, ir.Union),
-        *(ir.SetOperation, ir.Window, ir.Sort, ir.Limit, ir.Sample, ir.Generate, ir.Watermark),
-        *(ir.Store, ir.Delete, ir.Opaque),
+        *(ir.Column, ir.SortKey),
+        *get_args(ir.Expression),
+        *get_args(ir.Relation),
     )
 }
 _ENUMS: Final[Mapping[str, type[enum.Enum]]] = {

@@ -108,15 +108,7 @@ class Reading:
 
 def sources(plan: ir.Relation) -> Iterator[ir.Source]:
     """The leaves of a plan."""
-    todo: list[Any] = [plan]
-    while todo:
-        node = todo.pop()
-        if isinstance(node, ir.Source):
-            yield node
-        for name in ("input", "left", "right", "deleted"):
-            if hasattr(node, name):
-                todo.append(getattr(node, name))
-        todo.extend(getattr(node, "inputs", ()))
+    return (node for node in ir.nodes_of(plan) if isinstance(node, ir.Source))
 
 
 def describe(failed: BaseException) -> str:

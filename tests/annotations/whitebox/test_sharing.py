@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Iterator
 from dataclasses import replace
@@ -9,7 +10,7 @@ from typing import Any, Final
 
 import pytest
 
-from annotations.whitebox import derive, sharing, splitting
+from annotations.whitebox import derive, plan_json, sharing, splitting
 from annotations.whitebox.derive import annotate
 from annotations.whitebox.facts import Facts
 from annotations.whitebox.inputs import Input
@@ -76,6 +77,14 @@ def test_far_down_a_chain_a_cte_is_as_its_text() -> None:
         first = FORMS[form][0]
         text = chain(form, 4, first)
         assert verdict(text, CLICKS_AND_ASKS) == verdict(inlined(form, first, 4), CLICKS_AND_ASKS)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_plan_with_a_cte_in_several_places_goes_from_process_to_process(form: str) -> None:
+    plan = read(chain(form, 12), inputs=CLICKS_AND_ASKS).plan
+    handed = plan_json.from_json(json.loads(json.dumps(plan_json.to_json(plan))))
+    assert len(list(nodes_of(handed))) == len(list(nodes_of(plan)))
+    assert annotate(handed).paths == annotate(plan).paths
 
 
 def of_one_source(facts: Facts, occurrences: sharing.Occurrences) -> dict[int, int]:
