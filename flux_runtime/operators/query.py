@@ -19,7 +19,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from flux_runtime.operators.rows import SN, Batch, ints, with_sn
+from flux_runtime.operators.rows import SN, Batch, content_size, ints, with_sn
 
 INTERFACE: Final = "flux_interface"
 """int8: which input interface a row is for, by its place in `QueryPlan.inputs`."""
@@ -239,7 +239,7 @@ class Query:
 
     def state_size(self) -> int:
         """Bytes of the state."""
-        return int(sum(rows.nbytes for rows in self._kept.values()) + self._put_out.nbytes)
+        return sum(map(content_size, [*self._kept.values(), self._put_out]))
 
 
 def rehearse(plan: QueryPlan) -> None:

@@ -158,3 +158,39 @@ class KeySplit:
 def rows_size(rows: Batch) -> int:
     """Bytes of the rows."""
     return int(rows.nbytes)
+
+
+def content_size(rows: Any) -> int:
+    """Bytes of what the rows of a batch or table say, however their buffers lie.
+
+    Rows that have been packed and unpacked, cut or put together have as many: a column takes its
+    values, an offset for each list or text, and a bit for each row, which says whether it is null.
+
+    >>> rows = pa.table({"n": [1, None, 3], "t": ["a", "bc", None]})
+    >>> content_size(rows), content_size(pa.concat_tables([rows.slice(0, 1), rows.slice(1)]))
+    (40, 40)
+    """
+    chunks = (
+        chunk
+        for column in rows.columns
+        for chunk in (column.chunks if isinstance(column, pa.ChunkedArray) else [column])
+    )
+    return -(-sum(map(_bits, chunks)) // 8)
+
+
+def _bits(array: Any) -> int:
+    """Bits of the values of an array, and of what says which are null."""
+    kind, n = array.type, len(array)
+    if not n:
+        return 0
+    if pa.types.is_struct(kind):
+        return n + sum(map(_bits, array.flatten()))
+    wide = pa.types.is_large_string(kind) or pa.types.is_large_binary(kind)
+    offset_bytes = 8 if wide or pa.types.is_large_list(kind) else 4
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return n * (1 + 8 * offset_bytes) + _bits(array.flatten())
+    if pa.types.is_string(kind) or pa.types.is_binary(kind) or wide:
+        ends = np.frombuffer(array.buffers()[1], np.int64 if wide else np.int32)
+        text_bytes = int(ends[array.offset + n]) - int(ends[array.offset])
+        return n * (1 + 8 * offset_bytes) + 8 * text_bytes
+    return n * (1 + (0 if pa.types.is_null(kind) else int(kind.bit_width)))

@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from flux_runtime.operators.packing import pack, unpack
@@ -131,6 +131,7 @@ SOME = st.lists(
 
 @settings(max_examples=40)
 @given(SOME, st.integers(0, 6), st.sampled_from([POOR, COUNT, THRESHOLD]))
+@example([(CLICK, [None, None, None]), (CLICK, [None])], 1, THRESHOLD)
 def test_a_copy_goes_on_where_another_was(
     arrivals: list[tuple[int, list[int | None]]], cut: int, plan: QueryPlan
 ) -> None:
