@@ -77,6 +77,14 @@ _ROWS: Final = (
         "component's annotation",
     ),
     Code(
+        "BLZ510",
+        Severity.ERROR,
+        "SQL outside of ANSI mode that would run on Flux sites",
+        "Without ANSI mode Spark gives NULL, or another number, where a value does not fit; a site "
+        "sets the record aside, as Spark does in ANSI mode.",
+        "leave spark.sql.ansi.enabled out of conf, or availability and engine out of the component",
+    ),
+    Code(
         "BLZ511",
         Severity.ERROR,
         "engine: spark where only Flux sites do",

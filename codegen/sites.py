@@ -7,7 +7,7 @@ known to mean the same is refused. Anything else has to be a Flux operator.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from annotations.dataflow import Endpoint
 from annotations.diagnostics import Diagnostic
@@ -20,6 +20,8 @@ from codegen.site_sql import site_refusals
 
 if TYPE_CHECKING:
     from annotations.whitebox.code import Code
+
+ANSI: Final = "spark.sql.ansi.enabled"
 
 
 def site_problems(net: Network, code: Callable[[], Code]) -> Iterator[Diagnostic]:
@@ -56,6 +58,10 @@ def _flux_problems(
     if implementation is None:
         return
     if implementation.sql is not None:
+        mode = net.plan.analysis.dataflow.deployment.conf.get(ANSI, "true")
+        if str(mode).strip().lower() != "true":
+            message = f"{at} would run on Flux sites, with {ANSI}: {mode}"
+            yield Diagnostic(CODES["BLZ510"], message, draft.position)
         plan = code().plan(draft.component, draft.output)
         if plan is not None:
             for reason in dict.fromkeys(site_refusals(implementation.sql, plan)):

@@ -43,6 +43,7 @@ from flux_runtime.zookeeper.registry import ROOT
 from flux_runtime.zookeeper.tail import Trimmed
 
 READER: Final = "sites"
+ANSI: Final = "spark.sql.ansi.enabled"
 STOP_S: Final = 60.0
 LOOK_S: Final = 0.2
 LOSSES_MAX: Final = 3
@@ -59,6 +60,11 @@ class Hosting:
     def __init__(self, unit: FluxUnit, context: Context) -> None:
         if context.zookeeper is None:
             raise ValueError(f"{unit.name}: a Flux stage needs ZooKeeper")
+        if context.session.conf.get(ANSI, "true") != "true":
+            raise ValueError(
+                f"{unit.name} runs on Flux sites, which follow Spark in ANSI mode alone: leave "
+                f"{ANSI} as it is"
+            )
         self.unit = unit
         self.name = unit.name
         self.context = context
