@@ -249,7 +249,7 @@ class Hosting:
     # ---- sites
 
     def _host(self) -> None:
-        """Start sites once there is something new, and others where a partition has no copy left."""
+        """Start sites once something is new, and others where a partition has no copy left."""
         assert self._order is not None
         kept = self._kept.now
         while kept.batches + self._order.batches(
