@@ -40,7 +40,8 @@ TEXTS: Final = frozenset({"function", "inputs", "modules", "partial"})
 NOTHING: Final = frozenset({"channel", "stateless"})
 """Fields of a unit that nothing depends on by themselves."""
 RUNS_ON: Final[Mapping[str, str]] = {
-    "sites": "its partitions are spread over the new number; the order and their states stay"
+    "sites": "its partitions are spread over the new number; the order and their states stay",
+    "copies": "the order and the kept states are those of any number of copies",
 }
 """Field of a unit -> what follows where it changes and the unit goes on."""
 OF_PLAN: Final[Mapping[str, str]] = {

@@ -118,5 +118,6 @@ def _of_kind(unit: Unit) -> dict[str, Any]:
                 "replicas": unit.replicas,
                 "partitions": unit.partitions,
                 "sites": unit.sites,
+                "copies": unit.copies,
             }
     raise TypeError(type(unit).__name__)
