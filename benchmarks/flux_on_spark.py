@@ -8,11 +8,14 @@ Rows (k, v) come in files; the job counts and sums them by k and commits what ha
 |---|---|
 | `micro-batch` | `groupBy` in update mode, `foreachBatch` |
 | `transform` | `transformWithStateInPandas`, RocksDB, `foreachBatch` |
+| `real-time` | `groupBy` in real-time mode, RocksDB, `foreach`; see below |
 | `one-copy` | the compiled job on Flux sites, `copies: 1` |
 | `pairs` | the compiled job on Flux sites, in partition pairs |
 
-All of them run on the same `local-cluster`, with the same files, and commit a folder of Parquet by
-a rename. Two things are measured, each as a job of its own:
+All of them run on the same `local-cluster`; all but `real-time` read the same files and commit a
+folder of Parquet by a rename. Real-time mode takes neither files nor `foreachBatch`: its rows come
+from a source in Java (`benchmarks/realtime`), and each result is written to a file of its task,
+which commits nothing. Two things are measured, each as a job of its own:
 
 - all files are there: rows per second, and CPU of all processes per million rows, from the first
   commit to the last one, at `--batch` files in a micro-batch;
@@ -63,14 +66,21 @@ from flux_runtime.site.key import JobKey  # noqa: E402
 from flux_runtime.spark.context import file_name  # noqa: E402
 from flux_runtime.spark.flux.stage import membership  # noqa: E402
 
-MICRO_BATCH, TRANSFORM, ONE_COPY, PAIRS = "micro-batch", "transform", "one-copy", "pairs"
-WAYS: Final = (MICRO_BATCH, TRANSFORM, ONE_COPY, PAIRS)
+MICRO_BATCH, TRANSFORM, REAL_TIME = "micro-batch", "transform", "real-time"
+ONE_COPY, PAIRS = "one-copy", "pairs"
+WAYS: Final = (MICRO_BATCH, TRANSFORM, REAL_TIME, ONE_COPY, PAIRS)
 ON_SITES: Final = (ONE_COPY, PAIRS)
 MASTER: Final = "local-cluster[3,4,1024]"
 SITES: Final = 3
 PARTITIONS: Final = 4
 STREAM: Final = "sums"
 PATIENCE_S: Final = 240.0
+SOURCES: Final = 2
+"""Partitions of the source in real-time mode."""
+START_S: Final = 25.0
+"""Until the first row is due there: Spark has started by then, or rows wait."""
+ALL_AT_ONCE: Final = 1e12
+"""Rows per second of a source that has them all."""
 LOOK_S: Final = 0.005
 """Between two looks at the sink: what a latency can be too long by."""
 DATAFLOW: Final = """
@@ -98,10 +108,9 @@ deployment:
 # ---- the jobs by hand
 
 
-def by_hand(way: str, folder: Path, master: str, files: int) -> None:
-    """Run the job as people write it for Spark, until it is killed."""
-    from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql import functions as sf
+def spark(folder: Path, master: str, **more: str) -> Any:
+    """A session for a job by hand."""
+    from pyspark.sql import SparkSession
 
     settings = {
         "spark.ui.enabled": "false",
@@ -112,12 +121,22 @@ def by_hand(way: str, folder: Path, master: str, files: int) -> None:
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.streaming.stateStore.providerClass": "org.apache.spark.sql.execution.streaming."
         "state.RocksDBStateStoreProvider",
+        **{name.replace("_", "."): value for name, value in more.items()},
     }
     builder = SparkSession.builder.master(master).appName(folder.name)
     for name, value in settings.items():
         builder = builder.config(name, value)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
+    return session
+
+
+def by_hand(way: str, folder: Path, master: str, files: int) -> None:
+    """Run the job as people write it for Spark, until it is killed."""
+    from pyspark.sql import DataFrame
+    from pyspark.sql import functions as sf
+
+    session = spark(folder, master)
     rows = (
         session.readStream.schema("k BIGINT, v BIGINT")
         .option("maxFilesPerTrigger", files)
@@ -145,6 +164,44 @@ def by_hand(way: str, folder: Path, master: str, files: int) -> None:
         .start()
     )
     query.awaitTermination()
+
+
+def in_real_time(folder: Path, master: str, keys: int) -> None:
+    """Run the job in real-time mode, until it is killed; `rate` and `start` lie in the folder."""
+    from pyspark.sql import functions as sf
+
+    jar = str(folder / "realtime.jar")
+    paths = {f"spark_{role}_extraClassPath": jar for role in ("driver", "executor")}
+    session = spark(folder, master, spark_jars=jar, **paths)
+    rate, start_us = (folder / "pace").read_text().split()
+    source = session.readStream.format("realtime.RowSource")
+    settings = {"partitions": SOURCES, "rate": rate, "keys": keys, "startUs": start_us}
+    rows = source.options(**settings).load()
+    sums = rows.groupBy("k").agg(sf.count("*").alias("n"), sf.sum("v").alias("total"))
+    java = session._jvm
+    trigger = java.org.apache.spark.sql.streaming.Trigger.RealTime("5 seconds")
+    writer = java.realtime.TimedWriter(str(folder / "results"))
+    query = (
+        sums._jdf.writeStream()
+        .outputMode("update")
+        .trigger(trigger)
+        .option("checkpointLocation", str(folder / "checkpoint"))
+        .foreach(writer)
+        .start()
+    )
+    query.awaitTermination()
+
+
+def compile_java(folder: Path) -> None:
+    """Make `realtime.jar` of the sources beside this file; needs a JDK."""
+    sources = [str(file) for file in sorted((HERE / "realtime").glob("*.java"))]
+    classes = folder / "classes"
+    classes.mkdir()
+    libraries = f"{SPARK_HOME / 'jars'}/*"
+    compiling = ["javac", "-nowarn", "-cp", libraries, "-d", str(classes), *sources]
+    subprocess.run(compiling, check=True, capture_output=True)
+    packing = ["jar", "cf", str(folder / "realtime.jar"), "-C", str(classes), "realtime"]
+    subprocess.run(packing, check=True, capture_output=True)
 
 
 def counter() -> Any:
@@ -191,12 +248,15 @@ class Job:
         master: where Spark runs it.
         zookeeper: an ensemble, for sites.
         files: in a micro-batch, at most.
+        keys: of the source in real-time mode.
     """
 
-    def __init__(self, way: str, folder: Path, *, master: str, zookeeper: str, files: int) -> None:
+    def __init__(
+        self, way: str, folder: Path, *, master: str, zookeeper: str, files: int = 1, keys: int = 1
+    ) -> None:
         self.way, self.folder, self.zookeeper = way, folder, zookeeper
         command = [sys.executable, str(HERE / "flux_on_spark.py"), "--job", way, str(folder)]
-        command += ["--master", master, "--batch", str(files)]
+        command += ["--master", master, "--batch", str(files), "--keys", str(keys)]
         results = folder / "results"
         environment = {**os.environ, **ENVIRONMENT, "PYTHONPATH": str(HERE.parent)}
         if way in ON_SITES:
@@ -445,6 +505,71 @@ def latency(way: str, folder: Path, zookeeper: str, options: Any, measured: Meas
         job.end()
 
 
+def real_time(folder: Path, options: Any, measured: Measured, *, paced: bool) -> None:
+    """Both measurements of real-time mode."""
+    rate = options.paced_rows / options.pace if paced else ALL_AT_ONCE
+    start = time.time() + START_S
+    (folder / "results").mkdir(parents=True)
+    (folder / "pace").write_text(f"{rate} {int(start * 1e6)}")
+    compile_java(folder)
+    job = Job(REAL_TIME, folder, master=options.master, zookeeper="", keys=options.keys)
+    try:
+        with Cpu(job.process.pid) as cpu:
+            wanted = options.files * options.rows
+            if paced:
+                wanted = int((options.warm + options.seconds) * rate)
+            end = time.monotonic() + PATIENCE_S
+            while len(results := timed_results(folder)) == 0 or counted_rows(results) < wanted:
+                if job.process.poll() is not None or time.monotonic() > end:
+                    raise TimeoutError(f"{len(results)} results in real-time mode\n{job.said()}")
+                time.sleep(0.2)
+            time.sleep(1.0)
+        at, k, n, _ = results.T
+        if not paced:
+            first, last = at[0] / 1e6, at[-1] / 1e6
+            measured.rows_per_s.append(counted_rows(results) / (last - first))
+            used = cpu.between(first, last)[0]
+            measured.cpu_s_per_million.append(used / counted_rows(results) * 1e6)
+        else:
+            took = at / 1e6 - start - ((n - 1) * options.keys + k) / rate
+            late = at / 1e6 >= start + options.warm
+            measured.p50_s.append(float(np.percentile(took[late], 50)))
+            measured.p99_s.append(float(np.percentile(took[late], 99)))
+            measured.usual_gap_s.append(float(np.median(np.diff(at[late]))) / 1e6)
+            os.kill(job.executors()[-1], signal.SIGKILL)
+            died = time.time()
+            time.sleep(options.after)
+            times = timed_results(folder)[:, 0] / 1e6
+            after = times[times > died + 1.0]
+            gap = float(np.max(np.diff([died, *after]))) if len(after) else float("inf")
+            measured.executor_gap_s.append(gap)
+        sums = np.array([(i % 1009) for i in range(int(counted_rows(results)) * 2)])
+        measured.wrong += any(
+            total != sums[key : n_ * options.keys : options.keys].sum()
+            for _, key, n_, total in results[-100:]
+            if n_ * options.keys <= len(sums)
+        )
+    finally:
+        job.end()
+
+
+def timed_results(folder: Path) -> np.ndarray:
+    """(time in us, k, n, total) of all results so far, in the order of time."""
+    parts = []
+    for file in (folder / "results").glob("*.bin"):
+        data = file.read_bytes()
+        parts.append(np.frombuffer(data[: len(data) // 32 * 32], ">i8").reshape(-1, 4))
+    found = np.concatenate(parts or [np.zeros((0, 4))]).astype(np.int64)
+    return found[np.argsort(found[:, 0], kind="stable")]
+
+
+def counted_rows(results: np.ndarray) -> int:
+    """How many rows are in the last counts of all keys."""
+    counts = np.zeros(int(results[:, 1].max(initial=0)) + 1, np.int64)
+    np.maximum.at(counts, results[:, 1], results[:, 2])
+    return int(counts.sum())
+
+
 def silence(job: Job, process: int, after_s: float) -> float:
     """Kill a process; the longest time without a commit, from its death on."""
     os.kill(process, signal.SIGKILL)
@@ -529,7 +654,11 @@ def main() -> int:
     add("--job", nargs=2, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.job:
-        by_hand(options.job[0], Path(options.job[1]), options.master, options.batch)
+        way, folder = options.job[0], Path(options.job[1])
+        if way == REAL_TIME:
+            in_real_time(folder, options.master, options.keys)
+        else:
+            by_hand(way, folder, options.master, options.batch)
         return 0
     measured = {way: Measured() for way in options.ways}
     with contextlib.ExitStack() as stack:
@@ -540,7 +669,10 @@ def main() -> int:
                 for kind, measure in (("throughput", throughput), ("latency", latency)):
                     if options.only in (None, kind):
                         folder = root / f"{way}-{kind}-{turn}"
-                        measure(way, folder, ensemble.hosts, options, of)
+                        if way == REAL_TIME:
+                            real_time(folder, options, of, paced=kind == "latency")
+                        else:
+                            measure(way, folder, ensemble.hosts, options, of)
                         shutil.rmtree(folder, ignore_errors=True)
                         print(f"  {way} {kind}: {asdict(of)}", file=sys.stderr, flush=True)
     Console().print(table(measured))
