@@ -190,7 +190,7 @@ class Job:
             self.workers.append(worker)
             self.tasks.append(asyncio.create_task(worker.run()))
         async with asyncio.timeout(60):
-            while not self.leader.began:
+            while not self.leader.feeding:
                 await asyncio.sleep(0.01)
         self.feeder = Feeder(self.config, "events", patience_s=60.0)
         self.reader = Reader(self.config, patience_s=60.0)

@@ -118,8 +118,6 @@ PARTS = ("sealed", "stateful", "flux")
 """Kinds of units in `flux_runtime.spark`, which know nothing of each other."""
 AT_HOME = {"blazes.__main__": "blazes.cli", "flux_runtime.disk": "flux_runtime.site"}
 """Modules that belong to another room than their path says."""
-CIRCLES = ({"balance", "client_service", "leader", "view_broadcaster"},)
-"""The one that `flux_runtime.site` still has."""
 
 
 def modules() -> dict[str, Path]:
@@ -224,9 +222,7 @@ def test_the_law_allows_nothing_that_nobody_needs() -> None:
 
 
 def test_no_modules_import_in_a_circle() -> None:
-    allowed = [{f"flux_runtime.site.{name}" for name in names} for names in CIRCLES]
-    found = circles({(module, imported) for module, imported, _ in all_imports()})
-    assert sorted(map(sorted, found)) == sorted(map(sorted, allowed))
+    assert circles({(module, imported) for module, imported, _ in all_imports()}) == []
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from flux_lab.checks import ViolationError
+from flux_lab.shell.cluster import Cluster
 from flux_runtime.protocol.vocabulary import END, Status
 from flux_runtime.site.collector import collected
 from flux_runtime.site.leader import Leader
@@ -21,15 +23,8 @@ from flux_runtime.site.ledger import Ledger
 from flux_runtime.site.record import decoded
 from flux_runtime.site.snapshot import restore, snapshot
 
-if TYPE_CHECKING:
-    from flux_lab.shell.cluster import Cluster
-
 ID_BYTES = 16
 """What the control log puts before every entry."""
-
-
-class ViolationError(AssertionError):
-    """A run did what is promised not to happen."""
 
 
 def always(cluster: Cluster) -> None:
@@ -48,8 +43,8 @@ def always(cluster: Cluster) -> None:
 
 
 def _view(leader: Leader) -> None:
-    ledger = leader.ledger
-    strangers = set(leader.attached) - set(ledger.sites)
+    ledger = leader.state.ledger
+    strangers = set(leader.state.attached) - set(ledger.sites)
     if strangers:
         raise ViolationError(f"leader {ledger.leaders} hears sites {strangers} that were removed")
     back = [site.id for site in ledger.sites.values() if site.id in ledger.fenced]
@@ -90,24 +85,20 @@ def at_the_end(cluster: Cluster) -> None:
     """
     leader = cluster.leader
     assert leader is not None
-    due = recorded(cluster)
-    if leader.ledger.whole and due.events == leader.ledger.events:
-        due.kept = leader.ledger.kept
-        if snapshot(due) != snapshot(leader.ledger):
-            raise ViolationError(
-                f"the record leads to {snapshot(due)!r}, leader {leader.ledger.leaders} acts on "
-                f"{snapshot(leader.ledger)!r}"
-            )
-    elif due.events != leader.ledger.events:
+    due, now = recorded(cluster), leader.state.ledger
+    if due.events != now.events:
         raise ViolationError(
-            f"the record has {due.events} events, leader {leader.ledger.leaders} has applied "
-            f"{leader.ledger.events}"
+            f"the record has {due.events} events, leader {now.leaders} has applied {now.events}"
+        )
+    if now.whole and snapshot(due) != snapshot(now):
+        raise ViolationError(
+            f"the record leads to {snapshot(due)!r}, leader {now.leaders} acts on {snapshot(now)!r}"
         )
     _copies(cluster, leader)
 
 
 def _copies(cluster: Cluster, leader: Leader) -> None:
-    controller = leader.ledger.controller
+    controller = leader.state.ledger.controller
     assert controller is not None
     here = {
         node: segment
@@ -123,7 +114,7 @@ def _copies(cluster: Cluster, leader: Leader) -> None:
             raise ViolationError(
                 f"{node} has not processed everything: {segment.producer.progress}"
             )
-        if node.stage < len(leader.ledger.shape.widths) - 1:  # a collector forgets on demand
+        if node.stage < len(leader.state.ledger.shape.widths) - 1:  # a collector forgets on demand
             state = _rows(segment.operator.get_state())
             if states.setdefault(node.pair, state) != state:
                 raise ViolationError(f"the copies of {node.pair} are not equal")

@@ -14,7 +14,7 @@ import secrets
 import socket
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -22,11 +22,10 @@ from pathlib import Path
 from typing import Any, Final, Literal, cast
 from unittest.mock import patch
 
+from flux_lab.checks import ViolationError
 from flux_lab.example import events, running_example
 from flux_lab.reference import reference
-from flux_lab.shell import checks
 from flux_lab.shell import kernel as simulated
-from flux_lab.shell.checks import ViolationError
 from flux_lab.shell.disk import Disk, Folder
 from flux_lab.shell.kernel import Kernel, Process, Thread
 from flux_lab.shell.loop import SimulatedLoop, run
@@ -34,8 +33,7 @@ from flux_lab.shell.network import Network
 from flux_lab.shell.zookeeper import Ensemble, SimulatedKazoo
 from flux_runtime.operators.rows import SN
 from flux_runtime.protocol.vocabulary import Shape
-from flux_runtime.site import controller, journal, ledger, record
-from flux_runtime.site import leader as leading
+from flux_runtime.site import controller, journal, leader_state, ledger, record
 from flux_runtime.site.client import Client, DataLost, Unreachable
 from flux_runtime.site.config import ControllerConfig, Fenced, SiteConfig
 from flux_runtime.site.feeder import Feeder
@@ -43,6 +41,7 @@ from flux_runtime.site.finding import finder
 from flux_runtime.site.host import Host
 from flux_runtime.site.key import JobKey
 from flux_runtime.site.leader import Leader
+from flux_runtime.site.leader_steps import Step
 from flux_runtime.site.ledger import Ledger
 from flux_runtime.site.reader import Reader
 from flux_runtime.site.worker import Worker
@@ -148,6 +147,7 @@ class Cluster:
         kernel: runs it.
         plan: the job.
         seed: of the input.
+        at_the_end: raises `ViolationError` if the job is not as it should be once all is read.
 
     Attributes:
         sites: number of the place -> its process.
@@ -157,8 +157,15 @@ class Cluster:
         history: (time, what happened), for people.
     """
 
-    def __init__(self, kernel: Kernel, plan: Plan, seed: int) -> None:
+    def __init__(
+        self,
+        kernel: Kernel,
+        plan: Plan,
+        seed: int,
+        at_the_end: Callable[[Cluster], None] = lambda _: None,
+    ) -> None:
         self.kernel = kernel
+        self.at_the_end = at_the_end
         self.plan = plan
         self.network = Network(kernel)
         self.ensemble = Ensemble(kernel, self.network.blocked_until)
@@ -381,7 +388,7 @@ class Cluster:
         for left in reversed(range(20)):
             self.kernel.sleep(0.5)
             try:
-                checks.at_the_end(self)
+                self.at_the_end(self)
                 return
             except ViolationError:
                 if not left:
@@ -390,12 +397,12 @@ class Cluster:
     @property
     def leader(self) -> Leader | None:
         """Whoever knows of the most events."""
-        return max(self.leaders, key=lambda leader: leader.ledger.events, default=None)
+        return max(self.leaders, key=lambda leader: leader.state.ledger.events, default=None)
 
     @property
     def ledger(self) -> Ledger | None:
         """What is known of the cluster."""
-        return None if self.leader is None else self.leader.ledger
+        return None if self.leader is None else self.leader.state.ledger
 
     def end(self) -> None:
         """End all processes that are left, and what they have waiting."""
@@ -429,6 +436,11 @@ def substituted(cluster: Cluster) -> Iterator[None]:
             cluster.leader_process[self] = kernel.process
             cluster.note(f"{kernel.process.name} leads")
 
+        def step(self, event: Step) -> None:
+            """Whatever happens, what is said of the state has to hold afterwards."""
+            super().step(event)
+            self.state.validate()
+
     def kazoo(**options: Any) -> SimulatedKazoo:
         return SimulatedKazoo(cluster.ensemble, **options)
 
@@ -448,7 +460,7 @@ def substituted(cluster: Cluster) -> Iterator[None]:
             (journal, "sync_folder", cluster.disk.sync_folder),
             (client, "KazooClient", kazoo),
             (controller, "Leader", ObservedLeader),
-            (leading, "SNAPSHOT_EVENTS", plan.snapshot_events),
+            (leader_state, "SNAPSHOT_EVENTS", plan.snapshot_events),
             (ledger, "KEPT_ENTRIES", plan.kept_entries),
             (record, "SLACK_ENTRIES", plan.slack_entries),
             *((module, "threading", simulated.threading) for module in threaded),

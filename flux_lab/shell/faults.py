@@ -18,7 +18,9 @@ from flux_lab.shell.cluster import SESSION_S, Cluster
 from flux_lab.shell.kernel import Process
 from flux_lab.shell.zookeeper import MACHINE, SERVERS
 from flux_runtime.protocol.vocabulary import Status, other
+from flux_runtime.site.control_messages import Move
 from flux_runtime.site.leader import Leader
+from flux_runtime.site.leader_steps import ClientSaid
 
 LOOK_S: Final = 0.03
 LONG_S: Final = 2.0 * SESSION_S
@@ -350,9 +352,9 @@ class Faults:
         if (of := self._leader()) is None:
             return False
         leader = of[0]
-        ledger, cluster = leader.ledger, self.cluster
+        ledger, cluster = leader.state.ledger, self.cluster
         controller = ledger.controller
-        if not leader.began or controller is None or not controller.whole:
+        if not leader.state.began or controller is None or not controller.whole:
             return False
         pair, copy = self.rng.choice(ledger.shape.pairs()), self.rng.randrange(2)
         mate = controller.pairs[pair].copies[other(copy)]
@@ -361,10 +363,10 @@ class Faults:
             return False
         cluster.gone.add(near[0])
         self.kernel.after(3.0, self._one_is_left, *near)
-        event = {"e": "move", "stage": pair.stage, "part": pair.part, "copy": copy}
-        event["site"] = self.rng.choice(list(ledger.sites))
-        leader.happened(event)
-        return self._note(f"a copy moves: {event}")
+        site = self.rng.choice(list(ledger.sites))
+        asked = ClientSaid("nobody", Move(*pair, copy, site))
+        self.kernel.at(self.kernel.now, leader.step, asked)
+        return self._note(f"copy {copy} of {pair} is to move to site {site}")
 
     def _two(self) -> tuple[Process, Process] | None:
         cluster = self.cluster

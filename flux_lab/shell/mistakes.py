@@ -19,16 +19,17 @@ from unittest.mock import patch
 
 from flux_lab.shell.sweep import run
 from flux_runtime.site import collector, connection, controller, intake, shell, worker
-from flux_runtime.site import leader as leading
 from flux_runtime.site.client_service import ClientService
 from flux_runtime.site.feeder import Feeder
 from flux_runtime.site.finding import ZooKeeperFinder
 from flux_runtime.site.host import Host
 from flux_runtime.site.journal import Journal
+from flux_runtime.site.leader import Leader
+from flux_runtime.site.leader_state import LeaderState
 from flux_runtime.site.ledger import Ledger
 from flux_runtime.site.neighbours import Neighbours
 from flux_runtime.site.reader import Reader
-from flux_runtime.site.view_broadcaster import ViewBroadcaster
+from flux_runtime.site.view import View
 from flux_runtime.zookeeper import control as control_log
 from flux_runtime.zookeeper import membership, tail, watcher
 from flux_runtime.zookeeper.election import Candidate, Leadership
@@ -87,33 +88,33 @@ MISTAKES: Final = (
     ),
     Mistake(
         "a loss is not told",
-        ViewBroadcaster,
-        "_publish_loss",
-        "self._leader.clients.on_loss(pair, why)",
+        LeaderState,
+        "lost",
+        "self.clients.on_loss(pair, why)",
         "pass",
     ),
     Mistake(
         "a site that comes back is not told what it has missed",
-        ViewBroadcaster,
+        View,
         "catch_up",
-        "leader.tell(connection, piece)",
+        "term.tell(link, piece)",
         "pass",
     ),
     Mistake(
         "a site that comes back is not told who lives",
-        ViewBroadcaster,
+        View,
         "catch_up",
-        "leader.tell(connection, self._of_sites())",
+        "term.tell(link, self._of_sites())",
         "pass",
     ),
     # the record
     Mistake(
         "the leader acts before the record is safe",
-        leading.Leader,
+        Leader,
         "_recorder",
         "await self.loop.run_in_executor(None, self.event_record.append, events)\n",
         "keep = self.loop.run_in_executor(None, self.event_record.append, events)\n"
-        "        keep.add_done_callback(lambda done: done.exception())\n",
+        "            keep.add_done_callback(lambda done: done.exception())\n",
     ),
     Mistake(
         "a record does not ask whether another leads",
@@ -160,9 +161,9 @@ MISTAKES: Final = (
     # the view
     Mistake(
         "a site that has been removed is admitted",
-        leading.Leader,
-        "_site_greeted",
-        "if gone or identity in self.ledger.fenced or said.epoch > self.ledger.leaders:",
+        LeaderState,
+        "_site_registered",
+        "if gone or identity in ledger.fenced or said.epoch > ledger.leaders:",
         "if False:",
     ),
     Mistake(
@@ -188,15 +189,15 @@ MISTAKES: Final = (
     ),
     Mistake(
         "a closed connection is nobody's failure",
-        leading.Leader,
-        "lost",
-        'self.site_gone(link.site, f"its connection was lost: {why}")',
+        LeaderState,
+        "_link_closed",
+        'self._site_gone(number, f"its connection was lost: {why}")',
         "pass",
     ),
     Mistake(
         "sites that do not come back to a new leader stay",
-        leading.Leader,
-        "_look",
+        LeaderState,
+        "_tick",
         "for number in set(self.ledger.sites) - set(self.attached):",
         "for number in ():",
     ),
@@ -209,9 +210,9 @@ MISTAKES: Final = (
     ),
     Mistake(
         "a lost session is nobody's failure",
-        leading.Leader,
-        "member_left",
-        "if number is not None:",
+        controller.Term,
+        "_left",
+        "if self.leader is not None:",
         "if False:",
     ),
     Mistake(
@@ -231,10 +232,10 @@ MISTAKES: Final = (
     ),
     Mistake(
         "a leader begins before all sites are back",
-        leading.Leader,
+        LeaderState,
         "_begin",
-        "if set(self.attached) < set(self.ledger.sites):",
-        "if False:",
+        " or set(self.attached) < set(ledger.sites)",
+        "",
     ),
     Mistake(
         "the egress is not rebuilt",
@@ -323,8 +324,8 @@ MISTAKES: Final = (
     Mistake(
         "clients that wait for the end are forgotten",
         ClientService,
-        "finished",
-        "self.leader.tell(connection, control.Finished())",
+        "input_ended",
+        "self._term.tell(link, control.Finished())",
         "pass",
     ),
     # states

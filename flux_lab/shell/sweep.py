@@ -13,7 +13,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-from flux_lab.shell.checks import ViolationError
+from flux_lab.checks import ViolationError
+from flux_lab.shell.checks import at_the_end
 from flux_lab.shell.cluster import Cluster, plan_of, substituted
 from flux_lab.shell.faults import Faults, fault_plan_of
 from flux_lab.shell.kernel import Kernel
@@ -57,7 +58,7 @@ def run(seed: int) -> Run:
     """One job from a seed."""
     kernel = Kernel(seed)
     plan, fault_plan = plan_of(kernel.rng), fault_plan_of(kernel.rng)
-    cluster = Cluster(kernel, plan, seed)
+    cluster = Cluster(kernel, plan, seed, at_the_end)
     done = Run(seed)
     level = logging.root.manager.disable
     logging.disable(logging.CRITICAL)

@@ -8,8 +8,9 @@
 - `ledger`: membership, layout and view changes as a function of the recorded events.
 - `collector`, `journal`, `intake`: the two ends of the dataflow.
 - `worker`: `run_site(config)`; `neighbours`: the other sites.
-- `controller`: `run_controller(config)`; `leader`: one term of leading, with `client_service`
-  (clients), `view_broadcaster` (what sites are told of the view), `balance` (rounds) and
-  `stage_log` (what is written of the stage).
+- `controller`: `run_controller(config)`; `leader`: one term of leading.
+- `leader_state`: its decisions, without I/O; `leader_steps`: what happens to it, and what it
+  does, as two tables. Parts of the state: `view` (what sites are told), `client_service` (clients),
+  `balance` (rounds). `stage_log` and `reports` are what is written of the stage.
 - `client`, `feeder`, `reader`: the outside.
 """

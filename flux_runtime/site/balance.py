@@ -9,9 +9,7 @@ the event has been applied.
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 from flux_runtime.protocol.balancer import (
     Answer,
@@ -36,17 +34,14 @@ from flux_runtime.protocol.orders import DataLoss
 from flux_runtime.protocol.vocabulary import Pair
 from flux_runtime.site import control_messages as control
 from flux_runtime.site.config import Balance
-from flux_runtime.site.connection import Connection
-from flux_runtime.site.ledger import Event, Ledger
+from flux_runtime.site.leader_steps import Link, Term
+from flux_runtime.site.ledger import Ledger
 from flux_runtime.site.statistics import answered
-
-if TYPE_CHECKING:
-    from flux_runtime.site.leader import Leader
 
 log = logging.getLogger(__name__)
 log.addHandler(logging.NullHandler())
 
-Happened = Callable[[Event, Callable[[], None]], None]
+RecordMove = Callable[[Pair, int, int, Callable[[], None]], None]
 
 
 class RecordedMoves:
@@ -54,14 +49,14 @@ class RecordedMoves:
 
     Args:
         ledger: with a layout.
-        happened: records an event and calls back when it has been applied.
+        record: records a move and calls back when it has been applied.
     """
 
-    def __init__(self, ledger: Ledger, happened: Happened) -> None:
+    def __init__(self, ledger: Ledger, record: RecordMove) -> None:
         assert ledger.controller is not None
         self.ledger = ledger
         self.controller = ledger.controller
-        self.happened = happened
+        self.record = record
         self.under_way: list[tuple[Pair, int, int]] = []
 
     @property
@@ -99,16 +94,15 @@ class RecordedMoves:
         """UF-11, once it has been recorded; no orders until then."""
         move = (pair, c, site)
         self.under_way.append(move)
-        event = {"e": "move", "stage": pair.stage, "part": pair.part, "copy": c, "site": site}
-        self.happened(event, lambda: self.under_way.remove(move))
+        self.record(pair, c, site, lambda: self.under_way.remove(move))
         return []
 
 
 class Rounds:
     """Drives the balancer of one term of leading."""
 
-    def __init__(self, leader: Leader, balance: Balance) -> None:
-        self.leader = leader
+    def __init__(self, term: Term, balance: Balance) -> None:
+        self.term = term
         self.balance = balance
         self.made = 0
         self.seen: dict[int, SiteStatistics] = {}
@@ -120,7 +114,7 @@ class Rounds:
             moves_max=balance.moves_max,
         )
         self.balancer = Balancer(
-            RecordedMoves(leader.ledger, self._happened),
+            RecordedMoves(term.ledger, self._record),
             thresholds,
             policy=self._plan,
             collection=CollectionTime(thresholds, delta_max=balance.delta_max_s),
@@ -128,30 +122,30 @@ class Rounds:
 
     def tick(self) -> None:
         """Time has passed, or events have been applied."""
-        self._tell(self.balancer.tick(time.monotonic()))
+        self._tell(self.balancer.tick(self.term.now))
 
     def answered(self, site: int, answer: control.Statistics) -> None:
         """A site has answered."""
         statistics = answered(site, answer)
         self.seen[site] = statistics
-        now = time.monotonic()
+        now = self.term.now
         self._tell(self.balancer.statistics(answer.round, statistics, now))
 
-    def joined(self, site: int, connection: Connection) -> None:
+    def joined(self, site: int, link: Link) -> None:
         """A site has come in the middle of a round: it counts from now on."""
         number = self.balancer.round
-        self.leader.tell(connection, control.ResetStatistics(number))
+        self.term.tell(link, control.ResetStatistics(number))
         if self.balancer.mode is Mode.GATHERING:
             nothing = SiteStatistics(site=site, utilisation=0.0, processed={})
-            self._tell(self.balancer.statistics(number, nothing, time.monotonic()))
+            self._tell(self.balancer.statistics(number, nothing, self.term.now))
 
     def _tell(self, answers: Sequence[Answer]) -> None:
         for answer in answers:
             match answer:
                 case ResetStatistics(number):
-                    self.leader.broadcast(control.ResetStatistics(number))
+                    self.term.broadcast(control.ResetStatistics(number))
                 case RequestStatistics(number):
-                    self.leader.broadcast(control.RequestStatistics(number))
+                    self.term.broadcast(control.RequestStatistics(number))
 
     def _plan(
         self,
@@ -174,10 +168,9 @@ class Rounds:
             log.exception("nothing moves in this round")
             return []
 
-    def _happened(self, event: Event, then: Callable[[], None]) -> None:
+    def _record(self, pair: Pair, copy: int, site: int, then: Callable[[], None]) -> None:
         self.made += 1
-        self.leader.moving(event, by="balancer")
-        self.leader.happened(event, then)
+        self.term.move(pair, copy, site, by="balancer", then=then)
 
     def status(self) -> control.BalanceStatus:
         """As in the status of the job."""

@@ -245,14 +245,14 @@ class Term:
                 if member.name == identity:
                     roster.remove(member)
 
-        def is_member(identity: str) -> bool:
+        def members() -> frozenset[str] | None:
             """While nobody has been seen, the roster has not been read yet."""
-            return not self.seen or any(
-                member.name == identity for member in roster.members.values()
-            )
+            if not self.seen:
+                return None
+            return frozenset(member.name for member in roster.members.values())
 
         record = ZooKeeperRecord(log_, kept, leadership)
-        self.leader = Leader(self.config, self.ledger, record, remove=remove, is_member=is_member)
+        self.leader = Leader(self.config, self.ledger, record, remove=remove, members=members)
         try:
             await self.front.lead(self.leader)
         except Exception:

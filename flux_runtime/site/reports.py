@@ -1,4 +1,4 @@
-"""What the sites report of themselves: the newest for whoever asks, all of it in the run folder."""
+"""What the sites report of themselves, as lines of the run folder."""
 
 from __future__ import annotations
 
@@ -18,20 +18,15 @@ PARTS_S: Final = 5.0
 
 
 class Reports:
-    """The reports that a leader has got.
+    """Writes the reports that a leader has got.
 
     Args:
         run_folder: where they are written; None: nowhere.
         stage: what they call the stage.
-
-    Attributes:
-        newest: site -> its last report.
     """
 
     def __init__(self, run_folder: Path | None, stage: str) -> None:
-        self.newest: dict[int, Report] = {}
         self._stage = stage
-        self._heard_at: dict[int, float] = {}
         self._parts_at: dict[int, float] = {}
         self._out: ThinnedLog | None = None
         if run_folder is not None:
@@ -39,8 +34,6 @@ class Reports:
 
     def add(self, site: int, identity: str, report: Report) -> None:
         """A site has reported."""
-        self.newest[site] = report
-        self._heard_at[site] = time.monotonic()
         if self._out is None:
             return
         now_s = round(time.time(), 3)
@@ -52,17 +45,6 @@ class Reports:
         else:
             self._parts_at[site] = time.monotonic()
         self._out.append(line)
-
-    def heard(self, within_s: float) -> set[int]:
-        """Sites that have reported in the last so many seconds."""
-        since = time.monotonic() - within_s
-        return {site for site, at in self._heard_at.items() if at > since}
-
-    def forget(self, site: int) -> None:
-        """It is gone."""
-        self.newest.pop(site, None)
-        self._heard_at.pop(site, None)
-        self._parts_at.pop(site, None)
 
 
 def _place(line: Mapping[str, Any]) -> tuple[str, str]:

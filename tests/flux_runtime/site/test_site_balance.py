@@ -33,7 +33,12 @@ def free_site(made: Ledger, pair: Pair) -> int:
 
 def test_uf_11_a_move_counts_as_under_way_until_its_event_has_been_applied() -> None:
     made, pending = ledger(2), list[tuple[Event, Callable[[], None]]]()
-    moves = RecordedMoves(made, lambda event, then: pending.append((event, then)))
+
+    def record(pair: Pair, copy: int, site: int, then: Callable[[], None]) -> None:
+        event = {"e": "move", "stage": pair.stage, "part": pair.part, "copy": copy, "site": site}
+        pending.append((event, then))
+
+    moves = RecordedMoves(made, record)
     first, second, third = Pair(0, 0), Pair(0, 1), Pair(0, 2)
     assert moves.whole
     assert moves.may_move(first, 0, free_site(made, first))

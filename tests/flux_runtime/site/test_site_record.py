@@ -107,8 +107,8 @@ def test_a_leader_that_has_been_replaced_fences_nobody(tmp_path: Path) -> None:
         ledger = new()
         leader = Leader(config, ledger, Replaced(), remove=removed.append)
         for n in range(4):
-            leader.happened(joined(n))
-        asyncio.get_running_loop().call_later(0.05, leader.site_gone, 0, "a connection is closed")
+            ledger.apply(joined(n))
+        asyncio.get_running_loop().call_later(0.05, leader.member_left, ledger.sites[0].id)
         async with asyncio.timeout(60):
             await leader.run()
 

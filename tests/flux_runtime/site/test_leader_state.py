@@ -1,0 +1,202 @@
+"""The decisions of a leader: events in, instructions out.
+
+python -m tests.flux_runtime.site.test_leader_state     writes the tables into the documentation
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flux_lab.control_fuzz import flow
+from flux_runtime.site import control_messages as control
+from flux_runtime.site import leader_steps as steps
+from flux_runtime.site.collector import collected
+from flux_runtime.site.leader import Leader
+from flux_runtime.site.leader_state import LeaderState
+from flux_runtime.site.ledger import Ledger
+from flux_runtime.site.wire import Malformed
+
+PAGE = Path(__file__).parents[3] / "docs" / "explanation" / "flux-on-spark.md"
+BEGIN, END = "<!-- the tables of the leader -->\n", "<!-- end of the tables -->"
+SITES = 4
+
+
+def registration(number: int, **fields: Any) -> control.Registration:
+    said = {"epoch": 0, "position": 0, "laid_out": False, "resume": (), **fields}
+    return control.Registration(f"{number}.1", ("127.0.0.1", 1), "host", str(number), **said)
+
+
+class Term:
+    """A leader's state, whose record is safe when a test says so."""
+
+    def __init__(self) -> None:
+        shape = collected(flow()).shape
+        self.state = LeaderState(
+            Ledger(shape, wanted=SITES), patience_s=10.0, balance=None, now=0.0
+        )
+        self.now = 0.0
+        self.done: list[steps.Step] = []
+
+    def handle(self, event: steps.Step) -> list[steps.Step]:
+        made = list(self.state.handle(event, self.now))
+        self.state.validate()
+        self.done += made
+        return made
+
+    def recorded(self) -> list[steps.Step]:
+        return self.handle(steps.Recorded(len(self.state.pending)))
+
+    def begun(self) -> Term:
+        self.handle(steps.Elected("l"))
+        self.recorded()
+        for number in range(SITES):
+            self.handle(steps.SiteRegistered(f"link {number}", registration(number)))
+        self.recorded()
+        return self
+
+
+def of(kind: type[steps.Step], made: list[steps.Step]) -> list[Any]:
+    return [step for step in made if type(step) is kind]
+
+
+def told(made: list[steps.Step], link: str) -> list[type]:
+    return [type(step.message) for step in of(steps.Tell, made) if step.link == link]
+
+
+def test_a_site_is_fenced_and_its_end_told_only_once_that_is_recorded() -> None:
+    term = Term().begun()
+    made = term.handle(steps.LinkClosed("link 2", "reset"))
+    assert [step.event["e"] for step in of(steps.Record, made)] == ["failed"]
+    assert not of(steps.Fence, made)
+    assert not of(steps.Tell, made)
+    made = term.recorded()
+    assert [step.identity for step in of(steps.Fence, made)] == ["2.1"]
+    assert [step.site for step in of(steps.Disconnect, made)] == [2]
+    assert control.Sites in told(made, "link 0")
+
+
+def test_a_site_fails_once_whoever_says_so() -> None:
+    term = Term().begun()
+    term.handle(steps.SiteSaid("link 0", control.LinkLost(1, "reset")))
+    made = term.handle(steps.SiteSaid("link 1", control.LinkLost(0, "reset")))
+    assert not of(steps.Record, made), "the first to be accused goes"
+    assert not of(steps.Record, term.handle(steps.MemberLeft("1.1")))
+    assert not of(steps.Record, term.handle(steps.LinkClosed("link 1", "reset")))
+    term.recorded()
+    assert sorted(term.state.ledger.sites) == [0, 2, 3]
+
+
+def test_notices_are_answered_once_they_are_recorded() -> None:
+    term = Term().begun()
+    notices = (control.Ready(0, 0, 1), control.Ready(0, 1, 1))
+    assert not told(term.handle(steps.SiteSaid("link 3", control.Notices(notices))), "link 3")
+    made = term.recorded()
+    assert of(steps.Tell, made) == [steps.Tell("link 3", control.Noted(2))]
+
+
+def test_a_notice_of_no_partition_changes_nothing() -> None:
+    term = Term().begun()
+    wrong = control.Notices((control.Ready(0, 0, 1), control.Ready(0, 99, 1)))
+    with pytest.raises(Malformed, match="no partition 99"):
+        term.handle(steps.SiteSaid("link 3", wrong))
+    term.state.validate()
+    assert not term.state.pending
+
+
+def test_a_removed_site_and_one_that_knows_a_later_leader_are_expelled() -> None:
+    term = Term().begun()
+    term.handle(steps.MemberLeft("0.1"))
+    term.recorded()
+    for said in (registration(0), registration(0, epoch=1), registration(1, epoch=2)):
+        (greet,) = of(steps.Greet, term.handle(steps.SiteRegistered(f"link {said}", said)))
+        assert isinstance(greet.greeting, control.Expulsion)
+
+
+def test_a_site_whose_connection_closes_while_it_joins_is_removed_again() -> None:
+    term = Term().begun()
+    term.handle(steps.SiteRegistered("link 9", registration(9)))
+    term.handle(steps.LinkClosed("link 9", "reset"))
+    made = term.recorded()
+    assert not of(steps.Attach, made)
+    assert [step.event["e"] for step in of(steps.Record, made)] == ["failed"]
+
+
+def test_ends_are_rebuilt_once_all_sites_have_come_back() -> None:
+    before = Term().begun()
+    assert len(of(steps.RebuildEnds, before.done)) == 1
+    term = Term()
+    term.state = LeaderState(before.state.ledger, patience_s=10.0, balance=None, now=0.0)
+    term.handle(steps.Elected("m"))
+    term.recorded()
+    for number in range(SITES):
+        assert not of(steps.RebuildEnds, term.done)
+        resume = (((0, 0, 0, 0), number + 5),) if number == 1 else ()
+        said = registration(number, epoch=1, laid_out=True, resume=resume)
+        term.handle(steps.SiteRegistered(f"new {number}", said))
+    (rebuild,) = of(steps.RebuildEnds, term.done)
+    assert (rebuild.epoch, list(rebuild.received.values())) == (2, [6])
+
+
+def test_sites_that_do_not_come_back_are_removed_by_seat_or_by_patience() -> None:
+    before = Term().begun()
+    term = Term()
+    term.state = LeaderState(before.state.ledger, patience_s=10.0, balance=None, now=0.0)
+    term.handle(steps.Elected("m"))
+    term.recorded()
+    term.now = 0.2
+    assert not of(steps.Record, term.handle(steps.Tick(frozenset()))), "members come late"
+    term.now = 0.4
+    assert not of(steps.Record, term.handle(steps.Tick(None)))
+    seats = frozenset({"0.1", "1.1", "3.1"})
+    assert [s.event["site"] for s in of(steps.Record, term.handle(steps.Tick(seats)))] == [2]
+    term.now = 10.5
+    gone = [s.event["site"] for s in of(steps.Record, term.handle(steps.Tick(seats)))]
+    assert gone == [0, 1, 3]
+
+
+def test_a_client_hears_of_the_end_once() -> None:
+    term = Term().begun()
+    term.handle(steps.ClientGreeted("client", "events", None))
+    assert of(steps.EndInput, term.handle(steps.ClientSaid("client", control.Finish())))
+    assert told(term.handle(steps.InputEnded()), "client") == [control.Finished]
+    assert told(term.handle(steps.ClientSaid("client", control.Finish())), "client") == [
+        control.Finished
+    ]
+
+
+def test_an_error_tells_what_has_happened_before() -> None:
+    term = Term().begun()
+    with pytest.raises(IndexError) as error:
+        term.state.handle(steps.Recorded(1), 0.0)
+    (note,) = error.value.__notes__
+    assert "SiteRegistered" in note
+    assert "Recorded(count=1) -> error" in note
+
+
+def test_a_leader_carries_out_what_the_table_names() -> None:
+    text = inspect.getsource(Leader) + inspect.getsource(LeaderState)
+    for kind in steps.EVENTS:
+        assert re.search(rf"case {kind.__name__}\(", text), kind
+        assert re.search(rf"steps\.{kind.__name__}\(", text), f"nobody hands in {kind}"
+    for kind in steps.INSTRUCTIONS:
+        assert re.search(rf"case steps\.{kind.__name__}\(", text), kind
+
+
+def written() -> str:
+    return BEGIN + "\n".join(steps.table()) + END
+
+
+def test_the_page_has_the_tables() -> None:
+    """Write them with `python -m tests.flux_runtime.site.test_leader_state`."""
+    assert written() in PAGE.read_text(encoding="utf-8")
+
+
+if __name__ == "__main__":
+    page = PAGE.read_text(encoding="utf-8")
+    between = re.compile(re.escape(BEGIN) + ".*" + re.escape(END), re.DOTALL)
+    PAGE.write_text(between.sub(lambda _: written(), page), encoding="utf-8")
