@@ -153,6 +153,7 @@ class Cluster:
         sites: number of the place -> its process.
         workers: process -> the site in it.
         leaders: all terms so far.
+        struck: share of the faults that have struck; the source is not ahead of it.
         calm: no more faults come.
         history: (time, what happened), for people.
     """
@@ -200,6 +201,7 @@ class Cluster:
         self.leader_process: dict[Leader, Process] = {}
         self.gone: set[Process] = set()
         self.outcome = Outcome()
+        self.struck = 1.0
         self.calm = False
         self.history: list[tuple[float, str]] = []
         self.terms = 0
@@ -314,6 +316,8 @@ class Cluster:
             try:
                 with Feeder(self._config(), "events", window=self.plan.window) as feeder:
                     for number, rows in enumerate(self.input):
+                        while number / len(self.input) > self.struck:
+                            self.kernel.sleep(0.1)
                         feeder.offer(number // 3, number % 3, rows)
                         self.kernel.sleep(rng.random() * 2 * self.plan.gap_s)
                     feeder.finish()

@@ -23,6 +23,8 @@ from flux_runtime.site.leader import Leader
 from flux_runtime.site.leader_steps import ClientSaid
 
 LOOK_S: Final = 0.03
+AT_ONCE_S: Final = 0.1
+"""Two faults that are no further apart than this meet the same recovery."""
 LONG_S: Final = 2.0 * SESSION_S
 """So long a process is stopped, or cut off, that its session ends."""
 
@@ -34,12 +36,14 @@ class FaultPlan:
     Attributes:
         count: of all kinds together.
         gap_s: about how long from one to the next.
+        among_input: the source goes on only as faults strike.
         reckless: sites may be struck whose copies are nowhere else.
         kinds: what may strike, with weights.
     """
 
     count: int
     gap_s: float
+    among_input: bool
     reckless: bool
     kinds: dict[str, float]
 
@@ -49,6 +53,7 @@ def fault_plan_of(rng: random.Random) -> FaultPlan:
     return FaultPlan(
         count=rng.choice((0, 2, 4, 4, 8, 12)),
         gap_s=rng.choice((0.05, 0.3, 1.0)),
+        among_input=rng.random() < 0.7,
         reckless=rng.random() < 0.15,
         kinds={kind: rng.choice((0.0, 1.0, 1.0, 4.0)) for kind in KINDS},
     )
@@ -72,6 +77,7 @@ class Faults:
         self.struck: Counter[str] = Counter()
         self.mid_recovery = 0
         self.mid_record = 0
+        self.cluster.struck = 0.2 if plan.among_input and self.left else 1.0
         self._next = self.kernel.now + self.rng.random() * 2
         self._last_effect = self.kernel.now
         self.kernel.after(LOOK_S, self._look)
@@ -80,6 +86,7 @@ class Faults:
         if self.rng.random() < 0.2:
             checks.always(self.cluster)
         if not self.left:
+            self.cluster.struck = 1.0
             self.kernel.at(max(self.kernel.now, self._last_effect), self._calm)
             return
         self.kernel.after(LOOK_S, self._look)
@@ -88,7 +95,7 @@ class Faults:
         if self.kernel.now < self._next or (early and self.rng.random() < 0.98):
             return
         recovering = ledger is not None and not early and not ledger.whole
-        if not recovering and self.rng.random() < 0.5 and self.kernel.now < self._next + 1.0:
+        if not recovering and self.rng.random() < 0.85 and self.kernel.now < self._next + 1.0:
             return  # most strike while something is under way
         kind = self.rng.choices(list(self.plan.kinds), list(self.plan.kinds.values()))[0]
         if kind.startswith("leader") and self.rng.random() < 0.5:
@@ -104,7 +111,10 @@ class Faults:
         self.left -= 1
         self.struck[kind] += 1
         self.mid_recovery += recovering
-        self._next = self.kernel.now + self.rng.random() * 2 * self.plan.gap_s
+        gap_s = AT_ONCE_S if self.rng.random() < 0.4 else self.plan.gap_s
+        self._next = self.kernel.now + self.rng.random() * 2 * gap_s
+        if self.plan.among_input:
+            self.cluster.struck = 1 - self.left / self.plan.count
         return True
 
     def _arm(self, kind: str) -> None:
@@ -124,6 +134,7 @@ class Faults:
         self._next = self.kernel.now + 0.3
 
     def _calm(self) -> None:
+        self.cluster.struck = 1.0
         self.cluster.calm = True
 
     def _lasts(self, seconds: float) -> float:

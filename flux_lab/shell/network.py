@@ -192,9 +192,7 @@ class Network:
         self, process: Process, address: Address, dialed: Callable[[Endpoint | None], None]
     ) -> None:
         """Open a connection; `dialed` gets this end, or nothing if nobody listens there."""
-        listener = self._listeners.get(address)
-        kernel, here = self.kernel, process.machine
-        there = listener[0].machine if listener is not None else here
+        kernel, here, there = self.kernel, process.machine, address[0]
         end = Endpoint(self, process)
 
         def arrive() -> None:
