@@ -257,6 +257,8 @@ class Deployment:
     """Spark master URL; None: whatever spark-submit says, else local[*]."""
     zookeeper: str = "embedded"
     """`embedded`, or host:port,host:port of an ensemble."""
+    zookeeper_access: Mapping[str, str] = field(default_factory=lambda: EMPTY)
+    """How an ensemble lets the job in; values may be references to secrets."""
     trigger: str | None = None
     """Interval between micro-batches; None: as fast as possible."""
     conf: Mapping[str, str] = field(default_factory=lambda: EMPTY)

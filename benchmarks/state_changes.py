@@ -52,7 +52,7 @@ sys.path.insert(0, str(ROOT))
 
 from blazes.cli import main as blazes  # noqa: E402
 from flux_runtime.spark import changes  # noqa: E402
-from flux_runtime.spark.main import Settings, run  # noqa: E402
+from flux_runtime.spark.main import Settings, compare, run  # noqa: E402
 
 ITEMS: Final = {
     "k": "BIGINT", "v": "BIGINT", "w": "BIGINT", "p": "STRING", "sealed": "BOOLEAN", "n": "BIGINT",
@@ -417,9 +417,18 @@ class Trial:
         folder: a new one.
         random_: what decides.
         log: takes a line for each round.
+        planted: whether the comparison in this process has a mistake.
     """
 
-    def __init__(self, folder: Path, random_: random.Random, log: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        random_: random.Random,
+        log: Callable[[str], None],
+        *,
+        planted: bool = False,
+    ) -> None:
+        self.planted = planted
         self.world = World(random_, folder)
         self.random = random_
         self.folder = folder
@@ -445,6 +454,8 @@ class Trial:
             texts = after(texts, name, self.random)
         settings, build = self.compiled(texts)
         said = self.said.get("state", {"goes_on": True, "changes": []})
+        if self.planted:  # `blazes compile` asks a process without the mistake
+            said = json.loads(printed(lambda: compare(build, settings)))
         before = contents(self.folder)
         with contextlib.redirect_stderr(io.StringIO()):
             status = run(build, settings)
@@ -493,6 +504,7 @@ class Trial:
         settings = Settings(
             name="shop",
             folder=project,
+            data=project,
             root=self.folder,
             state=project / "state",
             run_dir=None,
@@ -500,6 +512,7 @@ class Trial:
             fresh=False,
             master="local[2]",
             zookeeper="embedded",
+            zookeeper_access={},
             trigger=None,
             conf={
                 "spark.sql.shuffle.partitions": str(texts.width),
@@ -560,7 +573,12 @@ def main(argv: list[str] | None = None) -> int:
     given = [part.split(",") for part in (arguments.changes or "").split(";")]
     given = given if arguments.changes else []
     with tempfile.TemporaryDirectory() as folder:
-        trial = Trial(Path(folder), random_, lambda line: print(line, flush=True))
+        trial = Trial(
+            Path(folder),
+            random_,
+            lambda line: print(line, flush=True),
+            planted=arguments.plant is not None,
+        )
         for number in range(len(given) or arguments.rounds):
             names = [name.strip() for name in given[number]] if given else []
             if number and not given:

@@ -173,6 +173,7 @@ def entry(stages: Stages) -> str:
     given = (
         ("master", deployment.master),
         ("zookeeper", deployment.zookeeper if deployment.zookeeper != "embedded" else None),
+        ("zookeeper_access", dict(deployment.zookeeper_access)),
         ("trigger", deployment.trigger),
         ("conf", deployment.conf),
     )

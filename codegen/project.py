@@ -111,6 +111,7 @@ def deployment_json(deployment: Deployment) -> dict[str, Any]:
     return {
         "master": deployment.master,
         "zookeeper": deployment.zookeeper,
+        "zookeeper_access": dict(deployment.zookeeper_access),
         "trigger": deployment.trigger,
         "conf": dict(deployment.conf),
         "sites": deployment.sites,

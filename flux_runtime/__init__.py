@@ -4,5 +4,6 @@
 - `sealing`, `ordering`, `protocol`: seals, orders and Flux as state machines; `operators`: what
   Flux stages compute.
 - `site`: Flux in processes; `disk`: partitions of a site that do not fit into its memory.
+- `secrets`: options whose value is elsewhere.
 - `zookeeper`, `commits`: agreement, on a cluster and on disk; `observe`: traces of a run.
 """

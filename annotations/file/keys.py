@@ -5,6 +5,7 @@ The decoder reads by these tables, and `annotations.file.schema` writes the JSON
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
@@ -367,6 +368,20 @@ DEPLOYMENT: Final = _record(
                 r"^(embedded|[^\s:,]+:[0-9]+(,[^\s:,]+:[0-9]+)*)$",
             ),
             "embedded, or the addresses of an ensemble.",
+        ),
+        "zookeeper_access": Entry(
+            MapOf(
+                Name(
+                    "user, password, ca, certificate or key",
+                    re.compile("user|password|ca|certificate|key"),
+                    "^(user|password|ca|certificate|key)$",
+                ),
+                Option(),
+                "a mapping",
+            ),
+            "How the ensemble lets the job in: user and password (every znode is theirs alone), "
+            "and PEM files for TLS: ca, which the servers are checked with, certificate and key of "
+            "the job. Values may be ${env:NAME} and ${file:PATH}.",
         ),
         "trigger": Entry(INTERVAL, "Interval between micro-batches; as fast as possible without."),
         "conf": Entry(_OPTIONS, "Spark settings."),

@@ -321,10 +321,12 @@ def _has_sql(component: Component) -> bool:
 def _deployment(fields: Fields | None, findings: Findings) -> Deployment:
     if fields is None:
         return Deployment()
-    check_secrets(fields.get("conf", {}), findings)
+    for options in ("conf", "zookeeper_access"):
+        check_secrets(fields.get(options, {}), findings)
     return Deployment(
         master=fields.get("master"),
         zookeeper=fields.get("zookeeper", "embedded"),
+        zookeeper_access=texts(fields.get("zookeeper_access", {})),
         trigger=fields.get("trigger"),
         conf=texts(fields.get("conf", {})),
         sites=fields.get("sites", 3),

@@ -321,6 +321,7 @@ def _register(arguments: argparse.Namespace, project: Path) -> int:
 @contextlib.contextmanager
 def _registry(arguments: argparse.Namespace, project: Path) -> Iterator[ProducerRegistry]:
     """The registry of the job; its embedded server is started where it does not run."""
+    from flux_runtime.zookeeper.access import Ensemble
     from flux_runtime.zookeeper.client import connect
     from flux_runtime.zookeeper.embedded import EmbeddedZooKeeper
     from flux_runtime.zookeeper.errors import ZooKeeperProblem
@@ -330,22 +331,37 @@ def _registry(arguments: argparse.Namespace, project: Path) -> Iterator[Producer
     data = project / "state" / "zookeeper"
     try:
         with contextlib.ExitStack() as stack:
-            hosts = arguments.zookeeper or _zookeeper_of(arguments, project)
+            hosts, access, root = _zookeeper_of(arguments, project)
+            hosts = arguments.zookeeper or hosts
             if hosts == "embedded":
                 hosts = running_server(data) or stack.enter_context(EmbeddedZooKeeper(data)).hosts
-            client = stack.enter_context(connect(hosts))
+                access = {}
+            client = stack.enter_context(connect(Ensemble(hosts, access, root)))
             yield ProducerRegistry(client, _application(project), by="blazes seals")
     except ZooKeeperProblem as problem:
         raise CommandError(problem.message, remedy=problem.remedy) from None
+    except ValueError as error:  # a reference of the access that leads nowhere
+        raise CommandError(str(error)) from None
 
 
-def _zookeeper_of(arguments: argparse.Namespace, project: Path) -> str:
-    """The ZooKeeper address that the file gives; `embedded` where there is no file."""
-    if Path(arguments.file).is_dir():
-        return "embedded"
-    from blazes.cli.options import dataflow_of
+def _zookeeper_of(
+    arguments: argparse.Namespace, project: Path
+) -> tuple[str, Mapping[str, str], Path]:
+    """Address and access of ZooKeeper, and what paths in it are relative to.
 
-    return dataflow_of(arguments, None)[0].deployment.zookeeper
+    As the file says, or the plan that was compiled where the folder of the project is given.
+    """
+    if not Path(arguments.file).is_dir():
+        from blazes.cli.options import dataflow_of
+
+        deployment = dataflow_of(arguments, None)[0].deployment
+        root = Path(arguments.file).absolute().parent
+        return deployment.zookeeper, deployment.zookeeper_access, root
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+        plan = json.loads((project / PLAN).read_text(encoding="utf-8"))
+        compiled, root = plan["deployment"], project / plan["root"]
+        return str(compiled["zookeeper"]), dict(compiled.get("zookeeper_access", {})), root
+    return "embedded", {}, project
 
 
 def _application(project: Path) -> str:

@@ -13,6 +13,7 @@ from typing import Literal
 from flux_runtime.protocol.dataflow import Dataflow
 from flux_runtime.site.collector import HELD_MAX_BYTES, collected
 from flux_runtime.site.key import JobKey
+from flux_runtime.zookeeper.access import Ensemble
 
 Made = Callable[[], Dataflow] | str
 """What gives the dataflow: a function, or `module:function` where it is to be found."""
@@ -51,7 +52,7 @@ class Config:
     key: JobKey
     dataflow: Made
     app: str = "flux"
-    zookeeper: str | None = None
+    zookeeper: str | Ensemble | None = None
     controller: tuple[str, int] | None = None
     bind: str = "127.0.0.1"
     advertise: str | None = None

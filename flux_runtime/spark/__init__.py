@@ -9,7 +9,7 @@
 - `job`: the graph as its author declares it, of `units` and the `feed`s between them.
 - `main`: arguments, folders, ZooKeeper, the `session`; `fingerprint`: what the state depends
   on; `changes`: whether a job goes on from it after changes, to a `function_text` for example;
-  `secrets`: options whose value is elsewhere; `runner`: runs the units;
+  `runner`: runs the units;
   `context`: what each of them is handed; `lineage`: the run as OpenLineage events.
 - `query`: one streaming query, its checkpoint's errors explained (`checkpoint_errors`); `native`:
   a unit that is nothing but such a query; `frames`: what is done to DataFrames; `key_columns`:

@@ -14,6 +14,7 @@ from flux_runtime.sealing.storage import Storage, file_name
 from flux_runtime.spark.ends.dead_letters import DeadLetters
 from flux_runtime.spark.ends.outputs import Output
 from flux_runtime.spark.units import Unit
+from flux_runtime.zookeeper.access import Ensemble
 from flux_runtime.zookeeper.znode_names import PartitionKey
 
 __all__ = ["Context", "LookUp", "Running", "file_name"]
@@ -48,8 +49,8 @@ class Context:
     whose producers are registered says how it can be asked (`serve`), and what it has released."""
     app: str = "job"
     """Name of the application in ZooKeeper."""
-    zookeeper: str | None = None
-    """Addresses of the ensemble; None where no unit needs one."""
+    zookeeper: Ensemble | None = None
+    """The ensemble; None where no unit needs one."""
     sites: int = 0
     """Task slots that the sites of all units hold."""
 

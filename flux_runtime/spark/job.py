@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.types import DataType, StringType, StructType
 
+from flux_runtime.secrets import resolved
 from flux_runtime.spark.context import file_name
 from flux_runtime.spark.ends.commit import Folders
 from flux_runtime.spark.ends.delta import DeltaSink
@@ -27,7 +28,6 @@ from flux_runtime.spark.feed import COUNT, DATA, PRODUCER, Feed, Producers, Punc
 from flux_runtime.spark.flux.components import Step
 from flux_runtime.spark.flux.order_checkpoint import KEEP_EVERY
 from flux_runtime.spark.frames import ARRIVED, Operator, column, parse_schema, union
-from flux_runtime.spark.secrets import resolved
 from flux_runtime.spark.units import (
     FluxUnit,
     Inputs,

@@ -19,10 +19,10 @@ from urllib.parse import urlsplit
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
+from flux_runtime.secrets import redacted
 from flux_runtime.spark.ends.outputs import Sink
 from flux_runtime.spark.ends.source import Source
 from flux_runtime.spark.job import Job
-from flux_runtime.spark.secrets import redacted
 
 PREFIX: Final = "OPENLINEAGE"
 NAMESPACE: Final = "OPENLINEAGE_NAMESPACE"

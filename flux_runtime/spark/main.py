@@ -25,15 +25,16 @@ from flux_runtime.observe.run_folder import RunFolder
 from flux_runtime.sealing.manifest import DamagedError
 from flux_runtime.sealing.storage import LocalStorage, Storage, local_path, make_folder
 from flux_runtime.sealing.tracker import Registered
+from flux_runtime.secrets import RedactingFormatter, redacted, resolved
 from flux_runtime.spark.changes import Change, changes
 from flux_runtime.spark.fingerprint import fingerprint
 from flux_runtime.spark.flux.stage import forget_memberships
 from flux_runtime.spark.job import Job
 from flux_runtime.spark.lineage import Lineage
 from flux_runtime.spark.runner import assign_channels, locations, run_job, site_count
-from flux_runtime.spark.secrets import RedactingFormatter, redacted, resolved
 from flux_runtime.spark.session import start_session
 from flux_runtime.spark.units import FluxUnit, SealUnit
+from flux_runtime.zookeeper.access import Ensemble
 from flux_runtime.zookeeper.client import Client, connect
 from flux_runtime.zookeeper.embedded import EmbeddedZooKeeper
 from flux_runtime.zookeeper.epoch import EpochNode
@@ -58,6 +59,9 @@ class Settings:
 
     name: str
     folder: Path
+    """Of the job's file and its modules."""
+    data: Path
+    """Of its runs and results, and of its state where that is not elsewhere."""
     root: Path
     state: Path
     run_dir: Path | None
@@ -65,6 +69,8 @@ class Settings:
     fresh: bool
     master: str | None
     zookeeper: str
+    zookeeper_access: Mapping[str, str]
+    """See `flux_runtime.zookeeper.access`."""
     trigger: str | None
     conf: Mapping[str, str]
     metrics_port: int | None = None
@@ -86,6 +92,7 @@ def main(
     folder: Path,
     master: str | None = None,
     zookeeper: str = "embedded",
+    zookeeper_access: Mapping[str, str] | None = None,
     trigger: str | None = None,
     conf: Mapping[str, str] | None = None,
     argv: Sequence[str] | None = None,
@@ -98,9 +105,11 @@ def main(
     Args:
         build: declares the job.
         name: of the job; the application's name in ZooKeeper.
-        folder: of the job's file; state, runs and results are below it.
+        folder: of the job's file; state, runs and results are below it unless told otherwise.
         master: Spark master of the deployment section.
         zookeeper: `embedded`, or `host:port,...`.
+        zookeeper_access: how the ensemble lets the job in: `user` and `password`, `ca`,
+            `certificate` and `key` (PEM files).
         trigger: interval between micro-batches.
         conf: Spark settings of the deployment section.
         argv: arguments; None: the process's.
@@ -111,6 +120,7 @@ def main(
         folder=folder.resolve(),
         master=master,
         zookeeper=zookeeper,
+        zookeeper_access=dict(zookeeper_access or {}),
         trigger=trigger,
         conf=dict(conf or {}),
     )
@@ -121,7 +131,7 @@ def run(build: Build, settings: Settings) -> int:
     """Run a job; the exit status."""
     gc.set_threshold(GC_THRESHOLD)
     try:
-        job = Job(root=settings.root, results=settings.folder / "results")
+        job = Job(root=settings.root, results=settings.data / "results")
         build(job)
         job.check()
         conf = resolved(settings.conf, settings.root, of="deployment")
@@ -137,13 +147,13 @@ def _run_in_folder(job: Job, settings: Settings) -> int:
     plan = settings.folder / "plan.json"
     plan_path = plan if plan.is_file() else None
     links = {
-        "results": settings.folder / "results",
+        "results": settings.data / "results",
         "dead_letters": settings.state / "dead_letters",
     }
     if settings.run_dir is not None:
         folder = RunFolder.at(settings.run_dir, plan_path, links=links)
     else:
-        folder = RunFolder.create(settings.folder / "runs", plan_path, links=links)
+        folder = RunFolder.create(settings.data / "runs", plan_path, links=links)
     with folder, _python_log(folder.log_path), _metrics(settings, folder):
         lineage = Lineage.of(job, settings.name, available_now=settings.available_now)
         try:
@@ -222,7 +232,7 @@ def _run(job: Job, settings: Settings, folder: RunFolder, lineage: Lineage) -> M
             available_now=settings.available_now,
             trigger=settings.trigger,
             app=settings.name,
-            zookeeper=None if client is None else client.hosts,
+            zookeeper=None if client is None else client.ensemble,
             ownership=ownership,
         )
 
@@ -323,7 +333,7 @@ def _check_changes(settings: Settings, found: list[Change]) -> None:
 
 def compare(build: Build, settings: Settings) -> int:
     """Print what has changed since the last start, as JSON; 1 where the job cannot go on."""
-    job = Job(root=settings.root, results=settings.folder / "results")
+    job = Job(root=settings.root, results=settings.data / "results")
     try:
         build(job)
         state = LocalStorage(settings.state)
@@ -363,7 +373,10 @@ def _ensemble(job: Job, settings: Settings, run: RunFolder) -> Iterator[Client |
             server = EmbeddedZooKeeper(settings.state / "zookeeper").start()
             hosts = server.hosts
             stack.enter_context(Keeper(server, lambda kind, why: run.event(kind, reason=why)))
-        yield stack.enter_context(connect(hosts))
+            access: Mapping[str, str] = {}  # a server of one's own answers on loopback alone
+        else:
+            access = settings.zookeeper_access
+        yield stack.enter_context(connect(Ensemble(hosts, access, settings.root)))
 
 
 def _registered(job: Job) -> Mapping[str, Path | None]:
@@ -455,7 +468,8 @@ def _settings(argv: Sequence[str] | None, **given: Any) -> Settings:
     add = parser.add_argument
     add("--available-now", action="store_true", help="stop when all that is there is processed")
     add("--run-dir", type=_folder, help="run folder (default: runs/DATE beside the job)")
-    add("--state-dir", type=_folder, help="checkpoints and buffers (default: state beside the job)")
+    add("--data-dir", type=_folder, help="runs, results and state (default: beside the job)")
+    add("--state-dir", type=_folder, help="checkpoints and buffers (default: state in --data-dir)")
     add("--root", type=_folder, help="what relative data paths are relative to")
     add("--fresh", action="store_true", help="delete state and results, and start from scratch")
     add(
@@ -476,16 +490,19 @@ def _settings(argv: Sequence[str] | None, **given: Any) -> Settings:
     )
     args = parser.parse_args(argv)
     folder: Path = given["folder"]
+    data: Path = (args.data_dir or folder).resolve()
     return Settings(
         name=given["name"],
         folder=folder,
-        root=(args.root or _root_of(folder)).resolve(),
-        state=(args.state_dir or folder / "state").resolve(),
+        data=data,
+        root=(args.root or _root_of(folder) or args.data_dir or Path.cwd()).resolve(),
+        state=(args.state_dir or data / "state").resolve(),
         run_dir=None if args.run_dir is None else args.run_dir.resolve(),
         available_now=args.available_now,
         fresh=args.fresh,
         master=args.master,
         zookeeper=args.zookeeper or given["zookeeper"],
+        zookeeper_access=given["zookeeper_access"],
         trigger=args.trigger or given["trigger"],
         conf=given["conf"] | ({"spark.master": given["master"]} if given["master"] else {}),
         metrics_port=args.metrics_port,
@@ -509,12 +526,12 @@ def _fail_on(text: str) -> tuple[str, ...]:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
-def _root_of(folder: Path) -> Path:
-    """The folder of the dataflow's file, as the plan recorded it, else the current one."""
+def _root_of(folder: Path) -> Path | None:
+    """The folder of the dataflow's file, where the plan knows it."""
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
         root: str = json.loads((folder / "plan.json").read_text())["root"]
         return folder / root
-    return Path.cwd()
+    return None
 
 
 def _first_lines(error: BaseException) -> str:

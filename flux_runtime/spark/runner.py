@@ -19,6 +19,7 @@ from flux_runtime.commits.owner import Location, Ownership
 from flux_runtime.observe.ending import Units, what_is_left
 from flux_runtime.observe.run_folder import RunFolder
 from flux_runtime.sealing.storage import Storage, local_path
+from flux_runtime.secrets import redacted
 from flux_runtime.spark.context import Context, LookUp, Running, file_name
 from flux_runtime.spark.ends.commit import Folders
 from flux_runtime.spark.ends.outputs import Output, Sink
@@ -27,9 +28,9 @@ from flux_runtime.spark.flux.stage import Hosting
 from flux_runtime.spark.job import Job
 from flux_runtime.spark.native import Native
 from flux_runtime.spark.sealed.gate import Gate
-from flux_runtime.spark.secrets import redacted
 from flux_runtime.spark.stateful.unit import Stateful
 from flux_runtime.spark.units import FluxUnit, NativeUnit, SealUnit, StatefulUnit, Unit
+from flux_runtime.zookeeper.access import Ensemble
 from flux_runtime.zookeeper.registration_sweep import RegistrationSweep
 
 log = logging.getLogger(__name__)
@@ -173,7 +174,7 @@ def run_job(
     available_now: bool,
     trigger: str | None = None,
     app: str = "job",
-    zookeeper: str | None = None,
+    zookeeper: Ensemble | None = None,
     ownership: Ownership | None = None,
     sweep: RegistrationSweep | None = None,
 ) -> Mapping[str, Any]:

@@ -2,8 +2,9 @@
 
 - `java`, `process`, `watchdog`, `embedded`, `keeper`: a server from the jars that PySpark ships:
   found, started, ended with its starter, started again when it dies. `errors`: what can go wrong.
-- `client`: a session; `nodes`: requests that may be repeated; `znode_names`: keys as names;
-  `watcher`, `tail`: what changes, and numbered znodes without gaps.
+- `access`: an ensemble, and how it lets a client in; `client`: a session; `nodes`: requests that
+  may be repeated; `znode_names`: keys as names; `watcher`, `tail`: what changes, and numbered
+  znodes without gaps.
 - `registry`: the producers of partitions; `registrations_file` fills it, `registration_sweep`
   empties it.
 - `epoch`: the newest driver of a job; `membership`, `election`, `control`: the sites of a Flux

@@ -20,7 +20,12 @@ from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.protocol.states import KazooState
 from kazoo.retry import KazooRetry
 
-from flux_runtime.zookeeper.errors import EnsembleUnreachable, SessionUnavailable
+from flux_runtime.zookeeper.access import Ensemble, ensemble_of
+from flux_runtime.zookeeper.errors import (
+    AccessRefused,
+    EnsembleUnreachable,
+    SessionUnavailable,
+)
 
 log = logging.getLogger(__name__)
 log.addHandler(logging.NullHandler())  # into the job's log where there is one, never on stderr
@@ -46,8 +51,9 @@ Listener = Callable[[SessionState], None]
 class Client:
     """A session that is kept up until `close`; made by `connect`."""
 
-    def __init__(self, hosts: str, *, session_timeout_s: float) -> None:
-        self.hosts = hosts
+    def __init__(self, ensemble: Ensemble, *, session_timeout_s: float) -> None:
+        self.ensemble = ensemble
+        self.hosts = ensemble.hosts
         self.session_losses = 0
         """How often the session was lost since `connect` (metric zookeeper_session_losses)."""
         self._changed = threading.Condition()
@@ -57,8 +63,9 @@ class Client:
         self._closing = False
         retry = KazooRetry(max_tries=-1, delay=0.1, backoff=2, max_delay=1.0)
         self.kazoo: Any = KazooClient(
-            hosts=hosts,
+            hosts=self.hosts,
             timeout=session_timeout_s,
+            **ensemble.arguments(),
             connection_retry=retry,
             command_retry=KazooRetry(max_tries=5, delay=0.1, backoff=2, max_delay=2.0),
             logger=log,
@@ -164,22 +171,26 @@ CONNECT_S = 15.0
 
 
 def connect(
-    hosts: str, *, timeout_s: float | None = None, session_timeout_s: float = 10.0
+    zookeeper: str | Ensemble, *, timeout_s: float | None = None, session_timeout_s: float = 10.0
 ) -> Client:
-    """A session with the ensemble `host:port,host:port`.
+    """A session with an ensemble.
 
     Args:
-        hosts: addresses, separated by commas; a path at the end is a chroot.
+        zookeeper: it, or addresses, separated by commas; a path at the end is a chroot.
         timeout_s: how long to try; None: `CONNECT_S`.
         session_timeout_s: how long the session outlives its last sign of life; the ensemble
             bounds it to 2 to 20 of its ticks.
 
     Raises:
-        EnsembleUnreachable: no server of the ensemble answered, or `hosts` is no list of addresses.
+        EnsembleUnreachable: no server of the ensemble answered, or they are no addresses.
+        ValueError: references of its access lead nowhere.
     """
+    ensemble = ensemble_of(zookeeper)
+    hosts = ensemble.hosts
+    ensemble.arguments()
     timeout_s = CONNECT_S if timeout_s is None else timeout_s
     try:
-        client = Client(hosts, session_timeout_s=session_timeout_s)
+        client = Client(ensemble, session_timeout_s=session_timeout_s)
     except ValueError as error:
         raise EnsembleUnreachable(
             f"{hosts!r} is no list of addresses: {error}", "Write host:port,host:port."
@@ -194,6 +205,17 @@ def connect(
         raise
     client.wait_for_session(timeout_s)
     return client
+
+
+def refused(client: Client) -> AccessRefused:
+    """The error for znodes that the client may not read or change."""
+    user = client.ensemble.access.get("user")
+    whose = "nobody in particular" if user is None else f"{user}, with a password"
+    return AccessRefused(
+        f"the ZooKeeper ensemble at {client.hosts} refuses this job, which says that it is {whose}",
+        "Its znodes, below /blazes, belong to whoever made them: give the same user and password "
+        "under `zookeeper_access`, or end the addresses with a path of their own (zk:2181/team).",
+    )
 
 
 def unreachable(hosts: str, timeout_s: float) -> EnsembleUnreachable:

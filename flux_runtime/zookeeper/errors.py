@@ -72,6 +72,10 @@ class SessionUnavailable(SessionProblem):
     """The session is suspended or lost; nothing may be decided until it is back (OR-7)."""
 
 
+class AccessRefused(ZooKeeperProblem):
+    """The znodes belong to somebody else than the client says that it is."""
+
+
 class RegistrationProblem(ZooKeeperProblem):
     """A registration of producers was refused; nothing that was registered before has changed."""
 

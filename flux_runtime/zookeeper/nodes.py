@@ -12,6 +12,7 @@ from typing import Any, Final, TypeVar
 
 from kazoo.exceptions import (
     ConnectionLoss,
+    NoAuthError,
     NoNodeError,
     OperationTimeoutError,
     RolledBackError,
@@ -20,7 +21,7 @@ from kazoo.exceptions import (
     SessionMovedError,
 )
 
-from flux_runtime.zookeeper.client import Client, unreachable
+from flux_runtime.zookeeper.client import Client, refused, unreachable
 from flux_runtime.zookeeper.registry import ROOT
 from flux_runtime.zookeeper.znode_names import znode_name
 
@@ -78,6 +79,7 @@ def again(client: Client, work: Callable[[float], _Found], *, timeout_s: float =
 
     Raises:
         EnsembleUnreachable: not done within the time limit.
+        AccessRefused: a znode is somebody else's.
         KazooException: what the ensemble answered.
     """
     deadline = time.monotonic() + timeout_s
@@ -90,6 +92,8 @@ def again(client: Client, work: Callable[[float], _Found], *, timeout_s: float =
                 raise unreachable(client.hosts, timeout_s) from None
         except client.kazoo.handler.timeout_exception:
             raise unreachable(client.hosts, timeout_s) from None
+        except NoAuthError:
+            raise refused(client) from None
 
 
 def commit(client: Client, operations: Callable[[Any], None], *, timeout_s: float = 30.0) -> None:

@@ -21,6 +21,7 @@ from kazoo.exceptions import (
     BadVersionError,
     ConnectionLoss,
     KazooException,
+    NoAuthError,
     NodeExistsError,
     NoNodeError,
     NotEmptyError,
@@ -28,7 +29,7 @@ from kazoo.exceptions import (
     SessionExpiredError,
 )
 
-from flux_runtime.zookeeper.client import Client, unreachable
+from flux_runtime.zookeeper.client import Client, refused, unreachable
 from flux_runtime.zookeeper.errors import (
     RegistrationDiffers,
     RegistrationFrozen,
@@ -327,6 +328,8 @@ class ProducerRegistry:
                     continue
                 except self._client.kazoo.handler.timeout_exception:
                     raise unreachable(self._client.hosts, self._timeout_s) from None
+                except NoAuthError:
+                    raise refused(self._client) from None
                 deadline = time.monotonic() + self._timeout_s
                 yield item, answer
 

@@ -83,6 +83,7 @@ fds: [id -> campaign, ad <-> id]
 deployment:
   master: local[2]
   zookeeper: a:2181,b:2181
+  zookeeper_access: {user: job, password: "${env:ZK}", ca: ca.pem}
   trigger: 10 seconds
   conf: {spark.sql.shuffle.partitions: 4}
   sites: 5
@@ -197,8 +198,9 @@ def test_the_rest_of_a_file_arrives() -> None:
     assert dataflow.name == "ad-network"
     assert list(map(str, dataflow.fds)) == ["id -> campaign", "ad <-> id"]
     conf = {"spark.sql.shuffle.partitions": "4"}
+    access = {"user": "job", "password": "${env:ZK}", "ca": "ca.pem"}
     assert dataflow.deployment == Deployment(
-        "local[2]", "a:2181,b:2181", "10 seconds", conf, 5, 6, "memory", "2g", 50
+        "local[2]", "a:2181,b:2181", access, "10 seconds", conf, 5, 6, "memory", "2g", 50
     )
     assert dataflow.sha256 == hashlib.sha256(FULL.encode()).hexdigest()
     assert dataflow.file is None

@@ -32,6 +32,7 @@ from flux_runtime.ordering.proposer import Proposer
 from flux_runtime.ordering.scope import ALL, Scope, catch_up
 from flux_runtime.sealing.storage import Storage
 from flux_runtime.spark import faults
+from flux_runtime.zookeeper.access import Ensemble
 from flux_runtime.zookeeper.client import Client, connect
 from flux_runtime.zookeeper.tail import Reader, Trimmed
 from flux_runtime.zookeeper.znode_names import znode_name
@@ -56,7 +57,9 @@ class Channel:
         scope: name of the order.
     """
 
-    def __init__(self, zookeeper: str, app: str, storage: Storage, *, scope: str = ALL) -> None:
+    def __init__(
+        self, zookeeper: str | Ensemble, app: str, storage: Storage, *, scope: str = ALL
+    ) -> None:
         self._zookeeper = zookeeper
         self._app = app
         self._storage = storage

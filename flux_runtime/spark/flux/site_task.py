@@ -17,6 +17,7 @@ from flux_runtime.site.config import Fenced, SiteConfig, SpillTo
 from flux_runtime.site.key import JobKey
 from flux_runtime.site.process import warm_up
 from flux_runtime.site.worker import run_site
+from flux_runtime.zookeeper.access import Ensemble
 
 NEEDED: Final = ("duckdb", "kazoo", "numpy", "pyarrow")
 """Packages that a site imports."""
@@ -38,7 +39,7 @@ class SiteTask:
     Attributes:
         components: what the sites compute.
         app: name of this run's application in ZooKeeper.
-        zookeeper: addresses of the ensemble.
+        zookeeper: the ensemble, with references in place of secrets.
         key: file with the job's key, readable for the user of the job only.
         seats: folder where sites say which executor they are in.
         memory_bytes: of state that stays in memory; None: all of it.
@@ -46,7 +47,7 @@ class SiteTask:
 
     components: Components
     app: str
-    zookeeper: str
+    zookeeper: Ensemble
     key: str
     seats: str
     memory_bytes: int | None = None
@@ -68,7 +69,7 @@ def host_site(task: SiteTask, room: int, numbers: Iterator[int]) -> Iterator[str
     if not seated(Path(task.seats), executor, number, room):
         yield CROWDED
         return
-    address = own_address(task.zookeeper)
+    address = own_address(task.zookeeper.hosts)
     warm_up()
     config = SiteConfig(
         key=JobKey.from_hex(Path(task.key).read_text()),
@@ -187,7 +188,7 @@ def examine(task: SiteTask, numbers: Iterator[int]) -> Iterator[str]:
         except Exception as error:
             yield f"{component.name}: {error}"
     try:
-        own_address(task.zookeeper)
+        own_address(task.zookeeper.hosts)
     except OSError as error:
         yield (
             f"{where} does not reach ZooKeeper at {task.zookeeper} ({error}): name an ensemble "

@@ -42,6 +42,7 @@ from flux_runtime.spark.flux.site_task import (
     host_site,
     own_address,
 )
+from flux_runtime.zookeeper.access import Ensemble
 from flux_runtime.zookeeper.errors import ZooKeeperProblem
 
 CONTROLLERS: Final = 2
@@ -84,7 +85,7 @@ class Sites:
         balance: policy by which partitions move off busy sites, or `none`.
         memory_bytes: of state that a site keeps in memory; None: all of it.
         app: name of this run's application in ZooKeeper.
-        zookeeper: addresses of the ensemble.
+        zookeeper: the ensemble.
         folder: for the key, the seats and the ingress' journal: new, and shared with executors.
         run_folder: where the controllers write events, reports, and beside them their logs.
         on_event: takes note of an event: kind and fields.
@@ -103,7 +104,7 @@ class Sites:
         balance: str,
         memory_bytes: int | None,
         app: str,
-        zookeeper: str,
+        zookeeper: Ensemble,
         folder: Path,
         run_folder: Path,
         on_event: OnEvent,
@@ -134,7 +135,7 @@ class Sites:
             seats=str(folder / "seats"),
             memory_bytes=memory_bytes,
         )
-        key, address = JobKey.fresh(), own_address(zookeeper)
+        key, address = JobKey.fresh(), own_address(zookeeper.hosts)
         common: dict[str, Any] = {
             "key": key,
             "dataflow": components,

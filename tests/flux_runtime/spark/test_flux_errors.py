@@ -12,6 +12,7 @@ import pytest
 
 from flux_runtime.operators.components import Component, Components
 from flux_runtime.spark.flux.site_task import SiteTask, examine
+from flux_runtime.zookeeper.access import Ensemble
 
 JOB = """
 from pathlib import Path
@@ -66,7 +67,7 @@ def test_zookeeper_does_not_answer_an_executor(tmp_path: Path) -> None:
     task = SiteTask(
         components=Components(stages=(stage,)),
         app="a",
-        zookeeper="127.0.0.1:1",
+        zookeeper=Ensemble("127.0.0.1:1"),
         key=str(tmp_path / "key"),
         seats=str(tmp_path),
     )
@@ -81,7 +82,7 @@ def test_an_executor_cannot_write_to_the_state_folder(tmp_path: Path) -> None:
     task = SiteTask(
         components=Components(stages=(stage,)),
         app="a",
-        zookeeper="127.0.0.1:1",
+        zookeeper=Ensemble("127.0.0.1:1"),
         key=str(read_only),
         seats=str(tmp_path),
     )

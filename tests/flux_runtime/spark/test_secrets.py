@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from flux_runtime.secrets import HIDDEN, RedactingFormatter, redacted, resolved
 from flux_runtime.spark import Job, main
-from flux_runtime.spark.secrets import HIDDEN, RedactingFormatter, redacted, resolved
 
 
 def test_a_reference_gets_its_value_from_the_environment_or_a_file(
