@@ -12,5 +12,6 @@ In the order in which a plan meets them:
   `summaries`: aggregates in place of records; `site_sql`: what Flux sites evaluate as Spark does;
   `wording`: what each stage does, in words.
 - `emit`, `build`: the text of the job, with `names`, `literals`, `sql_text`; `explain`, `readme`:
-  the stages for people; `needs`: what else the job takes; `project`: the folder.
+  the stages for people; `needs`: what else the job takes; `project`: the folder; `bundle`,
+  `deployment`: all that a machine with Spark alone needs, and how the job is started there.
 """

@@ -26,7 +26,9 @@ from blazes.cli.projects import add_target_dir
 from blazes.cli.state_changes import REFUSED, changes_of, has_run, printed
 
 if TYPE_CHECKING:
+    from codegen.bundle import Bundle
     from codegen.judge import Judgement
+    from codegen.model import Stages
 
 FORMATS = ("text", "json")
 NOT_COMPARED = (
@@ -48,6 +50,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "-o", "--output", metavar="DIR", help="folder of this project (default: TARGET_DIR/NAME)"
+    )
+    parser.add_argument(
+        "--bundle",
+        action="store_true",
+        help="also write bundle/ in the project's folder: the job, an archive of the packages that "
+        "it needs, and how to start it with spark-submit, Docker, Kubernetes or systemd",
     )
     parser.add_argument(
         "--check-with-spark",
@@ -102,6 +110,7 @@ def run(arguments: argparse.Namespace) -> int:
         from blazes.report.problems import print_problems
 
         print_problems(problems, stream=sys.stderr)
+    bundled = bundle_of(result, project.folder) if arguments.bundle else None
     state = Path(arguments.state_dir) if arguments.state_dir else None
     own_code = any(function.module for function in result.functions)
     compared = None
@@ -115,14 +124,33 @@ def run(arguments: argparse.Namespace) -> int:
         listed = [need.to_json() for need in job_needs]
         written = {"folder": str(project.folder), "files": list(project.files), "needs": listed}
         beside = {} if compared is None else {"state": compared.to_json()}
+        if bundled is not None:
+            beside["bundle"] = {"folder": str(bundled.folder), "packages": dict(bundled.packages)}
         text = as_json({"dataflow": result.name, **written, **beside})
     else:
-        text = f"{project.job}\n"
+        text = f"{project.job}\n" + ("" if bundled is None else f"{bundled.folder}\n")
         safe_write(sys.stderr, "" if compared is None else printed(compared))
         for need in filter(None, (install_command(job_needs), submit_option(job_needs))):
             safe_write(sys.stderr, f"the job needs: {need}\n")
     safe_write(sys.stdout, text)
     return 0 if compared is None or compared.goes_on else REFUSED
+
+
+def bundle_of(stages: Stages, project: Path) -> Bundle:
+    """Write the bundle of a project.
+
+    Raises:
+        CommandError: it cannot be written.
+    """
+    from codegen.bundle import BundleError, write_bundle
+
+    try:
+        return write_bundle(stages, project)
+    except BundleError as error:
+        raise CommandError(str(error)) from None
+    except OSError as failed:
+        reason = failed.strerror or str(failed)
+        raise CommandError(f"cannot write {failed.filename or project}: {reason}") from None
 
 
 def check_with_spark(judgement: Judgement) -> None:

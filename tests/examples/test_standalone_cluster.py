@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import re
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pyspark
 import pytest
+
+from tests.examples.standalone import Cluster, standalone_cluster
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1800)]
 
@@ -29,52 +28,10 @@ ENVIRONMENT = {
 }
 
 
-@dataclass(frozen=True)
-class Cluster:
-    url: str
-    workers: tuple[subprocess.Popen[bytes], ...]
-
-
-@contextlib.contextmanager
-def daemon(log: Path, name: str, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
-    """One of Spark's daemons, with all the processes that it starts."""
-    command = [SPARK_HOME / "bin" / "spark-class", f"org.apache.spark.deploy.{name}", *arguments]
-    with log.open("wb") as out:
-        process = subprocess.Popen(
-            command, env=ENVIRONMENT, stdout=out, stderr=out, start_new_session=True
-        )
-    try:
-        yield process
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-
-
-def said(log: Path, pattern: str, seconds: float = 300) -> str:
-    """What a daemon's log says, once it does."""
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        if found := re.search(pattern, log.read_text(errors="replace")):
-            return found[1]
-        time.sleep(0.2)
-    raise AssertionError(log.read_text(errors="replace")[-3000:])
-
-
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[Cluster]:
-    host = ("--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
-    with contextlib.ExitStack() as stack:
-        log = tmp_path / "master.log"
-        stack.enter_context(daemon(log, "master.Master", *host))
-        url = said(log, r"(spark://127\.0\.0\.1:\d+)")
-        workers = []
-        for number in (1, 2):
-            log = tmp_path / f"worker-{number}.log"
-            size = ("--cores", "1", "--memory", "1g", "--work-dir", str(tmp_path / log.stem))
-            workers.append(stack.enter_context(daemon(log, "worker.Worker", *host, *size, url)))
-            said(log, r"(Successfully registered with master)")
-        yield Cluster(url, tuple(workers))
+    with standalone_cluster(tmp_path, ENVIRONMENT) as running:
+        yield running
 
 
 def run(folder: Path, *command: object) -> str:

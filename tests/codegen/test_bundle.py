@@ -1,0 +1,105 @@
+"""The files of a bundle, without running it: they parse, and say what the job needs."""
+
+from __future__ import annotations
+
+import configparser
+import re
+import subprocess
+import tarfile
+from pathlib import Path
+
+import pytest
+import yaml
+
+from codegen.bundle import BundleError, distributions, files_of, write_archive
+from codegen.deployment import Facts, texts
+
+ROOT = Path(__file__).parents[2]
+FACTS = Facts(
+    name="Ad_Network 1",
+    python="3.11",
+    spark="4.3.0",
+    packages="--packages org.apache.spark:spark-avro_2.13:4.3.0",
+    variables=("DB_PASSWORD", "ZK"),
+    modules=("places.py", "more words.py"),
+)
+DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
+"""Of Kubernetes: RFC 1123."""
+
+
+def test_the_script_is_one_and_refuses_another_python(tmp_path: Path) -> None:
+    script = tmp_path / "submit.sh"
+    script.write_text(texts(FACTS)["submit.sh"])
+    subprocess.run(["sh", "-n", script], check=True)
+    assert FACTS.packages in script.read_text()
+    old = tmp_path / "old"
+    old.write_text("#!/bin/sh\nexit 1\n")
+    old.chmod(0o755)
+    environment = {"PYSPARK_PYTHON": str(old), "PATH": "/usr/bin:/bin"}
+    done = subprocess.run(["sh", script], env=environment, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert "is not Python 3.11" in done.stderr
+
+
+def test_the_manifest_is_one_driver_with_a_volume_and_its_secrets() -> None:
+    manifest = yaml.safe_load(texts(FACTS)["kubernetes.yaml"])
+    assert (manifest["apiVersion"], manifest["kind"]) == ("apps/v1", "StatefulSet")
+    assert DNS_LABEL.fullmatch(manifest["metadata"]["name"])
+    spec = manifest["spec"]
+    assert spec["replicas"] == 1
+    labels = spec["template"]["metadata"]["labels"]
+    assert spec["selector"]["matchLabels"] == labels
+    (container,) = spec["template"]["spec"]["containers"]
+    variables = {entry["name"]: entry["valueFrom"]["secretKeyRef"] for entry in container["env"]}
+    assert variables == {name: {"name": "ad-network-1", "key": name} for name in FACTS.variables}
+    (volume,) = spec["volumeClaimTemplates"]
+    (mount,) = container["volumeMounts"]
+    assert mount["name"] == volume["metadata"]["name"]
+    assert mount["mountPath"] in container["args"]
+
+
+def test_the_image_has_all_files_of_the_bundle() -> None:
+    lines = texts(FACTS)["Dockerfile"].replace("\\\n", "").splitlines()
+    words = [line.split(maxsplit=1) for line in lines if line and line[0] != "#"]
+    assert [word for word, _ in words] == [
+        *("FROM", "RUN", "RUN", "RUN", "ADD", "COPY", "USER", "WORKDIR", "ENTRYPOINT", "CMD")
+    ]
+    (copied,) = (rest for word, rest in words if word == "COPY")
+    for file in ("environment.tar.gz", "submit.sh", "job.py", "plan.json", *FACTS.modules):
+        assert file in copied
+
+
+def test_the_unit_starts_the_script_and_does_not_repeat_bad_usage() -> None:
+    unit = configparser.ConfigParser(strict=False, interpolation=None)
+    unit.read_string(texts(FACTS)["ad-network-1.service"])
+    service = unit["Service"]
+    assert service["ExecStart"].split()[0] == "/opt/ad-network-1/submit.sh"
+    assert service["RestartPreventExitStatus"] == "2 3"
+    assert service["Restart"] == "on-failure"
+
+
+def test_an_archive_has_what_packages_need_and_not_spark(tmp_path: Path) -> None:
+    found = distributions(["pandas", "pyspark", "kazoo"])
+    assert {"pandas", "kazoo", "python-dateutil", "six", "numpy"} <= found.keys()
+    assert not {"pyspark", "py4j", "pytest"} & found.keys()
+    small = [found[name] for name in ("six", "kazoo")]
+    for name in ("one", "two"):
+        write_archive(tmp_path / name, files_of(small))
+    assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
+    with tarfile.open(tmp_path / "one") as archive:
+        names = set(archive.getnames())
+    assert {"six.py", "kazoo/client.py", "flux_runtime/spark/main.py"} <= names
+    assert not [name for name in names if "/tests/" in name or name.endswith(".pyc")]
+
+
+def test_what_is_not_installed_is_named_with_its_remedy() -> None:
+    with pytest.raises(BundleError, match="pip install no-such-package"):
+        distributions(["kazoo", "no-such-package"])
+
+
+def test_the_examples_for_schedulers_are_python() -> None:
+    page = (ROOT / "docs" / "how-to" / "deploy-a-job.md").read_text()
+    blocks = re.findall(r"```python\n(.*?)```", page, re.S)
+    assert len(blocks) == 2
+    for block in blocks:
+        compile(block, "deploy-a-job.md", "exec")
