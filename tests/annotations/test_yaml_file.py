@@ -200,7 +200,16 @@ def test_the_rest_of_a_file_arrives() -> None:
     conf = {"spark.sql.shuffle.partitions": "4"}
     access = {"user": "job", "password": "${env:ZK}", "ca": "ca.pem"}
     assert dataflow.deployment == Deployment(
-        "local[2]", "a:2181,b:2181", access, "10 seconds", conf, 5, 6, "memory", "2g", 50
+        master="local[2]",
+        zookeeper="a:2181,b:2181",
+        zookeeper_access=access,
+        trigger="10 seconds",
+        conf=conf,
+        sites=5,
+        partitions=6,
+        balance="memory",
+        site_memory="2g",
+        keep_every=50,
     )
     assert dataflow.sha256 == hashlib.sha256(FULL.encode()).hexdigest()
     assert dataflow.file is None
