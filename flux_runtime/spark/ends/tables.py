@@ -102,11 +102,12 @@ class Table:
         return mine
 
     def _take(self, database: Database, unit: str) -> None:
-        owner, note = self._owner, self._read(database, unit)
-        if self._claim.begins(note, unit):
-            self._begin(database, unit)
-            return
-        try:
+        owner = self._owner
+        try:  # some databases let nobody read what a transaction has changed
+            note = self._read(database, unit, limit_s=TAKE_OVER_S)
+            if self._claim.begins(note, unit):
+                self._begin(database, unit)
+                return
             taken = database.update(
                 f"UPDATE {self._notes} SET driver_epoch = ? WHERE {_WHOSE} AND state_id = ? "
                 "AND driver_epoch <= ?",
@@ -127,7 +128,9 @@ class Table:
 
     def _begin(self, database: Database, unit: str) -> None:
         owner = self._owner
-        database.update(f"DELETE FROM {self._notes} WHERE {_WHOSE}", *self._whose(unit))
+        database.update(
+            f"DELETE FROM {self._notes} WHERE {_WHOSE}", *self._whose(unit), limit_s=TAKE_OVER_S
+        )
         database.update(
             f"INSERT INTO {self._notes} (job_name, sink_name, unit_name, state_id, driver_epoch, "
             "commit_number, covers_digest) VALUES (?, ?, ?, ?, ?, ?, ?)",
@@ -290,11 +293,12 @@ class Table:
     def _whose(self, unit: str) -> tuple[str, str, str]:
         return (self._owner.job, self.name, unit)
 
-    def _read(self, database: Database, unit: str) -> Note | None:
+    def _read(self, database: Database, unit: str, *, limit_s: int = 0) -> Note | None:
         rows = database.query(
             "SELECT state_id, driver_epoch, commit_number, covers_digest FROM "
             f"{self._notes} WHERE {_WHOSE}",
             *self._whose(unit),
+            limit_s=limit_s,
         )
         database.commit()
         if not rows:
@@ -319,9 +323,10 @@ class Database:
             prepared.setQueryTimeout(limit_s)
             return int(prepared.executeUpdate())
 
-    def query(self, statement: str, *values: str | int) -> list[list[Any]]:
-        """The rows of an answer, as texts."""
+    def query(self, statement: str, *values: str | int, limit_s: int = 0) -> list[list[Any]]:
+        """The rows of an answer, as texts, within a limit of time if there is one."""
         with self._prepared(statement, values) as prepared:
+            prepared.setQueryTimeout(limit_s)
             answer = prepared.executeQuery()
             width = answer.getMetaData().getColumnCount()
             rows = []

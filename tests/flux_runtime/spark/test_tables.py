@@ -161,6 +161,25 @@ def test_rows_of_another_state_are_refused_and_those_that_have_gone(
     assert derby.rows("added") == [(1, "a", 1)] * 2
 
 
+def test_a_driver_that_stands_still_in_its_transaction_is_not_waited_for_without_end(
+    spark: SparkSession, derby: Derby, tmp_path: Path
+) -> None:
+    """Derby ends a statement that waits for a lock by a limit of its own."""
+    older = derby.table("added").taken(spark, claimed(tmp_path / "s"), ["A"])
+    older.commit("A", 0, frame(spark, (1, "a", 1)))
+    limit = "CALL syscs_util.syscs_set_database_property('derby.locks.waitTimeout', '1')"
+    with connected(spark, older.options, sink="added") as database:
+        database.update(limit)
+        database.commit()
+        database.update("UPDATE blazes_commits SET commit_number = commit_number + 0")
+        with pytest.raises(SinkError, match=r"could not be taken over: .*end its process") as stuck:
+            derby.table("added").taken(spark, claimed(tmp_path / "s"), ["A"])
+        assert "nothing was changed" in str(stuck.value)
+    newer = derby.table("added").taken(spark, claimed(tmp_path / "s"), ["A"])
+    assert newer.commit("A", 1, frame(spark, (2, "b", 2))) == 1
+    assert derby.rows("added") == [(1, "a", 1), (2, "b", 2)]
+
+
 def test_what_the_database_refuses_changes_nothing_and_says_what_to_do(
     spark: SparkSession, derby: Derby, tmp_path: Path
 ) -> None:
