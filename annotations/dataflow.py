@@ -114,6 +114,24 @@ class Path:
 
 
 @dataclass(frozen=True, slots=True)
+class Processor:
+    """A StatefulProcessor of PySpark, and how it is run."""
+
+    make: str
+    """`module:name` of the class, or of a function that takes nothing and gives a processor."""
+    key: tuple[str, ...]
+    """The columns that records are grouped by."""
+    takes: str = "rows"
+    """`rows` (transformWithState) or `pandas` (transformWithStateInPandas)."""
+    time: str = "none"
+    """Spark's time mode: `none`, `processing` or `event`."""
+    event_time: str | None = None
+    """With event time, the column that has it."""
+    delay_s: float = 0.0
+    """With event time, by how much the watermark is behind the newest record."""
+
+
+@dataclass(frozen=True, slots=True)
 class Implementation:
     """How one output interface of a component is computed. Exactly one way is set."""
 
@@ -126,6 +144,8 @@ class Implementation:
     the annotations, and is not executed."""
     operator: str | None = None
     """`module:function`; gives the Flux operator of one partition. For the engine flux."""
+    processor: Processor | None = None
+    """A StatefulProcessor. For the engine flux."""
     distinct: tuple[str, ...] = ()
     """The records of the only input, without those whose id, these attributes, came before. No
     file says this: the compiler adds such components."""

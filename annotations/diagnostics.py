@@ -323,7 +323,8 @@ CODES: Final = _table(
      "It would never run.",
      "Name an output that a path of the component has."),
     ("BLZ062", _E, "output implemented twice",
-     "Only one of `sql`, `python`, `operator` and `bloom` can say how an output is computed.",
+     "Only one of `sql`, `python`, `operator`, `processor` and `bloom` can say how an output is "
+     "computed.",
      "Remove one of the two."),
     ("BLZ063", _E, "implementation that fits several outputs",
      "Each output is computed by its own query or function.",

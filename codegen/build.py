@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from annotations.dataflow import Producers, Punctuation
+from annotations.dataflow import Processor, Producers, Punctuation
 from codegen.ends import is_transactional
 from codegen.explain import base_name
 from codegen.literals import INDENT, WIDTH, Call, Code, Text, value
@@ -241,9 +241,11 @@ def step(flux_step: Step) -> Call:
     """`Step(...)`."""
     named: list[tuple[str, Any]] = []
     if flux_step.query is None:
-        assert flux_step.function.operator is not None
-        run = Code(flux_step.function.operator.replace(":", "."))
+        assert flux_step.function.on_sites is not None
+        run = Code(flux_step.function.on_sites.replace(":", "."))
         named.append(("schema", schema_value(flux_step.schema or {})))
+        if flux_step.function.processor is not None:
+            named.append(("processor", processor(flux_step.function.processor)))
     else:
         run = Code(flux_step.function.name)
         named += [("query", sql_value(flux_step.query)), ("gives", flux_step.gives)]
@@ -256,6 +258,17 @@ def step(flux_step: Step) -> Call:
     if flux_step.gate is not None:
         named.append(("gate", list(flux_step.gate)))
     return Call("Step", [flux_step.name, run], named, tall=True)
+
+
+def processor(declared: Processor) -> Call:
+    """`Processor(...)`."""
+    named: list[tuple[str, Any]] = [("key", list(declared.key))]
+    named += [("takes", declared.takes)] if declared.takes != "rows" else []
+    if declared.event_time is not None:
+        named += [("event_time", declared.event_time), ("delay_s", declared.delay_s)]
+    elif declared.time != "none":
+        named.append(("time", declared.time))
+    return Call("Processor", (), named)
 
 
 def source(stage: Source) -> Call:

@@ -118,9 +118,10 @@ _ROWS: Final = (
         "BLZ515",
         Severity.ERROR,
         "code that a Flux site cannot run",
-        "A site is a process beside Spark. It runs Flux operators, and SQL that is known to mean "
-        "the same in DuckDB.",
-        "write a Flux operator: operator: module:function",
+        "A site is a process beside Spark. It runs Flux operators, StatefulProcessors that do the "
+        "same in both copies, and SQL that is known to mean the same in DuckDB.",
+        "correct the processor, or write a Flux operator (operator: module:function) or a "
+        "StatefulProcessor (processor: {class: module:Class, key: [...]})",
     ),
     Code(
         "BLZ516",

@@ -78,8 +78,9 @@ class Draft:
     @property
     def needs_site_check(self) -> bool:
         """True where anything about it asks for Flux sites (`codegen.sites`)."""
-        operator = self.implementation is not None and self.implementation.operator is not None
-        return self.kind is Kind.FLUX or self.component.asks_for_sites or operator
+        by = self.implementation
+        for_sites = by is not None and (by.operator is not None or by.processor is not None)
+        return self.kind is Kind.FLUX or self.component.asks_for_sites or for_sites
 
     @property
     def sequence(self) -> bool:
@@ -246,7 +247,7 @@ def operator_of(
     """The Python operator of an implementation, looked up without importing it."""
     if implementation is None:
         return None
-    reference = implementation.python or implementation.operator
+    reference = reference_of(implementation)
     if reference is None:
         return None
     try:
@@ -259,6 +260,14 @@ def operator_of(
         message = f"{top}.py cannot stand beside the job"
         problems.append(Diagnostic(CODES["BLZ508"], message, implementation.position))
     return operator
+
+
+def reference_of(implementation: Implementation) -> str | None:
+    """The `module:name` that an implementation is code of; None where it is no Python."""
+    processor = implementation.processor
+    if processor is not None:
+        return processor.make
+    return implementation.python or implementation.operator
 
 
 def mentions(

@@ -18,7 +18,16 @@ from codegen.model import Function, Stages, Transform, Way
 from codegen.names import Names, is_plain
 from codegen.sql_text import sql_value
 
-RUNTIME: Final = ("Job", "Producers", "Punctuation", "Step", "deduplicated", "main", "sql")
+RUNTIME: Final = (
+    "Job",
+    "Processor",
+    "Producers",
+    "Punctuation",
+    "Step",
+    "deduplicated",
+    "main",
+    "sql",
+)
 """What a job takes from flux_runtime.spark, in the order of the import line."""
 
 
@@ -82,7 +91,7 @@ def definitions(stages: Stages, hidden: frozenset[str]) -> Iterator[str]:
         if isinstance(stage, Transform) and stage.way is Way.RECORD_WISE and stage.function
     }
     for function in stages.functions:
-        if function.operator is not None:
+        if function.on_sites is not None:
             continue
         yield definition(function, hidden, fused=function.name in fused)
 

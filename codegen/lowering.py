@@ -9,7 +9,7 @@ from typing import Final
 from annotations.dataflow import Endpoint, Stream
 from blazes.coordination import Entry, Mode, Release, Scope, Strategy, Vote
 from codegen import wording
-from codegen.drafts import Draft, Kind, path_words
+from codegen.drafts import Draft, Kind, path_words, reference_of
 from codegen.ends import sink
 from codegen.model import (
     Channel,
@@ -178,6 +178,7 @@ class Lowering:
             sql=implementation.sql if implementation else None,
             python=implementation.python if implementation else None,
             operator=implementation.operator if implementation else None,
+            processor=implementation.processor if implementation else None,
             distinct=implementation.distinct if implementation else (),
         )
 
@@ -434,7 +435,7 @@ class Lowering:
         schema = next((stream.schema for stream in streams if stream.schema is not None), None)
         query: str | None = None
         summaries: Mapping[str, tuple[str, str | None]] = {}
-        if function.operator is None:
+        if function.on_sites is None:
             query = site_sql(function.sql or f"SELECT * FROM `{draft.inputs[0]}`")
             summarised = self._summarised(draft, function.sql)
             if summarised is not None:
@@ -492,7 +493,7 @@ def flat(*inputs: Inputs) -> tuple[str, ...]:
 def module_root(draft: Draft) -> str:
     """The top-level module of a Python operator, a name that the job's text uses."""
     implementation = draft.implementation
-    reference = implementation and (implementation.python or implementation.operator)
+    reference = implementation and reference_of(implementation)
     return reference.split(".")[0].split(":")[0] if reference else ""
 
 

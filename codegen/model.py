@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, TypeAlias
 
-from annotations.dataflow import EMPTY, External, Producers, Punctuation
+from annotations.dataflow import EMPTY, External, Processor, Producers, Punctuation
 from blazes.coordination import Mode, Plan, Release, Scope, Vote
 
 Inputs: TypeAlias = Mapping[str, tuple[str, ...]]
@@ -55,6 +55,8 @@ class Function:
     """`module:function`."""
     operator: str | None = None
     """`module:function` that gives a Flux operator; the job defines nothing for it."""
+    processor: Processor | None = None
+    """A StatefulProcessor; the job defines nothing for it."""
     drops: str | None = None
     """A column of the only input."""
     distinct: tuple[str, ...] = ()
@@ -62,9 +64,14 @@ class Function:
     these the input is passed through."""
 
     @property
+    def on_sites(self) -> str | None:
+        """`module:name` of what only sites run; None where the job defines it."""
+        return self.processor.make if self.processor is not None else self.operator
+
+    @property
     def module(self) -> str | None:
         """The module that it is in; None where the job defines it."""
-        reference = self.python or self.operator
+        reference = self.python or self.on_sites
         return reference.partition(":")[0] if reference else None
 
 

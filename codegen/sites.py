@@ -14,8 +14,9 @@ from annotations.diagnostics import Diagnostic
 from annotations.vocabulary import AnnotationKind
 from blazes.coordination import Strategy
 from codegen.codes import CODES
-from codegen.drafts import Draft, Kind
+from codegen.drafts import Draft, Kind, reference_of
 from codegen.network import Network
+from codegen.processors import processor_refusals
 from codegen.site_sql import site_refusals
 
 if TYPE_CHECKING:
@@ -34,9 +35,10 @@ def site_problems(net: Network, code: Callable[[], Code]) -> Iterator[Diagnostic
             yield Diagnostic(CODES["BLZ512"], message, draft.position)
         if draft.kind is Kind.FLUX:
             yield from _flux_problems(net, at, draft, code)
-        elif draft.implementation is not None and draft.implementation.operator is not None:
-            message = f"{at} is given by a Flux operator, and runs on Spark"
-            yield Diagnostic(CODES["BLZ513"], message, draft.implementation.position)
+        elif (by := draft.implementation) is not None and by.python is None and by.sql is None:
+            given = "a Flux operator" if by.processor is None else "a StatefulProcessor"
+            message = f"{at} is given by {given}, and runs on Spark"
+            yield Diagnostic(CODES["BLZ513"], message, by.position)
 
 
 def _flux_problems(
@@ -69,9 +71,13 @@ def _flux_problems(
     elif implementation.python is not None:
         message = f"{at} is computed by {implementation.python}, a function of Spark's DataFrames"
         yield Diagnostic(CODES["BLZ515"], message, implementation.position)
-    elif not any(stream.schema for stream in net.leaving[at]):
-        message = f"the output of {implementation.operator} at {at} has no schema"
-        yield Diagnostic(CODES["BLZ516"], message, implementation.position)
+    else:
+        if implementation.processor is not None:
+            for reason in processor_refusals(net, draft, implementation.processor):
+                yield Diagnostic(CODES["BLZ515"], f"{at}: {reason}", implementation.position)
+        if not any(stream.schema for stream in net.leaving[at]):
+            message = f"the output of {reference_of(implementation)} at {at} has no schema"
+            yield Diagnostic(CODES["BLZ516"], message, implementation.position)
 
 
 def chains(net: Network) -> Mapping[Endpoint, tuple[Draft, ...]]:
@@ -95,6 +101,9 @@ def _only_feeder(net: Network, at: Endpoint, draft: Draft) -> Endpoint | None:
     """The Flux output whose one stream is this one's only input."""
     if draft.kind is not Kind.FLUX or len(draft.inputs) != 1:
         return None
+    processor = draft.implementation.processor if draft.implementation is not None else None
+    if processor is not None and processor.time != "none":
+        return None  # it is told the time of its records' batches, which it reads itself
     (interface,) = draft.inputs
     streams = net.entering.get(Endpoint(at.component, interface), ())
     if len(streams) != 1 or streams[0].producer is None or streams[0].name in net.loops:
@@ -118,6 +127,8 @@ def gives(draft: Draft) -> str:
 
 def gate(draft: Draft) -> tuple[str, ...] | None:
     """Attributes by which the work can be partitioned; None: it need not be kept together."""
+    if draft.implementation is not None and draft.implementation.processor is not None:
+        return draft.implementation.processor.key
     if gives(draft) == "records":
         return None
     gates = [path.annotation.gate for path in draft.own if not path.annotation.kind.confluent]

@@ -171,6 +171,11 @@ class Scripted(StatefulProcessor):
                 for expiry in list(self.handle.listTimers())[:1]:
                     self.handle.deleteTimer(expiry)
 
+    def entries(self) -> Any:
+        """The map's entries, and one of them."""
+        one = self.by_name.getValue(("k1",))
+        return list(self.by_name.iterator()), one and tuple(one)
+
     def base(self, times: TimerValues) -> int:
         """Where timers count from."""
         match self.time:
@@ -189,9 +194,8 @@ class Scripted(StatefulProcessor):
                 self.balance.exists() and self.balance.get(),
                 self.nested.get(),
                 list(self.history.get()),
-                list(self.by_name.iterator()),
+                self.entries(),
                 [self.by_name.containsKey((f"k{i}",)) for i in range(4)],
-                self.by_name.getValue(("k1",)),
                 timers,
                 self.base(times),
             )
@@ -241,22 +245,55 @@ class FramesByEventTime(Frames):
     time = TimeMode.EVENT
 
 
+class Calm(Scripted):
+    """What Spark runs, too, and alike: no timer raises, and a map's entries are sorted."""
+
+    def entries(self) -> Any:
+        """Spark has them in the order of their bytes, a site in the order in which they came."""
+        return sorted(self.by_name.iterator()), self.by_name.getValue(("k1",))
+
+    def handleExpiredTimer(
+        self, key: Any, timerValues: TimerValues, expiredTimerInfo: ExpiredTimerInfo
+    ) -> Iterator[Any]:
+        """Counts it, and may register another."""
+        expiry = expiredTimerInfo.getExpiryTimeInMs()
+        self.history.appendValue((expiry,))
+        if expiry % 5 == 0:
+            self.handle.registerTimer(self.base(timerValues) + 7)
+        yield Row(key=key[0], op=f"timer {expiry}", seen=self.seen(timerValues))
+
+
+class CalmByEventTime(Calm):
+    """With timers of event time."""
+
+    time = TimeMode.EVENT
+
+
+class CalmFrames(Calm, Frames):
+    """The same for pandas frames."""
+
+
 KINDS: Final[Mapping[str, type[Scripted]]] = {
     kind.__name__: kind
     for kind in (Scripted, ByEventTime, ByProcessingTime, Frames, FramesByEventTime)
 }
+CALM: Final[Mapping[str, type[Scripted]]] = {
+    kind.__name__: kind for kind in (Calm, CalmByEventTime, CalmFrames)
+}
+CALM_OPERATIONS: Final = tuple(op for op in OPERATIONS if op not in ("withdraw", "raise"))
 DELAY_MS: Final = 20
 
 
 def component(kind: str, buckets: int) -> Component:
     """A component that is one of these processors."""
-    time_mode = KINDS[kind].time
+    made = {**KINDS, **CALM}[kind]
+    time_mode = made.time
     plan = ProcessorPlan(
         make=f"{__name__}:{kind}",
         key=("key",),
         columns=COLUMNS,
         output=OUTPUT,
-        frames=issubclass(KINDS[kind], Frames),
+        frames=issubclass(made, Frames),
         time=time_mode,
         event_time="at" if time_mode is TimeMode.EVENT else None,
         delay_ms=DELAY_MS,
@@ -274,7 +311,12 @@ def component(kind: str, buckets: int) -> Component:
 def drawn_input(rng: random.Random, kind: str, batches: int) -> list[Batch]:
     """Batches of records with operations; the last one has all keys put out what they have."""
     keys = rng.choice((1, 3, 6))
-    operations = OPERATIONS if KINDS[kind].time is not TimeMode.NONE else WITHOUT_TIME
+    made = {**KINDS, **CALM}[kind]
+    operations = [
+        op
+        for op in (CALM_OPERATIONS if kind in CALM else OPERATIONS)
+        if made.time is not TimeMode.NONE or op in WITHOUT_TIME
+    ]
     source, clock = [], 1000
     for n in range(batches + 1):
         clock += rng.choice((0, 1, 10, 40))
@@ -284,7 +326,7 @@ def drawn_input(rng: random.Random, kind: str, batches: int) -> list[Batch]:
             [
                 pa.array([i if last else rng.randrange(keys) for i in range(rows)]),
                 pa.array(["look" if last else rng.choice(operations) for _ in range(rows)]),
-                pa.array([rng.randrange(-2, 30) for _ in range(rows)]),
+                pa.array([rng.randrange(1 if kind in CALM else -2, 30) for _ in range(rows)]),
                 pa.array(
                     [
                         (clock + (60 if last else rng.randrange(-60, 20))) * 1000

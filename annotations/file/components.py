@@ -8,7 +8,7 @@ from itertools import chain
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
-from annotations.dataflow import EMPTY, Component, Implementation, Path
+from annotations.dataflow import EMPTY, Component, Implementation, Path, Processor
 from annotations.diagnostics import Findings
 from annotations.file.keys import COMPONENT, has_implementation
 from annotations.file.notation import LabelValue, key_of
@@ -293,6 +293,23 @@ def _implementations(
     return MappingProxyType({output: by for output, by in by_output.items() if output in active})
 
 
+def _processor(fields: Fields) -> Processor | None:
+    """The processor; None where a part that it needs could not be read."""
+    time = fields.get("time", "none")
+    event = isinstance(time, Fields)
+    needed = {"event", "delay"} - time.values.keys() if isinstance(time, Fields) else set()
+    if fields.broken or needed or not fields.values.keys() >= {"class", "key"}:
+        return None
+    return Processor(
+        make=fields.values["class"],
+        key=tuple(attribute.text for attribute in fields.values["key"] if attribute is not BAD),
+        takes=fields.get("takes", "rows"),
+        time="event" if event else time,
+        event_time=time.values["event"].text if event else None,
+        delay_s=time.values["delay"] if event else 0.0,
+    )
+
+
 def _computed(
     fields: Fields, paths: _Paths, outputs: set[str], findings: Findings
 ) -> dict[str, Implementation]:
@@ -301,9 +318,11 @@ def _computed(
     own = list(dict.fromkeys(path.target for path, _ in paths))
     for key in COMPUTES:
         value = fields.get(key)
+        if isinstance(value, Fields):
+            value = _processor(value)
         if value is None:
             continue
-        if isinstance(value, str):
+        if isinstance(value, str | Processor):
             mark = fields.node.value_mark(key)
             if len(own) > 1 and key != "bloom":
                 message = f"one `{key}` for the outputs {', '.join(own)}"

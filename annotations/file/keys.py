@@ -104,6 +104,7 @@ PATH: Final = _record(
             "sql",
             "python",
             "operator",
+            "processor",
             "bloom",
         ),
         "It belongs to the component: put it beside `annotation`.",
@@ -122,6 +123,40 @@ def _implementation(text: Text) -> OneOf:
 
 _FUNCTION: Final = r"^[A-Za-z_][A-Za-z0-9_.]*:[A-Za-z_][A-Za-z0-9_]*$"
 
+_EVENT_TIME: Final = _record(
+    "a time of events",
+    "Event time, with the watermark that Spark's withWatermark has.",
+    {
+        "event": Entry(ATTRIBUTE_NAME, "The column that has a record's event time.", True),
+        "delay": Entry(Duration(), "How far the watermark is behind the newest record.", True),
+    },
+)
+PROCESSOR: Final = _record(
+    "a processor",
+    "A StatefulProcessor of PySpark, and what transformWithState is told of it.",
+    {
+        "class": Entry(
+            Text("`module:Class`", _FUNCTION),
+            "module:Class of the processor, or module:function that takes nothing and gives one.",
+            True,
+        ),
+        "key": Entry(ATTRIBUTES, "The attributes that records are grouped by.", True),
+        "takes": Entry(
+            Choice(("rows", "pandas")),
+            "What it takes and gives: rows (transformWithState, without this key) or pandas "
+            "(transformWithStateInPandas).",
+        ),
+        "time": Entry(
+            OneOf(
+                ((is_map, _EVENT_TIME), (is_scalar, Choice(("none", "processing")))),
+                "none, processing, or {event: ATTRIBUTE, delay: INTERVAL}",
+            ),
+            "Spark's time mode: none (without this key), processing, or {event: ATTRIBUTE, delay: "
+            "INTERVAL}. Timers need one, a time to live needs processing.",
+        ),
+    },
+)
+
 _IMPLEMENTATIONS: Final = {
     "sql": Entry(
         _implementation(Text("a Spark SQL query")),
@@ -137,6 +172,7 @@ _IMPLEMENTATIONS: Final = {
         "module:function that takes nothing and gives a Flux operator: an object with process, "
         "get_state, install_state and state_size. For components that run as pairs.",
     ),
+    "processor": Entry(PROCESSOR, PROCESSOR.description + " For components that run as pairs."),
     "bloom": Entry(
         Text("`file.bloom#Module`, or the text of a module"),
         "A Bloom module whose interfaces are those of the component. The annotations follow from "
@@ -471,6 +507,8 @@ LISTING: Final = OneOf(
 RECORDS: Final = (
     PATH,
     VARIANT,
+    PROCESSOR,
+    _EVENT_TIME,
     COMPONENT,
     STREAM,
     _SOURCE,

@@ -19,7 +19,7 @@ from annotations.file.shapes import BAD, ENDPOINT, Pairs
 from annotations.positions import Map, Scalar
 from annotations.vocabulary import UNKNOWN
 
-COMPUTES: Final = dict.fromkeys(("sql", "python", "operator", "bloom")).keys()
+COMPUTES: Final = dict.fromkeys(("sql", "python", "operator", "processor", "bloom")).keys()
 """Keys that say how a component's outputs are computed."""
 
 
@@ -70,7 +70,7 @@ def possible_paths(declared: Declared, ends: Ends, findings: Findings) -> list[t
     for fields in _implementing(declared):
         for key in COMPUTES:
             value = fields.get(key)
-            if isinstance(value, str):
+            if isinstance(value, str | Fields):
                 outputs |= dict.fromkeys(ends.outputs)
             elif value is not None:
                 outputs |= dict.fromkeys(value)

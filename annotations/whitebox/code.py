@@ -19,12 +19,13 @@ from annotations.dataflow import (
     Endpoint,
     Implementation,
     Position,
+    Processor,
     Stream,
 )
 from annotations.whitebox.components import Output, claimed_requests, derive_output, role
 from annotations.whitebox.existing import leaves, with_sources
 from annotations.whitebox.inputs import Input
-from annotations.whitebox.ir import Opaque, Relation, Source
+from annotations.whitebox.ir import Opaque, Ref, Relation, Source
 from annotations.whitebox.places import Place, placer
 from annotations.whitebox.sql import Query, mentioned
 from annotations.whitebox.sql import read as read_sql
@@ -161,6 +162,8 @@ class Code:
             query = self._read_bloom(by.bloom, by.position, name, inputs)
         elif by.python is not None:
             query = self._read_python(by.python, by, inputs)
+        elif by.processor is not None:
+            query = _keyed(by.processor, by, inputs, self._declared(Endpoint(component.name, name)))
         else:
             query = _unread(f"the operator {by.operator} is not read", by, inputs)
         return derive_output(
@@ -172,6 +175,11 @@ class Code:
             fds=self.dataflow.fds,
             by_partition=by.bloom is None,
         )
+
+    def _declared(self, end: Endpoint) -> Schema | None:
+        """The columns that a stream from an output is said to have."""
+        leaving = (s for s in self.dataflow.streams.values() if s.producer == end)
+        return next((stream.schema for stream in leaving if stream.schema is not None), None)
 
     # ---- what comes in
 
@@ -356,6 +364,32 @@ def _function(reference: str, inputs: Mapping[str, Input]) -> Function:
     module, _, name = reference.partition(":")
     given = {key: Given(known.schema, known.role) for key, known in inputs.items()}
     return Function(module, name, given)
+
+
+def _keyed(
+    processor: Processor,
+    by: Implementation,
+    inputs: Mapping[str, Input],
+    declared: Schema | None,
+) -> Query:
+    """A StatefulProcessor: whatever it does to the records of a key, it does to one key alone.
+
+    Time is that of all records: with a time mode, a record of another key may let a timer expire.
+    """
+    sources = tuple([given.source(name, None, processor.key) for name, given in inputs.items()])
+    keys = [
+        Ref(column)
+        for source in sources
+        for column in source.columns
+        if column.name in processor.key
+    ]
+    columns = () if declared is None else Input(declared).source("").columns
+    listed = ", ".join(processor.key)
+    reason = f"{processor.make} keeps state for each value of {listed}"
+    if processor.time != "none":
+        reason, keys = f"{reason}, and is told the time, which all records move on", []
+    opaque = Opaque(sources, columns, reason, position=by.position, keys=tuple(keys))
+    return Query(opaque, open=declared is None)
 
 
 def _unread(

@@ -166,6 +166,15 @@ def opaque(facts: Facts, construct: str, text: str, position: Position | None) -
     return sensitive(facts, _star(facts, construct, text, position))
 
 
+def by_key(
+    facts: Facts, construct: str, text: str, position: Position | None, keys: Iterable[Expression]
+) -> Facts:
+    """The same where the rows of each key are by themselves."""
+    gate = [copies for key in keys for copies in classes_of(key, facts)]
+    one = effect(facts, construct, text, position, gate=gate, within=Within.SEQUENCE)
+    return sensitive(facts, one)
+
+
 def _chance(facts: Facts, call: Call) -> Facts:
     row = FUNCTIONS.get(call.function)
     reason = None if row is None else row.chance

@@ -24,6 +24,7 @@ from annotations.vocabulary import FunctionalDependency, Gate, Repeats, Rows, Wi
 from annotations.whitebox import grouping, joining
 from annotations.whitebox.context import (
     Context,
+    by_key,
     define,
     look,
     opaque,
@@ -245,8 +246,12 @@ def _store(context: Context, node: Store, facts: Facts) -> Facts:
 def _opaque(context: Context, node: Opaque, *several: Facts) -> Facts:
     facts = both(several)
     facts = use(facts, *(Ref(column) for column in facts.moving))
-    facts = opaque(facts, "opaque", node.reason, node.position)
-    evidence = Evidence("opaque", node.reason, node.position)
+    construct = "opaque" if node.keys is None else "processor"
+    if node.keys:
+        facts = by_key(facts, construct, node.reason, node.position, node.keys)
+    else:
+        facts = opaque(facts, construct, node.reason, node.position)
+    evidence = Evidence(construct, node.reason, node.position)
     stores = unique((*facts.stores, (facts.live, evidence))) if node.writes else facts.stores
     chances = facts.chances
     if node.nondeterministic:

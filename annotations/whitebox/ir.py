@@ -441,6 +441,8 @@ class Opaque:
 
     Nothing is assumed of it: order-sensitive with an unknown gate, no lineage. `writes` False says
     that it is known to keep nothing between batches (`mapInPandas`): `OR[*]` instead of `OW[*]`.
+    `keys` says that it keeps state and does to the records of a key what others do not change:
+    `OW[key]`; where there are none, that others may, and so `OW[*]`.
     """
 
     inputs: tuple[Relation, ...]
@@ -449,6 +451,7 @@ class Opaque:
     writes: bool = True
     nondeterministic: bool = False
     position: Position | None = None
+    keys: tuple[Expression, ...] | None = None
 
 
 Relation: TypeAlias = (

@@ -215,6 +215,8 @@ class _Splitting:
                 return self._met(self._window(node), conditions)
             case Limit():
                 return self._limit(node)
+            case Opaque(keys=keys) if keys and len(node.inputs) == 1:
+                return self._by_key(node.inputs[0], keys, node.position)
             case Opaque():
                 return _none(f"nothing is known of what it does: {node.reason}", node.position)
             case _:
@@ -617,6 +619,14 @@ class _Splitting:
         if not self._grouped([rows.marks.get(c, NO_MARKS) for c in node.keys], rows):
             names = ", ".join(column.name for column in node.keys)
             return self._mixed(f"one row for each {names}", node.position)
+        return rows
+
+    def _by_key(self, of: Relation, keys: Sequence[Expression], at: Position | None) -> Rows:
+        rows = self.rows(of, ())  # SP-12: as of a window
+        if rows.kind in (Kind.NONE, Kind.FIXED, Kind.PINNED):
+            return rows
+        if not self._grouped([self._marks(key, rows) for key in keys], rows):
+            return self._mixed(f"the groups by {listed(keys)}", at)
         return rows
 
     def _window(self, node: Window) -> Rows:

@@ -19,7 +19,7 @@ from pyspark.sql.streaming.stateful_processor import (
     StatefulProcessorHandle,
     ValueState,
 )
-from pyspark.sql.types import StructType
+from pyspark.sql.types import Row, StructType
 
 from flux_runtime.operators.processor_state import Entry, KeyedState, Misuse, size_of_entry
 from flux_runtime.operators.processor_values import check_schema, given_row, identity, plain_row
@@ -102,9 +102,11 @@ class Handle(StatefulProcessorHandle):
 
     def _schema(self, name: str, schema: StructType | str) -> StructType:
         if isinstance(schema, str):
-            if schema not in self.schemas:
-                raise Misuse(f"the schema of {name}, {schema!r}, is not the one of the job's start")
-            schema = self.schemas[schema]
+            try:
+                schema = self.schemas[schema]
+            except KeyError:
+                text = f"the schema of {name}, {schema!r}, is not the one of the job's start"
+                raise Misuse(text) from None
         check_schema(schema, name)
         return schema
 
@@ -238,8 +240,8 @@ class _Map(_Variable, MapState):
         return bool(self._held())
 
     def getValue(self, key: tuple[Any, ...]) -> tuple[Any, ...] | None:
-        entry = self._entry(key)
-        return None if entry is None else self._given(entry)
+        entry = self._entry(key)  # a Row, as Spark gives it here, and only here
+        return None if entry is None else Row(*self.schema.names)(*self._given(entry))
 
     def containsKey(self, key: tuple[Any, ...]) -> bool:
         return self._entry(key) is not None

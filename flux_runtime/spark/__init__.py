@@ -19,9 +19,19 @@
 """
 
 from flux_runtime.spark.feed import Feed, Producers, Punctuation
-from flux_runtime.spark.flux.components import Step
+from flux_runtime.spark.flux.components import Processor, Step
 from flux_runtime.spark.frames import deduplicated, sql
 from flux_runtime.spark.job import Job
 from flux_runtime.spark.main import main
 
-__all__ = ["Feed", "Job", "Producers", "Punctuation", "Step", "deduplicated", "main", "sql"]
+__all__ = [
+    "Feed",
+    "Job",
+    "Processor",
+    "Producers",
+    "Punctuation",
+    "Step",
+    "deduplicated",
+    "main",
+    "sql",
+]

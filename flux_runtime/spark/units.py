@@ -201,6 +201,12 @@ class FluxUnit(Unit):
             for feed in feeds:
                 yield interface, feed
 
+    @property
+    def timed(self) -> bool:
+        """Whether the sites are told when Spark read the records."""
+        processors = (step.processor for step in self.steps if step.processor is not None)
+        return any(one.time != "none" or one.event_time is not None for one in processors)
+
     def schema(self, session: SparkSession) -> StructType:
         """Of the output; replicas are told apart by a column."""
         if self._schema is None:

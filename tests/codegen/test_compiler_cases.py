@@ -31,6 +31,22 @@ def two(clicks, other):
 
 def answer(click, ask):
     return ask
+
+import random as chance
+from datetime import datetime
+from pyspark.sql.streaming import StatefulProcessor
+
+def drawn():
+    return chance.random()
+
+class Chancy(StatefulProcessor):
+    def handleInputRows(self, key, rows, timerValues):
+        seeded = chance.Random(1)
+        yield datetime.now(), drawn(), datetime(2024, 1, 1), seeded.random()
+
+class Fair(StatefulProcessor):
+    def handleInputRows(self, key, rows, timerValues):
+        yield from rows
 """
 
 

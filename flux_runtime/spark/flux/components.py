@@ -9,20 +9,85 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StructType, TimestampNTZType, TimestampType
 
 from flux_runtime.operators.components import Component
+from flux_runtime.operators.processor import ProcessorPlan, initialized
+from flux_runtime.operators.processor_handle import TimeMode
 from flux_runtime.operators.query import Gives, QueryPlan, Summary
 from flux_runtime.spark.frames import empty, nullable, parse_schema
 
 Columns = tuple[tuple[str, Any], ...]
 """(name, Arrow type) of each column."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Processor:
+    """How a StatefulProcessor is run.
+
+    Args:
+        key: columns that records are grouped by.
+        takes: `rows` (transformWithState) or `pandas` (transformWithStateInPandas).
+        time: `none` or `processing`; with a column of event time it is that.
+        event_time: the column.
+        delay_s: by how much the watermark is behind the newest event time.
+    """
+
+    key: Sequence[str]
+    takes: str = "rows"
+    time: str = "none"
+    event_time: str | None = None
+    delay_s: float = 0.0
+
+    def plan(
+        self, make: str, inputs: StructType, output: StructType, parse: Callable[[str], StructType]
+    ) -> ProcessorPlan:
+        """What the sites are told; `init` is called to learn the schemas of the state.
+
+        Raises:
+            ValueError: `init` raises, or asks for what sites do not have.
+        """
+        zoned = to_arrow(inputs)
+        names = [*self.key, *filter(None, [self.event_time])]
+        if missing := [name for name in names if name not in zoned.names]:
+            raise ValueError(f"{make}: there is no column {', '.join(missing)}")
+        if self.event_time is not None and not isinstance(
+            inputs[self.event_time].dataType, TimestampType | TimestampNTZType
+        ):
+            of = inputs[self.event_time].dataType.simpleString()
+            raise ValueError(f"{make}: {self.event_time} is {of}, and no time of events")
+        schemas = _Parsed(parse)
+        plan = ProcessorPlan(
+            make=make,
+            key=tuple(self.key),
+            columns=tuple((field.name, field.type) for field in zoned),
+            output=arrow_columns(output),
+            frames=self.takes == "pandas",
+            time=TimeMode(self.time) if self.event_time is None else TimeMode.EVENT,
+            event_time=self.event_time,
+            delay_ms=round(self.delay_s * 1000),
+            schemas=schemas,
+        )
+        initialized(plan)
+        return replace(plan, schemas=dict(schemas))
+
+
+class _Parsed(dict[str, StructType]):
+    """Schema as text -> schema, of all that were asked for."""
+
+    def __init__(self, parse: Callable[[str], StructType]) -> None:
+        super().__init__()
+        self.parse = parse
+
+    def __missing__(self, text: str) -> StructType:
+        self[text] = self.parse(text)
+        return self[text]
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,14 +97,15 @@ class Step:
     Args:
         name: of its output.
         fn: the component's function of DataFrames; with `schema`, a function that takes nothing and
-            gives a Flux operator.
+            gives a Flux operator, or a StatefulProcessor if `processor` says how it is run.
         query: the function's SQL in DuckDB's dialect, over what is kept of each input.
         kept: input -> (SQL that makes a partial aggregate of each record, SQL that combines them,
             or None: equal ones are one), in place of the records themselves.
         gives: when the output is put out: see `flux_runtime.operators.query.Gives`.
         gate: attributes by which the work is partitioned, as far as all inputs have them; none: all
             records are kept together. None: records need not be kept together.
-        schema: columns that an operator puts out, `name TYPE, ...`.
+        schema: columns that an operator or a processor puts out, `name TYPE, ...`.
+        processor: `fn` is a StatefulProcessor, and this is how it is run.
     """
 
     name: str
@@ -49,6 +115,7 @@ class Step:
     gate: Sequence[str] | None = None
     schema: str | None = None
     kept: Mapping[str, Sequence[str | None]] = field(default_factory=dict)
+    processor: Processor | None = None
 
     def __post_init__(self) -> None:
         if (self.query is None) == (self.schema is None):
@@ -94,12 +161,18 @@ class Step:
         gate = None if self.gate is None else common_gate(self.gate, columns)
         buckets = 1 if gate == () else partitions
         if self.query is None:
-            operator = f"{self.fn.__module__}:{self.fn.__qualname__}"
+            named = f"{self.fn.__module__}:{self.fn.__qualname__}"
+            plan_of = self.processor
+            if plan_of is not None and len(inputs) != 1:
+                raise ValueError(f"{self.name}: a processor takes one input")
             return Component(
                 name=self.name,
                 buckets=buckets,
                 gate=gate,
-                operator=operator,
+                operator=named if plan_of is None else None,
+                processor=None
+                if plan_of is None
+                else plan_of.plan(named, next(iter(inputs.values())), output, parse_schema),
                 interfaces=tuple(inputs),
                 output=arrow_columns(output),
             )

@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 from pyspark.sql.types import StructType
 
-from flux_runtime.operators.query import tagged_as
+from flux_runtime.operators.query import CLOCK, tagged_as
 from flux_runtime.sealing.storage import Storage, storage_at
 from flux_runtime.spark import faults
 from flux_runtime.spark.ends.unreadable import Watch
@@ -42,6 +42,8 @@ class OrderedInput:
         folder: for the checkpoint and what is staged.
         channel: the order.
         interface: the interface's number, which the batches say in front of their columns.
+        timed: whether they say behind them when Spark read the records: the time of the
+            micro-batch, which is in its checkpoint, and the same when it is done again.
     """
 
     def __init__(
@@ -54,6 +56,7 @@ class OrderedInput:
         folder: Storage,
         channel: Channel,
         interface: int,
+        timed: bool = False,
     ) -> None:
         self.name = name
         self.dead_letters = 0
@@ -65,6 +68,8 @@ class OrderedInput:
         frame = feed.apply(watch.stream(feed)).select(
             *(sf.col(column(f.name)).cast(f.dataType).alias(f.name) for f in schema.fields)
         )
+        if timed:
+            frame = frame.withColumn(CLOCK, sf.unix_millis(sf.current_timestamp()))
         self.query = Query(name, frame, folder.uri("checkpoint"), self._on_batch)
 
     def close(self) -> None:

@@ -20,10 +20,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final
 
+import pyarrow as pa
 from pyspark import InheritableThread
 
 from flux_runtime.operators.components import Components
-from flux_runtime.operators.query import INTERFACE, tagged
+from flux_runtime.operators.query import CLOCK, INTERFACE, tagged
 from flux_runtime.site.client import DataLost
 from flux_runtime.site.feeder import Feeder
 from flux_runtime.site.reader import Reader
@@ -71,7 +72,8 @@ class Hosting:
         self.components: Components = unit.components(context.session)
         self._state = context.unit_state(unit)
         self._schemas = unit.stages(context.session)[0][0]
-        self._columns = [arrow_columns(schema) for schema in self._schemas.values()]
+        clock = ((CLOCK, pa.int64()),) if unit.timed else ()
+        self._columns = [(*arrow_columns(schema), *clock) for schema in self._schemas.values()]
         self._channel = Channel(
             context.zookeeper, context.app, self._state.at("order"), scope=unit.name
         )
@@ -171,6 +173,7 @@ class Hosting:
                         folder=self._state.at(f"inputs/{file_name(name)}"),
                         channel=self._channel,
                         interface=list(self._schemas).index(interface),
+                        timed=self.unit.timed,
                     )
                 )
         return made

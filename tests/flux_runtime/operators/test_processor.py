@@ -226,6 +226,7 @@ def test_a_map_without_entries_is_not_there_and_a_state_may_be_deleted() -> None
     held, value = made.getMapState("map", N, N), made.getValueState("value", "n BIGINT")
     state.enter(("a",))
     held.updateValue((1,), (2,))
+    assert repr((held.getValue((1,)), list(held.iterator()))) == "(Row(n=2), [((1,), (2,))])"
     value.update((1,))
     assert held.exists()
     held.removeKey((1,))
