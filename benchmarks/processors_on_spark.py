@@ -264,7 +264,7 @@ class KilledJob:
 
     def _command(self, *arguments: str) -> None:
         done = subprocess.run(
-            [sys.executable, "-m", "blazes.cli", *arguments],
+            [sys.executable, "-m", "blazes", *arguments],
             cwd=self.folder,
             capture_output=True,
             text=True,

@@ -170,8 +170,15 @@ class Processor:
         """(key, places of its records), keys in the order in which they first come."""
         columns = [_column(self.plan, records, name).to_pylist() for name in self.plan.key]
         groups: dict[bytes, tuple[Key, list[int]]] = {}
+        met: dict[Key, list[int]] = {}
+        hashable = not any(pa.types.is_nested(records.column(n).type) for n in self.plan.key)
         for place, key in enumerate(zip(*columns, strict=True)):
-            groups.setdefault(identity(key), (key, []))[1].append(place)
+            places = met.get(key) if hashable else None
+            if places is None:
+                places = groups.setdefault(identity(key), (key, []))[1]
+                if hashable:
+                    met[key] = places
+            places.append(place)
         yield from groups.values()
 
     def inputs(self, records: Batch) -> Callable[[Sequence[int]], Iterator[Any]]:
