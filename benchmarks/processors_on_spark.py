@@ -27,6 +27,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from pyspark.cloudpickle import register_pickle_by_value
 from pyspark.sql import DataFrame, SparkSession
 
 from flux_lab.processors import CALM, DELAY_MS, CalmFrames, component, drawn_input, found
@@ -105,6 +106,7 @@ class Silence(StatefulProcessor):
 
 FLOW: Final = """
 name: processors
+deployment: {keep_every: 5}
 components:
   Violations:
     availability: pairs
@@ -330,11 +332,18 @@ def kills(number: int, folder: Path) -> int:
     def counted() -> bool:
         return sum(n * row[1] for row, n in job.rows("counts").items()) >= 12 * len(job.files)
 
-    killed = 0
+    killed = begun = 0
     try:
         job.more()
         until(counted, "the first file")
         while killed < number:
+            if killed and killed == number // 2:
+                begun += job.events("sites_begin_again")
+                stop(running)
+                running = job.start()
+                job.more()
+                until(counted, "the file after the restart")
+                until(lambda: job.events("site_joined") >= 6, "all sites")
             before = job.sites()
             seat = sorted(before)[killed % len(before)]
             joined = job.events("site_joined")
@@ -343,23 +352,30 @@ def kills(number: int, folder: Path) -> int:
             job.more()
             until(counted, f"the file after kill {killed}")
             until(lambda joined=joined: job.events("site_joined") > joined, "another site")
-            recovered = job.events("recovered")
             job.more()
-            until(counted, f"the second file after kill {killed}, {recovered} recovered")
-        running.send_signal(signal.SIGTERM)
-        running.wait(WAIT_S)
+            until(counted, f"the second file after kill {killed}")
+        stop(running)
     finally:
         if running.poll() is None:
             running.kill()
-    return _compared(job, folder, killed)
+    begun += job.events("sites_begin_again")
+    status = _compared(job, folder)
+    print(f"{killed} sites killed, the job stopped and started once, {begun} times begun again")
+    return status
 
 
-def _compared(job: KilledJob, folder: Path, killed: int) -> int:
+def stop(running: subprocess.Popen[bytes]) -> None:
+    """Have a job come to its end."""
+    running.send_signal(signal.SIGTERM)
+    running.wait(WAIT_S)
+
+
+def _compared(job: KilledJob, folder: Path) -> int:
     sys.path.insert(0, str(folder))
     import violations  # type: ignore[import-not-found]
 
+    register_pickle_by_value(violations)  # Spark's workers do not find it
     spark = session()
-    spark.sparkContext.addPyFile(str(folder / "violations.py"))
     counts = streamed(
         spark,
         folder / "spark-counts",
@@ -391,8 +407,6 @@ def _compared(job: KilledJob, folder: Path, killed: int) -> int:
         print(f"{sink}: {seen.total()} rows, {'as' if seen == due else 'other than'} Spark's")
         if seen != due:
             print(f"  missing {due - seen}\n  too many {seen - due}")
-    begun = job.events("sites_begin_again")
-    print(f"{killed} sites killed, {job.events('site_joined')} joined, {begun} times begun again")
     return 1 if failed else 0
 
 

@@ -19,7 +19,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import ClassVar, Final
 
 import pyarrow as pa
 
@@ -210,6 +210,8 @@ def found(flow: Dataflow, source: Sequence[Batch]) -> Expected:
 @dataclass(frozen=True, kw_only=True)
 class BadRecords(Plan):
     """A run of components on input with bad records in it."""
+
+    WORKLOAD: ClassVar[str] = "bad-records"
 
     kind: str
     components: Components = field(repr=False)

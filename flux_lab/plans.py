@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from flux_lab.checks import Checks
 from flux_lab.workload import digest_dataflow, digest_input
@@ -29,6 +30,9 @@ class Plan:
         troubles: faults that only slow down: memory, disk, processor, controller.
         reckless: faults may concern both copies of a pair.
     """
+
+    WORKLOAD: ClassVar[str] = "digests"
+    """What the sweep calls runs like this one."""
 
     shape: Shape
     batches: int

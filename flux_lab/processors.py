@@ -22,7 +22,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import pandas as pd
 import pyarrow as pa
@@ -308,6 +308,11 @@ def component(kind: str, buckets: int) -> Component:
     )
 
 
+def chain() -> Dataflow:
+    """What the tests' site processes load by name."""
+    return Components(stages=(component("FramesByEventTime", 2),))()
+
+
 def drawn_input(rng: random.Random, kind: str, batches: int) -> list[Batch]:
     """Batches of records with operations; the last one has all keys put out what they have."""
     keys = rng.choice((1, 3, 6))
@@ -477,6 +482,8 @@ def found(flow: Dataflow, source: Sequence[Batch]) -> Outcome:
 @dataclass(frozen=True, kw_only=True)
 class Programs(Plan):
     """A run of a random program."""
+
+    WORKLOAD: ClassVar[str] = "processors"
 
     kind: str
     dataflow: Dataflow = field(repr=False)

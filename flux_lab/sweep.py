@@ -7,19 +7,22 @@ view change.
     python -m flux_lab.sweep 0 10000        seeds 0 to 9999, on all processors
     python -m flux_lab.sweep 17 --story     one seed, with the story of every node
     python -m flux_lab.sweep --replay tests/flux_lab/kept
+    python -m flux_lab.sweep 0 1000 --workload processors
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib
 import multiprocessing
 import os
 import random
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from pathlib import Path
 from typing import Final
 
@@ -62,6 +65,14 @@ class Run:
         return sum(n for kind, n in self.struck.items() if kind not in Troubles.KINDS)
 
 
+WORKLOADS: Final = {
+    "digests": "flux_lab.sweep:planned",
+    "bad-records": "flux_lab.bad_records:BadRecords.of_seed",
+    "processors": "flux_lab.processors:Programs.of_seed",
+}
+"""What runs -> `module:name` of what draws a plan from a seed."""
+
+
 class RunError(ProtocolError):
     """A run violated something; carries the run, so that it can be kept."""
 
@@ -69,11 +80,24 @@ class RunError(ProtocolError):
         what = cause if isinstance(cause, ProtocolError) else repr(cause)
         super().__init__(
             f"seed {run.seed}, step {len(run.steps)}: {what}\n{run.plan}\n"
-            f"run it again: python -m flux_lab.sweep {run.seed} --story"
+            f"run it again: python -m flux_lab.sweep {run.seed} --story --workload "
+            f"{run.plan.WORKLOAD}"
         )
         self.run = run
         self.world = world
         self.cause = cause
+
+
+def planned(seed: int) -> Plan:
+    """The plan of digests that a seed draws."""
+    return plan_of(random.Random(seed))
+
+
+def drawn(workload: str) -> Callable[[int], Plan]:
+    """What draws the plans of a workload."""
+    module, _, names = WORKLOADS[workload].partition(":")
+    draws: Callable[[int], Plan] = attrgetter(names)(importlib.import_module(module))
+    return draws
 
 
 def run(seed: int, *, plan: Plan | None = None, stories: bool = False) -> Run:
@@ -209,12 +233,18 @@ class Totals:
         return "\n".join(lines)
 
 
-def sweep(seeds: Iterable[int], *, folder: Path | None = None, stories: bool = False) -> Totals:
+def sweep(
+    seeds: Iterable[int],
+    *,
+    folder: Path | None = None,
+    stories: bool = False,
+    workload: str = "digests",
+) -> Totals:
     """Run seeds one after another; violations are printed, and kept in a folder if there is one."""
-    totals = Totals()
+    totals, draw = Totals(), drawn(workload)
     for seed in seeds:
         try:
-            totals.add(run(seed, stories=stories))
+            totals.add(run(seed, plan=draw(seed), stories=stories))
         except RunError as failure:
             totals.runs += 1
             totals.failed.append(seed)
@@ -238,18 +268,21 @@ def keep_with_story(failure: RunError, folder: Path) -> Path:
     return keep(failed.plan, failed.steps, folder, name=f"seed-{failed.seed}", story=story)
 
 
-def sweep_in_parallel(seeds: range, *, processes: int, folder: Path | None = None) -> Totals:
+def sweep_in_parallel(
+    seeds: range, *, processes: int, folder: Path | None = None, workload: str = "digests"
+) -> Totals:
     """The same on several processors; each takes the next hundred seeds when it is done."""
     totals = Totals()
-    pieces = [(seeds[i : i + 100], folder) for i in range(0, len(seeds), 100)]
+    pieces = [(seeds[i : i + 100], folder, workload) for i in range(0, len(seeds), 100)]
     with multiprocessing.Pool(processes) as pool:
         for part in pool.imap_unordered(_piece, pieces):
             totals.merge(part)
     return totals
 
 
-def _piece(piece: tuple[range, Path | None]) -> Totals:
-    return sweep(piece[0], folder=piece[1])
+def _piece(piece: tuple[range, Path | None, str]) -> Totals:
+    seeds, folder, workload = piece
+    return sweep(seeds, folder=folder, workload=workload)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -261,15 +294,20 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--keep", type=Path, help="folder that failing runs are written to")
     parser.add_argument("--replay", type=Path, help="a kept run, or a folder of them")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--workload", choices=sorted(WORKLOADS), default="digests")
     args = parser.parse_args(argv)
+    if args.keep is not None and args.workload != "digests":
+        parser.error("--keep is for digests; the seed of any other run makes it again")
     if args.replay is not None:
         return _replay(args.replay)
     started = time.perf_counter()
     seeds = range(args.first, args.last if args.last is not None else args.first + 1)
     if args.story or args.processes < 2 or len(seeds) < 200:
-        totals = sweep(seeds, folder=args.keep, stories=args.story)
+        totals = sweep(seeds, folder=args.keep, stories=args.story, workload=args.workload)
     else:
-        totals = sweep_in_parallel(seeds, processes=args.processes, folder=args.keep)
+        totals = sweep_in_parallel(
+            seeds, processes=args.processes, folder=args.keep, workload=args.workload
+        )
     used = os.times()
     busy = used.user + used.system + used.children_user + used.children_system
     print(totals.text(time.perf_counter() - started, busy))

@@ -9,6 +9,7 @@ time-outs and descriptions are not.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict
 from typing import Any
 
 from flux_runtime.spark.feed import Feed
@@ -109,6 +110,7 @@ def _of_kind(unit: Unit) -> dict[str, Any]:
                 [
                     *(code(s.fn), s.query, s.gives, None if s.gate is None else [*s.gate]),
                     *(s.schema, {name: [*texts] for name, texts in s.kept.items()}),
+                    *([] if s.processor is None else [asdict(s.processor)]),
                 ]
                 for s in unit.steps
             ]

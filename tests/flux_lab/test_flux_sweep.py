@@ -70,6 +70,14 @@ def test_every_kind_of_fault_strikes_and_every_step_of_catch_up_is_disturbed() -
     assert totals.recoveries > 180
 
 
+def test_every_workload_runs_from_its_seed_alone() -> None:
+    for name in sweep.WORKLOADS:
+        plan = sweep.drawn(name)(2)
+        assert name == plan.WORKLOAD
+        assert sweep.run(2, plan=plan).steps == sweep.run(2, plan=sweep.drawn(name)(2)).steps
+        assert sweep.sweep(range(2, 3), workload=name).runs == 1
+
+
 def test_what_is_not_reckless_loses_nothing() -> None:
     for seed in range(1000, 1040):
         done = sweep.run(seed)
