@@ -427,6 +427,10 @@ CODES: Final = _table(
      "A command that reads runs nothing unasked. A script is followed without being run, as far as "
      "that shows queries; what a pipeline of several files is made of is learned by running it.",
      "Add --execute: it is then run in a process of its own, without Spark."),
+    ("BLZ095", _E, "declaration that cannot be read",
+     "A module that declares a dataflow is read and not run: what its declarations say has to be "
+     "written down in it.",
+     "Write the value as a constant, or as a name that the module binds once, to one."),
     # ---- Bloom
     ("BLZ090", _E, "not Bloom",
      "A rule that does not parse says nothing, and what is left would be another program.",

@@ -22,7 +22,7 @@ ALIASED_MAX: Final = 100_000
 """Nodes that aliases may repeat, beside one for every four characters of the file."""
 
 _HARMLESS_TAGS: Final = {"!", *(f"tag:yaml.org,2002:{kind}" for kind in ("str", "map", "seq"))}
-_UNPRINTABLE: Final = re.compile(
+UNPRINTABLE: Final = re.compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ud800-\udfff\ufeff\ufffe\uffff]"
 )
 
@@ -92,7 +92,7 @@ _SPECIAL_KEYS: Final = ("", "<<")
 def read_tree(text: str, findings: Findings) -> Node | None:
     """The only document of `text`; None where there is none, with the reason in `findings`."""
     text = text.removeprefix("\ufeff")
-    if bad := _UNPRINTABLE.search(text):
+    if bad := UNPRINTABLE.search(text):
         character = f"U+{ord(bad.group()):04X}"
         place = place_at(text, bad.start())
         remedy = "Remove the character; a YAML file is printable text."

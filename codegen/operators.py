@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from annotations.diagnostics import did_you_mean
+from annotations.file.python_declarations import Names
 
 TAKEN: Final = frozenset(sys.stdlib_module_names) | {
     "annotations",
@@ -88,7 +89,7 @@ def operator(module: str, function: str, file: Path | None, tree: ast.Module) ->
             return Operator(module, function, file, None)
         near = did_you_mean(function, bound)
         raise OperatorError(f"module {module!r} has no function {function!r}{near}")
-    if definition is None or definition.decorator_list:
+    if definition is None or not all(map(Names(tree).declared_by, _called(definition))):
         return Operator(module, function, file, None)
     arguments = definition.args
     positional = [*arguments.posonlyargs, *arguments.args]
@@ -107,6 +108,12 @@ def operator(module: str, function: str, file: Path | None, tree: ast.Module) ->
         required=tuple(argument.arg for argument in required),
         any_name=arguments.kwarg is not None,
     )
+
+
+def _called(definition: ast.FunctionDef) -> list[ast.expr]:
+    """The functions that decorate a definition; those that declare it leave it as it is."""
+    decorators = definition.decorator_list
+    return [d.func if isinstance(d, ast.Call) else d for d in decorators]
 
 
 def names(tree: ast.Module) -> dict[str, ast.FunctionDef | None]:

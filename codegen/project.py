@@ -78,10 +78,20 @@ def contents(stages: Stages) -> dict[str, bytes]:
     modules = [function.module for function in stages.functions if function.module]
     beside = files(modules, folder_of(stages.plan.analysis.dataflow))
     return {
-        **{name: file.read_bytes() for name, file in beside.items()},
+        **{name: _module(file, stages) for name, file in beside.items()},
         JOB: emit(stages).encode(),
         README: readme(stages).encode(),
     }
+
+
+def _module(file: Path, stages: Stages) -> bytes:
+    """The file of a module; the dataflow's own without what declares it."""
+    own = stages.plan.analysis.dataflow.file
+    if own is None or not own.exists() or not file.samefile(own):
+        return file.read_bytes()
+    from annotations.file.python_declarations import without_declarations
+
+    return without_declarations(file.read_text(encoding="utf-8")).encode()
 
 
 def plan_text(

@@ -116,7 +116,11 @@ LAW: dict[str, tuple[str, ...]] = {
 """Room -> the rooms that its modules may import, below it in this list."""
 PARTS = ("sealed", "stateful", "flux")
 """Kinds of units in `flux_runtime.spark`, which know nothing of each other."""
-AT_HOME = {"blazes.__main__": "blazes.cli", "flux_runtime.disk": "flux_runtime.site"}
+AT_HOME = {
+    "blazes": "blazes.cli",
+    "blazes.__main__": "blazes.cli",
+    "flux_runtime.disk": "flux_runtime.site",
+}
 """Modules that belong to another room than their path says."""
 
 

@@ -250,7 +250,7 @@ _END_KEYS: Final = {
     "options": Entry(_OPTIONS, "Options of the format, passed on as they are."),
 }
 _PART: Final = r"^(key|topic|partition|offset|timestamp|headers\..+)$"
-_SOURCE: Final = _record(
+SOURCE: Final = _record(
     "a source",
     "Where records come from: a Spark format with its options.",
     {
@@ -276,7 +276,7 @@ _SOURCE: Final = _record(
         ("key", "delivery"), "`key` is for sinks; `delivery` of a source stands beside `source`."
     ),
 )
-_SINK: Final = _record(
+SINK: Final = _record(
     "a sink",
     "Where rows go: a Spark format with its options.",
     {
@@ -362,8 +362,8 @@ STREAM: Final = _record(
             "A promise of a source: a record comes again within this interval or never, so that "
             "its id need not be remembered for longer. Of files, by their modification times.",
         ),
-        "source": Entry(_SOURCE, "Where the records come from; only without `from`."),
-        "sink": Entry(_SINK, "Where the records go; only without `to`."),
+        "source": Entry(SOURCE, "Where the records come from; only without `from`."),
+        "sink": Entry(SINK, "Where the records go; only without `to`."),
         "producer": Entry(ATTRIBUTE_NAME, "The column that names the producer of a record."),
         "punctuation": Entry(_PUNCTUATION, _PUNCTUATION.description),
         "producers": Entry(
@@ -389,7 +389,7 @@ STREAM: Final = _record(
         "description": Entry(Text(), "What the stream carries."),
     },
     elsewhere=dict.fromkeys(
-        _SINK.keys, "It belongs to an end: write `source: {format: ...}` or `sink: {format: ...}`."
+        SINK.keys, "It belongs to an end: write `source: {format: ...}` or `sink: {format: ...}`."
     ),
 )
 
@@ -511,8 +511,8 @@ RECORDS: Final = (
     _EVENT_TIME,
     COMPONENT,
     STREAM,
-    _SOURCE,
-    _SINK,
+    SOURCE,
+    SINK,
     _PUNCTUATION,
     _REGISTERED,
     DEPLOYMENT,

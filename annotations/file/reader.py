@@ -51,7 +51,7 @@ def load(
     variants: Mapping[str, str] = EMPTY,
     execute: Limits | None = None,
 ) -> tuple[Dataflow, tuple[Diagnostic, ...]]:
-    """The dataflow of a file, and warnings.
+    """The dataflow of a file, or of a module in Python that declares one, and warnings.
 
     Raises `BadInput` with every mistake of the file, warnings among them.
 
@@ -77,7 +77,8 @@ def load(
         message = f"byte {error.start + 1} of {path} is not UTF-8"
         raise _unreadable(str(path), message, place_at(before, len(before))) from None
     name = "-".join(re.findall(r"\w+", file.stem)) or "dataflow"
-    return _Reading(text, str(path), variants, execute).dataflow(name, file, data)
+    module = file.stem if file.suffix == ".py" else None
+    return _Reading(text, str(path), variants, execute, module).dataflow(name, file, data)
 
 
 def loads(
@@ -86,10 +87,11 @@ def loads(
     file: str = "<string>",
     variants: Mapping[str, str] = EMPTY,
     execute: Limits | None = None,
+    module: str | None = None,
 ) -> tuple[Dataflow, tuple[Diagnostic, ...]]:
-    """As `load`, of a text; `file` is what positions call it."""
+    """As `load`, of a text; `file` is what positions call it, `module` its name if it is Python."""
     data = text.encode("utf-8", "surrogatepass")
-    return _Reading(text, file, variants, execute).dataflow("dataflow", None, data)
+    return _Reading(text, file, variants, execute, module).dataflow("dataflow", None, data)
 
 
 def _unreadable(file: str, message: str, where: Place | None = None) -> BadInput:
@@ -106,9 +108,15 @@ class _Reading:
     """One run over one file."""
 
     def __init__(
-        self, text: str, file: str, variants: Mapping[str, str], execute: Limits | None
+        self,
+        text: str,
+        file: str,
+        variants: Mapping[str, str],
+        execute: Limits | None,
+        module: str | None,
     ) -> None:
         self.text = text.removeprefix("\ufeff")
+        self.module = module
         self.findings = Findings(file, self.text)
         self.chosen = variants
         self.execute = execute
@@ -131,7 +139,12 @@ class _Reading:
         return dataflow, self.findings.sorted()
 
     def _run(self, name: str, file: FilePath | None, data: bytes) -> Dataflow | None:
-        root = read_tree(self.text, self.findings)
+        if self.module is not None:
+            from annotations.file.python_module import read_module
+
+            root = read_module(self.text, self.findings, module=self.module)
+        else:
+            root = read_tree(self.text, self.findings)
         self.complete = not self.findings.errors
         if root is None or not self._read(root):
             return None

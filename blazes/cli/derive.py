@@ -142,6 +142,7 @@ def _write(
 
     if options.is_code(arguments.file):
         raise CommandError("--write is for dataflow files", remedy="see `blazes import`")
+    options.refuse_module(arguments.file, "--write")
     named = [
         name
         for name in chosen

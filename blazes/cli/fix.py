@@ -42,6 +42,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Write the advice into FILE."""
     if options.is_code(arguments.file):
         raise CommandError("--fix is for dataflow files", remedy="see `blazes import`")
+    options.refuse_module(arguments.file, "--fix")
     decided, _ = options.plan_of(arguments)
     advisor = Advisor(decided)
     changes = _changes(advisor, _chosen(arguments, advisor))

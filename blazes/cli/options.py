@@ -45,7 +45,9 @@ SUFFIXES: Final = {
 def add_file(parser: argparse.ArgumentParser) -> None:
     """FILE and --variant: which dataflow."""
     parser.add_argument(
-        "file", metavar="FILE", help="the dataflow file (YAML), or a spark-pipeline.yml"
+        "file",
+        metavar="FILE",
+        help="the dataflow file (YAML), a module that declares one, or a spark-pipeline.yml",
     )
     parser.add_argument(
         "--variant",
@@ -135,9 +137,27 @@ def is_code(file: str) -> bool:
     """True for a Declarative Pipelines project, a script, a notebook or a file of SQL in place of a
     dataflow file."""
     path = Path(file)
+    if path.suffix == ".py" and path.is_file() and _declares(path):
+        return False
     names = ("spark-pipeline.yml", "spark-pipeline.yaml")
     named = path.name in names or path.suffix in (".py", ".ipynb", ".sql")
     return (named and path.is_file()) or any((path / name).is_file() for name in names)
+
+
+def refuse_module(file: str, option: str) -> None:
+    """Nothing is written into a module in Python; what would be is printed without the option."""
+    if Path(file).suffix == ".py":
+        raise CommandError(
+            f"{option} writes into dataflow files, not into a module",
+            remedy=f"leave {option} out, and write what is printed as keywords",
+        )
+
+
+def _declares(path: Path) -> bool:
+    """True for a module that declares its dataflow itself."""
+    from annotations.file.python_declarations import declares
+
+    return declares(path.read_text(encoding="utf-8", errors="replace"))
 
 
 def dataflow_of(

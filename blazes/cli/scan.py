@@ -30,7 +30,9 @@ _LEFT_OUT: Final = frozenset({"node_modules", "site-packages", "target", "venv",
 """Folders that are not looked into, beside hidden ones."""
 _SPECIFICATIONS: Final = ("spark-pipeline.yml", "spark-pipeline.yaml")
 _SPEAKS: Final = {
-    ".py": re.compile(rb"\b(readStream|writeStream|import dlt|pyspark(\.| import )pipelines)\b"),
+    ".py": re.compile(
+        rb"\b(readStream|writeStream|(import|from) (dlt|blazes)|pyspark(\.| import )pipelines)\b"
+    ),
     ".ipynb": re.compile(rb"\b(readStream|writeStream|import dlt|pyspark(\.| import )pipelines)\b"),
     ".sql": re.compile(
         rb"\b(STREAMING|LIVE)\s+(LIVE\s+)?TABLE|\bAPPLY\s+CHANGES|\bAUTO\s+CDC|\bCREATE\s+FLOW",

@@ -141,9 +141,9 @@ def dataflows(draw: st.DrawFn) -> Tree:
 
 
 @st.composite
-def mutated(draw: st.DrawFn) -> Tree:
-    """A right file in which up to four places have been spoilt."""
-    tree = deepcopy(draw(dataflows()))
+def mutated(draw: st.DrawFn, trees: st.SearchStrategy[Tree] | None = None) -> Tree:
+    """A right file, of `trees`, in which up to four places have been spoilt."""
+    tree = deepcopy(draw(dataflows() if trees is None else trees))
     junk = st.one_of(
         st.sampled_from(WORDS),
         st.sampled_from(KEYS),
