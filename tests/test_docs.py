@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from annotations.file import loads
+from annotations.file.python_declarations import declares
 from blazes.cli import main
 
 ROOT = Path(__file__).parent.parent
@@ -51,6 +52,8 @@ def test_whole_dataflows_load_and_python_parses(page: Path) -> None:
                 loads(text, file=page.name)
         elif language == "python" and "..." not in text:
             ast.parse(text if not text.startswith(" ") else "if True:\n" + text)
+            if declares(text):
+                loads(text, file=page.name, module="module")
 
 
 def test_the_tutorial_shows_what_the_commands_say(

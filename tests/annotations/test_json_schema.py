@@ -14,6 +14,7 @@ from jsonschema import Draft7Validator
 from annotations.diagnostics import BadInput, Findings
 from annotations.file import loads
 from annotations.file.keys import RECORDS
+from annotations.file.python_reference import page as python_page
 from annotations.file.reference import page
 from annotations.file.schema import json_schema, text
 from annotations.positions import List, Map, Node, Scalar, read_tree
@@ -134,6 +135,12 @@ def test_the_committed_reference_page_is_what_the_tables_say(update_goldens: boo
     if update_goldens:
         REFERENCE.write_text(page(), encoding="utf-8")
     assert REFERENCE.read_text(encoding="utf-8") == page()
+
+
+def test_the_reference_of_declarations_in_python_is_current() -> None:
+    """Write it with `python -m annotations.file.python_reference > docs/reference/python.md`."""
+    written = (REFERENCE.parent / "python.md").read_text(encoding="utf-8")
+    assert written == python_page()
 
 
 def test_the_examples_of_the_reference_page_load() -> None:
