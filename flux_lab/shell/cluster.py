@@ -41,9 +41,9 @@ from flux_runtime.site.finding import finder
 from flux_runtime.site.host import Host
 from flux_runtime.site.key import JobKey
 from flux_runtime.site.leader import Leader
-from flux_runtime.site.leader_steps import Step
 from flux_runtime.site.ledger import Ledger
 from flux_runtime.site.reader import Reader
+from flux_runtime.site.steps import Step
 from flux_runtime.site.worker import Worker
 from flux_runtime.zookeeper import client, election, membership, watcher
 from flux_runtime.zookeeper.errors import ZooKeeperProblem
@@ -252,7 +252,7 @@ class Cluster:
         def main() -> None:
             async def host(loop: SimulatedLoop) -> None:
                 with finder(config) as found:
-                    worker = Worker(config, found, None, loop)  # type: ignore[arg-type]
+                    worker = ObservedWorker(config, found, None, loop)  # type: ignore[arg-type]
                     self.adapt(worker.host)
                     self.workers[process] = worker
                     await worker.run()
@@ -324,7 +324,8 @@ class Cluster:
                     outcome.fed = True
             except DataLost as lost:
                 outcome.lost = lost
-            except (Unreachable, ZooKeeperProblem):
+            except (Unreachable, ZooKeeperProblem) as problem:
+                self.note(f"the feeder begins again: {problem}")
                 self.kernel.sleep(0.5)
 
     def _read(self) -> None:
@@ -341,7 +342,8 @@ class Cluster:
                             return
             except DataLost as lost:
                 outcome.lost = lost
-            except (Unreachable, ZooKeeperProblem):
+            except (Unreachable, ZooKeeperProblem) as problem:
+                self.note(f"the reader begins again: {problem}")
                 self.kernel.sleep(0.5)
 
     def _take(self, offset: int, batches: list[tuple[int, Any]], ended: bool) -> None:
@@ -423,6 +425,17 @@ class Cluster:
         """Whether all processes have come to their end."""
         processes = [*self.sites.values(), *self.controllers.values(), self.driver]
         return self.outcome.stopped and not any(p is not None and p.alive for p in processes)
+
+
+class ObservedWorker(Worker):
+    """A site of which, whatever happens, what is said of its state has to hold afterwards."""
+
+    def step(self, event: Step) -> None:
+        """As in the product."""
+        super().step(event)
+        self.state.validate()
+        if self.state.laid_out and self.state.position != self.host.position:
+            raise ViolationError(f"site {self.host.me} has not extended its log")
 
 
 @contextmanager

@@ -154,10 +154,10 @@ class Faults:
         well = {
             worker.host.me
             for site, worker in cluster.workers.items()
-            if site not in cluster.gone and site.alive and worker.registered
+            if site not in cluster.gone and site.alive and worker.state.registered
         } & set(ledger.sites)
         worker = cluster.workers.get(process)
-        if worker is None or not worker.registered:
+        if worker is None or not worker.state.registered:
             return True
         me = worker.host.me
         for node, copy in ledger.controller.nodes():

@@ -27,8 +27,8 @@ from flux_runtime.site.journal import Journal
 from flux_runtime.site.leader import Leader
 from flux_runtime.site.leader_state import LeaderState
 from flux_runtime.site.ledger import Ledger
-from flux_runtime.site.neighbours import Neighbours
 from flux_runtime.site.reader import Reader
+from flux_runtime.site.site_state import SiteState
 from flux_runtime.site.view import View
 from flux_runtime.zookeeper import control as control_log
 from flux_runtime.zookeeper import membership, tail, watcher
@@ -168,21 +168,21 @@ MISTAKES: Final = (
     ),
     Mistake(
         "a site follows an older leader",
-        worker.Worker,
+        SiteState,
         "_admitted",
         "if epoch < self.epoch:",
         "if False:",
     ),
     Mistake(
         "the connection to a site that has been removed stays",
-        Neighbours,
-        "follow",
-        "shell.host.disconnect(number)",
+        worker.Worker,
+        "_carry_out_at_host",
+        "host.disconnect(number)",
         "pass",
     ),
     Mistake(
         "a broken link is told to one leader only",
-        Neighbours,
+        SiteState,
         "_tell_of_broken",
         "for number, why in self.broken.items():",
         "broken, self.broken = self.broken, {}\n        for number, why in broken.items():",
@@ -203,7 +203,7 @@ MISTAKES: Final = (
     ),
     Mistake(
         "notices are told to one leader only",
-        worker.Worker,
+        SiteState,
         "_admitted",
         "self.told = 0",
         "del self.notices[: self.told]\n    self.told = 0",

@@ -34,9 +34,10 @@ from flux_runtime.protocol.orders import DataLoss
 from flux_runtime.protocol.vocabulary import Pair
 from flux_runtime.site import control_messages as control
 from flux_runtime.site.config import Balance
-from flux_runtime.site.leader_steps import Link, Term
+from flux_runtime.site.leader_steps import Term
 from flux_runtime.site.ledger import Ledger
 from flux_runtime.site.statistics import answered
+from flux_runtime.site.steps import Link
 
 log = logging.getLogger(__name__)
 log.addHandler(logging.NullHandler())

@@ -8,7 +8,8 @@ from flux_runtime.protocol.vocabulary import Pair
 from flux_runtime.site import control_messages as control
 from flux_runtime.site.control_messages import Message, Role
 from flux_runtime.site.journal import Key
-from flux_runtime.site.leader_steps import AnswerStatus, Committed, EndInput, Greet, Link, Term
+from flux_runtime.site.leader_steps import AnswerStatus, Committed, EndInput, Greet, Term
+from flux_runtime.site.steps import Link
 from flux_runtime.site.wire import Malformed
 
 

@@ -37,7 +37,6 @@ from flux_runtime.site.leader_steps import (
     InputEnded,
     KeepReport,
     KeepState,
-    Link,
     LinkClosed,
     MemberLeft,
     Note,
@@ -48,12 +47,12 @@ from flux_runtime.site.leader_steps import (
     Recorded,
     SiteRegistered,
     SiteSaid,
-    Step,
     Tell,
     Tick,
 )
 from flux_runtime.site.ledger import Event, Ledger
 from flux_runtime.site.snapshot import snapshot
+from flux_runtime.site.steps import Link, Step
 from flux_runtime.site.view import View
 from flux_runtime.site.wire import Malformed
 

@@ -1,14 +1,13 @@
 """What happens to a leader, and what it has done about it: two tables of values.
 
 `LeaderState.handle` takes one of `EVENTS` and gives some of `INSTRUCTIONS`; `Leader` hands in the
-first and carries out the second. A link is a connection, whatever it is made of: the state compares
-links and hands them back.
+first and carries out the second.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from flux_runtime.protocol.controller import Controller
@@ -18,15 +17,7 @@ from flux_runtime.site.control_messages import Message, Registration, Role
 from flux_runtime.site.journal import Key
 from flux_runtime.site.ledger import Event as RecordedEvent
 from flux_runtime.site.ledger import Layout, Ledger
-
-Link = Hashable
-"""A connection, whatever it is made of."""
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """An event or an instruction."""
-
+from flux_runtime.site.steps import Link, Step
 
 # ---- events
 
@@ -349,15 +340,3 @@ class Term(Protocol):
 
     def stop(self, then: Callable[[], None]) -> None:
         """End the job."""
-
-
-def table() -> Iterator[str]:
-    """Both tables as lines of Markdown."""
-    for head, kinds in (("event", EVENTS), ("instruction", INSTRUCTIONS)):
-        yield f"| {head} | fields | what it is |"
-        yield "|---|---|---|"
-        for kind in kinds:
-            names = ", ".join(f"`{field.name}`" for field in fields(kind))
-            (what,) = (kind.__doc__ or "").splitlines()
-            yield f"| `{kind.__name__}` | {names} | {what} |"
-        yield ""

@@ -9,8 +9,9 @@ import logging
 from collections.abc import Iterator
 
 from flux_runtime.site import control_messages as control
-from flux_runtime.site.leader_steps import Connect, Extend, LayOut, Link, Term, TrimLog
+from flux_runtime.site.leader_steps import Connect, Extend, LayOut, Term, TrimLog
 from flux_runtime.site.ledger import Layout
+from flux_runtime.site.steps import Link
 
 log = logging.getLogger(__name__)
 log.addHandler(logging.NullHandler())

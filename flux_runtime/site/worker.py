@@ -1,9 +1,9 @@
 """A site: `run_site(config)` hosts copies of partitions until the job ends or it is fenced.
 
-It registers with whoever leads, keeps one connection to every other site, reads the controller's
-log, and tells the controller of closed connections. It ends when its parent is gone, when it is
-removed from the view, and when its ZooKeeper session is lost; a restart is a new incarnation, which
-takes standbys.
+Leader, view and neighbours are the business of `SiteState`; this hands it what happens, carries
+out its instructions, and serves readers. It ends when its parent is gone, when it is removed from
+the view, and when its ZooKeeper session is lost; a restart is a new incarnation, which takes
+standbys.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
-from flux_runtime.protocol.messages import Notice
 from flux_runtime.protocol.vocabulary import Pair, Status
 from flux_runtime.site import control_messages as control
+from flux_runtime.site import site_steps as steps
 from flux_runtime.site.collector import Collector, next_offset
 from flux_runtime.site.config import Fenced, SiteConfig, SpillTo
 from flux_runtime.site.connection import Connection, dial, listen
@@ -28,18 +28,21 @@ from flux_runtime.site.finding import Finder, finder
 from flux_runtime.site.host import LEADER, Host
 from flux_runtime.site.idle import IdleSelector, run
 from flux_runtime.site.keeping import Keeping
-from flux_runtime.site.neighbours import AGAIN_S, DIAL_TIMEOUT_S, Neighbours
 from flux_runtime.site.results import send_results
 from flux_runtime.site.shell import Link, Shell
+from flux_runtime.site.site_state import SiteState
 from flux_runtime.site.spilling import UNLIMITED, SiteStorage, Spilling
 from flux_runtime.site.statistics import SiteReport
+from flux_runtime.site.steps import Step
 from flux_runtime.site.together import together
-from flux_runtime.site.wire import Malformed
 
 log = logging.getLogger(__name__)
 log.addHandler(logging.NullHandler())
 
 LOOK_S: Final = 0.25
+AGAIN_S: Final = 0.05
+DIAL_TIMEOUT_S: Final = 5.0
+"""So long an attempt to connect may take; then it is tried again."""
 LEADER_LOOK_S: Final = 1.0
 WATCHED_MAX: Final = 4096
 """Batches that are watched at once; a leader watches far fewer."""
@@ -97,19 +100,14 @@ class Worker(Shell):
         self.started = started
         self.id = ""
         self.parent = os.getppid() if config.parent is None else config.parent
-        self.registered = False
-        self.laid_out = False
-        self.epoch = 0
-        self.notices: list[Notice] = []
-        self.told = 0
-        self.neighbours = Neighbours(self, introduce=self.greet_site, spawn=self.spawn)
+        shape = self.host.dataflow.shape
+        self.state = SiteState(shape, session_s=config.session_timeout_s)
         self.readers: dict[Connection, Reader] = {}
         self.tasks: set[asyncio.Task[None]] = set()
         self.port = 0
         self.storage = storage
         self.spilling: Spilling | None = None
         self.watched: list[int] = []
-        shape = self.host.dataflow.shape
         self.collector = Pair(len(shape.widths) - 1, 0)
         self.keeping = Keeping(host, excluded=self.collector.stage)
         if spill is not None:
@@ -160,7 +158,7 @@ class Worker(Shell):
             await asyncio.sleep(LOOK_S)
             if os.getppid() != self.parent:
                 self.fail(Fenced("the parent process is gone"))
-            if self.registered:
+            if self.state.registered:
                 self.report.due()
 
     async def _look_at_memory(self, spilling: Spilling) -> None:
@@ -187,7 +185,7 @@ class Worker(Shell):
                         timeout_s=DIAL_TIMEOUT_S,
                     )
                     await self._until_replaced(connection, address)
-                    if LEADER in self.links or self.registered:
+                    if LEADER in self.links or self.state.registered:
                         since = time.monotonic()
             if time.monotonic() - since > self.config.patience_s:
                 raise Fenced(f"no controller for {self.config.patience_s:g} s")
@@ -204,29 +202,120 @@ class Worker(Shell):
                 if now is not None and now != address:
                     connection.close("another leader has been elected")
 
+    # ---- what happens, and what is done about it
+
+    def step(self, event: Step) -> None:
+        """Hand an event to the state, and carry out what follows from it."""
+        for instruction in self.state.handle(event, self.loop.time()):
+            self._carry_out(instruction)
+        self.schedule()
+
+    def _carry_out(self, instruction: Step) -> None:
+        match instruction:
+            case steps.Tell(link, message):
+                self.tell(cast(Connection, link), message)
+            case steps.Close(link, why):
+                cast(Connection, link).close(why)
+            case steps.Register(link):
+                self._register(cast(Connection, link))
+            case steps.Introduce(link):
+                self._introduce(cast(Connection, link))
+            case steps.FollowLeader(link):
+                self._seat(cast(Connection, link), LEADER)
+            case steps.Seat(link, number):
+                cast(Connection, link).peer = number
+                self._seat(cast(Connection, link), number)
+            case steps.Dial(number, address, after_s):
+                self.spawn(self._dial(number, address, after_s))
+            case steps.Obey(message):
+                self._obey(message)
+            case steps.Fence(why):
+                self.fail(Fenced(why))
+            case _:
+                self._carry_out_at_host(instruction)
+
+    def _carry_out_at_host(self, instruction: Step) -> None:
+        """What concerns the machines of this site."""
+        host = self.host
+        match instruction:
+            case steps.LeaveLeader():
+                host.reconnect(LEADER)
+            case steps.Become(number):
+                self._become(number)
+            case steps.Connect(number):
+                host.connect(number)
+                host.touch_all()
+            case steps.Disconnect(number):
+                host.disconnect(number)
+                host.touch_all()
+                self.links.pop(number, None)
+            case steps.LayOut(copies, base):
+                placed = {(Pair(copy.stage, copy.part), copy.copy): copy for copy in copies}
+                host.lay_out(
+                    {which: copy.site for which, copy in placed.items()},
+                    {which: copy.life for which, copy in placed.items()},
+                    base=base,
+                )
+            case steps.Extend(change):
+                host.extend(*control.log_entry(change))
+            case _:
+                raise TypeError(f"no instruction of a site's: {instruction}")
+
+    def _seat(self, connection: Connection, site: int) -> None:
+        self.open[connection].site = site
+        self.links[site] = connection
+
+    def _register(self, connection: Connection) -> None:
+        self.host.reconnect(LEADER)  # what was under way belonged to another leader
+        registration = control.Registration(
+            id=self.id,
+            address=(self.config.reached_at, self.port),
+            host=self.config.host,
+            executor=self.config.fate,
+            epoch=self.state.epoch,
+            position=self.host.position,
+            laid_out=self.state.laid_out,
+            resume=tuple(self.host.resume_points().items()),
+        )
+        self.greet(connection, Role.LEADER, registration)
+
+    def _introduce(self, connection: Connection) -> None:
+        introduction = control.Introduction(self.id, self.host.me, self.host.position)
+        self.greet(connection, Role.SITE, introduction)
+
+    async def _dial(self, number: int, address: tuple[str, int], after_s: float) -> None:
+        """Try to reach a site once; from then on its end tells (`lost`)."""
+        await asyncio.sleep(after_s)
+        began = self.loop.time()
+        try:
+            connection = await dial(
+                self, self.config.key, address, peer=number, timeout_s=DIAL_TIMEOUT_S
+            )
+            why = await self._opening(connection, began + DIAL_TIMEOUT_S)
+        except (TimeoutError, OSError) as error:
+            why = type(error).__name__
+        if why:
+            self.step(steps.DialFailed(number, address, began, why))
+
+    async def _opening(self, connection: Connection, end: float) -> str:
+        """Wait until both ends have proved the key; gives why they have not, else nothing."""
+        while connection not in self.open:
+            if connection.transport is None or connection.transport.is_closing():
+                return connection.why or "closed by the other end"
+            if self.loop.time() > end:
+                connection.close("no handshake in time")
+            await asyncio.sleep(AGAIN_S)
+        return ""
+
+    # ---- connections
+
     def opened(self, connection: Connection) -> None:
         """A connection has proved its key; whoever dialed speaks first."""
         super().opened(connection)
         if connection.peer == "leader":
-            self.host.reconnect(LEADER)  # what was under way belonged to another leader
-            registration = control.Registration(
-                id=self.id,
-                address=(self.config.reached_at, self.port),
-                host=self.config.host,
-                executor=self.config.fate,
-                epoch=self.epoch,
-                position=self.host.position,
-                laid_out=self.laid_out,
-                resume=tuple(self.host.resume_points().items()),
-            )
-            self.greet(connection, Role.LEADER, registration)
+            self.step(steps.LeaderReached(connection))
         elif connection.dialing:
-            self.greet_site(connection)
-
-    def greet_site(self, connection: Connection) -> None:
-        """Tell another site who this one is."""
-        introduction = control.Introduction(self.id, self.host.me, self.host.position)
-        self.greet(connection, Role.SITE, introduction)
+            self.step(steps.SiteReached(connection, connection.peer))
 
     def speakers(self, connection: Connection) -> tuple[Role, ...]:
         """A site dials leaders and sites, and is dialed by sites and clients."""
@@ -238,28 +327,14 @@ class Worker(Shell):
         """Somebody says who it is."""
         match greeting:
             case control.Admission(epoch, number):
-                self._admitted(connection, link, epoch, number)
+                self.step(steps.Admitted(connection, epoch, number))
             case control.Expulsion():
-                self.fail(Fenced("the controller has removed this site from the view"))
+                self.step(steps.Expelled())
             case control.Introduction():
-                self.neighbours.greeted(connection, link)
+                self.step(steps.SiteIntroduced(connection, greeting, connection.dialing))
             case control.ReaderGreeting():
                 connection.peer = "client"
                 self.greet(connection, Role.CLIENT, control.ReaderWelcome(self.host.me))
-
-    def _admitted(self, connection: Connection, link: Link, epoch: int, number: int) -> None:
-        if epoch < self.epoch:
-            raise Malformed(f"leader {epoch} after {self.epoch}")
-        if self.registered and number != self.host.me:
-            raise Malformed(f"this is site {self.host.me}, not {number}")
-        self.epoch = epoch
-        if not self.registered:
-            self.registered = True
-            self._become(number)
-        link.site = LEADER
-        self.links[LEADER] = connection
-        self.told = 0
-        self.schedule()
 
     def _become(self, number: int) -> None:
         mine = self.host.peers.pop(self.host.me)
@@ -271,10 +346,7 @@ class Worker(Shell):
     def lost(self, connection: Connection, link: Link, why: str) -> None:
         """A connection is gone: the controller decides what that means."""
         self.readers.pop(connection, None)
-        if connection.peer == "leader":
-            self.host.reconnect(LEADER)
-        elif isinstance(connection.peer, int):
-            self.neighbours.lost(connection.peer, why)
+        self.step(steps.LinkClosed(connection, why))
 
     # ---- what the leader says
 
@@ -284,80 +356,33 @@ class Worker(Shell):
             self.readers[connection] = Reader(message.offset, message.max_bytes)
             self.schedule()
             return
-        if link.site != LEADER:
-            raise Malformed("no business of a site's")
+        self.step(steps.LeaderSaid(connection, message))
+
+    def _obey(self, message: Message) -> None:
+        """What the leader wants of this site alone."""
+        leader = self.links[LEADER]
         match message:
-            case control.Sites(sites):
-                self.neighbours.follow(sites)
-            case control.Layout(copies, base):
-                if not self.laid_out:
-                    self._lay_out(copies, base)
-            case control.Log(start, entries):
-                self._extend(start, entries)
-            case control.Noted(count):
-                if count > self.told:
-                    raise Malformed(f"{count} notices are recorded, {self.told} were told")
-                del self.notices[:count]
-                self.told -= count
             case control.Trim(below):
                 self.host.trim(below)
             case control.Commit(offset):
                 self._commit(offset)
             case control.ResetStatistics() | control.RequestStatistics():
-                self.report.asked(connection, message)
+                self.report.asked(leader, message)
             case control.SetMemory(size, errand):
                 if self.spilling is not None:
                     self.spilling.lend(size)
-                self.tell(connection, control.Done(errand))
+                self.tell(leader, control.Done(errand))
             case control.Keep(batch, folder):
                 self.keeping.ask(batch, folder)
-                self.schedule()
             case control.Watch(batch):
                 if len(self.watched) < WATCHED_MAX:
                     self.watched.append(batch)
             case control.CutLink(site, errand):
                 if site in self.links:
                     self.links[site].close("cut on demand")
-                self.tell(connection, control.Done(errand))
+                self.tell(leader, control.Done(errand))
             case control.Stop():
                 self.finish()
-
-    def _lay_out(self, copies: Sequence[control.PlacedCopy], base: int) -> None:
-        """Take up the copies that stand here.
-
-        Raises:
-            Malformed: it is no layout of this dataflow, or has this new site go on with a copy.
-        """
-        placed = {(Pair(copy.stage, copy.part), copy.copy): copy for copy in copies}
-        shape = self.host.dataflow.shape
-        every = {(pair, copy) for pair in shape.pairs() for copy in range(shape.copies)}
-        if not placed.keys() <= every or {pair for pair, _ in placed} != set(shape.pairs()):
-            raise Malformed("a layout of another dataflow")
-        if any(copy.life for copy in copies if copy.site == self.host.me):
-            raise Malformed(f"site {self.host.me} is new and has no copy to go on with")
-        self.laid_out = True
-        self.host.lay_out(
-            {which: copy.site for which, copy in placed.items()},
-            {which: copy.life for which, copy in placed.items()},
-            base=base,
-        )
-
-    def _extend(self, start: int, entries: Sequence[control.ViewChange]) -> None:
-        """Take the entries of the log that are new.
-
-        Raises:
-            Malformed: some are missing in between, or name copies that do not exist.
-        """
-        if not self.laid_out or start > self.host.position:
-            raise Malformed(f"the log from {start} on, at {self.host.position}")
-        shape = self.host.dataflow.shape
-        pairs = shape.pairs()
-        for entry in entries:
-            copy = 0 if isinstance(entry, control.Started) else entry.copy
-            if Pair(entry.stage, entry.part) not in pairs or copy >= shape.copies:
-                raise Malformed(f"a view change of another dataflow: {entry}")
-        for entry in entries[self.host.position - start :]:
-            self.guarded(self.host.extend, *control.log_entry(entry))
 
     def _commit(self, offset: int) -> None:
         for node, segment in self.host.segments():
@@ -369,13 +394,11 @@ class Worker(Shell):
 
     def after_turn(self) -> None:
         """Pass notices on and answer readers."""
-        self.notices += self.host.out.notices
-        self.host.out.notices.clear()
+        if self.host.out.notices:
+            notices = tuple(self.host.out.notices)
+            self.host.out.notices.clear()
+            self.step(steps.NodesNoticed(notices))
         leader = self.links.get(LEADER)
-        if leader is not None and self.told < len(self.notices):
-            new = self.notices[self.told : self.told + control.NOTICES_MAX]
-            self.told += len(new)
-            self.tell(leader, control.Notices(tuple(map(control.notice_of, new))))
         if self.watched and leader is not None:
             self._look_for_watched(leader)
         why = self.keeping.look()

@@ -12,6 +12,7 @@ or lost, and does not tell a follower whom to follow.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import threading
 import uuid
@@ -24,7 +25,16 @@ from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError
 from flux_runtime.zookeeper.client import Client, SessionState
 from flux_runtime.zookeeper.errors import SessionProblem
 from flux_runtime.zookeeper.membership import NO_ANSWER, SESSION_LOST, Resumed, Suspended
-from flux_runtime.zookeeper.nodes import ANSWER_LOST, app_path, ask, commit, delete, ensure, sync
+from flux_runtime.zookeeper.nodes import (
+    ANSWER_LOST,
+    app_path,
+    ask,
+    commit,
+    delete,
+    ensure,
+    read,
+    sync,
+)
 from flux_runtime.zookeeper.watcher import Poke, Watcher, patience_s
 
 
@@ -133,10 +143,15 @@ class Candidate:
         """Stop competing; a leader gives way at once. No event follows."""
         with self._lock:
             self._closed = True
-            leading, self.leadership = self.leadership, None
+            self.leadership = None
         self._unlisten()
         self._watcher.close()
-        if leading is not None:
+        self._resign()
+
+    def _resign(self) -> None:
+        """Remove the leader's znode if it is this candidate's: its session may go on without it."""
+        leader = read(self._client, self._leader_path)
+        if leader is not None and json.loads(leader[0])["id"] == self._id:
             delete(self._client, [self._leader_path])
 
     def _look(self, poke: Poke) -> None:
@@ -174,12 +189,12 @@ class Candidate:
             transaction.create(self._leader_path, data, ephemeral=True)
             transaction.set_data(self.term_path, data, version=stat.version)
 
-        try:
-            commit(self._client, operations)
-        except (NodeExistsError, BadVersionError):
-            return
-        except ANSWER_LOST:
-            return  # whether it was carried out is seen when looking again
+        with contextlib.suppress(NodeExistsError, BadVersionError, *ANSWER_LOST):
+            commit(
+                self._client, operations
+            )  # whether it was carried out is seen when looking again
+        if self._closed:
+            self._resign()  # nobody would look again, and nobody else would ever lead
 
     def _lead(self, term: int) -> None:
         if self.leadership is not None and self.leadership.token != term:

@@ -19,10 +19,12 @@ from kazoo.exceptions import (
 from flux_lab.shell.__main__ import main
 from flux_lab.shell.cluster import Cluster, plan_of, substituted
 from flux_lab.shell.kernel import Kernel, Process
-from flux_lab.shell.mistakes import MISTAKES, found_at
+from flux_lab.shell.mistakes import MISTAKES, Mistake, found_at, planted
 from flux_lab.shell.sweep import run, sweep
 from flux_lab.shell.zookeeper import SimulatedKazoo
+from flux_runtime.site.leader import Leader
 from flux_runtime.zookeeper.client import connect
+from flux_runtime.zookeeper.election import Candidate
 
 QUICK = (
     "the leader acts before the record is safe",
@@ -64,6 +66,39 @@ def test_no_seeds_are_an_error(last: str, first: str, capsys: pytest.CaptureFixt
         main(["sweep", last, "--", first])
     assert exit_.value.code == 2
     assert "give LAST, then FIRST" in capsys.readouterr().err
+
+
+def left_behind(seed: int) -> str:
+    """The leader's znode after a candidate has closed, at any moment, in a session that goes on."""
+    kernel = Kernel(seed)
+    cluster = Cluster(kernel, plan_of(kernel.rng), seed)
+
+    def main() -> None:
+        client = connect("simulated", session_timeout_s=2.0)
+        candidate = Candidate(client, "flux", "me", on_event=lambda _: None)
+        kernel.sleep(0.03 * kernel.rng.random())
+        candidate.close()
+        kernel.sleep(1.0)
+
+    with substituted(cluster):
+        Process(kernel, "candidate", "c0").start(main, ended=lambda _: None)
+        kernel.run(kernel.now + 0.9)
+        znodes = [path for path in cluster.ensemble.state.nodes if path.endswith("/leader")]
+        kernel.run(kernel.now + 5.0)
+    assert not kernel.faults
+    return ", ".join(znodes)
+
+
+def test_a_candidate_that_closes_while_it_competes_leaves_no_leader_behind() -> None:
+    assert [seed for seed in range(60) if left_behind(seed)] == []
+
+
+def test_a_leader_that_closes_over_a_question_is_not_asked_for_ever() -> None:
+    said = "self.step(steps.ClientSaid(connection, message))"
+    closing = "connection.close('no') if isinstance(message, control.Where) else " + said
+    with planted(Mistake("a question closes the connection", Leader, "controlled", said, closing)):
+        story = run(0).story
+    assert "has closed 10 connections over Where" in story
 
 
 # ---- the simulated ZooKeeper beside a real one

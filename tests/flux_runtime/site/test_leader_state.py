@@ -19,6 +19,7 @@ from flux_runtime.site.collector import collected
 from flux_runtime.site.leader import Leader
 from flux_runtime.site.leader_state import LeaderState
 from flux_runtime.site.ledger import Ledger
+from flux_runtime.site.steps import Step, table
 from flux_runtime.site.wire import Malformed
 
 PAGE = Path(__file__).parents[3] / "docs" / "explanation" / "flux-on-spark.md"
@@ -40,15 +41,15 @@ class Term:
             Ledger(shape, wanted=SITES), patience_s=10.0, balance=None, now=0.0
         )
         self.now = 0.0
-        self.done: list[steps.Step] = []
+        self.done: list[Step] = []
 
-    def handle(self, event: steps.Step) -> list[steps.Step]:
+    def handle(self, event: Step) -> list[Step]:
         made = list(self.state.handle(event, self.now))
         self.state.validate()
         self.done += made
         return made
 
-    def recorded(self) -> list[steps.Step]:
+    def recorded(self) -> list[Step]:
         return self.handle(steps.Recorded(len(self.state.pending)))
 
     def begun(self) -> Term:
@@ -60,11 +61,11 @@ class Term:
         return self
 
 
-def of(kind: type[steps.Step], made: list[steps.Step]) -> list[Any]:
+def of(kind: type[Step], made: list[Step]) -> list[Any]:
     return [step for step in made if type(step) is kind]
 
 
-def told(made: list[steps.Step], link: str) -> list[type]:
+def told(made: list[Step], link: str) -> list[type]:
     return [type(step.message) for step in of(steps.Tell, made) if step.link == link]
 
 
@@ -188,7 +189,7 @@ def test_a_leader_carries_out_what_the_table_names() -> None:
 
 
 def written() -> str:
-    return BEGIN + "\n".join(steps.table()) + END
+    return BEGIN + "\n".join(table(steps.EVENTS, steps.INSTRUCTIONS)) + END
 
 
 def test_the_page_has_the_tables() -> None:
@@ -198,5 +199,5 @@ def test_the_page_has_the_tables() -> None:
 
 if __name__ == "__main__":
     page = PAGE.read_text(encoding="utf-8")
-    between = re.compile(re.escape(BEGIN) + ".*" + re.escape(END), re.DOTALL)
+    between = re.compile(re.escape(BEGIN) + ".*?" + re.escape(END), re.DOTALL)
     PAGE.write_text(between.sub(lambda _: written(), page), encoding="utf-8")

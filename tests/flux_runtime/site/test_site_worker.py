@@ -1,4 +1,4 @@
-"""What a site does about a broken link, without a network."""
+"""What a site does about others that it cannot reach."""
 
 from __future__ import annotations
 
@@ -10,51 +10,18 @@ from collections.abc import Callable
 import pytest
 import site_flows
 
-from flux_runtime.site import neighbours
+from flux_runtime.site import control_messages as control
+from flux_runtime.site import site_steps as steps
+from flux_runtime.site import worker as worker_module
 from flux_runtime.site.config import SiteConfig
-from flux_runtime.site.connection import Connection, listen
-from flux_runtime.site.control_messages import Role, SiteAddress
+from flux_runtime.site.connection import listen
+from flux_runtime.site.control_messages import SiteAddress
 from flux_runtime.site.finding import finder
-from flux_runtime.site.host import LEADER
 from flux_runtime.site.idle import IdleSelector
 from flux_runtime.site.key import JobKey
-from flux_runtime.site.shell import Link
 from flux_runtime.site.worker import Worker
 
 SITES = [SiteAddress(n, f"{n}.0", "127.0.0.1", 1) for n in range(3)]
-
-
-def test_a_broken_link_is_reported_to_every_leader_until_one_has_acted_on_it() -> None:
-    async def main() -> None:
-        key = JobKey.fresh()
-        config = SiteConfig(key=key, dataflow=site_flows.pairs, controller=("127.0.0.1", 1))
-        worker = Worker(config, finder(config), None, IdleSelector())
-
-        def leader() -> Connection:
-            connection = Connection(worker, key, dialing=True)
-            connection.open = True
-            worker.open[connection] = Link({})
-            worker.open[connection].role = Role.LEADER
-            worker.links[LEADER] = connection
-            return connection
-
-        def told(connection: Connection) -> bytes:
-            return b"".join(bytes(part) for part in connection.out.take())
-
-        worker.neighbours.follow(SITES)
-        worker.neighbours.lost(2, "cut")  # nobody leads just now
-        first = leader()
-        worker.neighbours.follow(SITES)
-        assert b'{"c":"link-lost","site":2,"why":"cut"}' in told(first)
-        second = leader()  # the first one has died over it
-        worker.neighbours.follow(SITES)
-        assert b'"link-lost","site":2' in told(second)
-        worker.neighbours.follow(SITES[:2])
-        assert b'"link-lost"' not in told(second)
-        worker.neighbours.lost(2, "closed by the other end")
-        assert b'"link-lost"' not in told(second), "it has been removed"
-
-    asyncio.run(main())
 
 
 async def eventually(condition: Callable[[], bool], what: str) -> None:
@@ -74,8 +41,10 @@ def seated(number: int, address: tuple[str, int], key: JobKey, *, session_s: flo
     )
     worker = Worker(config, finder(config), None, IdleSelector())
     worker.id = f"{number}.0"
+    worker.state.number, worker.state.leader = number, "nobody"
     worker._become(number)
-    worker.neighbours.follow([SiteAddress(0, "0.0", *address), SITES[1]])
+    view = control.Sites((SiteAddress(0, "0.0", *address), SITES[1]))
+    worker.step(steps.LeaderSaid("nobody", view))
     return worker
 
 
@@ -91,7 +60,7 @@ async def over(*workers: Worker) -> None:
 def test_a_site_that_is_silent_for_less_than_its_session_is_tried_again_and_not_accused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(neighbours, "DIAL_TIMEOUT_S", 0.1)
+    monkeypatch.setattr(worker_module, "DIAL_TIMEOUT_S", 0.1)
 
     async def main() -> None:
         key = JobKey.fresh()
@@ -103,11 +72,11 @@ def test_a_site_that_is_silent_for_less_than_its_session_is_tried_again_and_not_
             for _ in range(3):
                 attempt, _ = await loop.run_in_executor(None, paused.accept)
                 attempt.close()
-            assert not worker.neighbours.broken
+            assert not worker.state.broken
         other = seated(0, address, key, session_s=1000.0)
         server, _ = await listen(other, key, port=address[1])  # it goes on
         await eventually(lambda: 0 in worker.links and 1 in other.links, "it is reached")
-        assert not worker.neighbours.broken
+        assert not worker.state.broken
         server.close()
         await over(worker, other)
 
@@ -117,13 +86,13 @@ def test_a_site_that_is_silent_for_less_than_its_session_is_tried_again_and_not_
 def test_a_site_that_is_out_of_reach_for_a_session_is_accused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(neighbours, "DIAL_TIMEOUT_S", 0.1)
+    monkeypatch.setattr(worker_module, "DIAL_TIMEOUT_S", 0.1)
 
     async def main() -> None:
         with socket.create_server(("127.0.0.1", 0)) as silent:
             worker = seated(1, silent.getsockname(), JobKey.fresh(), session_s=0.3)
-            await eventually(lambda: 0 in worker.neighbours.broken, "it is accused")
-            assert worker.neighbours.broken == {0: "no handshake in time"}
+            await eventually(lambda: 0 in worker.state.broken, "it is accused")
+            assert worker.state.broken == {0: "no handshake in time"}
             await over(worker)
 
     asyncio.run(main())
