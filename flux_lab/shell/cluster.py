@@ -70,6 +70,7 @@ class Plan:
         window: offers of the feeder that may be unacknowledged.
         snapshot_events, kept_entries, slack_entries: how much of the record, and of the view
             changes, is kept.
+        journal_bytes: of one of its files.
         durable: see `ControllerConfig`.
     """
 
@@ -86,6 +87,7 @@ class Plan:
     snapshot_events: int
     kept_entries: int
     slack_entries: int
+    journal_bytes: int
     durable: Literal["process", "machine"]
 
 
@@ -113,6 +115,7 @@ def plan_of(rng: random.Random) -> Plan:
         snapshot_events=rng.choice((1000, 10, 30)),
         kept_entries=rng.choice((512, 4, 16)),
         slack_entries=rng.choice((256, 0, 2)),
+        journal_bytes=rng.choice((64 << 20, 1500)),
         durable=rng.choice(DURABLE),
     )
 
@@ -204,7 +207,7 @@ class Cluster:
         self.struck = 1.0
         self.calm = False
         self.history: list[tuple[float, str]] = []
-        self.terms = 0
+        self.started = 0
         self.joined = 0
 
     # ---- processes
@@ -223,10 +226,10 @@ class Cluster:
 
     def start_controller(self, number: int) -> None:
         """Start a controller, or start it again."""
-        config = self.controller_config(
-            executor=f"c{number}", advertise=f"c{number}", bind=f"c{number}"
-        )
-        process = Process(self.kernel, f"controller-{number}", f"c{number}")
+        self.started += 1
+        machine = f"c{number}.{self.started}"
+        config = self.controller_config(executor=machine, advertise=machine, bind=machine)
+        process = Process(self.kernel, f"controller-{number}.{self.started}", machine)
         self.controllers[number] = process
 
         def main() -> None:
@@ -480,6 +483,7 @@ def substituted(cluster: Cluster) -> Iterator[None]:
             (leader_state, "SNAPSHOT_EVENTS", plan.snapshot_events),
             (ledger, "KEPT_ENTRIES", plan.kept_entries),
             (record, "SLACK_ENTRIES", plan.slack_entries),
+            (journal, "FILE_FULL_BYTES", plan.journal_bytes),
             *((module, "threading", simulated.threading) for module in threaded),
         ):
             stack.enter_context(patch.object(owner, name, value))

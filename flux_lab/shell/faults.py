@@ -51,7 +51,7 @@ class FaultPlan:
 def fault_plan_of(rng: random.Random) -> FaultPlan:
     """Draw the faults of a run: some kinds are left out of each, so that others are dense."""
     return FaultPlan(
-        count=rng.choice((0, 2, 4, 4, 8, 12)),
+        count=rng.choice((0, 2, 4, 8, 8, 12)),
         gap_s=rng.choice((0.05, 0.3, 1.0)),
         among_input=rng.random() < 0.7,
         reckless=rng.random() < 0.15,
@@ -234,10 +234,10 @@ class Faults:
             others.append(leader[1])
         other_end = self.rng.choice(others)
         if other_end in cluster.sites.values():
+            cluster.gone.discard(process)  # one of the two stays
             if other_end in cluster.gone or not self._vulnerable(other_end):
-                cluster.gone.discard(process)
                 return False
-            cluster.gone.add(other_end)
+            cluster.gone |= {process, other_end}
         if not cluster.network.reset_between(process.machine, other_end.machine):
             cluster.gone -= {process, other_end}
             return False
@@ -256,6 +256,24 @@ class Faults:
             return False
         of[1].kill()
         return self._note(f"the leader {of[1].name} is killed")
+
+    def lose_leader(self) -> bool:
+        """The leader's machine is gone: nobody hears anything."""
+        if (of := self._leader()) is None:
+            return False
+        self.cluster.network.dead_machines.add(of[1].machine)
+        of[1].kill()
+        return self._note(f"the machine of the leader {of[1].name} is gone")
+
+    def depose_leader(self) -> bool:
+        """Its connections to the other controllers break, which depose it; it lives on."""
+        if (of := self._leader()) is None:
+            return False
+        network, leader = self.cluster.network, of[1]
+        others = [p for p in self.cluster.controllers.values() if p.alive and p is not leader]
+        if not sum(network.reset_between(leader.machine, other.machine) for other in others):
+            return False
+        return self._note(f"the other controllers lose their connections to {leader.name}")
 
     def stop_leader(self) -> bool:
         """SIGSTOP, in half of all cases for longer than its session lives."""
@@ -403,6 +421,8 @@ KINDS: Final[dict[str, Callable[[Faults], bool]]] = {
     "site cut off": Faults.cut_site_off,
     "link reset": Faults.reset_link,
     "leader killed": Faults.kill_leader,
+    "leader's machine lost": Faults.lose_leader,
+    "leader deposed": Faults.depose_leader,
     "leader stopped": Faults.stop_leader,
     "leader cut off": Faults.cut_leader_off,
     "leader's answers lost": Faults.lose_answers,

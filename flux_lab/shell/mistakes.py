@@ -163,8 +163,8 @@ MISTAKES: Final = (
         "a site that has been removed is admitted",
         LeaderState,
         "_site_registered",
-        "if gone or identity in ledger.fenced or said.epoch > ledger.leaders:",
-        "if False:",
+        "elif gone or identity in ledger.fenced:",
+        "elif False:",
     ),
     Mistake(
         "a site follows an older leader",

@@ -322,7 +322,9 @@ class LeaderState:
         self._open.add(link)
         ledger, identity = self.ledger, said.id
         gone = said.epoch > 0 and identity not in ledger.numbers
-        if gone or identity in ledger.fenced or said.epoch > ledger.leaders:
+        if said.epoch > ledger.leaders:  # what this leader knows of the site is out of date
+            self.emit(Close(link, "this leader has been replaced"))
+        elif gone or identity in ledger.fenced:
             self.emit(Greet(link, Role.SITE, control.Expulsion()))
         elif not ledger.leaders:
             self.emit(Close(link, "not leading yet"))

@@ -109,13 +109,21 @@ def test_a_notice_of_no_partition_changes_nothing() -> None:
     assert not term.state.pending
 
 
-def test_a_removed_site_and_one_that_knows_a_later_leader_are_expelled() -> None:
+def test_a_removed_site_is_expelled() -> None:
     term = Term().begun()
     term.handle(steps.MemberLeft("0.1"))
     term.recorded()
-    for said in (registration(0), registration(0, epoch=1), registration(1, epoch=2)):
+    for said in (registration(0), registration(0, epoch=1), registration(8, epoch=1)):
         (greet,) = of(steps.Greet, term.handle(steps.SiteRegistered(f"link {said}", said)))
         assert isinstance(greet.greeting, control.Expulsion)
+
+
+def test_a_leader_that_has_been_replaced_expels_nobody() -> None:
+    term = Term().begun()
+    for number in (1, 8):  # the other one has joined since
+        said = registration(number, epoch=2)
+        made = term.handle(steps.SiteRegistered(f"new {number}", said))
+        assert [type(step) for step in made] == [steps.Close]
 
 
 def test_a_site_whose_connection_closes_while_it_joins_is_removed_again() -> None:
