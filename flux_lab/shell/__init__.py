@@ -4,5 +4,5 @@
 - `network`, `zookeeper`, `disk`: what processes speak to, and how it fails.
 - `cluster`: a job; `faults`: what strikes it; `checks`: what has to hold all the same; `sweep`:
   many of them, each from a seed.
-- `mistakes`: planted in the product, to see that the sweep finds them.
+- `mistakes`: planted in the product, to see that the sweep finds them; `mutations`: drawn ones.
 """

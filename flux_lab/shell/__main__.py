@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 
 from flux_lab.shell.mistakes import HARMLESS, MISTAKES, found_at
+from flux_lab.shell.mutations import drawn, noticed
 from flux_lab.shell.sweep import run, timed
 
 
@@ -24,6 +25,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     planting = commands.add_parser("mistakes", help="does the sweep find planted mistakes?")
     planting.add_argument("--seeds", type=int, default=200, help="how many runs each is given")
     planting.add_argument("--only", default="", help="those with this in their name")
+    mutating = commands.add_parser("mutations", help="random mutations: which survive?")
+    mutating.add_argument("count", type=int)
+    mutating.add_argument("--seed", type=int, default=0, help="decides which are drawn")
+    mutating.add_argument("--seeds", type=int, default=40, help="how many runs each is given")
     args = parser.parse_args(argv)
     if args.command == "story":
         done = run(args.seed)
@@ -31,6 +36,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1 if done.problem else 0
     if args.command == "mistakes":
         return _mistakes(args.only, args.seeds)
+    if args.command == "mutations":
+        return _mutations(args.count, args.seed, args.seeds)
     if not 0 <= args.first < args.last:
         parser.error(f"there are no seeds from {args.first} to {args.last}: give LAST, then FIRST")
     totals, text = timed(range(args.first, args.last), args.processes)
@@ -50,6 +57,19 @@ def _mistakes(only: str, seeds: int) -> int:
         else:
             print(f"seed {found[0]:3}: {mistake.name}: {found[1].splitlines()[0]}", flush=True)
     return 1 if missed else 0
+
+
+def _mutations(count: int, seed: int, seeds: int) -> int:
+    """Print at which seed each mutation is noticed; survivors are for people to judge."""
+    survivors = 0
+    for mutation in drawn(count, seed):
+        found = noticed(mutation, range(seeds))
+        survivors += found is None
+        where = "survives" if found is None else f"seed {found[0]:3}"
+        why = "" if found is None else f": {found[1].splitlines()[0][:100]}"
+        print(f"{where}: {mutation}{why}", flush=True)
+    print(f"{survivors} of {count} survive {seeds} runs")
+    return 0
 
 
 if __name__ == "__main__":

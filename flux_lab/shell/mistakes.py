@@ -407,6 +407,14 @@ HARMLESS: Final[dict[str, str]] = {}
 """Mistakes that no run can notice, and why."""
 
 
+def compiled(text: str, original: Any, name: str) -> Any:
+    """A function of this text, with the globals of another one that it stands in for."""
+    made: dict[str, Any] = {}
+    code = compile(text, f"<{name}>", "exec", __future__.annotations.compiler_flag)
+    exec(code, original.__globals__, made)
+    return made[original.__name__]
+
+
 @contextmanager
 def planted(mistake: Mistake) -> Iterator[None]:
     """The product with this mistake.
@@ -419,11 +427,8 @@ def planted(mistake: Mistake) -> Iterator[None]:
     old = mistake.old
     if text.count(old) != 1:
         raise ValueError(f"{mistake.name}: {old!r} occurs {text.count(old)} times in {original}")
-    flags = __future__.annotations.compiler_flag
-    made: dict[str, Any] = {}
-    code = compile(text.replace(old, mistake.new), f"<{mistake.name}>", "exec", flags)
-    exec(code, original.__globals__, made)
-    with patch.object(mistake.owner, mistake.function, made[mistake.function]):
+    made = compiled(text.replace(old, mistake.new), original, mistake.name)
+    with patch.object(mistake.owner, mistake.function, made):
         yield
 
 
