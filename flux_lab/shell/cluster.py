@@ -157,6 +157,7 @@ class Cluster:
         workers: process -> the site in it.
         leaders: all terms so far.
         struck: share of the faults that have struck; the source is not ahead of it.
+        errands: what the operator is to do next.
         calm: no more faults come.
         history: (time, what happened), for people.
     """
@@ -204,6 +205,7 @@ class Cluster:
         self.leader_process: dict[Leader, Process] = {}
         self.gone: set[Process] = set()
         self.outcome = Outcome()
+        self.errands: list[Callable[[Client], None]] = []
         self.struck = 1.0
         self.calm = False
         self.history: list[tuple[float, str]] = []
@@ -297,10 +299,11 @@ class Cluster:
         def main() -> None:
             feeding = Thread(target=self._feed, name="feeder", process=process)
             reading = Thread(target=self._read, name="reader", process=process)
-            feeding.start()
-            reading.start()
-            feeding.join()
-            reading.join()
+            operating = Thread(target=self._operate, name="operator", process=process)
+            for thread in (feeding, reading, operating):
+                thread.start()
+            for thread in (feeding, reading, operating):
+                thread.join()
             self._finish()
 
         def ended(process: Process) -> None:
@@ -347,6 +350,24 @@ class Cluster:
                 outcome.lost = lost
             except (Unreachable, ZooKeeperProblem) as problem:
                 self.note(f"the reader begins again: {problem}")
+                self.kernel.sleep(0.5)
+
+    def _operate(self) -> None:
+        """Ask for what people ask for, until nothing strikes any more."""
+        rng, outcome = self.kernel.rng, self.outcome
+        while not self.calm and outcome.lost is None:
+            try:
+                with Client(self._config()) as client:
+                    while not self.calm or self.errands:
+                        self.kernel.sleep(rng.random())
+                        if self.errands:
+                            self.errands.pop(0)(client)
+                        elif rng.random() < 0.3:
+                            client.limit_memory(rng.randrange(self.joined), 1 << 20)
+            except DataLost as lost:
+                outcome.lost = lost
+            except (Unreachable, ZooKeeperProblem) as problem:
+                self.note(f"the operator begins again: {problem}")
                 self.kernel.sleep(0.5)
 
     def _take(self, offset: int, batches: list[tuple[int, Any]], ended: bool) -> None:

@@ -18,9 +18,8 @@ from flux_lab.shell.cluster import SESSION_S, Cluster
 from flux_lab.shell.kernel import Process
 from flux_lab.shell.zookeeper import MACHINE, SERVERS
 from flux_runtime.protocol.vocabulary import Status, other
-from flux_runtime.site.control_messages import Move
+from flux_runtime.site.client import Client
 from flux_runtime.site.leader import Leader
-from flux_runtime.site.leader_steps import ClientSaid
 
 LOOK_S: Final = 0.03
 AT_ONCE_S: Final = 0.1
@@ -391,10 +390,13 @@ class Faults:
         if not near or near[0] in cluster.gone:
             return False
         cluster.gone.add(near[0])
-        self.kernel.after(3.0, self._one_is_left, *near)
         site = self.rng.choice(list(ledger.sites))
-        asked = ClientSaid("nobody", Move(*pair, copy, site))
-        self.kernel.at(self.kernel.now, leader.step, asked)
+
+        def errand(client: Client) -> None:
+            client.move(*pair, copy, site)
+            self.kernel.after(1.0, self._one_is_left, *near)
+
+        cluster.errands.append(errand)
         return self._note(f"copy {copy} of {pair} is to move to site {site}")
 
     def _two(self) -> tuple[Process, Process] | None:

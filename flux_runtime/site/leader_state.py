@@ -179,7 +179,6 @@ class LeaderState:
             case SiteRegistered(link, said):
                 self._site_registered(link, said)
             case ClientGreeted(link, source, taken):
-                self._open.add(link)
                 self.clients.greeted(link, source, taken)
             case FollowerGreeted(link):
                 self.emit(Greet(link, Role.FOLLOWER, control.FollowerWelcome()))
