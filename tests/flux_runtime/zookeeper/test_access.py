@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 from kazoo.exceptions import NoAuthError
 from kazoo.security import make_digest_acl
@@ -167,3 +169,55 @@ def test_what_the_access_lacks_is_said_at_once(tmp_path: Path) -> None:
         connect(lost)
     with pytest.raises(ValueError, match=r"ca is .*ca.pem: no file"):
         connect(Ensemble("zk:2181", {"ca": "ca.pem"}, tmp_path))
+
+
+JOB = """
+from pathlib import Path
+from flux_runtime.spark import Job, Step, main
+
+def same(click):
+    return click
+
+def build(job: Job) -> None:
+    clicks = job.source("clicks", format="json", path="data", schema="v INT")
+    step = Step("C", same, query="SELECT v FROM click", gives="records")
+    job.sink("out", [job.flux("C", [step], writes={"click": [clicks]}, sites=2)])
+
+if __name__ == "__main__":
+    main(build, name="sites", folder=Path(__file__).parent, master="local[2]",
+         zookeeper=HOSTS, zookeeper_access=ACCESS)
+"""
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(600)
+def test_sites_on_executors_get_in_and_no_file_holds_the_password(
+    ensemble: Ensemble, tmp_path: Path
+) -> None:
+    access = {k: v if k == "user" else str(ensemble.root / v) for k, v in ensemble.access.items()}
+    access["password"] = f"${{file:{ensemble.root / 'password'}}}"
+    text = JOB.replace("HOSTS", repr(ensemble.hosts)).replace("ACCESS", repr(access))
+    (tmp_path / "job.py").write_text(text)
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "1.json").write_text("".join(f'{{"v": {v}}}\n' for v in range(20)))
+    done = subprocess.run(
+        [sys.executable, "job.py", "--available-now"],
+        cwd=tmp_path,
+        env={**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    files = (tmp_path / "results" / "out").rglob("*.parquet")
+    rows = [row["v"] for file in files for row in pq.ParquetFile(file).read().to_pylist()]
+    assert sorted(rows) == [*range(20)]
+    holding = [
+        file
+        for file in tmp_path.rglob("*")
+        if file.is_file() and PASSWORD.encode() in file.read_bytes()
+    ]
+    assert holding == []
+    with connect(ensemble) as client:
+        mine = make_digest_acl("orders", PASSWORD, all=True)
+        nodes = below(client, "/blazes/sites")
+        assert {str(client.kazoo.get_acls(node)[0]) for node in nodes} == {str([mine])}
