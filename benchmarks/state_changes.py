@@ -91,6 +91,7 @@ class Texts:
     copy: bool = False
     """Whether the totals go to a second sink."""
     copy_of_tags: bool = False
+    copy_of_matches: bool = False
     place: str = "tagged"
     files: int = 3
     width: int = 2
@@ -127,6 +128,8 @@ class Texts:
         }
         if self.copy:
             streams["copied"] = {"from": "Total.totals"}
+        if self.copy_of_matches:
+            streams["rematched"] = {"from": "Match.matched"}
         if self.copy_of_tags:
             streams["retagged"] = {"from": "Tag.tagged"}
         extra = ", left.more" if self.more_lefts and self.matched else ""
@@ -198,6 +201,7 @@ MUTATIONS: Final[Mapping[str, Callable[[Texts, random.Random], Texts]]] = {
     "column of lefts": lambda t, r: replace(t, more_lefts=True),
     "second sink": lambda t, r: replace(t, copy=not t.copy),
     "second sink of tags": lambda t, r: replace(t, copy_of_tags=not t.copy_of_tags),
+    "second sink of matches": lambda t, r: replace(t, copy_of_matches=not t.copy_of_matches),
     "place": lambda t, r: replace(t, place=f"tagged-{r.randrange(1000)}"),
     "files": lambda t, r: replace(t, files=t.files % 3 + 1),
     "width": lambda t, r: replace(t, width=t.width % 3 + 1),
@@ -237,6 +241,8 @@ class World:
     """Place of a sink -> its rows."""
     instead: dict[tuple[str, Row], set[Row | None]] = field(default_factory=dict)
     """(place, row) -> rows of a killed job that may be there instead; None: nothing."""
+    matched: set[Row] = field(default_factory=set)
+    """The rows of the join after the round before."""
     ends: dict[int, list[dict[str, Any]]] = field(default_factory=dict)
     """Key -> punctuations that are still to come."""
 
@@ -315,6 +321,7 @@ class World:
             if killed is not None:
                 before = self.rows(killed).get((place, name))
                 self.instead.setdefault((place, row), set()).add(before)
+        self.matched = self.pairs(texts)
         for key in self.complete:
             del self.open[key], self.ends[key]
         self.complete.clear()
@@ -335,7 +342,19 @@ class World:
             begun = "retagged" in self.expected
             for event in self.new_events if begun else self.events:
                 rows["retagged", event["id"]] = tagged(event, texts)
+        if texts.copy_of_matches:
+            for pair in self.pairs(texts) - self.matched:
+                rows["rematched", hash(pair)] = pair
         return rows
+
+    def pairs(self, texts: Texts) -> set[Row]:
+        """The rows of the join."""
+        return {
+            (left["id"], right["id"], *([left["k"]] if texts.matched else []))
+            for left in self.lefts
+            for right in self.rights
+            if left["k"] == right["k"]
+        }
 
     def differences(self, place: str, found: Counter[Row]) -> str:
         """What a sink has that differs from what it should; empty where nothing does."""
@@ -367,12 +386,7 @@ class World:
             of = (len(events), value(texts.running, events, 1))
             if newest.get(key) != of:
                 wrong.append(f"running: {key} has {newest.get(key)}, not {of}")
-        pairs = Counter(
-            (left["id"], right["id"], *([left["k"]] if texts.matched else []))
-            for left in self.lefts
-            for right in self.rights
-            if left["k"] == right["k"]
-        )
+        pairs = Counter(self.pairs(texts))
         matched = rows_of(project / "results" / "matched")
         if matched != pairs:
             wrong.append(f"matched: {dict(pairs - matched)} missing, {dict(matched - pairs)} more")
@@ -448,7 +462,8 @@ class Trial:
             killed_with = self.texts
             point = f"{self.random.choice(POINTS)}@{self.random.randint(1, 4)}"
             self.kill(point)
-            names = [n for n in names if n not in ("place", "second sink of tags")]
+            moving = ("place", "second sink of tags", "second sink of matches")
+            names = [name for name in names if name not in moving]
         texts = self.texts
         for name in names:
             texts = after(texts, name, self.random)

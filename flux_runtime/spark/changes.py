@@ -341,6 +341,8 @@ class Comparison:
         if then is None or not readers:
             return
         for field, because in OF_SOURCE.items():
+            if field == "value" and "options" not in then:  # older states do not say
+                continue
             if then.get(field) != now.get(field):
                 yield _refused(name, f"another {field}", because)
         yield from self._schema(name, then["schema"], now["schema"], readers)
@@ -391,7 +393,8 @@ class Comparison:
             because = "records that were read before have NULL in it"
             yield Change(name, f"a new column ({names})", True, because)
         else:
-            yield Change(name, "another order of columns", True, "columns go by their names")
+            because = "what is read from now on has it; what is kept goes by names"
+            yield Change(name, "another order of columns", True, because)
 
     def _keeps_records(self, unit: Unit) -> bool:
         return self._keeps(unit) or isinstance(unit, SealUnit)

@@ -120,8 +120,8 @@ def end(request: pytest.FixtureRequest, tmp_path: Path, servers: dict[str, Any])
             return Kafka(servers["kafka"], name)
 
 
-def claimed(path: Path, *, fresh: bool = False) -> Ownership:
-    ownership = Ownership("job", LocalStorage(path), [], fresh=fresh)
+def claimed(path: Path, *, fresh: bool = False, job: str = "job") -> Ownership:
+    ownership = Ownership(job, LocalStorage(path), [], fresh=fresh)
     ownership.claim()
     return ownership
 
@@ -178,6 +178,24 @@ def test_rows_of_another_state_are_refused(end: Delta | Kafka, tmp_path: Path) -
     fresh = taken(end, claimed(tmp_path / "other", fresh=True))
     assert end.commit(fresh, 0, 3) == 1
     assert end.rows() == [1, 2, 3]
+
+
+def test_a_job_of_another_name_adds_each_row_once_beside_the_first(
+    end: Delta | Kafka, tmp_path: Path
+) -> None:
+    """As it is used to bring in a past range."""
+    states = {"job": 0, "job-2023": 100}
+
+    def sinks() -> dict[str, Any]:
+        return {job: taken(end, claimed(tmp_path / job, job=job)) for job in states}
+
+    for number in range(3):
+        for job, sink in sinks().items():  # each has been started again
+            for _ in range(2):
+                end.commit(sink, number, states[job] + number)
+                end.commit(sink, number - 1, states[job] + number - 1)
+    assert {job: sink.newest("U") for job, sink in sinks().items()} == {"job": 2, "job-2023": 2}
+    assert end.rows() == [0, 1, 2, 100, 101, 102]
 
 
 def test_a_table_that_was_emptied_is_refused(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 ROOT = Path(__file__).parents[3]
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800)]
 
 
 def trial(*arguments: str) -> tuple[int, list[str]]:

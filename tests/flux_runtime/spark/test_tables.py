@@ -74,8 +74,8 @@ def derby(spark: SparkSession, tmp_path: Path) -> Derby:
     return Derby(spark, tmp_path)
 
 
-def claimed(path: Path, *, fresh: bool = False) -> Ownership:
-    ownership = Ownership("job", LocalStorage(path), [], fresh=fresh)
+def claimed(path: Path, *, fresh: bool = False, job: str = "job") -> Ownership:
+    ownership = Ownership(job, LocalStorage(path), [], fresh=fresh)
     ownership.claim()
     return ownership
 
@@ -159,6 +159,19 @@ def test_rows_of_another_state_are_refused_and_those_that_have_gone(
     fresh = derby.table("added").taken(spark, claimed(tmp_path / "other", fresh=True), ["A"])
     assert fresh.commit("A", 0, frame(spark, (1, "a", 1))) == 1
     assert derby.rows("added") == [(1, "a", 1)] * 2
+
+
+def test_a_job_of_another_name_adds_each_row_once_beside_the_first(
+    spark: SparkSession, derby: Derby, tmp_path: Path
+) -> None:
+    """As it is used to bring in a past range."""
+    for number in (0, 1):
+        for job, first in {"job": 0, "job-2023": 100}.items():
+            for _ in range(2):  # started again
+                ownership = claimed(tmp_path / job, job=job)
+                table = derby.table("added").taken(spark, ownership, ["A"])
+                table.commit("A", number, frame(spark, (first + number, "a", 1)))
+    assert [row[0] for row in derby.rows("added")] == [0, 1, 100, 101]
 
 
 def test_a_driver_that_stands_still_in_its_transaction_is_not_waited_for_without_end(

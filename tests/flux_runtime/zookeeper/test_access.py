@@ -190,7 +190,7 @@ if __name__ == "__main__":
 
 
 @pytest.mark.spark
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1800)
 def test_sites_on_executors_get_in_and_no_file_holds_the_password(
     ensemble: Ensemble, tmp_path: Path
 ) -> None:
