@@ -276,12 +276,12 @@ class KilledJob:
             raise RuntimeError(done.stdout + done.stderr)
 
     def more(self) -> None:
-        """One more file: readings of some of ten ids."""
+        """One more file, of one second: readings of three of ten ids, which change in time."""
         n = len(self.files)
         rng = random.Random(n)
         rows = [
             {
-                "id": f"s{rng.randrange(10)}",
+                "id": f"s{(n // 3 + rng.randrange(3)) % 10}",
                 "temperature": rng.randrange(60, 140),
                 "at": f"2024-01-01T00:{n // 60:02d}:{n % 60:02d}.{rng.randrange(1000):03d}Z",
             }
@@ -403,7 +403,7 @@ def _compared(job: KilledJob, folder: Path) -> int:
     for sink, after in (("counts", counts), ("silences", silences)):
         due = Counter(tuple(row) for rows in after for row in rows)
         seen = job.rows(sink)
-        failed += seen != due
+        failed += seen != due or not due
         print(f"{sink}: {seen.total()} rows, {'as' if seen == due else 'other than'} Spark's")
         if seen != due:
             print(f"  missing {due - seen}\n  too many {seen - due}")

@@ -124,7 +124,7 @@ def facts(stage: Stage) -> Iterator[tuple[str, str]]:
             yield "why", stage.why
             yield "order", wording.flux_order()
             for step in stage.steps:
-                yield "runs", wording.step(step.name, step.gives, step.gate, step.query)
+                yield "runs", wording.step(step)
                 if step.kept:
                     yield "keeps", _partial_aggregates(step.kept)
             yield "sites", wording.sites(stage)

@@ -9,7 +9,7 @@ from annotations.delivery import FILES
 from annotations.phrases import listed
 from blazes.coordination import Entry, Mode, Release, Scope, Vote
 from codegen.drafts import Draft
-from codegen.model import Flux, Guarantee
+from codegen.model import Flux, Guarantee, Step
 
 
 def attributes(names: Iterable[str]) -> str:
@@ -246,9 +246,14 @@ def flux_order() -> str:
     )
 
 
-def step(name: str, gives: str, gate: tuple[str, ...] | None, query: str | None) -> str:
+def step(flux_step: Step) -> str:
     """The sentence of a step of a Flux stage, and how it is partitioned."""
+    name, gate, query = flux_step.name, flux_step.gate, flux_step.query
+    processor = flux_step.function.processor
     engine = "a Flux operator" if query is None else "SQL, in DuckDB"
+    if processor is not None:
+        engine = f"the StatefulProcessor {processor.make}"
+        engine += "" if processor.time == "none" else f", told {processor.time} time"
     if gate is None:
         apart = "in any partition"
     elif gate:
@@ -263,7 +268,7 @@ def step(name: str, gives: str, gate: tuple[str, ...] | None, query: str | None)
         "distinct": "puts out what follows anew, each row once",
         "answers": "answers each request once",
         "changes": "computes what a batch changed again",
-    }[gives]
+    }[flux_step.gives]
     return f"{name}: {engine}, {apart}; {when}"
 
 

@@ -255,7 +255,10 @@ class _Run:
                 before, lambda p: p.handleInputRows(key, given(admitted), self._now())
             )
             if isinstance(columns, Exception):
-                raise columns
+                raise OperatorError(
+                    f"{self.operator.plan.make} raises of records that it took before: "
+                    f"{reason_of(columns)}; look for clocks, random numbers and the order of sets"
+                )
             self._put(columns, admitted[-1])
         return None
 
