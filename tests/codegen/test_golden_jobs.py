@@ -53,6 +53,7 @@ JOBS = [
     Golden("ad_network/poor", "ad_network/replicated.yaml", {"Report": "POOR"}),
     Golden("ad_network/poor_single", "ad_network/single.yaml", {}),
     Golden("shop/shop", "shop/shop.yaml", {}),
+    Golden("sensors/silence", "sensors/silence.yaml", {}),
 ]
 every_job = pytest.mark.parametrize("golden", JOBS, ids=lambda golden: golden.name)
 
