@@ -308,9 +308,57 @@ def component(kind: str, buckets: int) -> Component:
     )
 
 
+def components(kind: str, widths: Sequence[int]) -> Components:
+    """A processor; of two widths one is of what passes its rows on or, without a time, its records.
+
+    What is told the time comes first in a stage.
+    """
+    width, *others = widths
+    if not others:
+        return Components(stages=(component(kind, width),))
+    if KINDS[kind].time is not TimeMode.NONE:
+        return Components(stages=(component(kind, width), passing_on(OUTPUT, *others)))
+    records = tuple((name, _without_zone(of)) for name, of in COLUMNS)
+    return Components(stages=(passing_on(records, width), component(kind, *others)))
+
+
+def passing_on(columns: Sequence[tuple[str, Any]], buckets: int) -> Component:
+    """What passes its records on, in their order, which SQL does not keep within a batch."""
+    return Component(
+        name="Pass",
+        buckets=buckets,
+        gate=None,
+        operator=f"{__name__}:Passing",
+        interfaces=("records",),
+        output=tuple(columns),
+    )
+
+
+class Passing:
+    """An operator that puts out what it gets."""
+
+    def process(self, batch: Batch) -> Batch:
+        """The same."""
+        return batch
+
+    def get_state(self) -> None:
+        """There is none."""
+
+    def install_state(self, state: None) -> None:
+        """There is none."""
+
+    def state_size(self) -> int:
+        """There is none."""
+        return 0
+
+
+def _without_zone(of: Any) -> Any:
+    return pa.timestamp(of.unit) if pa.types.is_timestamp(of) else of
+
+
 def chain() -> Dataflow:
     """What the tests' site processes load by name."""
-    return Components(stages=(component("FramesByEventTime", 2),))()
+    return components("FramesByEventTime", (2, 2))()
 
 
 def drawn_input(rng: random.Random, kind: str, batches: int) -> list[Batch]:
@@ -494,7 +542,7 @@ class Programs(Plan):
         """As the sweep draws it, with a processor."""
         rng = random.Random(seed)
         plan, kind = plan_of(rng), rng.choice(sorted(KINDS))
-        dataflow = Components(stages=(component(kind, max(plan.shape.widths)),))()
+        dataflow = components(kind, plan.shape.widths[:2])()
         shape: Shape = dataclasses.replace(
             plan.shape, widths=dataflow.shape.widths, ordered_egress=True
         )
