@@ -1,10 +1,13 @@
 """Meter readings of three gateways over six hours; each closes an hour when it has sent it all."""
 
 import json
+import os
 import random
 from pathlib import Path
 
 FOLDER = Path("data/readings")
+FIRST_S = 1_767_225_600
+"""When the first file was sent; each is a second younger than the one before."""
 rng = random.Random(7)
 FOLDER.mkdir(parents=True, exist_ok=True)
 for number, (hour, gateway) in enumerate(
@@ -24,4 +27,5 @@ for number, (hour, gateway) in enumerate(
     lines = [json.dumps(line) for line in (*sent, over)]
     staged = FOLDER / f".{number:03d}.json"
     staged.write_text("\n".join(lines) + "\n")
+    os.utime(staged, (FIRST_S + number, FIRST_S + number))  # Spark takes the oldest first
     staged.rename(FOLDER / f"{number:03d}-{gateway}.json")
