@@ -424,8 +424,8 @@ CODES: Final = _table(
      "of unknown gate and left to chance, and it cannot be compiled.",
      "Correct the function at this place; it must describe a query without needing data."),
     ("BLZ094", _E, "project that was not run",
-     "A command that reads runs nothing unasked. A script is followed without being run, as far as "
-     "that shows queries; what a pipeline of several files is made of is learned by running it.",
+     "A command that reads runs nothing unasked. A script, and the files of a pipeline, are "
+     "followed without being run; here that does not show what they define.",
      "Add --execute: it is then run in a process of its own, without Spark."),
     ("BLZ095", _E, "declaration that cannot be read",
      "A module that declares a dataflow is read and not run: what its declarations say has to be "

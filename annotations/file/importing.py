@@ -23,7 +23,6 @@ from annotations.file.import_code import OWN_OPTIONS, SCREENS, Change, Module, c
 from annotations.whitebox.components import lineage_to_write, reasons, written_path
 from annotations.whitebox.derivation import DerivedPath
 from annotations.whitebox.existing import (
-    SUFFIXES,
     Derived,
     Graph,
     derived,
@@ -45,8 +44,8 @@ _WIDTH: Final = 96
 
 def load(path: Path, *, execute: Limits | None = None) -> tuple[Dataflow, tuple[Diagnostic, ...]]:
     """The dataflow of a project, with the places of its code, and warnings; BadInput where the
-    code cannot be read. Without `execute`, which allows to run it, a script is followed as far as
-    that goes, and a pipeline of several files is not read."""
+    code cannot be read. Without `execute`, which allows to run it, it is followed as far as that
+    goes."""
     return _loaded(graph_of(path, execute))
 
 
@@ -55,12 +54,9 @@ Loaded: TypeAlias = tuple[Dataflow, tuple[Diagnostic, ...]]
 
 def load_all(paths: Sequence[Path], *, execute: Limits | None) -> list[Loaded | BadInput]:
     """The same of many files, which one process reads; why one cannot be read in its place."""
-    results: dict[Path, Loaded | BadInput] = {
-        path: _not_run(path) for path in paths if execute is None and _needs_running(path)
-    }
-    others = [path for path in paths if path not in results]
-    graphs = read_all(others, execute=execute or Limits(), follow=execute is None)
-    for path, graph in zip(others, graphs, strict=True):
+    results: dict[Path, Loaded | BadInput] = {}
+    graphs = read_all(paths, execute=execute or Limits(), follow=execute is None)
+    for path, graph in zip(paths, graphs, strict=True):
         try:
             if isinstance(graph, Unreadable):
                 results[path] = _unread(path, graph, execute)
@@ -71,21 +67,12 @@ def load_all(paths: Sequence[Path], *, execute: Limits | None) -> list[Loaded | 
     return [results[path] for path in paths]
 
 
-def _needs_running(path: Path) -> bool:
-    return path.suffix not in SUFFIXES
-
-
-def _not_run(path: Path) -> BadInput:
-    message = f"{path} was not run, and only what it does says what the dataflow is"
-    where = Position(str(path), 1, 1) if path.is_file() else None
-    return BadInput([Diagnostic(CODES["BLZ094"], message, where)])
-
-
 def _unread(path: Path, unreadable: Unreadable, execute: Limits | None) -> BadInput:
     """Why a file cannot be read: perhaps as it was not run."""
     if execute is not None or path.suffix == ".sql":
         return _unreadable(unreadable)
-    position = unreadable.position or Position(str(path), 1, 1)
+    beginning = Position(str(path), 1, 1) if path.is_file() else None
+    position = unreadable.position or beginning
     return BadInput(
         [Diagnostic(CODES["BLZ094"], f"read without being run: {unreadable}", position)]
     )
@@ -142,8 +129,6 @@ def functions_of(graph: Graph, derivations: Mapping[str, Derived], module: str) 
 
 def graph_of(path: Path, execute: Limits | None) -> Graph:
     """The graph of a project; BadInput as with `load`."""
-    if execute is None and _needs_running(path):
-        raise _not_run(path)
     try:
         return read(path, execute=execute or Limits(), follow=execute is None)
     except Unreadable as unreadable:

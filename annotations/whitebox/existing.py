@@ -110,7 +110,9 @@ def read(path: Path, *, execute: Limits, follow: bool = False) -> Graph:
         return _graph(path, read_script(path, limits=execute, follow=follow))
     specification = path if path.name in SPECIFICATIONS else _specification(path)
     assert specification is not None
-    return _project_graph(specification, read_pipeline(specification, limits=execute))
+    return _project_graph(
+        specification, read_pipeline(specification, limits=execute, follow=follow)
+    )
 
 
 def read_all(

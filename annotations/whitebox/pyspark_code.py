@@ -222,18 +222,18 @@ def read_scripts(
 
 
 def _of_file(path: Path, arguments: Sequence[str], *, follow: bool) -> dict[str, Any]:
-    if path.name in SPECIFICATIONS:
-        return {"kind": "pipeline", "path": str(path.resolve())}
-    kind = "sql" if path.suffix == ".sql" else "script"
-    request = {"kind": kind, "path": str(path.resolve()), "arguments": list(arguments)}
-    return {**request, "follow": True} if follow and kind == "script" else request
+    request: dict[str, Any] = {"kind": "pipeline", "path": str(path.resolve())}
+    if path.name not in SPECIFICATIONS:
+        request["kind"] = "sql" if path.suffix == ".sql" else "script"
+        request["arguments"] = list(arguments)
+    return {**request, "follow": True} if follow and request["kind"] != "sql" else request
 
 
 def _script(answer: Mapping[str, Any]) -> Script | Project:
     problem, position = answer.get("error"), _position(answer.get("position"))
-    if "datasets" in answer:
-        return _project(answer)
     notes = tuple((text, _position(at)) for text, at in answer.get("notes", ()))
+    if "datasets" in answer:
+        return replace(_project(answer), notes=notes)
     if problem:
         notes = ((problem, position), *notes)
     queries = tuple(_query(description) for description in answer.get("queries", ()))
@@ -281,10 +281,12 @@ def _code(description: Mapping[str, Any] | None) -> Code | str:
 
 
 @_understood()
-def read_pipeline(spec: Path, *, limits: Limits) -> Project:
-    """The project of a `spark-pipeline.yml`. Unreadable where a definition fails."""
-    request = {"kind": "pipeline", "path": str(spec.resolve())}
-    return _project(_ask(request, spec.parent, limits))
+def read_pipeline(spec: Path, *, limits: Limits, follow: bool = False) -> Project:
+    """The project of a `spark-pipeline.yml`. Unreadable where a definition fails. `follow`: its
+    files are not run, but followed as far as that goes."""
+    answer = _ask(_of_file(spec, (), follow=follow), spec.parent, limits)
+    notes = tuple((text, _position(at)) for text, at in answer.get("notes", ()))
+    return replace(_project(answer), notes=notes)
 
 
 def _project(answer: Mapping[str, Any]) -> Project:

@@ -1,9 +1,9 @@
 """Write the dataflow file of an existing project: what was derived, and what remains to be said.
 
 PATH is a Spark Declarative Pipelines project (its spark-pipeline.yml or its folder) or a streaming
-script in Python. A script is followed without being run, as far as that shows what it does. More is
+script in Python. Python is followed without being run, as far as that shows what it does. More is
 learned by running it, in a process of its own, without Spark and Java; that needs --execute, or the
-same in [tool.blazes] of pyproject.toml, and so do the Python files of a project. With -o the
+same in [tool.blazes] of pyproject.toml. With -o the
 functions of the components are written beside the file, so that it compiles and runs; the command
 shows what the job does otherwise than the script.
 """

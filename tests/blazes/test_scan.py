@@ -65,9 +65,9 @@ def test_no_script_is_run_without_being_asked_for(
     assert status == 1
     assert jobs == [
         "jobs/latest_value.py:7 Run",
+        "shop/transformations/report.sql:1 Run",
         "streaming_tables.sql:11 Run",
         "jobs/rdd_map.py:1 not known",
-        "shop/spark-pipeline.yml:1 not known",
         "flow.yaml:5 Async",
         "jobs/python_udf.py:21 Async",
     ]
@@ -76,6 +76,10 @@ def test_no_script_is_run_without_being_asked_for(
 def test_jobs_that_are_not_known_for_one_reason_share_a_row(
     repository: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    specification = repository / "shop" / "spark-pipeline.yml"
+    text = specification.read_text(encoding="utf-8")
+    specification.write_text(text.replace("transformations/**", "notes.txt"), encoding="utf-8")
+    (repository / "shop" / "notes.txt").write_text("sell more\n")
     shutil.copytree(repository / "shop", repository / "store")
     main(["scan", str(repository), "--format", "markdown"])
     (row,) = [line for line in capsys.readouterr().out.splitlines() if "spark-pipeline" in line]

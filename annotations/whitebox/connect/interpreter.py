@@ -281,8 +281,11 @@ class Interpreter:
 
     def _defined(self, node: ast.FunctionDef, scope: Scope) -> Any:
         result: Any = Function(self, node, scope)
+        at = self.at
         for decorator in reversed(node.decorator_list):
+            self.at = Position(str(scope.file), decorator.lineno, decorator.col_offset + 1)
             result = self._call(self.value(decorator, scope), (result,), {})
+        self.at = at
         return result
 
     def _import(self, node: ast.Import | ast.ImportFrom, scope: Scope) -> None:

@@ -48,7 +48,15 @@ _FOLLOWED: list[Callable[[], Position | None]] = []
 
 def reading(place: Callable[[], Position | None]) -> None:
     """Places are those of a script that is followed without being run, from now on."""
+    from pyspark.pipelines import api
+    from pyspark.pipelines.source_code_location import SourceCodeLocation
+
+    def location(stacklevel: int) -> SourceCodeLocation:
+        at = place() or Position("", 1, 1)
+        return SourceCodeLocation(at.file, at.line)
+
     _FOLLOWED[:] = [place]
+    api.get_caller_source_code_location = location  # type: ignore[attr-defined]
 
 
 def caller() -> Position | None:

@@ -64,8 +64,13 @@ class Project:
     """Files that queries in SQL read by functions (`read_files`): name -> what is read."""
 
 
-def read_project(reading: Reading, spec_path: Path) -> dict[str, Any]:
-    """The project of a specification file, as a value for JSON."""
+def read_project(
+    reading: Reading, spec_path: Path, register: Callable[[Any, Any], None] | None = None
+) -> dict[str, Any]:
+    """The project of a specification file, as a value for JSON.
+
+    `register` gives the definitions of its files to a registry; without it, PySpark runs them.
+    """
     from pyspark.pipelines import cli
     from pyspark.pipelines.spark_connect_graph_element_registry import (
         SparkConnectGraphElementRegistry,
@@ -78,8 +83,11 @@ def read_project(reading: Reading, spec_path: Path) -> dict[str, Any]:
         reading.spark, spec.catalog, spec.database, dict(spec.configuration)
     )
     registry = SparkConnectGraphElementRegistry(reading.spark, graph)
-    with contextlib.redirect_stderr(io.StringIO()):
-        cli.register_definitions(spec_path, registry, spec, reading.spark, graph)
+    if register is not None:
+        register(spec, registry)
+    else:
+        with contextlib.redirect_stderr(io.StringIO()):
+            cli.register_definitions(spec_path, registry, spec, reading.spark, graph)
     project = Project()
     for command in reading.answers.pipeline:
         _note(project, command, spec_path.parent)

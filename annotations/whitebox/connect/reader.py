@@ -20,8 +20,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from annotations.whitebox.connect import outside
-from annotations.whitebox.connect.project import read_project, read_sql
+from annotations.whitebox.connect.pipelines import pipeline
+from annotations.whitebox.connect.project import read_sql
 from annotations.whitebox.connect.reading import Reading
 from annotations.whitebox.connect.scripts import script
 from annotations.whitebox.connect.seen import Seen
@@ -99,14 +99,6 @@ def _several(request: Mapping[str, Any]) -> Iterator[dict[str, Any] | None]:
         os.close(pidfd)
         yield json.loads(target.read_bytes()) if target.is_file() else None
         target.unlink(missing_ok=True)
-
-
-def pipeline(home: Reading, request: Mapping[str, Any]) -> dict[str, Any]:
-    """A Declarative Pipelines project: its datasets and flows."""
-    outside.stand_ins("", request["path"])
-    with home.failures() as answer:
-        answer |= read_project(home, Path(request["path"]))
-    return answer
 
 
 def sql(home: Reading, request: Mapping[str, Any]) -> dict[str, Any]:

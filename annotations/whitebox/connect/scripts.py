@@ -70,12 +70,17 @@ def script(home: Reading, request: Mapping[str, Any]) -> dict[str, Any]:
     started, home.answers.started = home.answers.started, []
     answer["queries"] = [each for query in started for each in _queries(home, query)]
     answer["sources"] = home.sources.read
-    if request.get("follow") and (outside.NOTES or outside.MADE):
+    answer["notes"] = noted(follow=bool(request.get("follow")))
+    return answer
+
+
+def noted(*, follow: bool) -> list[Any]:
+    """Everything that could not be followed, as a value for JSON."""
+    if follow and (outside.NOTES or outside.MADE):
         outside.NOTES[_FOLLOWED, None] = None
     for value in outside.DECIDED:
         outside.note(f"`{value}` is not known here, and what the script does depends on it")
-    answer["notes"] = [[text, place_text(at)] for text, at in outside.NOTES]
-    return answer
+    return [[text, place_text(at)] for text, at in outside.NOTES]
 
 
 def _follow(home: Reading, text: str, path: Path) -> None:

@@ -12,7 +12,9 @@ import pytest
 
 from annotations.diagnostics import BadInput
 from annotations.file import importing
+from annotations.whitebox.sandbox import Limits
 
+ROOT: Final = Path(__file__).parents[3]
 ATTACKS: Final = """\
 import sys
 import pyspark.cloudpickle
@@ -64,9 +66,26 @@ from annotations.whitebox.connect import permitted
 if sys.argv[1] == "no wall":
     permitted.wall = lambda path: None
 from annotations.whitebox.connect.reading import Reading
+from annotations.whitebox.connect.pipelines import pipeline
 from annotations.whitebox.connect.scripts import script
-answer = script(Reading({}), {"path": "attacks.py", "follow": True})
-assert len(answer["queries"]) == 1, answer
+if sys.argv[2] == "script":
+    answer = script(Reading({}), {"path": "attacks.py", "follow": True})
+    assert len(answer["queries"]) == 1, answer
+else:
+    answer = pipeline(Reading({}), {"path": "spark-pipeline.yml", "follow": True})
+    assert list(answer["datasets"]) == ["rows"], answer
+"""
+PIPELINE: Final = """\
+name: attacks
+storage: file:///tmp/attacks
+libraries:
+  - glob: {include: attacks.py}
+"""
+DATASET: Final = """
+from pyspark import pipelines as dp
+@dp.table
+def rows():
+    return spark.readStream.text("in")
 """
 QUERY: Final = """
 from pyspark.sql import SparkSession
@@ -89,11 +108,10 @@ def marks(folder: Path) -> set[str]:
 
 
 def run(folder: Path, *command: str) -> None:
-    root = str(Path(__file__).parents[3])
     done = subprocess.run(
         [sys.executable, *command],
         cwd=folder,
-        env={"PYTHONPATH": f"{root}:{folder}", "PATH": os.defpath, "PYTHONDONTWRITEBYTECODE": "1"},
+        env={"PYTHONPATH": f"{ROOT}:{folder}", "PATH": os.defpath, "PYTHONDONTWRITEBYTECODE": "1"},
         capture_output=True,
         text=True,
         timeout=300,
@@ -106,11 +124,36 @@ def test_every_attack_is_one(folder: Path) -> None:
     assert marks(folder) == MARKS
 
 
+@pytest.mark.parametrize("kind", ["script", "pipeline"])
 @pytest.mark.parametrize("wall", ["wall", "no wall"])
-def test_no_attack_gets_through_without_a_sandbox(wall: str, folder: Path) -> None:
-    folder.joinpath("attacks.py").write_text(ATTACKS + QUERY)
-    run(folder, "-c", FOLLOW, wall)
+def test_no_attack_gets_through_without_a_sandbox(wall: str, kind: str, folder: Path) -> None:
+    folder.joinpath("attacks.py").write_text(ATTACKS + (QUERY if kind == "script" else DATASET))
+    folder.joinpath("spark-pipeline.yml").write_text(PIPELINE)
+    run(folder, "-c", FOLLOW, wall, kind)
     assert marks(folder) == set()
+
+
+PIPELINES: Final = (
+    ROOT / "examples" / "pipelines" / "spark-pipeline.yml",
+    ROOT / "tests" / "corpus" / "pipelines" / "dp_single_file.py",
+)
+
+
+@pytest.mark.parametrize("project", PIPELINES, ids=lambda file: file.parent.name)
+def test_a_pipeline_is_followed_to_what_running_it_shows(project: Path) -> None:
+    """Datasets, annotations, places and functions."""
+    followed = importing.imported(project, module="code")
+    assert followed == importing.imported(project, module="code", execute=Limits())
+
+
+def test_a_pipeline_that_is_followed_says_what_it_does_not_know(tmp_path: Path) -> None:
+    tmp_path.joinpath("spark-pipeline.yml").write_text(PIPELINE)
+    tmp_path.joinpath("attacks.py").write_text(
+        "import places\n" + DATASET.replace('.text("in")', ".text(places.of('in'))")
+    )
+    _, warnings = importing.load(tmp_path / "spark-pipeline.yml")
+    assert [w.code.id for w in warnings] == ["BLZ081"]
+    assert "--execute runs it to be read" in warnings[0].message
 
 
 def test_a_script_is_read_where_nothing_may_be_run(tmp_path: Path) -> None:
