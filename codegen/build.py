@@ -255,6 +255,14 @@ def step(flux_step: Step) -> Call:
             for name, texts in flux_step.kept.items()
         }
         named.append(("kept", summaries))
+    if flux_step.deltas:
+        deltas = {
+            name: (sql_value(text, deeper=3), dict(matches))
+            for name, (text, matches) in flux_step.deltas.items()
+        }
+        named.append(("deltas", deltas))
+    if flux_step.times:
+        named.append(("times", {name: dict(time) for name, time in flux_step.times.items()}))
     if flux_step.gate is not None:
         named.append(("gate", list(flux_step.gate)))
     return Call("Step", [flux_step.name, run], named, tall=True)

@@ -32,8 +32,8 @@ from codegen.names import Names
 from codegen.network import Network
 from codegen.partial import split
 from codegen.seals import Route
-from codegen.site_sql import site_sql, site_summaries
-from codegen.sites import chains, gate, gives
+from codegen.site_state import Keeping, gate, gives, kept_on_sites, schema_of
+from codegen.sites import chains
 from codegen.summaries import summarise
 
 REPLICA: Final = "replica"
@@ -363,7 +363,7 @@ class Lowering:
 
         That takes schemas of all inputs.
         """
-        schemas = {name: self._schema(draft, name) for name in draft.inputs}
+        schemas = {name: schema_of(self._net, draft, name) for name in draft.inputs}
         known = {name: schema for name, schema in schemas.items() if schema is not None}
         confluent = draft.kind is Kind.ACCUMULATING and draft.confluent
         names = inputs if confluent else [name for name in inputs if name in draft.writes]
@@ -391,13 +391,6 @@ class Lowering:
             )
             over_kept = self._step(function, *texts)
         return Kept(steps, over_kept)
-
-    def _schema(self, draft: Draft, interface: str) -> Mapping[str, str] | None:
-        """The attributes of an input; None where its streams do not all declare the same."""
-        entering = self._net.entering[Endpoint(draft.component.name, interface)]
-        schemas = [stream.schema for stream in entering]
-        first = schemas[0] if schemas else None
-        return first if all(schema == first for schema in schemas) else None
 
     def _flux(self, draft: Draft, function: Function) -> Flux:
         *before, last = self._chains[draft.at]
@@ -433,35 +426,22 @@ class Lowering:
     def _flux_step(self, draft: Draft, function: Function) -> Step:
         streams = self._net.leaving[draft.at]
         schema = next((stream.schema for stream in streams if stream.schema is not None), None)
-        query: str | None = None
-        summaries: Mapping[str, tuple[str, str | None]] = {}
+        keeping: Keeping | None = None
         if function.on_sites is None:
-            query = site_sql(function.sql or f"SELECT * FROM `{draft.inputs[0]}`")
-            summarised = self._summarised(draft, function.sql)
-            if summarised is not None:
-                query, summaries = summarised
+            sql = function.sql or f"SELECT * FROM `{draft.inputs[0]}`"
+            keeping = kept_on_sites(self._net, draft, sql)
         return Step(
             name=str(draft.at),
             function=function,
-            query=query,
+            query=None if keeping is None else keeping.query,
             gives=gives(draft),
-            reads=draft.reads if query is not None else (),
+            reads=draft.reads if keeping is not None else (),
             gate=gate(draft),
-            schema=schema if query is None else None,
-            kept=summaries,
+            schema=schema if keeping is None else None,
+            kept={} if keeping is None else keeping.summaries,
+            deltas={} if keeping is None else keeping.deltas,
+            times={} if keeping is None else keeping.times,
         )
-
-    def _summarised(
-        self, draft: Draft, sql: str | None
-    ) -> tuple[str, Mapping[str, tuple[str, str | None]]] | None:
-        """A query over partial aggregates, and these: what a site keeps in place of records."""
-        schemas = {name: self._schema(draft, name) for name in draft.inputs}
-        known = {name: schema for name, schema in schemas.items() if schema is not None}
-        if sql is None or len(known) < len(schemas) or gives(draft) not in ("answers", "changes"):
-            return None
-        beside = gate(draft) or ()
-        summaries = summarise(sql, known, inputs=draft.writes, beside=beside, as_set=False)
-        return None if summaries is None else site_summaries(summaries)
 
 
 def unit_name(at: Endpoint, replica: int | None) -> str:

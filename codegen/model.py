@@ -14,6 +14,7 @@ from typing import Any, ClassVar, TypeAlias
 
 from annotations.dataflow import EMPTY, External, Processor, Producers, Punctuation
 from blazes.coordination import Mode, Plan, Release, Scope, Vote
+from codegen.deltas import Matches
 
 Inputs: TypeAlias = Mapping[str, tuple[str, ...]]
 """Input interface -> ids of the stages it is fed from, in the order of the file."""
@@ -243,6 +244,10 @@ class Step:
     kept: Mapping[str, tuple[str, str | None]] = field(default_factory=dict)
     """Input -> what makes partial aggregates of its records, and what combines them, in DuckDB's
     dialect; the query is over these."""
+    deltas: Mapping[str, tuple[str, Matches]] = field(default_factory=dict)
+    """Input -> what its new records add, in DuckDB's dialect, and which rows of others matter."""
+    times: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Input -> the arguments of its `flux_runtime.operators.event_time.EventTime`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

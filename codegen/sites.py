@@ -11,16 +11,18 @@ from typing import TYPE_CHECKING, Final
 
 from annotations.dataflow import Endpoint
 from annotations.diagnostics import Diagnostic
-from annotations.vocabulary import AnnotationKind
 from blazes.coordination import Strategy
 from codegen.codes import CODES
 from codegen.drafts import Draft, Kind, reference_of
 from codegen.network import Network
 from codegen.processors import processor_refusals
 from codegen.site_sql import site_refusals
+from codegen.site_state import gives, kept_on_sites, schema_of
+from codegen.windows import END, START, Refused, has_windows, windowed
 
 if TYPE_CHECKING:
     from annotations.whitebox.code import Code
+    from annotations.whitebox.ir import Relation
 
 ANSI: Final = "spark.sql.ansi.enabled"
 
@@ -66,7 +68,7 @@ def _flux_problems(
             yield Diagnostic(CODES["BLZ510"], message, draft.position)
         plan = code().plan(draft.component, draft.output)
         if plan is not None:
-            for reason in dict.fromkeys(site_refusals(implementation.sql, plan)):
+            for reason in dict.fromkeys(_reasons(net, draft, implementation.sql, plan)):
                 yield Diagnostic(CODES["BLZ515"], f"{at}: {reason}", implementation.position)
     elif implementation.python is not None:
         message = f"{at} is computed by {implementation.python}, a function of Spark's DataFrames"
@@ -78,6 +80,27 @@ def _flux_problems(
         if not any(stream.schema for stream in net.leaving[at]):
             message = f"the output of {reference_of(implementation)} at {at} has no schema"
             yield Diagnostic(CODES["BLZ516"], message, implementation.position)
+
+
+def _reasons(net: Network, draft: Draft, sql: str, plan: Relation) -> Iterator[str]:
+    """Everything in a component's SQL that a site cannot evaluate, or keep the state of."""
+    if not has_windows(sql):
+        yield from site_refusals(sql, plan)
+        return
+    from annotations.whitebox.inputs import Input
+    from annotations.whitebox.sql import read
+
+    schemas = {name: schema_of(net, draft, name) or {} for name in draft.inputs}
+    try:
+        if gives(draft) != "changes":
+            raise Refused("a window in what is no group of records is not known to mean the same")
+        query = windowed(sql, schemas)
+        kept_on_sites(net, draft, sql)
+    except Refused as reason:
+        yield str(reason)
+        return
+    columns = {**schemas[query.input], START: "TIMESTAMP", END: "TIMESTAMP"}
+    yield from site_refusals(query.sql, read(query.sql, inputs={query.input: Input(columns)}).plan)
 
 
 def chains(net: Network) -> Mapping[Endpoint, tuple[Draft, ...]]:
@@ -114,25 +137,3 @@ def _only_feeder(net: Network, at: Endpoint, draft: Draft) -> Endpoint | None:
     alone = len(net.leaving[before.at]) == len(readers) == 1
     single = before.component.replicas == draft.component.replicas == 1
     return before.at if before.kind is Kind.FLUX and alone and single else None
-
-
-def gives(draft: Draft) -> str:
-    """When the output is put out: see `flux_runtime.operators.query.Gives`."""
-    if all(path.annotation.kind is AnnotationKind.CR for path in draft.paths):
-        return "records"
-    if draft.confluent:
-        return "distinct" if draft.as_set else "new"
-    return "answers" if draft.reads else "changes"
-
-
-def gate(draft: Draft) -> tuple[str, ...] | None:
-    """Attributes by which the work can be partitioned; None: it need not be kept together."""
-    if draft.implementation is not None and draft.implementation.processor is not None:
-        return draft.implementation.processor.key
-    if gives(draft) == "records":
-        return None
-    gates = [path.annotation.gate for path in draft.own if not path.annotation.kind.confluent]
-    known = [gate.attributes for gate in gates if gate is not None and gate.attributes is not None]
-    if not known or len(known) < len(gates):
-        return ()
-    return tuple(sorted(frozenset.intersection(*known)))

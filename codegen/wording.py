@@ -261,7 +261,7 @@ def step(flux_step: Step) -> str:
     else:
         apart = "in one partition: no attribute separates its work"
     if query is None:
-        return f"{name}: {engine}, {apart}"
+        return f"{step.name}: {engine}, {apart}"
     when = {
         "records": "record by record",
         "new": "puts out what follows anew",
@@ -269,6 +269,14 @@ def step(flux_step: Step) -> str:
         "answers": "answers each request once",
         "changes": "computes what a batch changed again",
     }[flux_step.gives]
+    for time in flux_step.times.values():
+        seconds = time["lateness_us"] / 1_000_000
+        ended = f"when it ends {seconds:g} s before the latest {time['column']}"
+        when = (
+            f"puts a window out and forgets it {ended}"
+            if time["final"]
+            else f"{when}, and forgets a window {ended}"
+        )
     return f"{name}: {engine}, {apart}; {when}"
 
 

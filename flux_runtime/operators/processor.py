@@ -125,7 +125,8 @@ class Processor:
         letters = []
         if self.plan.time is TimeMode.EVENT:
             records, late = self._on_time(records)
-            letters.append(self.letters.of(late, [LATE.format(self.watermark)] * late.num_rows))
+            why = [LATE.format(self.watermark)] * late.num_rows
+            letters.append(self.letters.of(late, why, late=[True] * late.num_rows))
         clocks = ints(rows, CLOCK) if self.plan.ticks and rows.num_rows else ()
         self.state.begin(int(max(clocks, default=0)))
         run = _Run(self, records, tick)

@@ -1,25 +1,31 @@
-"""A component in SQL inside a Flux segment, evaluated by DuckDB over what has accumulated.
+"""A component in SQL inside a Flux segment, evaluated by DuckDB.
 
 A Flux site is a Python process beside Spark, so Spark cannot evaluate the component there. DuckDB
 can: it runs in the process, reads Arrow tables where they lie, and starts no threads of its own
 here. The compiler translates the query and refuses what is not known to mean the same in both.
 
-Records of one batch are of one input interface, whose number is in the column `INTERFACE`. The
-state is the records themselves, or partial aggregates of them where the compiler has split the
-query (`Summary`); as Arrow tables, so that moving it copies no single value.
+Records of one batch are of one input interface, whose number is in the column `INTERFACE`. What is
+kept of an interface is what the query still needs: nothing where new records say by themselves what
+they add (`Delta`), the columns that later records are joined with, partial aggregates of groups
+(`Summary`), those of windows until the watermark passes (`EventTime`), and where the compiler knows
+no less, the records themselves. As Arrow tables, so that moving it copies no single value.
 """
 
 from __future__ import annotations
 
 import enum
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from flux_runtime.operators.rows import SN, Batch, content_size, ints, with_sn
+from flux_runtime.operators.evaluation import evaluate, quoted
+from flux_runtime.operators.event_time import END, START, EventTime
+from flux_runtime.operators.kept_rows import KeptRows
+from flux_runtime.operators.rows import SN, Batch, ints, with_sn
 
 INTERFACE: Final = "flux_interface"
 """int8: which input interface a row is for, by its place in `QueryPlan.inputs`."""
@@ -30,12 +36,10 @@ TAGS: Final = (INTERFACE, CLOCK)
 REPLICA: Final = "replica"
 REPLICA_STEP: Final = 1 << 40
 """Rows that one batch makes in one replica; keeps the discriminators of replicas apart."""
-NOT_AS_WRITTEN: Final = "expression_rewriter,reorder_filter"
-"""DuckDB's optimizers that change which values overflow: `v * 2 > 8` would become `v > 4`."""
 COMBINE_ROWS_MIN: Final = 1024
 """Partial aggregates that may stand side by side before they are combined."""
-_CHUNKS_MAX: Final = 64
 _PUT_OUT: Final = "flux_put_out"
+_WINDOW_FIELDS: Final = [pa.field(name, pa.timestamp("us")) for name in (START, END)]
 
 
 class Gives(enum.Enum):
@@ -67,6 +71,21 @@ class Summary:
     again: str | None
 
 
+@dataclass(frozen=True, slots=True)
+class Delta:
+    """What new records of an interface add to the output, as DuckDB's SQL.
+
+    Attributes:
+        sql: over a table of the new records, under their interface's name, and what is kept of
+            others.
+        matches: another interface -> (columns of the new records, columns of it): its rows count
+            only where these are equal. Of an interface that is not named here all rows do.
+    """
+
+    sql: str
+    matches: Mapping[str, tuple[Sequence[str], Sequence[str]]] = field(default_factory=dict)
+
+
 @dataclass(frozen=True, kw_only=True)
 class QueryPlan:
     """The computation of a component.
@@ -81,6 +100,10 @@ class QueryPlan:
             any, a batch changes everything.
         summaries: interface -> what is kept in place of its records; `sql` is over that, over any
             number of partial aggregates of a group.
+        deltas: `Gives.NEW` and `Gives.DISTINCT`: interface -> what its records add, for every
+            interface or for none; then only interfaces with a summary are kept.
+        times: `Gives.CHANGES`: the only interface -> its event time; its records have the columns
+            `START` and `END` besides, for `sql` and for the summary.
     """
 
     sql: str
@@ -90,6 +113,16 @@ class QueryPlan:
     reads: Sequence[str] = ()
     gate: Sequence[str] = ()
     summaries: Mapping[str, Summary] = field(default_factory=dict)
+    deltas: Mapping[str, Delta] = field(default_factory=dict)
+    times: Mapping[str, EventTime] = field(default_factory=dict)
+
+    def keeps(self, interface: str) -> bool:
+        """Whether anything is kept of an interface's records."""
+        if self.gives is Gives.RECORDS:
+            return False
+        if self.gives is Gives.ANSWERS and interface in self.reads:
+            return False
+        return not self.deltas or interface in self.summaries
 
     def schema(self, interface: str) -> Any:
         """The Arrow schema of an interface's records."""
@@ -97,9 +130,27 @@ class QueryPlan:
 
     def nothing(self, interface: str) -> Any:
         """An empty table of what is kept of an interface."""
-        rows = self.schema(interface).empty_table()
+        schema = self.schema(interface)
+        if interface in self.times:
+            schema = pa.schema([*schema, *_WINDOW_FIELDS])
+        rows = schema.empty_table()
         summary = self.summaries.get(interface)
-        return rows if summary is None else _run(summary.of_record, {interface: rows})
+        return rows if summary is None else evaluate(summary.of_record, {interface: rows})
+
+
+@dataclass(frozen=True)
+class _State:
+    """What a query remembers, never changed in place.
+
+    Attributes:
+        kept: of each interface.
+        put_out: rows that must not be put out again.
+        watermark_us: of the event time, if there is one.
+    """
+
+    kept: Mapping[str, KeptRows]
+    put_out: KeptRows
+    watermark_us: int | None = None
 
 
 class Query:
@@ -115,17 +166,20 @@ class Query:
         self.replica = replica
         self._names = list(plan.inputs)
         self._nothing = {name: plan.nothing(name) for name in plan.inputs}
-        self._kept: dict[str, Any] = {
-            name: rows for name, rows in self._nothing.items() if self._keeps(name)
-        }
-        self._combined: dict[str, int] = {}
-        """Interface -> how many rows of what is kept have been combined, at the beginning of it."""
-        self._put_out = pa.schema(plan.output).empty_table()
-        self._before = (self._kept, self._combined, self._put_out)
+        self._output_schema = pa.schema(plan.output)
+        self._state = _State(
+            {n: KeptRows.of(rows) for n, rows in self._nothing.items() if plan.keeps(n)},
+            KeptRows(self._output_schema),
+        )
+        self._before = self._state
         self._query = _ordered(plan)
 
-    def _keeps(self, name: str) -> bool:
-        return self.plan.gives is not Gives.RECORDS and name not in self.plan.reads
+    def refusals(self, batch: Batch) -> list[tuple[int, Exception]]:
+        """(place, why) of records that come too late for their windows."""
+        if not self.plan.times or batch.num_rows == 0:
+            return []
+        time = self.plan.times[self._names[batch.column(INTERFACE)[0].as_py()]]
+        return time.late(batch, self._state.watermark_us)
 
     def process(self, batch: Batch) -> Batch:
         """Records of one batch in, the rows that they lead to out.
@@ -133,14 +187,12 @@ class Query:
         Raises:
             duckdb.Error, pa.ArrowInvalid: they cannot be evaluated; the state is as before.
         """
-        self._before = (self._kept, self._combined, self._put_out)
+        self._before = self._state
         if batch.num_rows == 0:
-            return self._output(pa.schema(self.plan.output).empty_table(), 0, 0)
+            return self._output(self._output_schema.empty_table(), 0, 0)
         name = self._names[batch.column(INTERFACE)[0].as_py()]
         came = pa.Table.from_batches([batch.select(list(self.plan.schema(name).names))])
         try:
-            if name in self._kept:
-                self._keep(name, came)
             results = self._results(name, came)
         except Exception:
             self.undo()
@@ -148,29 +200,9 @@ class Query:
         number, offset = ints(batch, SN[0])[-1], ints(batch, SN[1])[-1]
         return self._output(results, int(number), int(offset))
 
-    def _keep(self, name: str, came: Any) -> None:
-        """Add records to what is kept; partial aggregates are combined when they have doubled."""
-        summary = self.plan.summaries.get(name)
-        if summary is None:
-            self._kept = {**self._kept, name: _joined(self._kept[name], came)}
-            return
-        partial = self._combine(name, came, of=summary.of_record)
-        rows, done = _joined(self._kept[name], partial), self._combined.get(name, 0)
-        if rows.num_rows > max(2 * done, COMBINE_ROWS_MIN):
-            rows = self._combine(name, rows)
-            self._combined = {**self._combined, name: rows.num_rows}
-        self._kept = {**self._kept, name: rows}
-
-    def _combine(self, name: str, rows: Any, *, of: str | None = None) -> Any:
-        """One partial aggregate for each group, of partial aggregates or, with `of`, of records."""
-        again = self.plan.summaries[name].again or f"SELECT DISTINCT * FROM {_quoted(name)}"
-        if of is not None:
-            again = f"WITH {_quoted(name)} AS ({of}) {again}"
-        return _run(again, {name: rows}).cast(self._nothing[name].schema)
-
     def undo(self) -> None:
         """Return to the state before the last batch."""
-        self._kept, self._combined, self._put_out = self._before
+        self._state = self._before
 
     def is_of_record(self, error: Exception) -> bool:
         """Whether it is an error of the records, and so the same in every copy."""
@@ -180,34 +212,133 @@ class Query:
         return isinstance(error, of_records)
 
     def _results(self, name: str, came: Any) -> Any:
-        nothing = self._nothing
-        match self.plan.gives:
+        nothing, plan = self._nothing, self.plan
+        match plan.gives:
             case Gives.RECORDS:
                 return self._evaluate({**nothing, name: came})
-            case Gives.ANSWERS if name in self.plan.reads:
-                return self._evaluate({**nothing, **self._kept, name: came})
+            case Gives.ANSWERS if name in plan.reads:
+                return self._evaluate({**nothing, **self._tables(), name: came})
             case Gives.ANSWERS:
-                return pa.schema(self.plan.output).empty_table()
+                self._keep(name, came)
+                return self._output_schema.empty_table()
+            case Gives.CHANGES if name in plan.times:
+                return self._windows(name, plan.times[name], came)
             case Gives.CHANGES:
-                return self._evaluate(
-                    {interface: self._changed(rows, came) for interface, rows in self._kept.items()}
-                )
+                self._keep(name, came)
+                gate = list(plan.gate)
+                return self._evaluate({n: self._changed(n, came, gate) for n in self._state.kept})
             case Gives.NEW | Gives.DISTINCT:
-                results = self._evaluate({**self._kept, _PUT_OUT: self._put_out})
-                self._put_out = _joined(self._put_out, results)
-                return results
+                return self._new(name, came)
 
-    def _changed(self, rows: Any, came: Any) -> Any:
+    # ---- what is kept
+
+    def _tables(self) -> dict[str, Any]:
+        return {name: kept.table for name, kept in self._state.kept.items()}
+
+    def _keep(self, name: str, came: Any) -> None:
+        """Add records to what is kept; partial aggregates are combined when they have doubled."""
+        kept = self._state.kept.get(name)
+        if kept is None:
+            return
+        summary = self.plan.summaries.get(name)
+        if summary is None:
+            self._replace(name, kept.added(came))
+            return
+        kept = kept.added(self._combine(name, came, of=summary.of_record))
+        if len(kept) > max(2 * kept.combined, COMBINE_ROWS_MIN):
+            kept = self._combined(name, kept)
+        self._replace(name, kept)
+
+    def _replace(self, name: str, kept: KeptRows) -> None:
+        self._state = replace(self._state, kept={**self._state.kept, name: kept})
+
+    def _combined(self, name: str, kept: KeptRows) -> KeptRows:
+        """One partial aggregate for each group."""
+        rows = self._combine(name, kept.table)
+        return KeptRows.of(rows, combined=rows.num_rows)
+
+    def _combine(self, name: str, rows: Any, *, of: str | None = None) -> Any:
+        """One partial aggregate for each group, of partial aggregates or, with `of`, of records."""
+        again = self.plan.summaries[name].again or f"SELECT DISTINCT * FROM {quoted(name)}"
+        if of is not None:
+            again = f"WITH {quoted(name)} AS ({of}) {again}"
+        return evaluate(again, {name: rows}).cast(self._nothing[name].schema)
+
+    # ---- what is put out
+
+    def _new(self, name: str, came: Any) -> Any:
+        """What follows anew: from the new records if that is known, else from all that is kept."""
+        plan, state = self.plan, self._state
+        delta = plan.deltas.get(name)
+        if delta is None:
+            self._keep(name, came)
+            results = self._evaluate({**self._tables(), _PUT_OUT: state.put_out.table})
+        else:
+            tables = {**self._nothing, name: came}
+            for other, kept in state.kept.items():
+                if other != name and other in delta.matches:
+                    mine, theirs = delta.matches[other]
+                    tables[other] = kept.matching(theirs, came, mine)
+                elif other != name:
+                    tables[other] = kept.table
+            sql = f"SELECT * FROM ({delta.sql}) ORDER BY ALL"
+            results = evaluate(sql, tables).rename_columns(self._output_schema.names)
+            results = results.cast(self._output_schema)
+            self._keep(name, came)
+            if plan.gives is Gives.NEW:
+                return results
+            columns = self._output_schema.names
+            known = state.put_out.matching(columns, results, columns)
+            sql = f"(SELECT * FROM results EXCEPT SELECT * FROM {_PUT_OUT}) ORDER BY ALL"
+            results = evaluate(sql, {"results": results, _PUT_OUT: known})
+            results = results.cast(self._output_schema)
+        self._state = replace(self._state, put_out=state.put_out.added(results))
+        return results
+
+    def _windows(self, name: str, time: EventTime, came: Any) -> Any:
+        """The windows that have changed, or those that have ended; what has ended is forgotten."""
+        before = self._state.watermark_us
+        after = time.watermark_us(came, before)
+        windowed = time.windowed(came, before)
+        self._keep(name, windowed)
+        kept = self._state.kept[name]
+        results = None
+        if not time.final:
+            groups = [*time.keys, START, END]
+            results = self._evaluate({name: self._changed(name, windowed, groups)})
+        if after is not None and after != before:
+            if time.slide_us is None and self._ended(kept, after):
+                kept = self._combined(name, kept)  # a session ends where its last part does
+            ended = self._ended(kept, after)
+            if ended:
+                if time.final:
+                    over = kept.chosen(lambda rows: _ends_by(rows, after))
+                    results = self._evaluate({name: over.table})
+                left = kept.chosen(lambda rows: pc.invert(_ends_by(rows, after)))
+                if kept.combined == len(kept):
+                    left = KeptRows(left.schema, left.pieces, combined=len(left))
+                kept = left
+            self._replace(name, kept)
+        self._state = replace(self._state, watermark_us=after)
+        return self._output_schema.empty_table() if results is None else results
+
+    def _ended(self, kept: KeptRows, watermark_us: int) -> bool:
+        """Whether anything that is kept ends by the watermark."""
+        ends = [pc.min(piece.rows.column(END)).value for piece in kept.pieces]
+        return bool(ends) and min(ends) <= watermark_us
+
+    def _changed(self, name: str, came: Any, gate: list[str]) -> Any:
         """The kept rows of the gate partitions that have records among those that came."""
-        gate = list(self.plan.gate)
+        kept = self._state.kept[name]
         if not gate:
-            return rows
-        alike = " AND ".join(f"k.{_quoted(c)} IS NOT DISTINCT FROM c.{_quoted(c)}" for c in gate)
+            return kept.table
+        rows = kept.matching(gate, came, gate)
+        alike = " AND ".join(f"k.{quoted(c)} IS NOT DISTINCT FROM c.{quoted(c)}" for c in gate)
         sql = f"SELECT k.* FROM kept k WHERE EXISTS (SELECT 1 FROM came c WHERE {alike})"
-        return _run(sql, {"kept": rows, "came": came.select(gate)}).cast(rows.schema)
+        return evaluate(sql, {"kept": rows, "came": came.select(gate)}).cast(rows.schema)
 
     def _evaluate(self, tables: Mapping[str, Any]) -> Any:
-        return _run(self._query, tables).cast(pa.schema(self.plan.output))
+        return evaluate(self._query, tables).cast(self._output_schema)
 
     def _output(self, results: Any, number: int, offset: int) -> Batch:
         n = results.num_rows
@@ -225,21 +356,31 @@ class Query:
         return with_sn(columns, fields, sn)
 
     def get_state(self) -> dict[str, Any]:
-        """The records that have accumulated, and what has been put out where that matters."""
+        """What is kept, what has been put out where that matters, and the watermark.
+
+        Each table is one piece, so that the states of copies that got here by different ways (from
+        the beginning, or from a state that had moved) are the same.
+        """
+        state = self._state
         return {
-            "kept": dict(self._kept),
-            "combined": dict(self._combined),
-            "put_out": self._put_out,
+            "kept": {name: rows.combine_chunks() for name, rows in self._tables().items()},
+            "combined": {name: kept.combined for name, kept in state.kept.items()},
+            "put_out": state.put_out.table.combine_chunks(),
+            "watermark_us": state.watermark_us,
         }
 
     def install_state(self, state: dict[str, Any]) -> None:
         """Replace the state."""
-        self._kept, self._put_out = dict(state["kept"]), state["put_out"]
-        self._combined = dict(state["combined"])
+        kept = {
+            name: KeptRows.of(rows, combined=state["combined"].get(name, 0))
+            for name, rows in state["kept"].items()
+        }
+        self._state = _State(kept, KeptRows.of(state["put_out"]), state["watermark_us"])
 
     def state_size(self) -> int:
         """Bytes of the state."""
-        return sum(map(content_size, [*self._kept.values(), self._put_out]))
+        state = self._state
+        return sum(rows.size_bytes for rows in [*state.kept.values(), state.put_out])
 
 
 def rehearse(plan: QueryPlan) -> None:
@@ -255,8 +396,13 @@ def rehearse(plan: QueryPlan) -> None:
         tables = {name: plan.nothing(name) for name in plan.inputs}
         for name, summary in plan.summaries.items():
             if summary.again is not None:
-                _run(summary.again, {name: tables[name]}).cast(tables[name].schema)
-        _run(_ordered(plan), {**tables, **put_out}).cast(pa.schema(plan.output))
+                evaluate(summary.again, {name: tables[name]}).cast(tables[name].schema)
+        for name, delta in plan.deltas.items():
+            new = {**tables, name: plan.schema(name).empty_table()}
+            output = pa.schema(plan.output)
+            evaluate(delta.sql, new).rename_columns(output.names).cast(output)
+        if not plan.deltas:
+            evaluate(_ordered(plan), {**tables, **put_out}).cast(pa.schema(plan.output))
     except Exception as error:
         raise ValueError(f"a site cannot evaluate {plan.sql!r}: {error}") from error
 
@@ -269,48 +415,14 @@ def _ordered(plan: QueryPlan) -> str:
     return f"SELECT * FROM ({plan.sql}) ORDER BY ALL"
 
 
-def _run(sql: str, tables: Mapping[str, Any]) -> Any:
-    connection = _connection()
-    for name, table in tables.items():
-        connection.register(name, table)
-    try:
-        return connection.sql(sql).to_arrow_table()
-    finally:
-        for name in tables:
-            connection.unregister(name)
-
-
-_connections: list[Any] = []
-
-
-def _connection() -> Any:
-    """One connection per process: a site runs its operators one after another."""
-    if not _connections:
-        import duckdb
-
-        config: Any = {
-            "threads": 1,
-            "enable_external_access": "false",
-            "disabled_optimizers": NOT_AS_WRITTEN,
-        }
-        _connections.append(duckdb.connect(":memory:", config=config))
-    return _connections[0]
-
-
-def _joined(rows: Any, more: Any) -> Any:
-    table = pa.concat_tables([rows, more.cast(rows.schema)])
-    if table.num_columns and table.column(0).num_chunks > _CHUNKS_MAX:
-        table = table.combine_chunks()
-    return table
+def _ends_by(rows: Any, watermark_us: int) -> Any:
+    """Which rows are of windows that have ended."""
+    return pc.less_equal(rows.column(END), pa.scalar(watermark_us, pa.timestamp("us")))
 
 
 def _flat(column: Any) -> Any:
     chunks = column.combine_chunks()
     return chunks.chunk(0) if isinstance(chunks, pa.ChunkedArray) else chunks
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
 
 
 def tagged(rows: Any, interface: int) -> Batch:

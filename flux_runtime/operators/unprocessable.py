@@ -1,9 +1,9 @@
 """Records that an operator cannot process: set aside as dead letters, in their place of the order.
 
-A sum that leaves BIGINT, a cast that fails, an error of a Python operator. Both copies of a pair
-are given the same records in the same order, so both set the same ones aside (DET-1 to DET-4). The
-dead letters leave with the results: rows whose column `DEAD_LETTER` is not null, and whose other
-columns are. A later stage passes them on.
+A sum that leaves BIGINT, a cast that fails, an error of a Python operator, a record whose windows
+have ended. Both copies of a pair are given the same records in the same order, so both set the same
+ones aside (DET-1 to DET-4). The dead letters leave with the results: rows whose column
+`DEAD_LETTER` is not null, and whose other columns are. A later stage passes them on.
 
 A batch that cannot be processed as a whole is divided until single records are left that cannot be
 processed with those that are admitted before them. An error of the machine (memory, files, a
@@ -21,6 +21,7 @@ from typing import Any, Final, Protocol
 import numpy as np
 import pyarrow as pa
 
+from flux_runtime.operators.event_time import LateRecord
 from flux_runtime.operators.query import INTERFACE, REPLICA, REPLICA_STEP, TAGS
 from flux_runtime.operators.rows import Batch, data_fields, merge, sn_of, with_sn
 from flux_runtime.protocol.dataflow import Operator
@@ -45,6 +46,10 @@ MACHINE: Final = (MemoryError, OSError, ImportError, OperatorError)
 
 class Undoable(Protocol):
     """An operator whose `process` leaves the state as it was where it raises."""
+
+    def refusals(self, batch: Batch) -> list[tuple[int, Exception]]:
+        """(place, why) of the records that it would not look at, in their order."""
+        ...
 
     def process(self, batch: Batch) -> Batch:
         """Rows of one batch in, what they lead to out."""
@@ -110,8 +115,16 @@ class DeadLetters:
             return self.rows(pa.array([], pa.string()), batch.slice(0, 0))
         return parts[0] if len(parts) == 1 else merge(parts)
 
-    def of(self, records: Batch, reasons: Sequence[str]) -> Batch:
-        """Records that were set aside, each with its reason."""
+    def of_errors(self, records: Batch, refused: Sequence[tuple[int, Exception]]) -> Batch:
+        """The records at these places, each with the error that it was set aside for."""
+        return self.of(
+            records.take(pa.array([place for place, _ in refused])),
+            [reason_of(error) for _, error in refused],
+            late=[isinstance(error, LateRecord) for _, error in refused],
+        )
+
+    def of(self, records: Batch, reasons: Sequence[str], *, late: Sequence[bool] = ()) -> Batch:
+        """Records that were set aside, each with its reason, and whether it came too late."""
         names = [field.name for field in data_fields(records.schema) if field.name not in TAGS]
         numbers = records.column(INTERFACE).to_pylist()
         texts = [
@@ -120,13 +133,18 @@ class DeadLetters:
                     "component": self.name,
                     "interface": dict(enumerate(self.interfaces)).get(number, str(number)),
                     "why": why,
+                    "late": is_late,
                     "record": record,
                 },
                 ensure_ascii=False,
                 default=_as_json,
             )
-            for number, record, why in zip(
-                numbers, _values(records.select(names)), reasons, strict=True
+            for number, record, why, is_late in zip(
+                numbers,
+                _values(records.select(names)),
+                reasons,
+                late or [False] * len(reasons),
+                strict=True,
             )
         ]
         return self.rows(pa.array(texts, pa.string()), records)
@@ -164,6 +182,13 @@ class SettingAside:
         admitted: list[int] = []
         refused: list[tuple[int, Exception]] = []
         results = None
+        letters = []
+        untried = self.inner.refusals(records)
+        if untried:
+            admissible = np.ones(records.num_rows, bool)
+            admissible[[place for place, _ in untried]] = False
+            letters.append(self.letters.of_errors(records, untried))
+            records = records.filter(pa.array(admissible))
         if records.num_rows:
             try:
                 results = self.inner.process(records)
@@ -173,10 +198,8 @@ class SettingAside:
                 self._divide(records, 0, records.num_rows, error, admitted, refused)
                 if admitted:
                     results = self.inner.process(records.take(pa.array(admitted)))
-        letters = []
         if refused:
-            rows = records.take(pa.array([place for place, _ in refused]))
-            letters.append(self.letters.of(rows, [reason_of(error) for _, error in refused]))
+            letters.append(self.letters.of_errors(records, refused))
         return self.letters.joined(batch, results, letters, passed)
 
     def _divide(
@@ -232,6 +255,10 @@ class Replayed:
         """Replace the state."""
         self._since = None
         self.operator.install_state(state)
+
+    def refusals(self, batch: Batch) -> list[tuple[int, Exception]]:
+        """None: it looks at every record."""
+        return []
 
     def process(self, batch: Batch) -> Batch:
         """Rows of one batch in, what they lead to out."""
@@ -289,7 +316,7 @@ def results_of(batch: Batch) -> Batch:
 
 
 def letters_of(batch: Batch) -> list[dict[str, Any]]:
-    """The dead letters of a batch: component, interface, why, record."""
+    """The dead letters of a batch: component, interface, why, late, record."""
     if DEAD_LETTER not in batch.schema.names:
         return []
     return [json.loads(text) for text in batch.column(DEAD_LETTER).drop_null().to_pylist()]

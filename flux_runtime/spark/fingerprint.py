@@ -72,6 +72,16 @@ def functions_of(unit: Unit) -> Iterator[Callable[..., Any]]:
             yield from (step.fn for step in unit.steps)
 
 
+def _if_any(
+    deltas: Mapping[str, tuple[str, Any]], times: Mapping[str, Mapping[str, Any]]
+) -> Iterator[Any]:
+    """What the state of a step depends on that keeps less than its records."""
+    if deltas:
+        yield {name: text for name, (text, _) in deltas.items()}
+    if times:
+        yield {name: dict(time) for name, time in times.items()}
+
+
 def _steps(feed: Feed) -> list[str]:
     steps = [f"{transform.name} {code(transform.apply)}" for transform in feed.transforms]
     return [feed.origin.name, *steps]
@@ -111,6 +121,7 @@ def _of_kind(unit: Unit) -> dict[str, Any]:
                     *(code(s.fn), s.query, s.gives, None if s.gate is None else [*s.gate]),
                     *(s.schema, {name: [*texts] for name, texts in s.kept.items()}),
                     *([] if s.processor is None else [asdict(s.processor)]),
+                    *_if_any(s.deltas, s.times),
                 ]
                 for s in unit.steps
             ]

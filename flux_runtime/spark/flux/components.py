@@ -18,13 +18,15 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType, TimestampNTZType, TimestampType
 
 from flux_runtime.operators.components import Component
+from flux_runtime.operators.event_time import EventTime
 from flux_runtime.operators.processor import ProcessorPlan, initialized
 from flux_runtime.operators.processor_handle import TimeMode
-from flux_runtime.operators.query import Gives, QueryPlan, Summary
+from flux_runtime.operators.query import Delta, Gives, QueryPlan, Summary
 from flux_runtime.spark.frames import empty, nullable, parse_schema
 
 Columns = tuple[tuple[str, Any], ...]
 """(name, Arrow type) of each column."""
+Matches = Mapping[str, tuple[Sequence[str], Sequence[str]]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,6 +103,9 @@ class Step:
         query: the function's SQL in DuckDB's dialect, over what is kept of each input.
         kept: input -> (SQL that makes a partial aggregate of each record, SQL that combines them,
             or None: equal ones are one), in place of the records themselves.
+        deltas: input -> (SQL of what its new records add, other input -> (columns, its columns)
+            that are equal where rows of both meet): then only inputs in `kept` are kept.
+        times: input -> the arguments of its `flux_runtime.operators.event_time.EventTime`.
         gives: when the output is put out: see `flux_runtime.operators.query.Gives`.
         gate: attributes by which the work is partitioned, as far as all inputs have them; none: all
             records are kept together. None: records need not be kept together.
@@ -116,6 +121,8 @@ class Step:
     schema: str | None = None
     kept: Mapping[str, Sequence[str | None]] = field(default_factory=dict)
     processor: Processor | None = None
+    deltas: Mapping[str, tuple[str, Matches]] = field(default_factory=dict)
+    times: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if (self.query is None) == (self.schema is None):
@@ -187,6 +194,8 @@ class Step:
             reads=tuple(reads),
             gate=gate or (),
             summaries={name: Summary(str(a), b) for name, (a, b) in self.kept.items()},
+            deltas={name: Delta(*delta) for name, delta in self.deltas.items()},
+            times={name: EventTime(**time) for name, time in self.times.items()},
         )
         return Component(name=self.name, buckets=buckets, gate=gate, plan=plan)
 
@@ -217,6 +226,8 @@ def to_arrow(schema: StructType) -> Any:
 
 
 def _without_zone(type: Any) -> Any:
+    if pa.types.is_struct(type):
+        return pa.struct([field.with_type(_without_zone(field.type)) for field in type])
     return pa.timestamp(type.unit) if pa.types.is_timestamp(type) and type.tz else type
 
 

@@ -22,7 +22,7 @@ from flux_runtime.operators.unprocessable import letters_of, results_of
 from flux_runtime.site.reader import Reader
 from flux_runtime.spark import faults
 from flux_runtime.spark.context import Context
-from flux_runtime.spark.ends.dead_letters import UNPROCESSABLE
+from flux_runtime.spark.ends.dead_letters import BEHIND_WATERMARK, UNPROCESSABLE
 from flux_runtime.spark.flux.components import to_arrow
 from flux_runtime.spark.units import FluxUnit
 
@@ -144,7 +144,8 @@ class Results:
                 rows = rows.filter(pc.equal(rows.column(REPLICA), 1))
             for letter in letters_of(rows):
                 stream = f"{letter['component']}.{letter['interface']}"
-                entry = (UNPROCESSABLE, letter["record"], letter["why"])
+                reason = BEHIND_WATERMARK if letter["late"] else UNPROCESSABLE
+                entry = (reason, letter["record"], letter["why"])
                 by_stream.setdefault(stream, []).append(entry)
         for number, (stream, letters) in enumerate(sorted(by_stream.items())):
             name = f"unprocessable-{commit.number:09d}-{number}"
