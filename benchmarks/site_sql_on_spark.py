@@ -1,13 +1,14 @@
 """What Flux sites take of SQL, taken to real Spark, which is searched for another answer.
 
-    python -m benchmarks.site_sql_on_spark [--seed N] [--only FUNCTION] [--queries N]
+    python -m benchmarks.site_sql_on_spark [--seed N] [--only FUNCTION] [--queries N] [--windows N]
 
 Every function of `codegen.site_sql.ON_SITES` is applied to columns of every type that it accepts,
 with awkward values in them (`benchmarks/function_values.py`), by Spark and by the operator that a
 site runs. Where Spark has a value the site has the same, in the same type; where Spark fails on a
 record (ANSI mode) the site sets that record aside. Then random queries
 (`benchmarks/random_queries.py`), as far as sites take them, over random records: the same bag of
-rows. Prints each difference with SQL that shows it, and then exits with 1.
+rows. Last, what sites keep in place of records (`benchmarks/site_arrivals_on_spark.py`). Prints
+each difference with SQL that shows it, and then exits with 1.
 """
 
 from __future__ import annotations
@@ -403,6 +404,8 @@ def bag(rows: Any) -> Counter[str]:
 
 def _plain(column: Any) -> Any:
     """Times as numbers: some are beyond what Python has."""
+    if pa.types.is_struct(column.type):
+        return column.cast(pa.struct([pa.field(part.name, pa.int64()) for part in column.type]))
     is_list = pa.types.is_list(column.type)
     inner = column.type.value_type if is_list else column.type
     if not (pa.types.is_date(inner) or pa.types.is_timestamp(inner)):
@@ -472,12 +475,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", help="one function")
     parser.add_argument("--queries", type=int, default=300, help="random queries")
+    parser.add_argument("--windows", type=int, default=12, help="queries over windows of a stream")
     parser.add_argument("--types", help="only these, with commas between")
     parser.add_argument("--mixed", type=int, help="only so many pairs of different types")
     options = parser.parse_args(arguments)
+    from benchmarks import site_arrivals_on_spark as arriving
     from benchmarks.functions_on_spark import session
 
     spark, begun = session(), time.monotonic()
+    arrivals = arriving.Arrivals()
     try:
         report = prove(
             spark,
@@ -487,6 +493,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             types=options.types.split(",") if options.types else TYPES,
             mixed=options.mixed,
         )
+        if options.only is None:
+            counts = {"queries": options.queries, "windows": options.windows}
+            arrivals = arriving.prove(spark, seed=options.seed, **counts)
     finally:
         spark.stop()
     print(
@@ -494,7 +503,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         f"both refuse, {len(report.differences)} differences, {report.refused.total():,} queries "
         f"that sites do not take; {time.monotonic() - begun:.0f} s"
     )
-    return 1 if report.differences else 0
+    print(arriving.summary(arrivals))
+    return 1 if report.differences or arrivals.differences else 0
 
 
 if __name__ == "__main__":

@@ -149,7 +149,10 @@ def kept_windows(
         "final": final,
     }
     if texts is None:
-        return Keeping(query.whole(site_sql(query.sql)), times={query.input: time})
+        table = f"`{query.input}`"
+        where = "" if query.where is None else f" WHERE {query.where}"
+        records = _translated(f"SELECT * FROM {table}{where}", f"SELECT * FROM {table}")
+        texts = site_sql(query.sql), {query.input: records}
     sql, kept = texts
     if session:
         kept = {

@@ -40,6 +40,7 @@ class Windowed:
         slide_us: from one window to the next; None: sessions.
         start_us: where a window starts.
         keys: the other columns that it is grouped by.
+        where: what a record has to be like, if anything.
     """
 
     sql: str
@@ -50,6 +51,7 @@ class Windowed:
     slide_us: int | None
     start_us: int
     keys: tuple[str, ...]
+    where: str | None = None
 
     def whole(self, query: str) -> str:
         """The whole query in DuckDB's dialect, of `sql` in it.
@@ -187,6 +189,7 @@ class _Rewriter:
         for key in ("where", "having"):
             if tree.args.get(key):
                 tree.args[key].set("this", self._columns(tree.args[key].this))
+        where = tree.args.get("where")
         return Windowed(
             sql=tree.sql(dialect="spark"),
             outputs=outputs,
@@ -196,12 +199,11 @@ class _Rewriter:
             slide_us=None if session else slide,
             start_us=start,
             keys=keys,
+            where=None if where is None else where.this.sql(dialect="spark"),
         )
 
     def _length_us(self, interval: Any) -> int:
         exp = self._exp
-        if isinstance(interval, exp.Interval):
-            interval = exp.Literal.string(interval.sql(dialect="spark").replace("'", ""))
         is_text = isinstance(interval, exp.Literal) and interval.is_string
         seconds = seconds_of(interval.this) if is_text else None
         if seconds is None:

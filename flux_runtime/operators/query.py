@@ -224,9 +224,8 @@ class Query:
             case Gives.CHANGES if name in plan.times:
                 return self._windows(name, plan.times[name], came)
             case Gives.CHANGES:
-                self._keep(name, came)
-                gate = list(plan.gate)
-                return self._evaluate({n: self._changed(n, came, gate) for n in self._state.kept})
+                added, gate = self._keep(name, came), list(plan.gate)
+                return self._evaluate({n: self._changed(n, added, gate) for n in self._state.kept})
             case Gives.NEW | Gives.DISTINCT:
                 return self._new(name, came)
 
@@ -235,19 +234,22 @@ class Query:
     def _tables(self) -> dict[str, Any]:
         return {name: kept.table for name, kept in self._state.kept.items()}
 
-    def _keep(self, name: str, came: Any) -> None:
-        """Add records to what is kept; partial aggregates are combined when they have doubled."""
+    def _keep(self, name: str, came: Any) -> Any:
+        """Add records to what is kept, and give what they have added.
+
+        Partial aggregates are combined when they have doubled.
+        """
         kept = self._state.kept.get(name)
         if kept is None:
-            return
+            return came
         summary = self.plan.summaries.get(name)
-        if summary is None:
-            self._replace(name, kept.added(came))
-            return
-        kept = kept.added(self._combine(name, came, of=summary.of_record))
-        if len(kept) > max(2 * kept.combined, COMBINE_ROWS_MIN):
+        if summary is not None:
+            came = self._combine(name, came, of=summary.of_record)
+        kept = kept.added(came)
+        if summary is not None and len(kept) > max(2 * kept.combined, COMBINE_ROWS_MIN):
             kept = self._combined(name, kept)
         self._replace(name, kept)
+        return came
 
     def _replace(self, name: str, kept: KeptRows) -> None:
         self._state = replace(self._state, kept={**self._state.kept, name: kept})
@@ -299,13 +301,12 @@ class Query:
         """The windows that have changed, or those that have ended; what has ended is forgotten."""
         before = self._state.watermark_us
         after = time.watermark_us(came, before)
-        windowed = time.windowed(came, before)
-        self._keep(name, windowed)
+        added = self._keep(name, time.windowed(came, before))
         kept = self._state.kept[name]
         results = None
         if not time.final:
             groups = [*time.keys, START, END]
-            results = self._evaluate({name: self._changed(name, windowed, groups)})
+            results = self._evaluate({name: self._changed(name, added, groups)})
         if after is not None and after != before:
             if time.slide_us is None and self._ended(kept, after):
                 kept = self._combined(name, kept)  # a session ends where its last part does
@@ -328,7 +329,7 @@ class Query:
         return bool(ends) and min(ends) <= watermark_us
 
     def _changed(self, name: str, came: Any, gate: list[str]) -> Any:
-        """The kept rows of the gate partitions that have records among those that came."""
+        """The kept rows of the gate partitions that have rows among those that came."""
         kept = self._state.kept[name]
         if not gate:
             return kept.table

@@ -134,12 +134,22 @@ def test_partial_aggregates_that_are_combined_otherwise_are_noticed() -> None:
 
 def test_state_grows_with_groups_and_not_with_records() -> None:
     keys, sizes = 500, []
-    query = Query(plan(summarised=True))
-    for given_batch in batches(40_000, keys, 1000):
+    query = Query(plan("groups"))
+    given_batches = [*batches(40_000, keys, 1000, come_back=True)]
+    for given_batch in given_batches:
         last = query.process(given_batch)
         sizes.append(query.get_state()["kept"]["click"].num_rows)
     assert max(sizes) <= max(2 * keys, COMBINE_ROWS_MIN) + keys
-    drawn = np.concatenate([b.column("key").to_numpy() for b in batches(40_000, keys, 1000)])
+    drawn = np.concatenate([b.column("key").to_numpy() for b in given_batches])
     counts = dict(zip(*(last.column(name).to_pylist() for name in ("key", "n")), strict=True))
     assert counts == {key: int((drawn == key).sum()) for key in counts}
     assert last.schema.names[-3:] == list(SN)
+
+
+@pytest.mark.parametrize("form", ["each", "windows", "sessions"])
+def test_state_is_as_large_at_the_end_of_a_day_as_in_its_first_hours(form: str) -> None:
+    query, sizes = Query(plan(form)), []
+    for given_batch in batches(48_000, 20, 500):
+        query.process(given_batch)
+        sizes.append(query.state_size())
+    assert max(sizes[48:]) <= 1.5 * max(sizes[:48])

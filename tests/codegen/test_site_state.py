@@ -1,0 +1,212 @@
+"""What sites keep of SQL: what new records add, windows as columns, and what is refused."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from benchmarks.site_arrivals_on_spark import prove
+from codegen.deltas import deltas
+from codegen.site_sql import site_sql
+from codegen.site_state import kept_confluent, kept_windows
+from codegen.windows import Refused, windowed
+from flux_runtime.operators.evaluation import evaluate
+from flux_runtime.operators.query import Delta, Gives, Query, QueryPlan, Summary, rehearse, tagged
+from flux_runtime.operators.rows import number
+
+A = {"k": "INT", "n": "INT"}
+SCHEMAS = {"a": A, "b": A}
+ARROW = [("k", pa.int32()), ("n", pa.int32())]
+
+
+def plan(sql: str, names: str, *, as_set: bool, columns: int) -> QueryPlan:
+    keeping = kept_confluent(sql, dict.fromkeys(names, A), as_set=as_set)
+    made = QueryPlan(
+        sql=keeping.query,
+        inputs=dict.fromkeys(names, ARROW),
+        output=[(f"c{n}", pa.int32()) for n in range(columns)],
+        gives=Gives.DISTINCT if as_set else Gives.NEW,
+        summaries={name: Summary(*texts) for name, texts in keeping.summaries.items()},
+        deltas={name: Delta(*delta) for name, delta in keeping.deltas.items()},
+    )
+    rehearse(made)
+    return made
+
+
+ROWS = st.lists(
+    st.tuples(st.sampled_from([None, 0, 1, 2]), st.sampled_from([None, 0, 5])),
+    min_size=1,
+    max_size=4,
+)
+ARRIVALS = st.lists(st.tuples(st.sampled_from("ab"), ROWS), max_size=7)
+CONFLUENT = [
+    ("SELECT k AS c0, n + 1 AS c1 FROM a WHERE n > 0", "a", False, 2),
+    ("SELECT a.k AS c0, b.n AS c1 FROM a JOIN b ON a.k = b.k WHERE a.n > 0", "ab", False, 2),
+    ("SELECT a.n AS c0 FROM a, b WHERE a.k = b.k AND (a.n > b.n OR b.n = 0)", "ab", False, 1),
+    ("SELECT k AS c0 FROM a UNION ALL SELECT k FROM b WHERE n = 5", "ab", False, 1),
+    ("SELECT DISTINCT n AS c0 FROM a", "a", True, 1),
+    ("SELECT a.k AS c0 FROM a JOIN b USING (k) UNION SELECT n FROM b", "ab", True, 1),
+    ("SELECT k AS c0 FROM a GROUP BY k HAVING count(*) > 2", "a", True, 1),
+]
+
+
+@pytest.mark.parametrize(("sql", "names", "as_set", "columns"), CONFLUENT)
+def test_what_new_records_add_is_in_all_what_the_query_gives_of_all(
+    sql: str, names: str, as_set: bool, columns: int
+) -> None:
+    made = plan(sql, names, as_set=as_set, columns=columns)
+
+    @settings(max_examples=20, deadline=None)
+    @given(ARRIVALS)
+    def same(arrivals: list[tuple[str, list[tuple[int | None, int | None]]]]) -> None:
+        query, found = Query(made), Counter[tuple[Any, ...]]()
+        records: dict[str, list[Any]] = {name: [] for name in names}
+        for place, (name, rows) in enumerate(a for a in arrivals if a[0] in names):
+            records[name] += rows
+            out = query.process(batch(rows, names.index(name), place))
+            found.update(zip(*(out.column(n).to_pylist() for n in range(columns)), strict=True))
+        due = Counter(evaluated(sql, records))
+        assert found == (Counter(dict.fromkeys(due, 1)) if as_set else due)
+
+    same()
+
+
+def batch(rows: list[Any], interface: int, place: int) -> Any:
+    columns = [pa.array([row[n] for row in rows], pa.int32()) for n in range(2)]
+    return number(tagged(pa.table(columns, pa.schema(ARROW)), interface), place)
+
+
+def evaluated(sql: str, records: Mapping[str, list[Any]]) -> list[Any]:
+    """What the whole query gives of all records at once."""
+    tables = {
+        name: pa.table(
+            [pa.array([row[n] for row in rows], pa.int32()) for n in range(2)], pa.schema(ARROW)
+        )
+        for name, rows in records.items()
+    }
+    columns = [column.to_pylist() for column in evaluate(site_sql(sql), tables).columns]
+    return [*zip(*columns, strict=True)]
+
+
+def test_only_what_is_joined_is_kept() -> None:
+    each = Query(plan("SELECT k AS c0 FROM a WHERE n > 0", "a", as_set=False, columns=1))
+    keys = Query(plan("SELECT DISTINCT k AS c0 FROM a", "a", as_set=True, columns=1))
+    pairs = Query(
+        plan(
+            "SELECT b.n AS c0 FROM a JOIN b ON a.k = b.k AND b.n = 5",
+            "ab",
+            as_set=False,
+            columns=1,
+        )
+    )
+    for place in range(3):
+        rows = [(0, place), (1, place)]
+        for query in (each, keys, pairs):
+            query.process(batch(rows, 0, place))
+    assert each.state_size() == 0
+    assert keys.get_state()["put_out"].num_rows == 2
+    assert keys.get_state()["kept"] == {}
+    pairs.process(batch([(7, 4), (8, 5)], 1, 3))
+    kept = pairs.get_state()["kept"]
+    assert kept["a"].column_names == ["k"]
+    assert kept["b"].to_pylist() == [{"k": 8, "n": 5}]
+    assert pairs.get_state()["put_out"].num_rows == 0
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT a.k FROM a LEFT JOIN b ON a.k = b.k",
+        "SELECT x.k FROM a x JOIN a y ON x.k = y.k",
+        "SELECT k FROM a WHERE k NOT IN (SELECT k FROM b)",
+        "SELECT k FROM a JOIN b USING (k) LIMIT 3",
+        "SELECT DISTINCT k FROM a JOIN b USING (k)",
+        "SELECT k FROM a JOIN b USING (k) UNION SELECT k FROM a",
+        "SELECT q.k FROM (SELECT max(k) AS k FROM a) q JOIN b ON q.k = b.k",
+    ],
+)
+def test_what_is_no_sum_over_records_is_evaluated_again(sql: str) -> None:
+    assert deltas(sql, SCHEMAS, as_set=False) is None
+
+
+TIMED = {"t": {"at": "TIMESTAMP", "k": "INT", "day": "DATE"}}
+
+
+@pytest.mark.parametrize(
+    ("sql", "reason"),
+    [
+        (
+            "SELECT window(at, '1 month') AS w FROM t GROUP BY window(at, '1 month')",
+            "window of '1 month' is not known",
+        ),
+        ("SELECT window(at, '1 hour').start AS s FROM t", "window outside of a plain GROUP BY"),
+        (
+            "SELECT k FROM t GROUP BY window(at, '1 hour'), session_window(at, '1 day')",
+            "several windows",
+        ),
+        ("SELECT count(*) AS n FROM t GROUP BY window(day, '1 hour')", "window(DATE) is not known"),
+        (
+            "SELECT count(*) AS n FROM t x JOIN t y GROUP BY window(x.at, '1 hour')",
+            "window of anything but one input",
+        ),
+        (
+            "SELECT count(*) AS n FROM t GROUP BY window(at, '1 hour', '2 hours')",
+            "window with such",
+        ),
+        (
+            "SELECT max(window(at, '1 hour')) AS m FROM t GROUP BY window(at, '1 hour')",
+            "window inside of an expression",
+        ),
+        ("SELECT count(*) AS n FROM t GROUP BY window(at, '1 hour'), k + 1", "window and k + 1 in"),
+    ],
+)
+def test_windows_that_may_mean_something_else_are_refused(sql: str, reason: str) -> None:
+    with pytest.raises(Refused) as refused:
+        windowed(sql, TIMED)
+    assert str(refused.value).startswith(reason)
+
+
+def test_a_session_is_put_out_once_and_of_sums_only() -> None:
+    text = "SELECT {} AS x FROM t GROUP BY session_window(at, '5 minutes'), k"
+    options: Any = {"lateness_s": 60.0, "gate": ("k",)}
+    counted = windowed(text.format("count(*)"), TIMED)
+    assert kept_windows(counted, TIMED["t"], final=True, **options).times
+    with pytest.raises(Refused, match="update"):
+        kept_windows(counted, TIMED["t"], final=False, **options)
+    listed = windowed(text.format("collect_list(k)"), TIMED)
+    with pytest.raises(Refused, match="over such aggregates"):
+        kept_windows(listed, TIMED["t"], final=True, **options)
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[Any]:
+    from benchmarks.functions_on_spark import session
+
+    session = session()
+    yield session
+    session.stop()
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(1800)
+def test_what_is_kept_gives_the_answers_of_spark(spark: Any) -> None:
+    """More with `python -m benchmarks.site_arrivals_on_spark`."""
+    report = prove(spark, seed=1, queries=12, windows=2)
+    assert report.differences == []
+    assert report.queries >= 12
+    assert report.late > 0
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(1800)
+def test_a_join_that_forgets_its_past_is_noticed(
+    spark: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Query, "_keep", lambda *_: None)
+    assert prove(spark, seed=1, queries=6, windows=0).differences
