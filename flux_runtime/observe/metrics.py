@@ -165,8 +165,8 @@ METRICS: Final = _table(
         "dropped_by_watermark",
         Kind.COUNTER,
         "rows",
-        "Rows that Spark's watermark kept out of the state, since they came later than `lateness:` "
-        "promises; an aggregation counts one for each group of a micro-batch and task.",
+        "Rows that a watermark kept out of the state, since they came later than `lateness:` "
+        "promises; an aggregation of Spark's counts one for each group of a micro-batch and task.",
         "Above zero: a source breaks its promise. `blazes dead-letters FILE list` has the records "
         "as behind_watermark, where they can be told; an event says how many of a micro-batch. "
         "Give `lateness:` more time and start afresh, or seal the stream with punctuations.",

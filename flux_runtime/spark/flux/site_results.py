@@ -59,11 +59,13 @@ class Results:
     Attributes:
         rows_out: rows that have been committed since the start.
         dead_letters: records that the sites have set aside since then.
+        late: those of them whose windows had ended.
     """
 
     def __init__(self, unit: FluxUnit, context: Context, *, on_commit: Callable[[], None]) -> None:
         self.rows_out = 0
         self.dead_letters = 0
+        self.late = 0
         self._unit = unit
         self._context = context
         self._state = context.unit_state(unit)
@@ -150,6 +152,7 @@ class Results:
         for number, (stream, letters) in enumerate(sorted(by_stream.items())):
             name = f"unprocessable-{commit.number:09d}-{number}"
             self.dead_letters += self._letters.keep(name, stream, commit.first, letters)
+            self.late += sum(reason == BEHIND_WATERMARK for reason, *_ in letters)
 
     def _note(self, commit: Commit) -> None:
         self._state.write(_DONE, json.dumps(asdict(commit)).encode())

@@ -423,6 +423,7 @@ class Hosting:
             rows_per_s=round(sum(query.rows_per_s for query in queries), 1),
             dead_letters=self._results.dead_letters
             + sum(each.dead_letters for each in self._all()),
+            dropped_by_watermark=self._results.late,
             **self.context.outputs[self.name].metrics(),
         )
 
