@@ -7,22 +7,21 @@ and answers that carry an older one are ignored (UF-8).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
 from flux_runtime.protocol.balancing import (
-    Allowed,
     PlannedMove,
     SiteStatistics,
     Thresholds,
-    Unit,
     plan_round,
 )
 from flux_runtime.protocol.collection import CollectionTime
 from flux_runtime.protocol.controller import DataLoss, Order
 from flux_runtime.protocol.vocabulary import Pair
+from flux_runtime.protocol.worth import Policy
 
 
 class Mode(Enum):
@@ -83,21 +82,6 @@ class Carrier(Protocol):
         ...
 
 
-class Policy(Protocol):
-    """Plans a round: `plan_round`, `plan_hybrid_round`, or one's own."""
-
-    def __call__(
-        self,
-        sites: Sequence[SiteStatistics],
-        thresholds: Thresholds,
-        *,
-        allowed: Allowed,
-        unit: Unit,
-    ) -> list[PlannedMove]:
-        """The moves of a round, from what all sites reported."""
-        ...
-
-
 class Balancer:
     """Decides, round by round, which copies move; the controller carries the moves out.
 
@@ -110,6 +94,7 @@ class Balancer:
         thresholds: when to move, and the shortest collection phase.
         policy: plans a round.
         collection: how long phases last; tunes itself if left out.
+        moved: told the moves of a round once they are folded in, and how many seconds they took.
     """
 
     def __init__(
@@ -119,10 +104,12 @@ class Balancer:
         *,
         policy: Policy = plan_round,
         collection: CollectionTime | None = None,
+        moved: Callable[[Sequence[PlannedMove], float], None] | None = None,
     ) -> None:
         self.controller = controller
         self.thresholds = thresholds
         self.policy = policy
+        self.moved = moved
         self.mode = Mode.RECOVERING
         self.round = 0
         self.collection = collection or CollectionTime(thresholds)
@@ -195,7 +182,7 @@ class Balancer:
                 return self._collect(now, self.collection.delta)
         self.gathering = now - self.asked_at  # T_stat
         sites = [self.answers[site] for site in sorted(asked)]
-        self.planned = self.policy(sites, self.thresholds, allowed=self._allowed, unit=_pair)
+        self.planned = self.policy(sites, self.thresholds, allowed=self._allowed, unit=pair_of)
         if self.planned and not self.collection.enough(sites, self.planned):
             delta = self.collection.lengthen(sites, self.planned, gathering=self.gathering)
             self.planned.clear()
@@ -223,6 +210,8 @@ class Balancer:
             return orders
         moved_for = now - self.moving_since if self.made else None
         self.planned.clear()
+        if self.moved is not None and moved_for is not None:
+            self.moved(self.made, moved_for)
         delta = self.collection.next(self.made, moved_for=moved_for, gathering=self.gathering)
         return self._collect(now, delta)
 
@@ -233,5 +222,6 @@ def _of(part: object) -> tuple[Pair, int]:
     return pair, copy
 
 
-def _pair(part: object) -> Pair:
+def pair_of(part: object) -> Pair:
+    """The pair that a part of the statistics is a copy of."""
     return _of(part)[0]

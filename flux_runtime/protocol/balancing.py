@@ -20,6 +20,8 @@ class SiteStatistics:
     Attributes:
         site: its number.
         utilisation: U = 1 - idle time / delta, between 0 and 1.
+        available: of that time, the part that it had the processor.
+        covered_s: length of the phase (delta).
         processed: tuples processed per partition.
         state: bytes of state per partition.
         memory: bytes available to the operator on this site.
@@ -30,6 +32,8 @@ class SiteStatistics:
     site: int
     utilisation: float
     processed: Mapping[Part, float]
+    available: float = 1.0
+    covered_s: float = 0.0
     state: Mapping[Part, float] = field(default_factory=dict)
     memory: float = float("inf")
     on_disk: frozenset[Part] = frozenset()

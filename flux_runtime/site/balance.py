@@ -17,6 +17,7 @@ from flux_runtime.protocol.balancer import (
     Mode,
     RequestStatistics,
     ResetStatistics,
+    pair_of,
 )
 from flux_runtime.protocol.balancing import (
     Allowed,
@@ -32,6 +33,7 @@ from flux_runtime.protocol.collection import CollectionTime
 from flux_runtime.protocol.controller import Order
 from flux_runtime.protocol.orders import DataLoss
 from flux_runtime.protocol.vocabulary import Pair
+from flux_runtime.protocol.worth import Policy, Worth
 from flux_runtime.site import control_messages as control
 from flux_runtime.site.config import Balance
 from flux_runtime.site.leader_steps import Term
@@ -107,6 +109,8 @@ class Rounds:
         self.balance = balance
         self.made = 0
         self.seen: dict[int, SiteStatistics] = {}
+        plan = plan_hybrid_round if balance.policy == "hybrid" else plan_round
+        self.worth = Worth(plan, busy=balance.quiet)
         thresholds = Thresholds(
             imbalance=balance.imbalance,
             utilisation=balance.utilisation,
@@ -119,6 +123,7 @@ class Rounds:
             thresholds,
             policy=self._plan,
             collection=CollectionTime(thresholds, delta_max=balance.delta_max_s),
+            moved=lambda moves, took_s: self.worth.made(moves, took_s, pair_of),
         )
 
     def tick(self) -> None:
@@ -156,13 +161,11 @@ class Rounds:
         allowed: Allowed,
         unit: Unit,
     ) -> list[PlannedMove]:
-        """The configured policy; without need, load is left where it is."""
+        """The configured policy; load is moved only where that is worth it."""
         if self.balance.policy == "memory":
             return plan_memory_round(sites, allowed=allowed, unit=unit)
         pressed = any(site.on_disk for site in sites) and self.balance.policy == "hybrid"
-        if not pressed and max(site.utilisation for site in sites) < self.balance.quiet:
-            return []
-        plan = plan_hybrid_round if self.balance.policy == "hybrid" else plan_round
+        plan: Policy = plan_hybrid_round if pressed else self.worth
         try:
             return plan(sites, thresholds, allowed=allowed, unit=unit)
         except ArithmeticError:  # UF-8: statistics affect performance only

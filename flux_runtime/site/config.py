@@ -111,7 +111,7 @@ class Balance:
             is on disk, else load.
         imbalance: least ratio of utilisations that a move is made for (th_imb).
         utilisation: greatest utilisation of a receiver (th_util).
-        quiet: while no site is busier than this, load moves nothing.
+        quiet: while no site is busier than this, none holds the others up, and load moves nothing.
         delta_min_s: shortest collection phase; it tunes itself above that.
         delta_max_s: longest collection phase.
         severe: ratio of utilisations above which a site gives away several partitions in a round.
@@ -122,7 +122,7 @@ class Balance:
     policy: Literal["load", "memory", "hybrid"] = "hybrid"
     imbalance: float = 1.15
     utilisation: float = 0.925
-    quiet: float = 0.2
+    quiet: float = 0.8
     delta_min_s: float = 1.0
     delta_max_s: float = 30.0
     severe: float = 1.5

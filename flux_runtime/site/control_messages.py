@@ -403,6 +403,7 @@ class Report(Message, frozen=True):
     rows_per_s: Rate
     units_per_s: Rate
     utilisation: Share
+    waiting: Share
     busy: Rate
     cpu: Rate
     cpu_available: Share
@@ -435,6 +436,8 @@ class Statistics(Message, frozen=True):
 
     round: Count
     utilisation: Share
+    available: Share
+    covered_s: Rate
     memory: Count | None
     parts: Annotated[tuple[PartStatistics, ...], Meta(max_length=COPIES_MAX)]
 

@@ -65,10 +65,10 @@ class Phase:
 
     Attributes:
         took_s: length.
-        utilisation: share of it that the site was not idle.
+        utilisation: share of it that the site was not idle: it worked, or waited for the processor.
         cpu: processor time of the process per second.
         available: processor time got per second that the site was not idle; well below 1 if
-            something else wants the processor.
+            something else has the processor.
         loads: what every node has done.
     """
 
@@ -77,6 +77,11 @@ class Phase:
     cpu: float
     available: float
     loads: dict[Node, Load]
+
+    @property
+    def waiting(self) -> float:
+        """Share of it that the site was not idle and did not have the processor."""
+        return self.utilisation * (1.0 - self.available)
 
     @classmethod
     def ending(cls, since: Since, host: Host, idle: IdleSelector) -> Phase:
@@ -130,7 +135,8 @@ class SiteReport:
             pid=os.getpid(),
             rows_per_s=_total(phase, "rows") / took,
             units_per_s=_total(phase, "units") / took,
-            utilisation=phase.utilisation,
+            utilisation=phase.utilisation - phase.waiting,
+            waiting=phase.waiting,
             busy=_total(phase, "operator_s") / took,
             cpu=phase.cpu,
             cpu_available=phase.available,
@@ -173,7 +179,9 @@ class SiteReport:
                 )
             )
         memory = self.spilling.memory if self.spilling is not None else None
-        return Statistics(number, phase.utilisation, memory, tuple(parts))
+        return Statistics(
+            number, phase.utilisation, phase.available, phase.took_s, memory, tuple(parts)
+        )
 
 
 def answered(site: int, answer: Statistics) -> SiteStatistics:
@@ -188,6 +196,8 @@ def answered(site: int, answer: Statistics) -> SiteStatistics:
     return SiteStatistics(
         site=site,
         utilisation=answer.utilisation,
+        available=answer.available,
+        covered_s=answer.covered_s,
         processed=processed if any(processed.values()) else dict.fromkeys(parts, 1.0),
         state={part: float(its.state_bytes) for part, its in parts.items()},
         memory=float("inf") if answer.memory is None else float(answer.memory),

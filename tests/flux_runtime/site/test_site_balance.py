@@ -60,7 +60,7 @@ def test_uf_11_a_move_counts_as_under_way_until_its_event_has_been_applied() -> 
 
 def test_a_site_that_is_busy_and_has_done_nothing_can_give_copies_away() -> None:
     parts = tuple(PartStatistics(0, part, 0, 0.0, 10, 0, False) for part in range(3))
-    stuck = answered(0, Statistics(1, 1.0, None, parts))
+    stuck = answered(0, Statistics(1, 1.0, 1.0, 1.0, None, parts))
     idle = SiteStatistics(site=1, utilisation=0.1, processed={(Pair(0, 9), 0): 50.0})
     (move,) = plan_round([stuck, idle])
     assert (move.donor, move.receiver) == (0, 1)
