@@ -224,8 +224,9 @@ class Query:
             case Gives.CHANGES if name in plan.times:
                 return self._windows(name, plan.times[name], came)
             case Gives.CHANGES:
-                added, gate = self._keep(name, came), list(plan.gate)
-                return self._evaluate({n: self._changed(n, added, gate) for n in self._state.kept})
+                self._keep(name, came)
+                gate = list(plan.gate)
+                return self._evaluate({n: self._changed(n, came, gate) for n in self._state.kept})
             case Gives.NEW | Gives.DISTINCT:
                 return self._new(name, came)
 

@@ -461,7 +461,7 @@ class LeaderState:
             pid=pid,
             began=self.began,
             whole=ledger.whole,
-            failures=controller.failures - self.ledger.moves if controller else 0,
+            failures=controller.failures - ledger.moves if controller else 0,
             sites=tuple(
                 control.SiteStatus(site.number, site.id, site.host, site.executor)
                 for site in ledger.sites.values()
