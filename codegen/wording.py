@@ -261,7 +261,7 @@ def step(flux_step: Step) -> str:
     else:
         apart = "in one partition: no attribute separates its work"
     if query is None:
-        return f"{step.name}: {engine}, {apart}"
+        return f"{name}: {engine}, {apart}"
     when = {
         "records": "record by record",
         "new": "puts out what follows anew",
