@@ -13,7 +13,9 @@ those who write an operator; the rest proves the protocol.
   may be full (`full_disk`).
 - `checks`: one checker per concern, always on; `seal_invariants`: those of the seal tracker.
 - `sweep`: random schedules (`plans`) and `faults` from a seed; `repro`: files of what failed.
-- `bad_records`: random runs with records that cannot be processed.
+- `bad_records`: random runs with records that cannot be processed; `query_states`: of SQL that
+  keeps less than its records; `processors`: of programs for `StatefulProcessor`; `balance_loads`:
+  of the balancer against loads.
 - `explore`: all schedules of a small one of the `configurations`, by a `search` over `product`
   states, which are made of `components` and `reactions`; `reduction` and `persistent` say what need
   not be tried.

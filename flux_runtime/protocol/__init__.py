@@ -14,6 +14,7 @@ Sources: the Flux thesis (chapters 3 to 5), the SIGMOD 2004 paper (fault toleran
 - `controller`: membership and placement; `orders`: what it orders; `replica_sets`: whole cluster
   pairs.
 - `channels`: one connection per pair of sites.
-- `balancer`, `balancing`, `collection`: rounds of balancing, policies, and how long to count.
+- `balancer`, `balancing`, `collection`: rounds of balancing, policies, and how long to count;
+  `worth`: which moves pay.
 - `spill`, `storage`: partitions that leave memory.
 """
