@@ -1,4 +1,4 @@
-"""What new records of an input add to the output of confluent SQL, as one query for each input.
+"""Queries for what new records of an input add to the output of confluent SQL.
 
 The output of projections, filters, inner joins and unions is a sum over its inputs' records: what a
 record of `a` adds to `a JOIN b` are its matches in `b`. So for each input there is a query over its
@@ -28,7 +28,7 @@ Matches = Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]]
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What is kept of an input, as SQL.
+    """The part of an input that is kept, as SQL.
 
     Attributes:
         of_record: makes it of a record.
@@ -87,7 +87,7 @@ def deltas(sql: str, schemas: Mapping[str, Mapping[str, str]], *, as_set: bool) 
         return None
     queries: dict[str, str] = {}
     matches: dict[str, dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {}
-    kept: dict[str, Kept] = {}
+    stored: dict[str, Kept] = {}
     for name, schema in schemas.items():
         reading = [branch for branch in branches if name in branch.tables]
         if not reading:
@@ -106,8 +106,8 @@ def deltas(sql: str, schemas: Mapping[str, Mapping[str, str]], *, as_set: bool) 
             columns = [column for column in schema if column in used] or [*schema][:1]
             condition = joined[0].condition(name) if len(joined) == 1 else None
             exact = all(is_exact(schema[column].strip().lower()) for column in columns)
-            kept[name] = _kept(name, columns, condition, distinct=as_set and exact)
-    return Deltas(queries, matches, kept)
+            stored[name] = _kept(name, columns, condition, distinct=as_set and exact)
+    return Deltas(queries, matches, stored)
 
 
 def _kept(name: str, columns: list[str], condition: str | None, *, distinct: bool) -> Kept:
@@ -246,14 +246,14 @@ class _Branch:
         return owners[0] if len(owners) == 1 else None
 
     def _conditions(self, select: Any) -> Iterator[Any]:
-        """What has to be true of a row, one after the other."""
+        """The conditions on a row, one after the other."""
         wheres = [select.args["where"].this] if select.args.get("where") else []
         joins = select.args.get("joins") or []
         for condition in [*wheres, *(join.args["on"] for join in joins if join.args.get("on"))]:
             yield from _conjuncts(condition)
 
     def condition(self, name: str) -> str | None:
-        """What must be true of a record of the input, whatever it meets."""
+        """The condition on a record of the input, whatever it meets."""
         from sqlglot import exp
 
         select = self.tables[name].find_ancestor(exp.Select)

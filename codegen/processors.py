@@ -1,4 +1,4 @@
-"""What sites refuse of a StatefulProcessor, read off the text of its class: nothing is run.
+"""Refusals of a StatefulProcessor by sites, read off the text of its class: nothing is run.
 
 Both copies of a partition have to do the same, so nothing in the class, or in a function of its
 module that it names, may ask for a clock, a random number or a process's own addresses.
@@ -59,7 +59,7 @@ def processor_refusals(net: Network, draft: Draft, processor: Processor) -> Iter
 
 
 def chances(processor: Processor, draft: Draft, net: Network) -> Iterator[str]:
-    """What the class asks for that differs between two copies."""
+    """All that the class asks for and that differs between two copies."""
     try:
         operator = find(processor.make, folder_of(net.plan.analysis.dataflow))
     except OperatorError:
@@ -82,7 +82,7 @@ def chances(processor: Processor, draft: Draft, net: Network) -> Iterator[str]:
 
 
 def _chance(name: str) -> str | None:
-    """What a name depends on beside its arguments; None: nothing that is known."""
+    """The thing that a name depends on beside its arguments; None: none that is known."""
     parts = name.split(".")
     if name in FIXED or parts == ["time"]:
         return None

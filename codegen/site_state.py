@@ -1,4 +1,4 @@
-"""What a Flux site keeps of a component in SQL: as little as later results still need.
+"""The state that a Flux site keeps of a component in SQL: as little as later results still need.
 
 | the query | what is kept of its inputs |
 |---|---|
@@ -153,13 +153,13 @@ def kept_windows(
         where = "" if query.where is None else f" WHERE {query.where}"
         records = _translated(f"SELECT * FROM {table}{where}", f"SELECT * FROM {table}")
         texts = site_sql(query.sql), {query.input: records}
-    sql, kept = texts
+    sql, stored = texts
     if session:
-        kept = {
+        stored = {
             name: (of_record, query.merged(again, _columns_of(of_record)))
-            for name, (of_record, again) in kept.items()
+            for name, (of_record, again) in stored.items()
         }
-    return Keeping(query.whole(sql), kept, times={query.input: time})
+    return Keeping(query.in_duckdb(sql), stored, times={query.input: time})
 
 
 def _columns_of(sql: str) -> tuple[str, ...]:

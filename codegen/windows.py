@@ -53,7 +53,7 @@ class Windowed:
     keys: tuple[str, ...]
     where: str | None = None
 
-    def whole(self, query: str) -> str:
+    def in_duckdb(self, query: str) -> str:
         """The whole query in DuckDB's dialect, of `sql` in it.
 
         >>> w = windowed("SELECT window(at, '1 hour') AS w, count(*) AS n FROM s "
@@ -61,7 +61,7 @@ class Windowed:
         >>> print(w.sql)  # doctest: +NORMALIZE_WHITESPACE
         SELECT flux_window_start, flux_window_end, COUNT(*) AS n FROM s
         GROUP BY flux_window_start, flux_window_end
-        >>> print(w.whole("SELECT 1"))  # doctest: +NORMALIZE_WHITESPACE
+        >>> print(w.in_duckdb("SELECT 1"))  # doctest: +NORMALIZE_WHITESPACE
         SELECT {'start': flux_window_start, 'end': flux_window_end} AS "w", "n"
         FROM (SELECT 1) AS windows
         """
@@ -75,7 +75,7 @@ class Windowed:
         return f"SELECT {', '.join(listed)} FROM ({query}) AS windows"
 
     def merged(self, again: str | None, columns: tuple[str, ...]) -> str:
-        """What combines the parts of sessions, in DuckDB's dialect.
+        """The query that combines the parts of sessions, in DuckDB's dialect.
 
         Args:
             again: what combines parts of one session, over columns `START` and `END` that are
@@ -96,17 +96,17 @@ class Windowed:
             f"FROM ({opens}) AS opening"
         )
         of_session = f"OVER (PARTITION BY {apart}flux_session)"
-        whole = (
+        windows = (
             f"(SELECT {others}min({START}) {of_session} AS {START}, max({END}) {of_session} "
             f"AS {END} FROM ({numbered}) AS numbered) AS {table}"
         )
         if again is None:
-            return f"SELECT DISTINCT {', '.join(map(_in_duckdb, columns))} FROM {whole}"
-        head, found, tail = again.partition(f" FROM {self.input}")
-        if not found:
-            head, found, tail = again.partition(f" FROM {table}")
-        assert found
-        return f"{head} FROM {whole}{tail}"
+            return f"SELECT DISTINCT {', '.join(map(_in_duckdb, columns))} FROM {windows}"
+        head, separator, tail = again.partition(f" FROM {self.input}")
+        if not separator:
+            head, separator, tail = again.partition(f" FROM {table}")
+        assert separator
+        return f"{head} FROM {windows}{tail}"
 
 
 def _in_duckdb(name: str) -> str:

@@ -10,7 +10,8 @@ input: no wall clock, no randomness, no iteration over unordered sets (DET-1 to 
 - `window`: windowed group-by (history and slide, by count or by time).
 - `session`: sessions from start and end events.
 - `join`: symmetric hash join with a window; requests answered from what has accumulated.
-- `query`: a component's SQL, in DuckDB's `evaluation`, over `kept_rows` and windows of `event_time`.
+- `query`: a component's SQL, in DuckDB's `evaluation`, over `kept_rows` and windows of
+  `event_time`.
 - `processor`: PySpark's `StatefulProcessor`, with its handle in `processor_handle`, variables and
   timers in `processor_state`, values in `processor_values`.
 - `unprocessable`: records that an operator cannot process, as dead letters among its results.

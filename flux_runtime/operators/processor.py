@@ -150,7 +150,7 @@ class Processor:
             self.watermark = max([self.watermark, *(at - self.plan.delay_ms for at in newest)])
         return self.watermark
 
-    def made(self) -> tuple[StatefulProcessor, Handle]:
+    def new_processor(self) -> tuple[StatefulProcessor, Handle]:
         """A processor whose `init` was called, and its handle."""
         key = self.state.current
         self.state.leave()
@@ -164,7 +164,7 @@ class Processor:
         return processor, handle
 
     def to_output(self, results: Sequence[Any]) -> Any:
-        """What a processor has put out, as columns of the output."""
+        """The results of a processor, as columns of the output."""
         return self._rows_out(results, self._schema)
 
     def groups(self, records: Batch) -> Iterator[tuple[Key, list[int]]]:
@@ -195,7 +195,7 @@ class Processor:
 
 @dataclass(slots=True)
 class _Piece:
-    """What came of one call: results, in the place of a row."""
+    """The outcome of one call: results, in the place of a row."""
 
     columns: Any
     place: tuple[int, int, int]
@@ -272,9 +272,9 @@ class _Run:
         return self.operator.times()
 
     def _tried(self, before: Savepoint, call: Callable[[StatefulProcessor], Iterable[Any]]) -> Any:
-        """What a call puts out; an error that is of the record, with its changes undone."""
+        """The results of a call; an error that is of the record, with its changes undone."""
         if self._processor is None:
-            self._processor, self._handle = self.operator.made()
+            self._processor, self._handle = self.operator.new_processor()
         try:
             return self.operator.to_output(list(call(self._processor)))
         except MACHINE:
@@ -282,7 +282,7 @@ class _Run:
         except Exception as error:
             self.state.rollback(before)
             # It may have changed half of itself, too.
-            self._processor, self._handle = self.operator.made()
+            self._processor, self._handle = self.operator.new_processor()
             return error
 
     # ---- timers
@@ -390,7 +390,7 @@ def divide(
 
 
 def load(reference: str) -> Callable[[], StatefulProcessor]:
-    """What makes the processor that `module:name` says.
+    """The function that makes the processor that `module:name` says.
 
     Raises:
         ValueError: there is none.
@@ -401,12 +401,12 @@ def load(reference: str) -> Callable[[], StatefulProcessor]:
     except (ImportError, AttributeError) as error:
         raise ValueError(f"{reference!r} names no processor: {error}") from error
     try:
-        made = make()
+        processor = make()
     except TypeError as error:
         raise ValueError(f"{reference!r} gives a processor without arguments: {error}") from error
-    if not isinstance(made, StatefulProcessor):
+    if not isinstance(processor, StatefulProcessor):
         raise ValueError(
-            f"{reference!r} gives {type(made).__name__}, which is no StatefulProcessor"
+            f"{reference!r} gives {type(processor).__name__}, which is no StatefulProcessor"
         )
     return make
 
@@ -448,13 +448,13 @@ def ticked(
         newest[plan.event_time] = pc.max(rows.column(plan.event_time)).as_py()
     newest[SN[0]], newest[SN[2]] = int(ints(rows, SN[0])[-1]), 0
     offset = int(ints(rows, SN[1])[-1]) + 1
-    told = {}
+    batches = {}
     for number, partition in enumerate(partitions):
         newest[SN[1]] = offset + number
         columns = [pa.array([newest.get(field.name)], field.type) for field in rows.schema]
         tick = pa.RecordBatch.from_arrays(columns, schema=rows.schema)
-        told[partition] = pa.concat_batches([*filter(None, [parts.get(partition)]), tick])
-    return told
+        batches[partition] = pa.concat_batches([*filter(None, [parts.get(partition)]), tick])
+    return batches
 
 
 # ---- records in
@@ -472,10 +472,10 @@ def _in_utc(of: Any) -> Any:
 def _rows_in(plan: ProcessorPlan, records: Batch) -> Callable[[Sequence[int]], Iterator[Any]]:
     """Rows, as `transformWithState` gives them."""
     names = [name for name, _ in plan.columns]
-    made = Row(*names)
+    row = Row(*names)
     columns = [_column(plan, records, name).to_pylist() for name in names]
     rows = list(zip(*columns, strict=True))
-    return lambda places: (made(*rows[place]) for place in places)
+    return lambda places: (row(*rows[place]) for place in places)
 
 
 def _frames_in(plan: ProcessorPlan, records: Batch) -> Callable[[Sequence[int]], Iterator[Any]]:

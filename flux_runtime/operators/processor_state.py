@@ -76,7 +76,7 @@ class KeyedState:
     # ---- variables of the key that is processed
 
     def read(self, name: str) -> Variable:
-        """What the variable holds; None: nothing."""
+        """The value of the variable; None: none."""
         if self._key is None:
             raise Misuse("state and timers belong to a key; outside of one there are none")
         entry = self.keys.get(self._current)
@@ -95,7 +95,7 @@ class KeyedState:
     def to_change(
         self, name: str, copied: Callable[[Variable], Variable], empty: Callable[[], Variable]
     ) -> Variable:
-        """What the variable holds, to be changed in place."""
+        """The value of the variable, to be changed in place."""
         held = self.read(name)
         if held is not None and (self._current, name) in self._copied:
             return held
@@ -210,7 +210,7 @@ class KeyedState:
                 self._schedule(expiry, key_id, name, later)
 
     def _alive(self, variable: Variable, of: bytes) -> Variable:
-        """What is left of a variable, or of one entry of a map, now; None: nothing."""
+        """The rest of a variable, or of one entry of a map, now; None: nothing."""
         match variable:
             case dict():
                 if of in variable and self.expired(variable[of]):

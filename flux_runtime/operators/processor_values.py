@@ -156,10 +156,10 @@ def _plain(value: Any, dtype: DataType, where: str) -> Plain:
         if not -(1 << (bits - 1)) <= value < 1 << (bits - 1):
             raise StateValueError(f"{where} is {dtype.simpleString().upper()}, and {value} is not")
         return value
-    made = _PLAIN[type(dtype)](value, dtype)
-    if made is None:
+    plain = _PLAIN[type(dtype)](value, dtype)
+    if plain is None:
         raise _wrong(value, dtype, where)
-    return made
+    return plain
 
 
 def _wrong(value: Any, dtype: DataType, where: str) -> StateValueError:

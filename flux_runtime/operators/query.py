@@ -73,7 +73,7 @@ class Summary:
 
 @dataclass(frozen=True, slots=True)
 class Delta:
-    """What new records of an interface add to the output, as DuckDB's SQL.
+    """The rows that new records of an interface add to the output, as DuckDB's SQL.
 
     Attributes:
         sql: over a table of the new records, under their interface's name, and what is kept of
@@ -140,7 +140,7 @@ class QueryPlan:
 
 @dataclass(frozen=True)
 class _State:
-    """What a query remembers, never changed in place.
+    """The memory of a query, never changed in place.
 
     Attributes:
         kept: of each interface.
@@ -233,31 +233,31 @@ class Query:
     # ---- what is kept
 
     def _tables(self) -> dict[str, Any]:
-        return {name: kept.table for name, kept in self._state.kept.items()}
+        return {name: stored.table for name, stored in self._state.kept.items()}
 
     def _keep(self, name: str, came: Any) -> Any:
         """Add records to what is kept, and give what they have added.
 
         Partial aggregates are combined when they have doubled.
         """
-        kept = self._state.kept.get(name)
-        if kept is None:
+        stored = self._state.kept.get(name)
+        if stored is None:
             return came
         summary = self.plan.summaries.get(name)
         if summary is not None:
             came = self._combine(name, came, of=summary.of_record)
-        kept = kept.added(came)
-        if summary is not None and len(kept) > max(2 * kept.combined, COMBINE_ROWS_MIN):
-            kept = self._combined(name, kept)
-        self._replace(name, kept)
+        stored = stored.added(came)
+        if summary is not None and len(stored) > max(2 * stored.combined, COMBINE_ROWS_MIN):
+            stored = self._combined(name, stored)
+        self._replace(name, stored)
         return came
 
-    def _replace(self, name: str, kept: KeptRows) -> None:
-        self._state = replace(self._state, kept={**self._state.kept, name: kept})
+    def _replace(self, name: str, stored: KeptRows) -> None:
+        self._state = replace(self._state, kept={**self._state.kept, name: stored})
 
-    def _combined(self, name: str, kept: KeptRows) -> KeptRows:
+    def _combined(self, name: str, stored: KeptRows) -> KeptRows:
         """One partial aggregate for each group."""
-        rows = self._combine(name, kept.table)
+        rows = self._combine(name, stored.table)
         return KeptRows.of(rows, combined=rows.num_rows)
 
     def _combine(self, name: str, rows: Any, *, of: str | None = None) -> Any:
@@ -270,7 +270,7 @@ class Query:
     # ---- what is put out
 
     def _new(self, name: str, came: Any) -> Any:
-        """What follows anew: from the new records if that is known, else from all that is kept."""
+        """The rows that follow anew: from the new records if known, else from all that is kept."""
         plan, state = self.plan, self._state
         delta = plan.deltas.get(name)
         if delta is None:
@@ -278,12 +278,12 @@ class Query:
             results = self._evaluate({**self._tables(), _PUT_OUT: state.put_out.table})
         else:
             tables = {**self._nothing, name: came}
-            for other, kept in state.kept.items():
+            for other, stored in state.kept.items():
                 if other != name and other in delta.matches:
                     mine, theirs = delta.matches[other]
-                    tables[other] = kept.matching(theirs, came, mine)
+                    tables[other] = stored.matching(theirs, came, mine)
                 elif other != name:
-                    tables[other] = kept.table
+                    tables[other] = stored.table
             sql = f"SELECT * FROM ({delta.sql}) ORDER BY ALL"
             results = evaluate(sql, tables).rename_columns(self._output_schema.names)
             results = results.cast(self._output_schema)
@@ -303,38 +303,38 @@ class Query:
         before = self._state.watermark_us
         after = time.watermark_us(came, before)
         added = self._keep(name, time.windowed(came, before))
-        kept = self._state.kept[name]
+        stored = self._state.kept[name]
         results = None
         if not time.final:
             groups = [*time.keys, START, END]
             results = self._evaluate({name: self._changed(name, added, groups)})
         if after is not None and after != before:
-            if time.slide_us is None and self._ended(kept, after):
-                kept = self._combined(name, kept)  # a session ends where its last part does
-            ended = self._ended(kept, after)
+            if time.slide_us is None and self._ended(stored, after):
+                stored = self._combined(name, stored)  # a session ends where its last part does
+            ended = self._ended(stored, after)
             if ended:
                 if time.final:
-                    over = kept.chosen(lambda rows: _ends_by(rows, after))
+                    over = stored.chosen(lambda rows: _ends_by(rows, after))
                     results = self._evaluate({name: over.table})
-                left = kept.chosen(lambda rows: pc.invert(_ends_by(rows, after)))
-                if kept.combined == len(kept):
+                left = stored.chosen(lambda rows: pc.invert(_ends_by(rows, after)))
+                if stored.combined == len(stored):
                     left = KeptRows(left.schema, left.pieces, combined=len(left))
-                kept = left
-            self._replace(name, kept)
+                stored = left
+            self._replace(name, stored)
         self._state = replace(self._state, watermark_us=after)
         return self._output_schema.empty_table() if results is None else results
 
-    def _ended(self, kept: KeptRows, watermark_us: int) -> bool:
+    def _ended(self, stored: KeptRows, watermark_us: int) -> bool:
         """Whether anything that is kept ends by the watermark."""
-        ends = [pc.min(piece.rows.column(END)).value for piece in kept.pieces]
+        ends = [pc.min(piece.rows.column(END)).value for piece in stored.pieces]
         return bool(ends) and min(ends) <= watermark_us
 
     def _changed(self, name: str, came: Any, gate: list[str]) -> Any:
         """The kept rows of the gate partitions that have rows among those that came."""
-        kept = self._state.kept[name]
+        stored = self._state.kept[name]
         if not gate:
-            return kept.table
-        rows = kept.matching(gate, came, gate)
+            return stored.table
+        rows = stored.matching(gate, came, gate)
         alike = " AND ".join(f"k.{quoted(c)} IS NOT DISTINCT FROM c.{quoted(c)}" for c in gate)
         sql = f"SELECT k.* FROM kept k WHERE EXISTS (SELECT 1 FROM came c WHERE {alike})"
         return evaluate(sql, {"kept": rows, "came": came.select(gate)}).cast(rows.schema)
@@ -358,7 +358,7 @@ class Query:
         return with_sn(columns, fields, sn)
 
     def get_state(self) -> dict[str, Any]:
-        """What is kept, what has been put out where that matters, and the watermark.
+        """The kept rows, the results where they matter, and the watermark.
 
         Each table is one piece, so that the states of copies that got here by different ways (from
         the beginning, or from a state that had moved) are the same.
@@ -366,18 +366,18 @@ class Query:
         state = self._state
         return {
             "kept": {name: rows.combine_chunks() for name, rows in self._tables().items()},
-            "combined": {name: kept.combined for name, kept in state.kept.items()},
+            "combined": {name: stored.combined for name, stored in state.kept.items()},
             "put_out": state.put_out.table.combine_chunks(),
             "watermark_us": state.watermark_us,
         }
 
     def install_state(self, state: dict[str, Any]) -> None:
         """Replace the state."""
-        kept = {
+        stored = {
             name: KeptRows.of(rows, combined=state["combined"].get(name, 0))
             for name, rows in state["kept"].items()
         }
-        self._state = _State(kept, KeptRows.of(state["put_out"]), state["watermark_us"])
+        self._state = _State(stored, KeptRows.of(state["put_out"]), state["watermark_us"])
 
     def state_size(self) -> int:
         """Bytes of the state."""

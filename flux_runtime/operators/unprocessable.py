@@ -106,7 +106,7 @@ class DeadLetters:
     def joined(
         self, batch: Batch, results: Batch | None, letters: Sequence[Batch], passed: Batch | None
     ) -> Batch:
-        """What a batch leads to: results, its dead letters, and those that are passed on."""
+        """The rows that a batch leads to: results, its dead letters, those that are passed on."""
         parts = [] if results is None else [_as_results(results)]
         parts += letters
         if passed is not None and passed.num_rows:
