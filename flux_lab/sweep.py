@@ -302,6 +302,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _replay(args.replay)
     started = time.perf_counter()
     seeds = range(args.first, args.last if args.last is not None else args.first + 1)
+    if not seeds:
+        parser.error(f"there are no seeds from {args.first} to {args.last}")
     if args.story or args.processes < 2 or len(seeds) < 200:
         totals = sweep(seeds, folder=args.keep, stories=args.story, workload=args.workload)
     else:

@@ -3,8 +3,10 @@
 | when | what |
 |---|---|
 | always | a leader hears only sites of its view, and knows no fenced site as one of them |
+| always | no two leaders have one epoch |
 | always | copies of a pair stand on different sites |
-| always | a leader has applied a part of the record, and nothing else |
+| always | what copies say of themselves (`Segment.validate`) |
+| after every step | what the states of leader and sites say of themselves (`validate`) |
 | at the end | the record leads to the state that the last leader has acted on |
 | at the end | all copies are in place and have processed everything; those of a pair are equal |
 | at the end | no buffer holds anything |
@@ -37,6 +39,9 @@ def always(cluster: Cluster) -> None:
         process = cluster.leader_process[leader]
         if process.alive and not leader.ended.done():
             _view(leader)
+    epochs = [leader.intake.journal.epoch for leader in cluster.leaders if leader.feeding]
+    if len(set(epochs)) < len(epochs):
+        raise ViolationError(f"two leaders have one epoch: {epochs}")
     for worker in cluster.workers.values():
         for _, segment in worker.host.segments():
             segment.validate()

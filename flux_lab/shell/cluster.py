@@ -156,7 +156,7 @@ class Cluster:
         sites: number of the place -> its process.
         workers: process -> the site in it.
         leaders: all terms so far.
-        struck: share of the faults that have struck; the source is not ahead of it.
+        struck: share of the faults that have struck; the source is not far ahead of it.
         errands: what the operator is to do next.
         calm: no more faults come.
         history: (time, what happened), for people.
@@ -322,7 +322,7 @@ class Cluster:
             try:
                 with Feeder(self._config(), "events", window=self.plan.window) as feeder:
                     for number, rows in enumerate(self.input):
-                        while number / len(self.input) > self.struck:
+                        while number / len(self.input) > 1.5 * self.struck:
                             self.kernel.sleep(0.1)
                         feeder.offer(number // 3, number % 3, rows)
                         self.kernel.sleep(rng.random() * 2 * self.plan.gap_s)

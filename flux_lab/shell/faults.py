@@ -375,6 +375,15 @@ class Faults:
         driver.kill()
         return self._note("the clients are killed")
 
+    def reset_clients(self) -> bool:
+        """The clients lose their connections to the leader, and find the same one again."""
+        driver, of = self.cluster.driver, self._leader()
+        if driver is None or of is None:
+            return False
+        if not self.cluster.network.reset_between(driver.machine, of[1].machine):
+            return False
+        return self._note("the clients lose their connections to the leader")
+
     def move(self) -> bool:
         """A copy is moved, as balancing does it; the site of the other one is spared meanwhile."""
         if (of := self._leader()) is None:
@@ -437,6 +446,7 @@ KINDS: Final[dict[str, Callable[[Faults], bool]]] = {
     "link slow": Faults.slow_link,
     "process held up": Faults.hold_up,
     "clients killed": Faults.kill_driver,
+    "clients' links reset": Faults.reset_clients,
     "copy moved": Faults.move,
 }
 """Every kind of fault."""

@@ -231,6 +231,13 @@ MISTAKES: Final = (
         "if False and",
     ),
     Mistake(
+        "a leader begins before its term is recorded",
+        LeaderState,
+        "_site_registered",
+        "if not self.leading:",
+        "if not ledger.leaders:",
+    ),
+    Mistake(
         "a leader begins before all sites are back",
         LeaderState,
         "_begin",

@@ -84,6 +84,7 @@ class LeaderState:
         leaving: numbers of sites whose failure is being recorded, or has been.
         pending: what is being recorded, and what follows from it.
         resume: what each copy of the first stage has received.
+        leading: the term has been recorded, so that its epoch is its own.
         began: ingress and egress have been rebuilt.
         failing: sites that have failed, and when, until all pairs are whole again.
         committed: the offset below which results are where they belong.
@@ -105,6 +106,7 @@ class LeaderState:
         self.leaving: set[int] = set()
         self.pending: deque[tuple[Event, Callable[[], None]]] = deque()
         self.resume: dict[Node, int] = {}
+        self.leading = False
         self.began = False
         self.separating = False
         self.stopping = False
@@ -171,7 +173,7 @@ class LeaderState:
     def _handle(self, event: Step) -> None:
         match event:
             case Elected(leader):
-                self.record({"e": "leader", "id": leader})
+                self.record({"e": "leader", "id": leader}, self._leads)
             case Recorded(count):
                 self._recorded(count)
             case Tick(members):
@@ -205,6 +207,9 @@ class LeaderState:
                 raise TypeError(f"nothing that happens to a leader: {event}")
 
     # ---- the record
+
+    def _leads(self) -> None:
+        self.leading = True
 
     def _recorded(self, count: int) -> None:
         for _ in range(count):
@@ -321,12 +326,12 @@ class LeaderState:
         self._open.add(link)
         ledger, identity = self.ledger, said.id
         gone = said.epoch > 0 and identity not in ledger.numbers
-        if said.epoch > ledger.leaders:  # what this leader knows of the site is out of date
+        if not self.leading:  # until then the epoch is that of the leader before
+            self.emit(Close(link, "not leading yet"))
+        elif said.epoch > ledger.leaders:  # what this leader knows of the site is out of date
             self.emit(Close(link, "this leader has been replaced"))
         elif gone or identity in ledger.fenced:
             self.emit(Greet(link, Role.SITE, control.Expulsion()))
-        elif not ledger.leaders:
-            self.emit(Close(link, "not leading yet"))
         elif identity in ledger.numbers:
             self._attach(link, said, ledger.numbers[identity])
             self._after_events()
@@ -483,6 +488,7 @@ class LeaderState:
         """
         ledger = self.ledger
         assert self.site_of == {link: site for site, link in self.attached.items()}
+        assert self.leading or not self.attached, "it hears sites before its term is recorded"
         assert set(self.attached) <= set(ledger.sites), "it hears a site that has been removed"
         assert set(self.site_of) <= self._open, "it hears a link that has been closed"
         assert {s.id: n for n, s in ledger.sites.items()} == ledger.numbers

@@ -154,6 +154,8 @@ class Shell:
         Raises:
             Malformed: the other end is to blame. Any other error ends this process' part.
         """
+        if self.ended.done():
+            return
         try:
             self._received(connection, kind, body)
         except Malformed:
@@ -254,7 +256,8 @@ class Shell:
 
     def _turn(self) -> None:
         self._scheduled = False
-        self.guarded(self._go)
+        if not self.ended.done():  # after an error nothing may go on with half of a change
+            self.guarded(self._go)
 
     def _go(self) -> None:
         self.turns += 1

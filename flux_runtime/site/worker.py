@@ -206,6 +206,8 @@ class Worker(Shell):
 
     def step(self, event: Step) -> None:
         """Hand an event to the state, and carry out what follows from it."""
+        if self.ended.done():
+            return
         for instruction in self.state.handle(event, self.loop.time()):
             self._carry_out(instruction)
         self.schedule()

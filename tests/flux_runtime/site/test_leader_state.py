@@ -135,6 +135,23 @@ def test_a_site_whose_connection_closes_while_it_joins_is_removed_again() -> Non
     assert [step.event["e"] for step in of(steps.Record, made)] == ["failed"]
 
 
+def test_no_site_is_admitted_before_the_term_is_recorded() -> None:
+    """Else two leaders have one epoch, and the journal's files of one are taken for the other's."""
+    before = Term().begun()
+    term = Term()
+    term.state = LeaderState(before.state.ledger, patience_s=10.0, balance=None, now=0.0)
+    term.handle(steps.Elected("m"))
+    said = [registration(number, epoch=1, laid_out=True) for number in range(SITES)]
+    for number in range(SITES):
+        made = term.handle(steps.SiteRegistered(f"early {number}", said[number]))
+        assert [type(step) for step in made] == [steps.Close]
+    term.recorded()
+    for number in range(SITES):
+        term.handle(steps.SiteRegistered(f"link {number}", said[number]))
+    (rebuild,) = of(steps.RebuildEnds, term.done)
+    assert rebuild.epoch == 2
+
+
 def test_ends_are_rebuilt_once_all_sites_have_come_back() -> None:
     before = Term().begun()
     assert len(of(steps.RebuildEnds, before.done)) == 1
