@@ -1,7 +1,7 @@
 """A simulator of whole Flux jobs: leader, followers, sites, clients, as they run in processes.
 
 - `kernel`: virtual time, processes, threads; `loop`: asyncio on it.
-- `network`, `zookeeper`, `disk`: what processes speak to, and how it fails.
+- `network`, `disk`, `zookeeper` and its `kazoo_client`: what processes speak to, and how it fails.
 - `cluster`: a job; `faults`: what strikes it; `checks`: what has to hold all the same; `sweep`:
   many of them, each from a seed.
 - `mistakes`: planted in the product, to see that the sweep finds them; `mutations`: drawn ones.

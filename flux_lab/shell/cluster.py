@@ -27,10 +27,11 @@ from flux_lab.example import events, running_example
 from flux_lab.reference import reference
 from flux_lab.shell import kernel as simulated
 from flux_lab.shell.disk import Disk, Folder
+from flux_lab.shell.kazoo_client import SimulatedKazoo
 from flux_lab.shell.kernel import Kernel, Process, Thread
 from flux_lab.shell.loop import SimulatedLoop, run
 from flux_lab.shell.network import Network
-from flux_lab.shell.zookeeper import Ensemble, SimulatedKazoo
+from flux_lab.shell.zookeeper import Ensemble
 from flux_runtime.operators.rows import SN
 from flux_runtime.protocol.vocabulary import Shape
 from flux_runtime.site import controller, journal, leader_state, ledger, record

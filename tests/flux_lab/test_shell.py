@@ -18,10 +18,10 @@ from kazoo.exceptions import (
 
 from flux_lab.shell.__main__ import main
 from flux_lab.shell.cluster import Cluster, plan_of, substituted
+from flux_lab.shell.kazoo_client import SimulatedKazoo
 from flux_lab.shell.kernel import Kernel, Process
 from flux_lab.shell.mistakes import MISTAKES, Mistake, found_at, planted
 from flux_lab.shell.sweep import run, sweep
-from flux_lab.shell.zookeeper import SimulatedKazoo
 from flux_runtime.site.leader import Leader
 from flux_runtime.zookeeper.client import connect
 from flux_runtime.zookeeper.election import Candidate
