@@ -408,10 +408,16 @@ MISTAKES: Final = (
         "gone = bisect_left(self.batches, offset + 1)",
     ),
 )
-"""Those that the sweep has to find, and some that it need not (see `HARMLESS`)."""
+"""Those that the sweep has to find, and those that it need not (`HARMLESS`)."""
 
-HARMLESS: Final[dict[str, str]] = {}
-"""Mistakes that no run can notice, and why."""
+HARMLESS: Final = {
+    "a site follows an older leader": "no leader admits a site that knows a later one",
+    "the connection to a site that has been removed stays": "its link is closed all the same",
+    "a lost session is nobody's failure": "whoever joins next accuses the site, only later",
+    "a site whose session is lost goes on": "the leader removes it, and expels it if it returns",
+    "clients that wait for the end are forgotten": "they ask again when their patience ends",
+}
+"""Mistakes that another line of defence makes good, and which."""
 
 
 def compiled(text: str, original: Any, name: str) -> Any:
