@@ -152,9 +152,16 @@ class Folder:
                 yield Folder(self.disk, path)
 
     def open(self, mode: str) -> File:
-        """For appending."""
-        assert mode == "ab"
-        return File(self.disk, self.disk.files.setdefault(self.path, Content()))
+        """A new file, for writing."""
+        assert mode == "wb"
+        self.disk.files[self.path] = content = Content()
+        return File(self.disk, content)
+
+    def replace(self, target: Folder) -> None:
+        """Rename; the new name is safe once its folder is synced."""
+        content = self.disk.files.pop(self.path)
+        content.entered = False
+        self.disk.files[target.path] = content
 
     def read_bytes(self) -> bytes:
         """All of it."""

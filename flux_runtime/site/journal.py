@@ -31,6 +31,9 @@ FILE_FULL_BYTES: Final = 64 << 20
 END_KEY: Final = (-1, -1)
 """In place of an offer's key: the source has ended."""
 
+BEGUN: Final = ".begun"
+"""Ending of a file that does not yet say what has been taken before it, and does not count."""
+
 Key = tuple[int, int]
 """A source's batch and offset; a source's offers come in this order."""
 
@@ -88,6 +91,8 @@ class Journal:
     def begin(self, epoch: int, first: int) -> None:
         """Write from here on as the leader of this epoch, from batch `first` on."""
         self.epoch = epoch
+        for path in [p for p in self.folder.iterdir() if p.name.endswith(BEGUN)]:
+            path.unlink(missing_ok=True)
         for path in self._files():
             self._needed[path] = first - 1
         self._open(first)
@@ -96,12 +101,14 @@ class Journal:
         if self._file is not None:
             self._file.close()
         self._now = self.folder / f"{self.epoch:06d}-{first:012d}"
-        self._file = self._now.open("ab")
-        if self.fsync:
-            sync_folder(self.folder)
+        begun = self.folder / f"{self._now.name}{BEGUN}"
+        self._file = begun.open("wb")
         self._size = 0
         for source, key in self.last.items():
             self._write(Record(first - 1, source, key, None))
+        begun.replace(self._now)  # only now does it stand for what older files hold beyond `first`
+        if self.fsync:
+            sync_folder(self.folder)
 
     def append(self, record: Record) -> None:
         """Write a batch; it is read again unless it is trimmed."""

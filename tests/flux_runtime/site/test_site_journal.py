@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from flux_lab.example import events
 from flux_runtime.operators.rows import SN
 from flux_runtime.site import journal as module
-from flux_runtime.site.journal import Journal, Record
+from flux_runtime.site.journal import END_KEY, Journal, Record
 
 BATCHES = [batch.drop_columns(list(SN)) for batch in events(6, 4, keys=5)]
 
@@ -60,3 +61,24 @@ def test_files_go_when_every_copy_has_their_batches(
     again = Journal(tmp_path)
     assert [r.number for r in again.read() if r.rows is not None] == [5]
     assert again.last == {"events": (5, 0)}
+
+
+def test_a_file_that_could_not_be_begun_hides_nothing_of_older_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_: int) -> None:
+        raise OSError(28, "no space left on device")
+
+    first = Journal(tmp_path, fsync=True)
+    first.begin(1, 0)
+    first.append(Record(0, "", END_KEY, None))
+    second = Journal(tmp_path, fsync=True)
+    second.read()
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", full)
+        with pytest.raises(OSError, match="no space"):
+            second.begin(2, 0)
+    third = Journal(tmp_path, fsync=True)
+    assert [record.key for record in third.read()] == [END_KEY]
+    third.begin(3, 0)
+    assert [record.key for record in Journal(tmp_path).read()] == [END_KEY]
