@@ -17,6 +17,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 
+JOBS: Final = ("__main__", "job")
+"""The module that a compiled job is, as it is run and as it is imported."""
+INSTALLED: Final = ("site-packages", "dist-packages")
+"""Folders of installed packages."""
 _WIDE: Final = re.compile(
     r"(?:\b(?:select|distinct|all)\s+|[,.]\s*|(?<!count)\(\s*)\*"
     r"|\|>|\bnatural\b|\bpivot\b|\btable\b|/\*\+",
@@ -41,26 +45,28 @@ def code(function: Callable[..., Any]) -> str:
 
 
 def modules(functions: Collection[Callable[..., Any]]) -> Mapping[str, str]:
-    """A digest of each module beside the job that functions call, also through each other.
+    """A digest of each module beside the job that functions are in or call, also through others.
 
-    The functions' own module and those of installed packages are not among them.
+    The job's own file and installed packages are not among them.
     """
     found: dict[str, ModuleType] = {}
-    own = {function.__module__ for function in functions}
     folders = {Path(file).parent for f in functions if (file := _file(f)) is not None}
     waiting: list[Mapping[str, Any]] = [
-        {name: f.__globals__.get(name) for name in f.__code__.co_names}
-        for f in functions
-        if hasattr(f, "__code__")
+        {name: function.__globals__.get(name) for name in function.__code__.co_names}
+        for function in functions
+        if hasattr(function, "__code__")
     ]
+    waiting.append({str(number): f for number, f in enumerate(functions)})
     while waiting:
         for value in waiting.pop().values():
             defined_in = getattr(value, "__module__", None)
             module = value if isinstance(value, ModuleType) else sys.modules.get(str(defined_in))
             file = getattr(module, "__file__", None)
-            if module is None or file is None or module.__name__ in (*found, *own):
+            if module is None or file is None or module.__name__ in (*found, *JOBS):
                 continue
-            if any(folder in Path(file).parents for folder in folders):
+            parents = Path(file).parents
+            installed = any(folder.name in INSTALLED for folder in parents)
+            if not installed and any(folder in parents for folder in folders):
                 found[module.__name__] = module
                 waiting.append(vars(module))
     return {
@@ -175,7 +181,9 @@ def _without_docstrings(tree: ast.Module) -> ast.Module:
 
 def _file(function: Callable[..., Any]) -> str | None:
     compiled = getattr(function, "__code__", None)
-    return None if compiled is None else compiled.co_filename
+    if compiled is not None:
+        return str(compiled.co_filename)
+    return getattr(sys.modules.get(function.__module__), "__file__", None)
 
 
 def _source(module: ModuleType) -> str:

@@ -169,11 +169,16 @@ def test_a_module_beside_the_job_that_changes_is_another_text(tmp_path: Path) ->
         (tmp_path / "factors.py").write_text(f"FACTOR = {factor}  # {len(digests)}\n")
         (tmp_path / "prices.py").write_text(
             "import factors\n\n\ndef rate(item):\n    return item * factors.FACTOR\n"
+            "\n\nclass Rate:\n    pass\n"
         )
         shown = "import job, json; from flux_runtime.spark.function_text import modules; "
-        shown += "print(json.dumps(modules([job.rate])))"
+        shown += (
+            "print(json.dumps([*map(modules, ([job.rate], [job.prices.rate], [job.prices.Rate]))]))"
+        )
         command = [sys.executable, "-c", shown]
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
         digests.append(json.loads(done.stdout))
-    assert digests[0].keys() == {"prices", "factors"}
+    for called, operator, processor in digests:  # by the job, or given to it
+        assert called.keys() == {"prices", "factors"}
+        assert called == operator == processor
     assert digests[0] != digests[1] == digests[2]
