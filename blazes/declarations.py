@@ -120,6 +120,7 @@ def component(
     sql: str | Mapping[str, str] | None = None,
     python: str | Mapping[str, Any] | None = None,
     operator: str | Mapping[str, Any] | None = None,
+    processor: Mapping[str, Any] | None = None,
     bloom: str | Mapping[str, str] | None = None,
     requests: Names | None = None,
     order_by: Names | None = None,
@@ -154,6 +155,7 @@ def component(
         sql: a query, or one for each output.
         python: `module:function`, or one for each output; here also functions by their names.
         operator: a Flux operator.
+        processor: a StatefulProcessor of PySpark: its `class`, `key`, `takes` and `time`.
         bloom: a Bloom module.
         requests: inputs whose records ask and are not kept.
         order_by: attributes that order the input totally.
