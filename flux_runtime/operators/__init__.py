@@ -14,9 +14,6 @@ input: no wall clock, no randomness, no iteration over unordered sets (DET-1 to 
   `event_time`.
 - `processor`: PySpark's `StatefulProcessor`, with its handle in `processor_handle`, variables and
   timers in `processor_state`, values in `processor_values`.
-- `processor`: a StatefulProcessor of PySpark; `processor_handle`: Spark's interface to its state,
-  `processor_state`: that state, its timers and how changes are undone, `processor_values`: its
-  values.
 - `unprocessable`: records that an operator cannot process, as dead letters among its results.
 - `partitioned`: one run of an operator over several partitions; `packing`: states as
   bytes that hold data and no code; `state_file`: states in files;
