@@ -413,10 +413,10 @@ CODES: Final = _table(
      "It cannot be read off the code; where it is broken, the derived annotation does not hold.",
      "Nothing, if it is kept."),
     ("BLZ089", _W, "function that was not run",
-     "What a Python function does is learned by running it, and a command that reads runs nothing "
-     "unasked. Its paths are taken for the worst there is: order-sensitive, of unknown gate, and "
-     "left to chance. The verdict is that of a component that may do anything, and the component "
-     "cannot be compiled.",
+     "A command that reads runs nothing unasked. A Python function is followed without being run; "
+     "here that does not tell all that it does. Its paths are taken for the worst there is: "
+     "order-sensitive, of unknown gate, and left to chance. The verdict is that of a component "
+     "that may do anything, and the component cannot be compiled.",
      "Write the `annotation`, or add --execute: the function is then run in a process of its own."),
     ("BLZ093", _W, "function that cannot be read",
      "It was run, without Spark and in a process of its own, to learn what it describes, and that "

@@ -6,7 +6,7 @@ output that it comes from, by the code of that output; so do the reasons why rec
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path as FilePath
@@ -48,7 +48,7 @@ class Code:
         dataflow: whose code.
         text: the file's, where it is at hand already.
         execute: what Python functions may take when they are run to be read; None: nothing is run,
-            and nothing is known of their outputs.
+            and those for which nobody vouches are followed without.
     """
 
     def __init__(
@@ -80,9 +80,9 @@ class Code:
 
     def outputs(self, component: Component) -> Iterator[Output]:
         """The outputs that the component's code computes, in the order of the file."""
-        if self._read is None and self._execute is not None:
+        if self._read is None:
             self._read = {}
-            self._read_together(self._execute)
+            self._read_together()
         for name in component.implementations:
             output = self._output(Endpoint(component.name, name))
             if output is not None:
@@ -161,7 +161,8 @@ class Code:
         elif by.bloom is not None:
             query = self._read_bloom(by.bloom, by.position, name, inputs)
         elif by.python is not None:
-            query = self._read_python(by.python, by, inputs)
+            followed = self._execute is None and self._possible(Endpoint(component.name, name))
+            query = self._read_python(by.python, by, inputs, follow=followed)
         elif by.processor is not None:
             query = _keyed(by.processor, by, inputs, self._declared(Endpoint(component.name, name)))
         else:
@@ -289,17 +290,17 @@ class Code:
     def _folder(self) -> FilePath:
         return self.dataflow.file.parent if self.dataflow.file is not None else FilePath()
 
-    def _read_together(self, execute: Limits) -> None:
+    def _read_together(self) -> None:
         """Read the Python functions that do not wait for each other by one process at a time."""
-        from annotations.whitebox.pyspark_code import Unreadable, read_functions
+        from annotations.whitebox.pyspark_code import Unreadable
 
         assert self._read is not None
         levels: dict[int, list[Endpoint]] = {}
         depths: dict[Endpoint, int] = {}
         for component in self.dataflow.components.values():
             for name, by in component.implementations.items():
-                if by.python is not None:
-                    end = Endpoint(component.name, name)
+                end = Endpoint(component.name, name)
+                if by.python is not None and (self._execute is not None or self._possible(end)):
                     levels.setdefault(self._depth(end, depths), []).append(end)
         for _, ends in sorted(levels.items()):
             if len(ends) == 1:
@@ -310,7 +311,7 @@ class Code:
                 reference = component.implementations[end.interface].python or ""
                 asked.append(_function(reference, self.inputs(component, end.interface)))
             with suppress(Unreadable):  # told where each is read by itself
-                plans = read_functions(asked, folder=self._folder, limits=execute)
+                plans = self._functions(asked)
                 self._read |= {
                     repr(function): plan for function, plan in zip(asked, plans, strict=True)
                 }
@@ -331,29 +332,47 @@ class Code:
         known[end] = depth + (by is not None and by.python is not None)
         return known[end]
 
+    def _functions(self, asked: Sequence[Function]) -> list[Relation]:
+        from annotations.whitebox.pyspark_code import read_functions
+        from annotations.whitebox.sandbox import Limits
+
+        limits = self._execute or Limits()
+        follow = self._execute is None
+        return read_functions(asked, folder=self._folder, limits=limits, follow=follow)
+
     def _read_python(
-        self, reference: str, by: Implementation, inputs: Mapping[str, Input]
+        self, reference: str, by: Implementation, inputs: Mapping[str, Input], *, follow: bool
     ) -> Query:
         """The plan of a function, whose module stands in the folder of the dataflow's file."""
-        if self._execute is None:
-            unread = _unread(
-                f"{reference} was not run",
-                by,
-                inputs,
-                chance=True,
-            )
+        if self._execute is None and not follow:
+            unread = _unread(f"{reference} was not run", by, inputs, chance=True)
             return replace(unread, code="BLZ089")
-        from annotations.whitebox.pyspark_code import Unreadable, read_functions
+        from annotations.whitebox.pyspark_code import Unreadable
 
         asked = _function(reference, inputs)
-        if known := (self._read or {}).get(repr(asked)):
-            return replace(_completed(known, inputs), code="BLZ093")
-        try:
-            (plan,) = read_functions([asked], folder=self._folder, limits=self._execute)
-        except Unreadable as unreadable:
-            unread = _unread(str(unreadable), by, inputs, position=unreadable.position, chance=True)
-            return replace(unread, remedy=unreadable.remedy or None, code="BLZ093")
-        return replace(_completed(plan, inputs), code="BLZ093")
+        plan = (self._read or {}).get(repr(asked))
+        reason, remedy, position = "", "", None
+        if plan is None:
+            try:
+                (plan,) = self._functions([asked])
+            except Unreadable as unreadable:
+                reason, remedy, position = str(unreadable), unreadable.remedy, unreadable.position
+        if plan is not None and not follow:
+            return replace(_completed(plan, inputs), code="BLZ093")
+        if plan is not None and not _undescribed(plan):
+            return _completed(plan, inputs)
+        if follow:
+            reason = plan.reason if isinstance(plan, Opaque) else reason
+            reason = f"{reference} was not run: {reason}"
+            unread = _unread(reason, by, inputs, chance=True)
+            return replace(unread, code="BLZ089")
+        unread = _unread(reason, by, inputs, position=position, chance=True)
+        return replace(unread, remedy=remedy or None, code="BLZ093")
+
+
+def _undescribed(plan: Relation) -> bool:
+    """Whether nothing is known of a function."""
+    return isinstance(plan, Opaque) and not plan.columns
 
 
 def _function(reference: str, inputs: Mapping[str, Input]) -> Function:

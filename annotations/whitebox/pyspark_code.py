@@ -158,11 +158,13 @@ def _understood() -> Iterator[None]:
 
 @_understood()
 def read_functions(
-    functions: Sequence[Function], *, folder: Path, limits: Limits
+    functions: Sequence[Function], *, folder: Path, limits: Limits, follow: bool = False
 ) -> list[ir.Relation]:
     """The plans of functions whose modules stand in `folder`; `Opaque`, with a reason, for each
-    that could not be read. Unreadable where none can be."""
-    answer = _ask(_of_functions(functions, folder), folder, limits)
+    that could not be read. Unreadable where none can be. `follow`: they are not run, but followed
+    as far as that goes."""
+    request = _of_functions(functions, folder)
+    answer = _ask({**request, "follow": True} if follow else request, folder, limits)
     return [
         _plan(function, description)
         for function, description in zip(functions, answer["functions"], strict=True)

@@ -625,8 +625,10 @@ IN_WORDS: Final[Mapping[str, str]] = {
     "of 10 minutes: a record that is later all the same is dropped or not, as the batches fall.",
     "BLZ093": "`blazes analyze --execute` runs `operators:score` to read it, and it asks for data, "
     "`clicks.collect()`: there is no Spark behind it that could give any.",
-    "BLZ094": "`blazes analyze spark-pipeline.yml` without --execute: the files of the project say "
-    "what it is made of when they are run.",
+    "BLZ094": "`blazes analyze job.py` without --execute, of a script whose only query is started "
+    "by a class: that is learned by running it.",
+    "BLZ095": "`@blazes.component(label=os.environ['LABEL'])` in a module: only running it would "
+    "tell the label.",
 }
 """What a text of a few lines cannot show."""
 

@@ -266,11 +266,22 @@ def test_the_option_decides_and_else_the_configuration(
 def test_an_answer_that_was_kept_is_no_permission(flow: Hostile, tmp_path: Path) -> None:
     """What a command says does not depend on what was run on this machine before."""
     code = flow.folder / "deeds.py"
-    code.write_text("def score(clicks):\n    return clicks.distinct()\n")
+    body = "class Keep:\n    def one(self, rows):\n        return rows.distinct()\n"
+    code.write_text(f"{body}def score(clicks):\n    return Keep().one(clicks)\n")
     os.utime(code, (1e9, 1e9))
     assert "BLZ089" not in blazes(flow, "check", "flow.yaml", "--execute").stdout
     assert len(list((tmp_path / "cache").rglob("*.json"))) == 1
     assert "BLZ089" in blazes(flow, "check", "flow.yaml").stdout
+
+
+def test_a_function_that_can_be_followed_need_not_be_run(flow: Hostile) -> None:
+    flow.write("deeds", "writes")
+    code = flow.folder / "deeds.py"
+    code.write_text("def score(clicks):\n    return clicks.distinct()\n")
+    ended = blazes(flow, "derive", "flow.yaml")
+    assert "OW" not in ended.stdout
+    assert "CW" in ended.stdout
+    assert flow.done() == set()
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ import yaml
 from annotations.file import loads
 from annotations.file.import_code import Module
 from annotations.file.importing import functions_of, text_of
+from annotations.whitebox import ir
 from annotations.whitebox.components import written_path
 from annotations.whitebox.derivation import Derivation, DerivedPath
 from annotations.whitebox.derive import annotate
@@ -255,6 +256,33 @@ def _paths(paths: Mapping[str, DerivedPath]) -> dict[str, str]:
         re.sub(r"\W", "_", source): str(written_path(path, "out").annotation)
         for source, path in paths.items()
     }
+
+
+def test_a_function_that_is_followed_is_what_running_it_shows(
+    found: Mapping[str, Graph | Unreadable], carried: Mapping[str, Module], tmp_path: Path
+) -> None:
+    """Of most functions all is known without running them; of the others nothing is claimed."""
+    asked: list[Function] = []
+    for name, module in carried.items():
+        graph = found[name]
+        assert isinstance(graph, Graph)
+        tmp_path.joinpath(f"{module.name}.py").write_text(module.text, encoding="utf-8")
+        nodes = derived(graph)
+        for component, function in module.functions.items():
+            inputs = {
+                interface: Input(_columns(graph, nodes, source))
+                for source, interface in _interfaces(graph)[component].items()
+            }
+            asked.append(Function(module.name, function, inputs))
+    ran = read_functions(asked, folder=tmp_path, limits=Limits(120.0))
+    followed = read_functions(asked, folder=tmp_path, limits=Limits(120.0), follow=True)
+    alike = 0
+    for function, before, after in zip(asked, ran, followed, strict=True):
+        if isinstance(after, ir.Opaque) and not after.columns:
+            continue
+        alike += 1
+        assert annotate(after).paths == annotate(before).paths, function
+    assert alike >= 0.7 * len(asked), f"{alike} of {len(asked)}"
 
 
 # ---- the same files, followed without being run

@@ -20,6 +20,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+from annotations.whitebox.connect.functions import functions
 from annotations.whitebox.connect.pipelines import pipeline
 from annotations.whitebox.connect.project import read_sql
 from annotations.whitebox.connect.reading import Reading
@@ -59,7 +60,7 @@ def main() -> int:
 
 def _answered(home: Reading, request: Mapping[str, Any]) -> dict[str, Any]:
     kinds: Mapping[str, Callable[[Mapping[str, Any]], dict[str, Any]]] = {
-        "functions": home.functions,
+        "functions": partial(functions, home),
         "script": partial(script, home),
         "pipeline": partial(pipeline, home),
         "sql": partial(sql, home),

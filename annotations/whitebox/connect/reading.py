@@ -10,7 +10,7 @@ import importlib
 import resource
 import sys
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -81,19 +81,23 @@ class Reading:
 
     def _called(self, asked: Mapping[str, Any]) -> ir.Relation:
         module = importlib.import_module(asked["module"])
-        function = module
+        function: Any = module
         for name in asked["function"].split("."):
             function = getattr(function, name)
+        return self.plan(self.relation_of(function, asked))
+
+    def relation_of(self, function: Callable[..., Any], asked: Mapping[str, Any]) -> Any:
+        """What a function makes of one DataFrame for each input, as the client describes it."""
         frames = {
             name: self.spark.table(f"`{name}`")
             if given.get("role") == "table"
             else self.spark.readStream.table(f"`{name}`")
             for name, given in asked["inputs"].items()
         }
-        result = function(**frames)  # type: ignore[operator]
+        result = function(**frames)
         if not hasattr(result, "_plan"):
             raise Refused(f"the function returned {type(result).__name__}, not a DataFrame")
-        return self.plan(result._plan.to_proto(self.spark.client).root)
+        return result._plan.to_proto(self.spark.client).root
 
     @contextlib.contextmanager
     def failures(self) -> Iterator[dict[str, Any]]:

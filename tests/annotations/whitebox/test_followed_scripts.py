@@ -66,11 +66,17 @@ from annotations.whitebox.connect import permitted
 if sys.argv[1] == "no wall":
     permitted.wall = lambda path: None
 from annotations.whitebox.connect.reading import Reading
+from annotations.whitebox.connect.functions import functions
 from annotations.whitebox.connect.pipelines import pipeline
 from annotations.whitebox.connect.scripts import script
 if sys.argv[2] == "script":
     answer = script(Reading({}), {"path": "attacks.py", "follow": True})
     assert len(answer["queries"]) == 1, answer
+elif sys.argv[2] == "function":
+    asked = {"module": "attacks", "function": "rows", "inputs": {"given": {"columns": None}}}
+    request = {"folder": ".", "follow": True, "functions": [asked]}
+    (answer,) = functions(Reading({}), request)["functions"]
+    assert "error" in answer, answer
 else:
     answer = pipeline(Reading({}), {"path": "spark-pipeline.yml", "follow": True})
     assert list(answer["datasets"]) == ["rows"], answer
@@ -81,6 +87,7 @@ storage: file:///tmp/attacks
 libraries:
   - glob: {include: attacks.py}
 """
+FUNCTION: Final = "def rows(given):\n    decorated()\n    return default(given) or given\n"
 DATASET: Final = """
 from pyspark import pipelines as dp
 @dp.table
@@ -92,6 +99,9 @@ from pyspark.sql import SparkSession
 spark = SparkSession.builder.getOrCreate()
 spark.readStream.text("in").writeStream.format("console").start()
 """
+
+
+KINDS: Final = {"script": QUERY, "pipeline": DATASET, "function": FUNCTION}
 
 
 @pytest.fixture
@@ -124,10 +134,12 @@ def test_every_attack_is_one(folder: Path) -> None:
     assert marks(folder) == MARKS
 
 
-@pytest.mark.parametrize("kind", ["script", "pipeline"])
+@pytest.mark.parametrize(("kind", "text"), KINDS.items())
 @pytest.mark.parametrize("wall", ["wall", "no wall"])
-def test_no_attack_gets_through_without_a_sandbox(wall: str, kind: str, folder: Path) -> None:
-    folder.joinpath("attacks.py").write_text(ATTACKS + (QUERY if kind == "script" else DATASET))
+def test_no_attack_gets_through_without_a_sandbox(
+    wall: str, kind: str, text: str, folder: Path
+) -> None:
+    folder.joinpath("attacks.py").write_text(ATTACKS + text)
     folder.joinpath("spark-pipeline.yml").write_text(PIPELINE)
     run(folder, "-c", FOLLOW, wall, kind)
     assert marks(folder) == set()
