@@ -20,6 +20,7 @@ CHECKED = settings(
     max_examples=40,
     deadline=None,
     phases=[Phase.generate],
+    derandomize=True,
     database=None,
     suppress_health_check=[
         HealthCheck.too_slow,
@@ -99,7 +100,7 @@ def test_a_planted_mistake_of_the_reader_is_found(
         monkeypatch.setattr(python_module.Streams, "all", lambda self: iter(()))
     differ = []
 
-    @settings(CHECKED, max_examples=25, derandomize=True)
+    @settings(CHECKED, max_examples=25)
     @given(fuzzing.texts(TEXTS["spoilt"]))
     def search(text: str) -> None:
         try:
