@@ -46,6 +46,8 @@ def python_form(text: str) -> str:
         if not isinstance(node, Map):
             raise Unlike
         for name, value in node.entries.values():
+            if name.plain and misread(name.text):
+                raise Unlike
             if not isinstance(value, Map) or re.fullmatch(r"\w+(-\w+)*", name.text) is None:
                 raise Unlike
             known = COMPONENT.keys if kind == "component" else STREAM.keys
