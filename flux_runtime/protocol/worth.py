@@ -72,7 +72,7 @@ class Worth:
     Args:
         plan: the other policy.
         busy: while no site is busier than this, nothing is lost to an imbalance.
-        gain_min: least part of the pace that moves have to gain.
+        gain_min: least part of a site's pace that a move has to gain.
         rounds: so long a pair does not come back to a site.
     """
 
@@ -82,7 +82,7 @@ class Worth:
     rounds: int = 20
     round: int = 0
     lost_s: float = 0.0
-    """Seconds of output that the imbalance has cost so far."""
+    """Seconds of output that the imbalance has cost so far, against sites that are equally busy."""
     move_s: float = MOVE_S
     """What a move takes, as measured."""
     processors: dict[int, _Processor] = field(default_factory=dict)
@@ -137,19 +137,21 @@ class Worth:
         """Those of the moves, from the first, whose cost has been lost to the imbalance already."""
         self.round += 1
         self._learn(sites)
-        worth = self._gains(sites, moves)
+        worth = self._gainful(sites, moves)
         if not worth:
             self.lost_s /= 2
             return []
-        gain = sum(gain for _, gain in worth) / len(worth)
-        self.lost_s += gain * max(site.covered_s for site in sites)
-        return [move for move, _ in worth[: int(self.lost_s / max(self.move_s, MOVE_S))]]
+        available = {site: processor.available for site, processor in self.processors.items()}
+        pace = max(site.utilisation for site in sites)
+        even = sum(s.utilisation * available[s.site] for s in sites) / sum(available.values())
+        self.lost_s += (1 - even / pace) * max(site.covered_s for site in sites)
+        return worth[: int(self.lost_s / max(self.move_s, MOVE_S))]
 
     def made(self, moves: Sequence[PlannedMove], took_s: float, unit: Unit) -> None:
         """Moves have been carried out, one beside the other."""
         if moves:
+            self.lost_s = max(0.0, self.lost_s - len(moves) * max(self.move_s, MOVE_S))
             self.move_s += (took_s / len(moves) - self.move_s) / 2
-            self.lost_s = 0.0
         for move in moves:
             self.left[unit(move.part), move.donor] = self.round
         self.left = {k: when for k, when in self.left.items() if self.round - when < self.rounds}
@@ -162,10 +164,10 @@ class Worth:
             processor.got_s = FORGET * processor.got_s + wanted_s * site.available
             processor.wanted_s = FORGET * processor.wanted_s + wanted_s
 
-    def _gains(
+    def _gainful(
         self, sites: Sequence[SiteStatistics], moves: Sequence[PlannedMove]
-    ) -> list[tuple[PlannedMove, float]]:
-        """The moves that let a busy site go faster, and by which part of its pace each does.
+    ) -> list[PlannedMove]:
+        """The moves that let a busy site go faster.
 
         Of several sites that are as busy as they can be the pace comes up when the last of them has
         given something away; so each counts by itself.
@@ -178,7 +180,7 @@ class Worth:
             for part, rows in site.processed.items()
             if site.tuples > 0
         }
-        gains = []
+        gainful = []
         for move in moves:
             donor, receiver = move.donor, move.receiver
             moved = of_part.get((donor, move.part), 0.0)
@@ -188,7 +190,7 @@ class Worth:
                 (work[receiver] + moved) / available[receiver],
             )
             if before >= self.busy and 1 - after / before >= self.gain_min:
-                gains.append((move, 1 - after / before))
+                gainful.append(move)
                 work[donor] -= moved
                 work[receiver] += moved
-        return gains
+        return gainful

@@ -8,6 +8,7 @@ moment when a reader commits its results.
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -19,6 +20,8 @@ from flux_runtime.observe.thinned import ThinnedLog
 from flux_runtime.site.control_messages import Status
 
 PERIOD_S: Final = 0.5
+RATE_S: Final = 10.0
+"""Time that a rate is the mean of: batches come seconds apart, and lines say one at any time."""
 FED_MAX: Final = 100_000
 """Batches without a commit whose times are kept."""
 
@@ -47,7 +50,7 @@ class StageLog:
         self.stage = stage
         self.read = read
         self.at = time.monotonic()
-        self.rows = 0
+        self.rows = deque([(self.at, 0)])
         self.fed: dict[int, float] = {}
         self.latencies_s: list[float] = []
         self._copies: Any = None
@@ -75,20 +78,27 @@ class StageLog:
         now = time.monotonic()
         if self._out is None or (now - self.at < PERIOD_S and not anyway):
             return
-        took, self.at = max(now - self.at, 1e-6), now
+        self.at = now
         now_s = round(time.time(), 3)
-        self._out.append({"t": now_s, "stage": self.stage, **self._line(took)})
+        self._out.append({"t": now_s, "stage": self.stage, **self._line(now)})
 
-    def _line(self, took: float) -> dict[str, Any]:
+    def _rows_per_s(self, now: float, rows: int) -> float:
+        """The mean of the last seconds."""
+        self.rows.append((now, rows))
+        while len(self.rows) > 2 and self.rows[1][0] <= now - RATE_S:
+            self.rows.popleft()
+        since, before = self.rows[0]
+        return round((rows - before) / max(now - since, 1e-6), 1)
+
+    def _line(self, now: float) -> dict[str, Any]:
         status, numbers = self.read()
-        before, self.rows = self.rows, status.rows
         line = {
             "epoch": status.epoch,
             "whole": status.whole,
             "failures": status.failures,
             "losses": msgspec.to_builtins(status.losses),
-            "rows": self.rows,
-            "rows_per_s": round((self.rows - before) / took, 1),
+            "rows": status.rows,
+            "rows_per_s": self._rows_per_s(now, status.rows),
             "batches": numbers.batches,
             "under_way": status.under_way,
             "waiting": numbers.waiting,

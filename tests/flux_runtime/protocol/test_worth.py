@@ -25,16 +25,16 @@ def rounds(worth: Worth, *sites: SiteStatistics, count: int) -> list[list[Planne
 
 
 def test_a_move_waits_until_as_much_is_lost_as_it_costs() -> None:
-    made = rounds(Worth(), site(0, 1.0, 4), site(1, 0.25, 1), count=5)
-    assert [len(moves) for moves in made[:4]] == [0, 0, 0, 1]  # a quarter of a second in each
+    made = rounds(Worth(), site(0, 1.0, 4), site(1, 0.5, 2), count=4)
+    assert [len(moves) for moves in made] == [0, 0, 0, 1]  # a quarter of a second is lost in each
 
 
 def test_what_takes_longer_has_to_be_lost_first() -> None:
     worth = Worth()
-    worth.made([PlannedMove((9, 9), 0, 1)], 7.0, lambda part: part)
-    made = rounds(worth, site(0, 1.0, 4), site(1, 0.25, 1), count=16)
-    assert not any(made[:15])
-    assert made[15]
+    worth.made([PlannedMove((9, 9), 0, 1)], 8.0, lambda part: part)
+    made = rounds(worth, site(0, 1.0, 4), site(1, 0.5, 2), count=18)
+    assert not any(made[:17])
+    assert made[17]
 
 
 def test_of_sites_that_are_not_busy_nothing_moves() -> None:
