@@ -90,7 +90,7 @@ def test_exit_status(arguments: list[str], status: int, capsys: pytest.CaptureFi
         (["analyze", WORDCOUNT, "--formt", "json"], "did you mean --format?"),
         (["analyze", WORDCOUNT, "--format", "jsn"], "did you mean json?"),
         (["explain", WORDCOUNT, "Cuont"], "did you mean Count?"),
-        (["rule", "BLZ10"], "did you mean BLZ010"),
+        (["rule", "BLZ10"], "or BLZ010?"),
     ],
 )
 def test_a_near_word_is_suggested(
