@@ -32,6 +32,10 @@ def two(clicks, other):
 def answer(click, ask):
     return ask
 
+def elsewhere(clicks):
+    from library import score
+    return score(clicks)
+
 import random as chance
 from datetime import datetime
 from pyspark.sql.streaming import StatefulProcessor
