@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -105,9 +106,11 @@ def test_the_job_passes_the_linter(golden: Golden, tmp_path: Path) -> None:
 def test_the_jobs_pass_the_type_checker(tmp_path: Path) -> None:
     names = []
     for golden in JOBS:
-        write_project(golden.stages(), tmp_path / "project")
         names.append(golden.name.replace("/", "_") + ".py")
-        (tmp_path / "project" / "job.py").rename(tmp_path / "project" / names[-1])
+        write_project(golden.stages(), tmp_path / "one")
+        (tmp_path / "one" / "job.py").rename(tmp_path / "one" / names[-1])
+        shutil.copytree(tmp_path / "one", tmp_path / "project", dirs_exist_ok=True)
+        shutil.rmtree(tmp_path / "one")
     command = [sys.executable, "-m", "mypy", "--strict", "--follow-imports", "silent"]
     command += ["--cache-dir", str(tmp_path / "cache"), *names]
     environment = {**os.environ, "MYPYPATH": str(ROOT)}
