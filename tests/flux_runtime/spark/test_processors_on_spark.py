@@ -36,7 +36,7 @@ def test_random_programs_put_out_in_spark_what_they_put_out_on_a_site() -> None:
 
 
 def test_the_processor_of_sparks_documentation_gives_sparks_rows_though_sites_are_killed() -> None:
-    told = said("kills", "--kills", "2")
+    told = said("kills", "--kills", "3")
     assert "counts: " in told
     assert told.count("rows, as Spark's") == 2
-    assert "2 sites killed" in told
+    assert "3 sites killed" in told
