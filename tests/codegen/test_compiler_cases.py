@@ -32,10 +32,6 @@ def two(clicks, other):
 def answer(click, ask):
     return ask
 
-def elsewhere(clicks):
-    from library import score
-    return score(clicks)
-
 import random as chance
 from datetime import datetime
 from pyspark.sql.streaming import StatefulProcessor
@@ -51,6 +47,10 @@ class Chancy(StatefulProcessor):
 class Fair(StatefulProcessor):
     def handleInputRows(self, key, rows, timerValues):
         yield from rows
+
+def elsewhere(clicks):
+    from library import score
+    return score(clicks)
 """
 
 
