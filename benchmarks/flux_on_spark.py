@@ -58,13 +58,14 @@ from rich.console import Console  # noqa: E402
 from rich.table import Table  # noqa: E402
 
 from benchmarks.measured_job import Cpu  # noqa: E402
-from benchmarks.spark_processes import ENVIRONMENT, SPARK_HOME  # noqa: E402
+from benchmarks.spark_processes import (  # noqa: E402
+    ENVIRONMENT,
+    SPARK_HOME,
+    application,
+    client_of_sites,
+)
 from flux_lab.ensemble import LoopbackEnsemble  # noqa: E402
 from flux_runtime.site.client import Client  # noqa: E402
-from flux_runtime.site.config import Config  # noqa: E402
-from flux_runtime.site.key import JobKey  # noqa: E402
-from flux_runtime.spark.context import file_name  # noqa: E402
-from flux_runtime.spark.flux.stage import membership  # noqa: E402
 
 MICRO_BATCH, TRANSFORM, REAL_TIME = "micro-batch", "transform", "real-time"
 ONE_COPY, PAIRS = "one-copy", "pairs"
@@ -335,24 +336,26 @@ class Job:
 
     def client(self) -> Client:
         """Of the controllers of the sites."""
-        (key,) = (self.folder / "target" / self.folder.name / "state" / "units").glob(
-            "*/sites/*/key"
+        name = self.folder.name
+        return client_of_sites(
+            self.folder / "target" / name,
+            name,
+            "Sum.sums",
+            zookeeper=self.zookeeper,
+            patience_s=PATIENCE_S,
         )
-        app = membership(self.folder.name, f"{file_name('Sum.sums')} {key.parent.name}")
-        secret = JobKey.from_hex(key.read_text())
-        config = Config(key=secret, dataflow="", app=app, zookeeper=self.zookeeper)
-        return Client(config, patience_s=PATIENCE_S)
 
-    def executors(self) -> list[int]:
-        """Processes of its executors."""
-        found = []
+    def _processes(self) -> Iterator[tuple[int, bytes]]:
+        """All processes of its session, with their command lines."""
         for process in Path("/proc").iterdir():
             with contextlib.suppress(OSError, ValueError):
                 stat = (process / "stat").read_text().rpartition(") ")[2].split()
-                command = (process / "cmdline").read_bytes()
-                if int(stat[3]) == self.process.pid and b"CoarseGrainedExecutorB" in command:
-                    found.append(int(process.name))
-        return sorted(found)
+                if int(stat[3]) == self.process.pid:
+                    yield int(process.name), (process / "cmdline").read_bytes()
+
+    def executors(self) -> list[int]:
+        """Processes of its executors."""
+        return sorted(pid for pid, command in self._processes() if b"CoarseGrainedEx" in command)
 
     def said(self) -> str:
         """The end of its logs."""
@@ -363,20 +366,16 @@ class Job:
         return "\n".join(log.read_text()[-3000:] for log in logs if log.exists())
 
     def end(self) -> None:
-        """Kill all of it."""
+        """Kill all of it, and delete what `local-cluster` has left of its executors."""
         self._over.set()
         self._watch.join()
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.process.pid, signal.SIGKILL)
+        applications = set(filter(None, map(application, self.executors())))
+        for pid, _ in [*self._processes()]:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         self.process.wait()
-        with contextlib.suppress(OSError):
-            for process in Path("/proc").iterdir():
-                with contextlib.suppress(OSError, ValueError):
-                    stat = (process / "stat").read_text().rpartition(") ")[2].split()
-                    if int(stat[3]) == self.process.pid:
-                        os.kill(int(process.name), signal.SIGKILL)
-        for application in (SPARK_HOME / "work").glob("app-*"):
-            shutil.rmtree(application, ignore_errors=True)
+        for name in applications:
+            shutil.rmtree(SPARK_HOME / "work" / name, ignore_errors=True)
 
 
 # ---- what comes in

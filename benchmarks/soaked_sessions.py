@@ -15,15 +15,11 @@ from pathlib import Path
 import pyarrow.parquet as pq
 from sessions_on_spark import Files
 from soaking import DEADLINE_S, Ends
-from spark_processes import ENVIRONMENT
+from spark_processes import ENVIRONMENT, client_of_sites
 
 from flux_runtime.observe.reader import Run, read_run
 from flux_runtime.site.client import Client
-from flux_runtime.site.config import Config
-from flux_runtime.site.key import JobKey
-from flux_runtime.spark.context import file_name
 from flux_runtime.spark.flux.ingress_staging import ROWS_MAX
-from flux_runtime.spark.flux.stage import membership
 
 SESSIONS = Path(__file__).resolve().parents[1] / "examples" / "sessions"
 sys.path.insert(0, str(SESSIONS))
@@ -136,11 +132,9 @@ class SparkJob:
 
     def client(self) -> Client:
         """A client of the controllers, once they can be reached."""
-        (key,) = (self.target / "state" / "units").glob("*/sites/*/key")
-        app = membership(NAME, f"{file_name(UNIT)} {key.parent.name}")
-        secret = JobKey.from_hex(key.read_text())
-        config = Config(key=secret, dataflow="", app=app, zookeeper=self.zookeeper)
-        return Client(config, patience_s=DEADLINE_S)
+        return client_of_sites(
+            self.target, NAME, UNIT, zookeeper=self.zookeeper, patience_s=DEADLINE_S
+        )
 
     def hosting(self) -> bool:
         """Whether the sites have been told what they need."""

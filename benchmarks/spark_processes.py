@@ -14,6 +14,12 @@ from pathlib import Path
 
 import pyspark
 
+from flux_runtime.site.client import Client
+from flux_runtime.site.config import Config
+from flux_runtime.site.key import JobKey
+from flux_runtime.spark.context import file_name
+from flux_runtime.spark.flux.stage import membership
+
 SPARK_HOME = Path(pyspark.__file__).parent
 ENVIRONMENT = {
     "SPARK_HOME": str(SPARK_HOME),
@@ -33,6 +39,17 @@ def application(executor: int) -> str:
         if found := re.search(r"app-\d+-\d+", command):
             return found[0]
     return ""
+
+
+def client_of_sites(
+    target: Path, name: str, unit: str, *, zookeeper: str, patience_s: float
+) -> Client:
+    """A client of the controllers of a job's only Flux stage; `target` is the job's folder."""
+    (key,) = (target / "state" / "units").glob("*/sites/*/key")
+    app = membership(name, f"{file_name(unit)} {key.parent.name}")
+    secret = JobKey.from_hex(key.read_text())
+    config = Config(key=secret, dataflow="", app=app, zookeeper=zookeeper)
+    return Client(config, patience_s=patience_s)
 
 
 def parent(pid: int) -> int:
