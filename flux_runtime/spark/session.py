@@ -12,8 +12,10 @@ import re
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
+from py4j.java_gateway import JavaMember, JavaObject, is_magic_member
+from py4j.protocol import REFERENCE_TYPE, register_output_converter
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
@@ -48,6 +50,23 @@ appender.file.layout.pattern = %d{{yyyy-MM-dd HH:mm:ss.SSS}} %p %c{{1}}: %m%n%ex
 logger.native.name = org.apache.hadoop.util.NativeCodeLoader
 logger.native.level = error
 """
+
+
+class Reference(JavaObject):  # type: ignore[misc]
+    """A Java object that Java can free as soon as Python refers to it no longer.
+
+    py4j's own objects keep the methods that were called on them, and these refer to the object: a
+    circle that only Python's collector ends. It runs seldom where much lives long; until then Java
+    holds the plans and broadcast tables of hundreds of micro-batches.
+    """
+
+    def __getattr__(self, name: str) -> Any:
+        if is_magic_member(name):
+            raise AttributeError(name)
+        return JavaMember(name, self, self._target_id, self._gateway_client)
+
+
+register_output_converter(REFERENCE_TYPE, Reference)
 
 
 def start_session(

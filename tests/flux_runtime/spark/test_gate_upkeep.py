@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import gc
 import time
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+from py4j.finalizer import ThreadSafeFinalizer
 from pyspark.sql import DataFrame
 
 from flux_runtime.observe import decisions
 from flux_runtime.observe.decisions import Resolve
 from flux_runtime.sealing.events import Resolution
+from flux_runtime.sealing.ledger import Ledger
 from flux_runtime.spark import Job, Producers, Punctuation, faults, sql
 from flux_runtime.spark.sealed.gate import SPARSE_CHUNKS
 
@@ -155,3 +158,27 @@ def test_se_9_released_partitions_are_remembered_for_as_long_as_the_file_says(be
     bench.run(gate(remember_s=0.0))
     assert bench.dead_letters("Total") == []
     assert bench.metrics("Total")["open_partitions"] == 1
+
+
+def test_micro_batches_leave_nothing_behind_in_java(
+    bench: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Java frees a micro-batch's plans without Python's collector, which runs seldom."""
+    held: list[int] = []
+    record = Ledger.record
+
+    def counted(self: Ledger, *events: Any) -> Any:
+        held.append(len(ThreadSafeFinalizer.finalizers))
+        return record(self, *events)
+
+    monkeypatch.setattr(Ledger, "record", counted)
+    for k in range(12):
+        bench.file("items", [*data(k, 1), vote(k, 1)])
+    gc.collect()
+    gc.disable()
+    try:
+        bench.run(gate())
+    finally:
+        gc.enable()
+    assert len(held) >= 12
+    assert held[-1] - held[1] < 5 * len(held)  # of some 40 in each
