@@ -181,14 +181,14 @@ def test_5_the_next_run_goes_on_without_the_excused_and_keeps_what_is_late(
 
 def test_6_another_plan_does_not_touch_the_state(project: Project) -> None:
     file = project.folder / "clicks.yaml"
-    file.write_text(FLOW.replace("sum(n)", "max(n)"), encoding="utf-8")
+    file.write_text(FLOW.replace("n: INT", "n: STRING"), encoding="utf-8")
     try:
         refused = project.blazes("run", "clicks.yaml", "--available-now")
     finally:
         file.write_text(FLOW, encoding="utf-8")
     assert refused.returncode == 1
-    assert "belongs to another plan" in refused.stdout
-    assert "--fresh" in refused.stdout
+    assert "--fresh" in refused.stderr, refused.stderr
+    assert "source clicks: another schema (campaign, n)" in refused.stderr, refused.stderr
     assert project.results == {1: 4, 2: 1}
 
 

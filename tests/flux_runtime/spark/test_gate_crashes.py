@@ -265,7 +265,7 @@ def test_sigterm_stops_cleanly_and_the_job_resumes(process: Process, spark) -> N
     status, err = process.run("--available-now")
     assert status == 1
     assert "--fresh" in err
-    assert "unit Total: another function" in err
+    assert "unit Answer: another text of what is before it" in err, err
     (process.path / "crash_job.py").write_text(build)
     assert process.run("--available-now", "--fresh")[0] == 0
     process.check(spark, traffic)
