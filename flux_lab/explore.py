@@ -92,7 +92,7 @@ def explore_in_parallel(
     """
     started, total = time.perf_counter(), Explored()
     one = partial(_one_search, configuration, prove)
-    with multiprocessing.Pool(processes) as pool:
+    with multiprocessing.get_context("spawn").Pool(processes) as pool:
         for found in pool.imap_unordered(one, configuration.searches()):
             total.states += found.states
             total.transitions += found.transitions

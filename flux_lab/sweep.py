@@ -274,7 +274,7 @@ def sweep_in_parallel(
     """The same on several processors; each takes the next hundred seeds when it is done."""
     totals = Totals()
     pieces = [(seeds[i : i + 100], folder, workload) for i in range(0, len(seeds), 100)]
-    with multiprocessing.Pool(processes) as pool:
+    with multiprocessing.get_context("spawn").Pool(processes) as pool:
         for part in pool.imap_unordered(_piece, pieces):
             totals.merge(part)
     return totals

@@ -316,7 +316,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         totals = sweep(seeds, stories=args.story)
     else:
         totals = Totals()
-        with multiprocessing.Pool(args.processes) as pool:
+        with multiprocessing.get_context("spawn").Pool(args.processes) as pool:
             pieces = [seeds[i : i + 100] for i in range(0, len(seeds), 100)]
             for part in pool.imap_unordered(sweep, pieces):
                 totals.merge(part)
