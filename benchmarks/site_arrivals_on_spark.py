@@ -1,6 +1,6 @@
 """State on Flux sites against Spark's answers: random queries, records and orders of arrival.
 
-    python -m benchmarks.site_arrivals_on_spark [--seed N] [--queries N] [--windows N]
+    python -m benchmarks.site_arrivals_on_spark [--seed N] [--queries N] [--ranges N] [--windows N]
 
 What a site keeps in place of records (`codegen.site_state`) may not change what it puts out.
 
@@ -8,6 +8,8 @@ What a site keeps in place of records (`codegen.site_state`) may not change what
   records of all inputs in random batches and in a random order, and its state moves to another copy
   now and then. All that it has put out together is what Spark makes of all records: the same bag,
   or each row of the set once.
+- Joins of records within a range of times: the same, of those records that are not behind the
+  watermark of their input when they come; these the site sets aside.
 - Windows and sessions: Spark reads the same batches as a stream, with a watermark. The site puts
   out the same rows after every batch, and sets those records aside whose windows have all ended by
   the watermark, which is worked out here from the records alone.
@@ -38,9 +40,9 @@ from annotations.whitebox.sql import read
 from benchmarks.site_sql_on_spark import bag
 from codegen.site_sql import site_refusals
 from codegen.site_state import Keeping, kept_confluent, kept_windows
-from codegen.windows import END, START, windowed
+from codegen.windows import END, START, Refused, windowed
 from flux_runtime.operators.components import Component
-from flux_runtime.operators.event_time import EventTime
+from flux_runtime.operators.event_time import event_time
 from flux_runtime.operators.packing import pack, unpack
 from flux_runtime.operators.query import Delta, Gives, QueryPlan, Summary, rehearse, tagged
 from flux_runtime.operators.rows import number
@@ -75,6 +77,14 @@ LENGTHS: Final = (
     ("window(at, '10 minutes', '4 minutes')",),
     ("window(at, '1 hour', '20 minutes', '90 seconds')",),
     ("session_window(at, '5 minutes')",),
+)
+RANGES: Final = (
+    "b.ts BETWEEN a.at - INTERVAL {0} MINUTES AND a.at + INTERVAL {1} MINUTES",
+    "b.ts >= a.at AND b.ts <= a.at + INTERVAL {1} MINUTES",
+    "a.at > b.ts - INTERVAL {0} SECONDS AND a.at - INTERVAL {1} HOURS < b.ts",
+    "b.ts - INTERVAL {0} MINUTES > a.at AND b.ts < a.at + INTERVAL 2 HOURS",
+    "a.at = b.ts",
+    "a.at + INTERVAL {1} MINUTES = b.ts AND a.n >= b.n",
 )
 LATENESS_S: Final = 600
 BEGAN: Final = datetime.datetime(2024, 2, 28, 23, 0)
@@ -168,7 +178,7 @@ class Arriving:
             gives=gives,
             summaries={name: Summary(*texts) for name, texts in keeping.summaries.items()},
             deltas={name: Delta(*delta) for name, delta in keeping.deltas.items()},
-            times={name: EventTime(**spec) for name, spec in keeping.times.items()},
+            times={name: event_time(spec) for name, spec in keeping.times.items()},
         )
         rehearse(plan)
         return plan
@@ -195,7 +205,7 @@ class Arriving:
             frames[name] = self.frame(rows, query.ddl[name])
             frames[name].createOrReplaceTempView(name)
         theirs = self.spark.sql(query.sql)
-        keeping = kept_confluent(query.sql, query.ddl, as_set=query.as_set)
+        keeping = kept_confluent(query.sql, query.ddl, as_set=query.as_set, lateness_s=_unpromised)
         gives = Gives.DISTINCT if query.as_set else Gives.NEW
         plan = self.plan(keeping, frames, theirs.schema, gives)
         mine = self.at_site(plan, frames)
@@ -226,6 +236,74 @@ class Arriving:
             made = operator.process(number(tagged(rows, place), n))
             found += bag(results_of(made).select([name for name, _ in plan.output]))
         return found
+
+    # ---- joins within a range of times
+
+    def ranges(self) -> None:
+        """One join of records that are near in time, over random arrivals."""
+        rng, kind = self.rng, self.rng.choice([*KEYS])
+        within = rng.choice(RANGES).format(rng.choice((0, 1, 7, 20)), rng.choice((1, 3, 11)))
+        equal = rng.choice(("a.k = b.k AND ", "a.k <=> b.k AND ", ""))
+        as_set = rng.random() < 0.3
+        columns = rng.choice(("a.k, a.at, b.n", "a.at, b.ts", "a.i AS one, b.i AS other"))
+        sql = f"SELECT {'DISTINCT ' if as_set else ''}{columns} FROM a JOIN b ON {equal}{within}"
+        time = rng.choice(("TIMESTAMP", "TIMESTAMP_NTZ"))
+        ddl = {
+            name: {"k": kind, "n": "INT", at: time, "i": "INT"}
+            for name, at in (("a", "at"), ("b", "ts"))
+        }
+        inputs = {name: Input(columns) for name, columns in ddl.items()}
+        assert not list(site_refusals(sql, read(sql, inputs=inputs).plan)), sql
+        arrivals = self._arriving(KEYS[kind])
+        frames = {name: self.frame(arrivals[0][1], columns) for name, columns in ddl.items()}
+        for name, frame in frames.items():
+            frame.createOrReplaceTempView(name)
+        keeping = kept_confluent(sql, ddl, as_set=as_set, lateness_s=lambda _: LATENESS_S)
+        assert keeping.times
+        gives = Gives.DISTINCT if as_set else Gives.NEW
+        plan = self.plan(keeping, frames, self.spark.sql(sql).schema, gives)
+        operator = Component(name="C", buckets=1, gate=(), plan=plan).made(None)
+        admitted: dict[str, list[Any]] = {name: [] for name in ddl}
+        latest: dict[str, datetime.datetime | None] = {}
+        due, mine = Counter[str](), Counter[str]()
+        for place, (name, records) in enumerate(arrivals):
+            late = [row for row in records if _behind(row[2], latest.get(name))]
+            due.update(row[2].isoformat(" ", "microseconds") for row in late)
+            admitted[name] += [row for row in records if row not in late]
+            times = [row[2] for row in records if row[2] is not None]
+            latest[name] = max([*times, *filter(None, [latest.get(name)])], default=None)
+            rows = self.frame(records, ddl[name]).toArrow().combine_chunks().to_batches()[0]
+            rows = as_columns(rows, plan.inputs[name])
+            self.report.rows += rows.num_rows
+            made = operator.process(number(tagged(rows, [*ddl].index(name)), place))
+            letters = letters_of(made)
+            at = [*ddl[name]][2]
+            due.subtract(str(letter["record"][at])[:26] for letter in letters)
+            self.report.late += len(letters)
+            mine += bag(results_of(made).select([name for name, _ in plan.output]))
+            if rng.random() < 0.2:
+                state = unpack(pack(operator.get_state()))
+                operator = Component(name="C", buckets=1, gate=(), plan=plan).made(None)
+                operator.install_state(state)
+        self.compare(f"late of {sql}", +due, -due)
+        for name, rows in admitted.items():
+            self.frame(rows, ddl[name]).createOrReplaceTempView(name)
+        theirs = bag(self.spark.sql(sql).toArrow().cast(pa.schema(plan.output)))
+        self.compare(sql, Counter(dict.fromkeys(theirs, 1)) if as_set else theirs, mine)
+        self.report.queries += 1
+
+    def _arriving(self, keys: Sequence[Any]) -> list[tuple[str, list[tuple[Any, ...]]]]:
+        """Batches of one input or the other, for hours, sometimes one of them alone for long."""
+        rng, name, number = self.rng, "a", 0
+        arrivals = []
+        for place in range(rng.randrange(8, 25)):
+            name = rng.choice((name, "a", "b"))
+            rows = []
+            for row in self._timed(place, keys)[: rng.choice((1, 3, 9))]:
+                number += 1
+                rows.append((*row, number))
+            arrivals.append((name, rows))
+        return arrivals
 
     # ---- windows
 
@@ -327,6 +405,18 @@ class _Stream:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
+def _unpromised(interface: str) -> float:
+    raise Refused(interface)
+
+
+def _behind(at: datetime.datetime | None, latest: datetime.datetime | None) -> bool:
+    """Whether a time is behind the watermark, in words of its own."""
+    if at is None or latest is None:
+        return False
+    watermark = latest.replace(microsecond=latest.microsecond // 1000 * 1000)
+    return at < watermark - datetime.timedelta(seconds=LATENESS_S)
+
+
 def _late(
     rows: Sequence[tuple[Any, ...]],
     latest: datetime.datetime | None,
@@ -352,11 +442,15 @@ def _late(
     return late
 
 
-def prove(spark: Any, *, seed: int = 0, queries: int = 60, windows: int = 8) -> Arrivals:
-    """Try so many confluent queries, and so many over windows."""
+def prove(
+    spark: Any, *, seed: int = 0, queries: int = 60, ranges: int = 12, windows: int = 8
+) -> Arrivals:
+    """Try so many confluent queries, joins within ranges of times, and queries over windows."""
     arriving = Arriving(spark, seed)
     for _ in range(queries):
         arriving.confluent()
+    for _ in range(ranges):
+        arriving.ranges()
     forms = [
         (call, text, update)
         for (call,) in LENGTHS
@@ -382,13 +476,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.site_arrivals_on_spark")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--queries", type=int, default=200, help="random confluent queries")
+    parser.add_argument("--ranges", type=int, default=60, help="joins within a range of times")
     parser.add_argument("--windows", type=int, default=30, help="queries over windows")
     options = parser.parse_args(arguments)
     from benchmarks.functions_on_spark import session
 
     spark, begun = session(), time.monotonic()
     try:
-        report = prove(spark, seed=options.seed, queries=options.queries, windows=options.windows)
+        report = prove(
+            spark,
+            seed=options.seed,
+            queries=options.queries,
+            ranges=options.ranges,
+            windows=options.windows,
+        )
     finally:
         spark.stop()
     print(f"{summary(report)}; {time.monotonic() - begun:.0f} s")

@@ -27,7 +27,7 @@ import pyarrow as pa
 from codegen.site_sql import site_sql
 from codegen.site_state import Keeping, kept_confluent, kept_groups, kept_windows
 from codegen.windows import has_windows, windowed
-from flux_runtime.operators.event_time import EventTime
+from flux_runtime.operators.event_time import event_time
 from flux_runtime.operators.query import Delta, Gives, Query, QueryPlan, Summary, tagged
 from flux_runtime.operators.rows import number
 
@@ -63,6 +63,12 @@ FORMS: Final[Mapping[str, Form]] = {
         ("key", "v"),
         "rows that may still meet another",
     ),
+    "range": Form(
+        "SELECT c.key, known.v FROM click c JOIN known ON c.key = known.key AND known.at BETWEEN "
+        "c.at - INTERVAL 10 MINUTES AND c.at + INTERVAL 10 MINUTES",
+        ("key", "v"),
+        "rows that may still meet another",
+    ),
     "windows": Form(
         "SELECT window(at, '10 minutes').end AS ends, key, count(*) AS n, sum(v) AS s FROM click "
         "GROUP BY window(at, '10 minutes'), key",
@@ -91,7 +97,7 @@ class Measured(NamedTuple):
 def plan(form: str) -> QueryPlan:
     """The component as a site is given it."""
     sql, output = FORMS[form].sql, FORMS[form].output
-    schemas = {"click": SCHEMA, **({"known": SCHEMA} if form == "join" else {})}
+    schemas = {"click": SCHEMA, **({"known": SCHEMA} if " JOIN " in sql else {})}
     gives, gate = Gives.CHANGES, ["key"]
     if form == "records":
         keeping = Keeping(site_sql(sql))
@@ -101,7 +107,9 @@ def plan(form: str) -> QueryPlan:
     elif form == "groups":
         keeping = kept_groups(sql, schemas, writes=("click",), gate=("key",))
     else:
-        keeping = kept_confluent(sql, schemas, as_set=form == "distinct")
+        keeping = kept_confluent(
+            sql, schemas, as_set=form == "distinct", lateness_s=lambda _: LATENESS_S
+        )
         gives, gate = Gives.DISTINCT if form == "distinct" else Gives.NEW, []
     return QueryPlan(
         sql=keeping.query,
@@ -111,12 +119,17 @@ def plan(form: str) -> QueryPlan:
         gate=gate,
         summaries={name: Summary(*texts) for name, texts in keeping.summaries.items()},
         deltas={name: Delta(*delta) for name, delta in keeping.deltas.items()},
-        times={name: EventTime(**spec) for name, spec in keeping.times.items()},
+        times={name: event_time(spec) for name, spec in keeping.times.items()},
     )
 
 
-def batches(rows: int, keys: int, batch: int, *, come_back: bool = False) -> Iterator[Any]:
-    """Records of a day: half of a batch has keys of its hour, unless all keys come back."""
+def batches(
+    rows: int, keys: int, batch: int, *, come_back: bool = False, inputs: int = 1
+) -> Iterator[Any]:
+    """Records of a day, for the inputs in turn.
+
+    Half of a batch has keys of its hour, unless all keys come back.
+    """
     draw, count = np.random.default_rng(1), rows // batch
     for place in range(count):
         began = place * DAY_US // count
@@ -130,7 +143,7 @@ def batches(rows: int, keys: int, batch: int, *, come_back: bool = False) -> Ite
                 "at": pa.array(at).cast(pa.timestamp("us")),
             }
         )
-        yield number(tagged(table.cast(pa.schema(COLUMNS)), 0), place + 1)
+        yield number(tagged(table.cast(pa.schema(COLUMNS)), place % inputs), place + 1)
 
 
 def measured(query: Query, given: Iterator[Any], *, every: int) -> Iterator[Measured]:
@@ -158,7 +171,8 @@ def shown(form: str, rows: int, keys: int, batch: int) -> None:
         known = pa.table({"key": range(keys), "v": range(keys), "at": [None] * keys})
         query.process(number(tagged(known.cast(pa.schema(COLUMNS)), 1), 0))
     come_back = form in ("groups", "records", "distinct")
-    given = batches(rows, keys, batch, come_back=come_back)
+    inputs = 2 if form == "range" else 1
+    given = batches(rows, keys, batch, come_back=come_back, inputs=inputs)
     for at in measured(query, given, every=rows // 4):
         state, memory = at.state_bytes / 1024, at.memory_bytes / 2**20
         print(

@@ -16,11 +16,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from codegen.site_sql import duration_us
 from codegen.summaries import is_exact
 
 CLAUSES: Final = frozenset({"distinct", "expressions", "from", "joins", "where"})
 """Parts of a SELECT whose output is a sum over records."""
 JOINS: Final = frozenset({"", "INNER", "CROSS"})
+TIMES: Final = frozenset({"timestamp", "timestamp_ntz"})
 
 Matches = Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]]
 """Another input -> (columns, its columns) that are equal where rows of both meet."""
@@ -40,6 +42,23 @@ class Kept:
 
 
 @dataclass(frozen=True, slots=True)
+class Range:
+    """The times of another input's records that a record meets.
+
+    Attributes:
+        column: the time of a record.
+        partner: the other input.
+        after_us: how much later those are at most.
+        width_us: from the first to the last of them.
+    """
+
+    column: str
+    partner: str
+    after_us: int
+    width_us: int
+
+
+@dataclass(frozen=True, slots=True)
 class Deltas:
     """A query by its inputs.
 
@@ -47,11 +66,13 @@ class Deltas:
         queries: input -> what its new records add.
         matches: input -> which rows of others can matter.
         kept: input -> what is kept of it; others are not kept.
+        ranges: the two inputs of a join whose records meet within a range of times -> that.
     """
 
     queries: Mapping[str, str]
     matches: Mapping[str, Matches]
     kept: Mapping[str, Kept]
+    ranges: Mapping[str, Range]
 
 
 class _Whole(Exception):  # noqa: N818 - not an error: everything is evaluated again
@@ -107,7 +128,11 @@ def deltas(sql: str, schemas: Mapping[str, Mapping[str, str]], *, as_set: bool) 
             condition = joined[0].condition(name) if len(joined) == 1 else None
             exact = all(is_exact(schema[column].strip().lower()) for column in columns)
             stored[name] = _kept(name, columns, condition, distinct=as_set and exact)
-    return Deltas(queries, matches, stored)
+    ranges: dict[str, Range] = {}
+    if len(branches) == 1 and len(schemas) == 2:
+        first, second = schemas
+        ranges = branches[0].ranges(first, second)
+    return Deltas(queries, matches, stored, ranges)
 
 
 def _kept(name: str, columns: list[str], condition: str | None, *, distinct: bool) -> Kept:
@@ -288,10 +313,74 @@ class _Branch:
                     pairs.append((self._named(name, both), self._named(other, both)))
         return tuple(pairs)
 
+    def ranges(self, name: str, other: str) -> dict[str, Range]:
+        """The range of times in which records of both meet, from either side; none without one."""
+        from sqlglot import exp
+
+        select = self.tables[name].find_ancestor(exp.Select)
+        if self.tables[other].find_ancestor(exp.Select) is not select:
+            return {}
+        lows: dict[tuple[str, str], int] = {}
+        highs: dict[tuple[str, str], int] = {}
+        for condition in self._conditions(select):
+            for less, more in _at_most(condition):
+                left, right = self._moment(less, select), self._moment(more, select)
+                if left is None or right is None or {left[0], right[0]} != {name, other}:
+                    continue
+                slack = right[2] - left[2]  # left's column is at most right's and this
+                if left[0] == other:
+                    pair = right[1], left[1]
+                    highs[pair] = min(slack, highs.get(pair, slack))
+                else:
+                    pair = left[1], right[1]
+                    lows[pair] = max(-slack, lows.get(pair, -slack))
+        for mine, theirs in lows.keys() & highs.keys():
+            low, high = lows[mine, theirs], highs[mine, theirs]
+            width = max(0, high - low)
+            return {name: Range(mine, other, high, width), other: Range(theirs, name, -low, width)}
+        return {}
+
+    def _moment(self, side: Any, select: Any) -> tuple[str, str, int] | None:
+        """(input, its time, microseconds that are added to it) of a moment by an input's time."""
+        from sqlglot import exp
+
+        side, shift = side.unnest(), 0
+        if isinstance(side, exp.Add | exp.Sub):
+            by = duration_us(side.expression.unnest().sql())
+            if by is None:
+                return None
+            side, shift = side.this.unnest(), by if isinstance(side, exp.Add) else -by
+        if not isinstance(side, exp.Column):
+            return None
+        owner = self._owner(side, select)
+        if owner is None:
+            return None
+        column = self._named(owner, {owner: side.name})
+        if self.schemas[owner][column].strip().lower() not in TIMES:
+            return None
+        return owner, column, shift
+
     def _named(self, name: str, by_owner: Mapping[str | None, str]) -> str:
         """The column as the schema spells it."""
         word = by_owner[name].lower()
         return next(column for column in self.schemas[name] if column.lower() == word)
+
+
+def _at_most(condition: Any) -> Iterator[tuple[Any, Any]]:
+    """(what is not more, what is not less) of sides that the condition compares."""
+    from sqlglot import exp
+
+    match condition:
+        case exp.LT() | exp.LTE():
+            yield condition.left, condition.right
+        case exp.GT() | exp.GTE():
+            yield condition.right, condition.left
+        case exp.EQ():
+            yield condition.left, condition.right
+            yield condition.right, condition.left
+        case exp.Between() if not condition.args.get("symmetric"):
+            yield condition.args["low"], condition.this
+            yield condition.this, condition.args["high"]
 
 
 def _conjuncts(condition: Any) -> Iterator[Any]:

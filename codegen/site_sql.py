@@ -65,6 +65,18 @@ RELATIONS: Final = (
 PLAIN_PATTERN: Final = re.compile(r"[A-Za-z0-9 ,;:_=/#@&%~!'\"<>-]+")
 """Regular expressions that stand for themselves, in Java and in RE2."""
 DAY: Final = re.compile(r"\d{4}-\d\d-\d\d")
+_DURATION: Final = re.compile(
+    r"INTERVAL '(\d{1,12})' (MICROSECOND|MILLISECOND|SECOND|MINUTE|HOUR|DAY|WEEK)S?"
+)
+_UNITS_US: Final = {
+    "MICROSECOND": 1,
+    "MILLISECOND": 1_000,
+    "SECOND": 1_000_000,
+    "MINUTE": 60_000_000,
+    "HOUR": 3_600_000_000,
+    "DAY": 86_400_000_000,
+    "WEEK": 604_800_000_000,
+}
 ARRAY_OF_TEXTS: Final = DataType(Family.ARRAY, element=STRING)
 CARRIED: Final = frozenset(
     {Family.INTEGER, Family.DECIMAL, Family.FLOAT, Family.STRING, Family.BOOLEAN}
@@ -79,6 +91,25 @@ def _integers(types: Sequence[DataType]) -> bool:
 
 def _texts(types: Sequence[DataType]) -> bool:
     return all(type_ == STRING or type_.family is Family.NULL for type_ in types)
+
+
+def duration_us(interval: object) -> int | None:
+    """Microseconds of an interval of one unit, as sqlglot writes it; None of any other.
+
+    >>> duration_us("INTERVAL '10' MINUTES"), duration_us("INTERVAL '1' MONTH")
+    (600000000, None)
+    """
+    found = _DURATION.fullmatch(interval) if isinstance(interval, str) else None
+    return None if found is None else int(found[1]) * _UNITS_US[found[2]]
+
+
+def _shifted(call: Call, types: Sequence[DataType]) -> bool:
+    """A sum or difference of integers, or of a time and a duration."""
+    if _integers(types):
+        return True
+    by = call.arguments[-1]
+    lasts = isinstance(by, Literal) and duration_us(by.value) is not None
+    return lasts and len(types) == 2 and types[0].family is Family.TIMESTAMP
 
 
 def _truths(types: Sequence[DataType]) -> bool:
@@ -175,8 +206,8 @@ ON_SITES: Final[Mapping[str, Accepts]] = {
     "not": _of(_truths),
     "is null": _anything,
     "is not null": _anything,
-    "+": _of(_integers),
-    "-": _of(_integers),
+    "+": _shifted,
+    "-": _shifted,
     "*": _of(_integers),
     "negative": _of(_integers),
     "abs": _of(_integers),
@@ -355,7 +386,7 @@ def _partial_columns(of_record: str) -> Iterator[tuple[str, bool]]:
 
 def _translated(sql: str, doubles: frozenset[str]) -> str:
     """The query in DuckDB's dialect; sums of columns in `doubles` stay what they are."""
-    return str(_widened(_with_casts(parsed(sql)), doubles).sql(dialect="duckdb"))
+    return str(_widened(_with_durations(_with_casts(parsed(sql))), doubles).sql(dialect="duckdb"))
 
 
 def _with_casts(tree: exp.Expr) -> exp.Expr:
@@ -370,11 +401,24 @@ def _with_casts(tree: exp.Expr) -> exp.Expr:
     return tree.transform(cast)
 
 
+def _with_durations(tree: exp.Expr) -> exp.Expr:
+    """Durations that are added to times, as those of DuckDB."""
+    from sqlglot import exp
+
+    def duration(node: exp.Expr) -> exp.Expr:
+        us = duration_us(node.sql()) if isinstance(node, exp.Interval) else None
+        return node if us is None else exp.func("TO_MICROSECONDS", exp.Literal.number(us))
+
+    return tree.transform(duration)
+
+
 def _without_casts(tree: exp.Expr) -> exp.Expr:
-    """The query without the casts that `ON_SITES` speaks of; TRY_CAST stays."""
+    """The query without casts and durations, which `ON_SITES` speaks of; TRY_CAST stays."""
     from sqlglot import exp
 
     def operand(node: exp.Expr) -> exp.Expr:
+        if isinstance(node, exp.Add | exp.Sub) and isinstance(node.expression, exp.Interval):
+            return exp.paren(node.this)
         return exp.paren(node.this) if type(node) is exp.Cast else node
 
     return _with_casts(tree).transform(operand)

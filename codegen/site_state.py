@@ -4,6 +4,7 @@
 |---|---|
 | a function of single records | nothing |
 | confluent: a sum over records (`codegen.deltas`) | the columns used of inputs that are joined |
+| the same, joined within a range of times | until the watermark has passed the range |
 | groups by windows (`codegen.windows`) | partial aggregates, until the watermark passes |
 | other aggregates (`codegen.summaries`) | partial aggregates |
 | anything else | the records |
@@ -11,14 +12,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from annotations.dataflow import Endpoint
 from annotations.vocabulary import AnnotationKind
 from annotations.whitebox.sql_dialect import seconds_of
-from codegen.deltas import Matches, deltas
+from codegen.deltas import Matches, Range, deltas
 from codegen.drafts import Draft
 from codegen.network import Network
 from codegen.site_sql import site_sql, site_summaries
@@ -36,7 +37,7 @@ class Keeping:
         query: over what is kept.
         summaries: input -> what makes it of a record, and what combines it.
         deltas: input -> what its new records add, and which rows of others matter.
-        times: input -> arguments of its `flux_runtime.operators.event_time.EventTime`.
+        times: input -> attributes of its `flux_runtime.operators.event_time.EventTime`.
     """
 
     query: str
@@ -84,22 +85,46 @@ def kept_on_sites(net: Network, draft: Draft, sql: str) -> Keeping:
             gate=gate(draft) or (),
         )
     if draft.confluent:
-        return kept_confluent(sql, known, as_set=draft.as_set)
+        return kept_confluent(
+            sql, known, as_set=draft.as_set, lateness_s=lambda name: lateness_of(net, draft, name)
+        )
     return kept_groups(sql, known, writes=draft.writes, gate=gate(draft) or ())
 
 
-def kept_confluent(sql: str, schemas: Schemas, *, as_set: bool) -> Keeping:
-    """Of a query whose results only ever grow."""
+def kept_confluent(
+    sql: str, schemas: Schemas, *, as_set: bool, lateness_s: Callable[[str], float]
+) -> Keeping:
+    """Of a query whose results only ever grow.
+
+    Args:
+        sql: the query.
+        schemas: of its inputs.
+        as_set: of the output, only distinct rows matter.
+        lateness_s: how far behind the latest time a record of an input may be; raises `Refused`
+            where that is not promised.
+    """
     summed = deltas(sql, schemas, as_set=as_set)
     if summed is not None:
         return Keeping(
             site_sql(sql),
             {name: _translated(k.of_record, k.again) for name, k in summed.kept.items()},
             {name: (site_sql(q), summed.matches[name]) for name, q in summed.queries.items()},
+            _ranges(summed.ranges, lateness_s),
         )
     summaries = summarise(sql, schemas, inputs=schemas, as_set=True) if as_set else None
     texts = None if summaries is None else site_summaries(summaries)
     return Keeping(site_sql(sql)) if texts is None else Keeping(*texts)
+
+
+def _ranges(
+    ranges: Mapping[str, Range], lateness_s: Callable[[str], float]
+) -> dict[str, Mapping[str, Any]]:
+    """The event times of inputs that meet within a range of times, if watermarks can end that."""
+    try:
+        lateness = {name: round(lateness_s(name) * 1_000_000) for name in ranges}
+    except Refused:
+        return {}
+    return {name: {"lateness_us": lateness[name], **asdict(r)} for name, r in ranges.items()}
 
 
 def kept_groups(
@@ -178,7 +203,7 @@ def lateness_of(net: Network, draft: Draft, interface: str) -> float:
     entering = net.entering[Endpoint(draft.component.name, interface)]
     promised = [stream.lateness for stream in entering]
     if len(promised) != 1:
-        raise Refused(f"a window over several streams, which {interface} has, knows no watermark")
+        raise Refused(f"of several streams, which {interface} has, there is no watermark")
     seconds = None if promised[0] is None else seconds_of(promised[0])
     if seconds is None:
         (stream,) = entering

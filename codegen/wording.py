@@ -269,8 +269,11 @@ def step(flux_step: Step) -> str:
         "answers": "answers each request once",
         "changes": "computes what a batch changed again",
     }[flux_step.gives]
-    for time in flux_step.times.values():
+    for name, time in flux_step.times.items():
         seconds = time["lateness_us"] / 1_000_000
+        if "partner" in time:
+            when += f"; sets {name} aside that are {seconds:g} s before the latest {time['column']}"
+            continue
         ended = f"when it ends {seconds:g} s before the latest {time['column']}"
         when = (
             f"puts a window out and forgets it {ended}"

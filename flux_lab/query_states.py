@@ -2,10 +2,11 @@
 
     python -m flux_lab.query_states 0 300
 
-Each run draws a component (distinct rows, a join of two inputs, groups by windows, sessions), input
-for it in batches whose times rise and fall back, and a schedule of the simulator. The copies of a
-pair have to agree on what they keep and on the watermark (the checkers of `flux_lab.checks`), and
-what is put out and set aside is compared with what a few lines of Python make of the records.
+Each run draws a component (distinct rows, a join of two inputs, one within a range of times, groups
+by windows, sessions), input for it in batches whose times rise and fall back, and a schedule of the
+simulator. The copies of a pair have to agree on what they keep and on watermarks (the checkers of
+`flux_lab.checks`), and what is put out and set aside is compared with what a few lines of Python
+make of the records.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from flux_lab.reference import reference
 from flux_lab.sweep import RunError, Totals, run
 from flux_lab.world import World
 from flux_runtime.operators.components import Component, Components
-from flux_runtime.operators.event_time import END, START, EventTime
+from flux_runtime.operators.event_time import END, START, RangeTime, WindowTime
 from flux_runtime.operators.query import Delta, Gives, QueryPlan, Summary, tagged
 from flux_runtime.operators.rows import Batch, number
 from flux_runtime.operators.unprocessable import letters_of, results_of
@@ -38,6 +39,8 @@ LATENESS_US: Final = 5 * MINUTE_US
 WINDOW_US: Final = 10 * MINUTE_US
 SLIDE_US: Final = 4 * MINUTE_US
 GAP_US: Final = 3 * MINUTE_US
+BEFORE_US: Final = 2 * MINUTE_US
+AFTER_US: Final = 7 * MINUTE_US
 COLUMNS: Final = (("key", pa.int64()), ("v", pa.int64()), ("at", pa.timestamp("us")))
 PAIRS: Final = (("key", pa.int64()), ("v", pa.int64()))
 COUNTS: Final = (
@@ -77,6 +80,38 @@ def join(buckets: int) -> Component:
     return Component(name="Join", buckets=buckets, gate=("key",), plan=plan)
 
 
+def ranged(buckets: int) -> Component:
+    """The same, of records that are near in time."""
+    plan = join(buckets).plan
+    assert plan is not None
+    near = f"b.at - a.at BETWEEN to_microseconds(-{BEFORE_US}) AND to_microseconds({AFTER_US})"
+    kept = {name: f'SELECT key, v, "at" FROM {name}' for name in ("a", "b")}
+    width_us = BEFORE_US + AFTER_US
+    return Component(
+        name="Ranged",
+        buckets=buckets,
+        gate=("key",),
+        plan=dataclasses.replace(
+            plan,
+            summaries={name: Summary(sql, sql) for name, sql in kept.items()},
+            deltas={
+                name: Delta(f"{delta.sql} AND {near}", delta.matches)
+                for name, delta in plan.deltas.items()
+            },
+            times={
+                name: RangeTime(
+                    column="at",
+                    lateness_us=LATENESS_US,
+                    partner=partner,
+                    after_us=after_us,
+                    width_us=width_us,
+                )
+                for name, partner, after_us in (("a", "b", AFTER_US), ("b", "a", BEFORE_US))
+            },
+        ),
+    )
+
+
 def windows(buckets: int) -> Component:
     """How many records of a key a window has, once it has ended."""
     return _counted(buckets, "Windows", f"SELECT key, {START}, {END}, n FROM a", SLIDE_US)
@@ -110,7 +145,7 @@ def _counted(buckets: int, name: str, parts: str, slide_us: int | None) -> Compo
             "a": Summary(f"SELECT key, {START}, {END}, CAST(1 AS BIGINT) AS n FROM a", again)
         },
         times={
-            "a": EventTime(
+            "a": WindowTime(
                 column="at",
                 lateness_us=LATENESS_US,
                 duration_us=WINDOW_US if slide_us else GAP_US,
@@ -125,6 +160,7 @@ def _counted(buckets: int, name: str, parts: str, slide_us: int | None) -> Compo
 FORMS: Final[Mapping[str, Callable[[int], Component]]] = {
     "distinct": distinct,
     "join": join,
+    "ranged": ranged,
     "sessions": sessions,
     "windows": windows,
 }
@@ -134,7 +170,7 @@ def drawn_input(rng: random.Random, kind: str, batches: int) -> list[Batch]:
     """Batches of (key, v, at), each of one input."""
     source = []
     for n in range(batches):
-        interface = rng.randrange(2) if kind == "join" else 0
+        interface = rng.randrange(2) if kind in ("join", "ranged") else 0
         rows = rng.choice((1, 2, 5, 9))
         behind = (0, 1, 4, 9, 30)
         times = [
@@ -158,7 +194,7 @@ class Expected:
 
     Attributes:
         rows: of the output, as often as they have to come.
-        late: times of records whose windows have ended.
+        late: times of records that come behind the watermark.
     """
 
     rows: Found = field(default_factory=Counter)
@@ -182,10 +218,34 @@ def expected(flow: Components, kind: str, source: Sequence[Batch]) -> Expected:
             left = Counter(key for of, key, _, _ in records if of == 0 and key is not None)
             for of, key, v, _ in records:
                 due.rows[key, v] += left[key] if of == 1 else 0
+        elif kind == "ranged":
+            _meet_in_range(batches, due)
         else:
             _count_windows(batches, kind, due)
     due.rows = +due.rows
     return due
+
+
+def _meet_in_range(
+    batches: Iterable[Sequence[tuple[int, Any, int, int | None]]], due: Expected
+) -> None:
+    taken: tuple[list[tuple[Any, int, int]], ...] = ([], [])
+    watermarks: dict[int, int] = {}
+    for rows in batches:
+        of = rows[0][0]
+        before = watermarks.get(of)
+        for _, key, v, at in rows:
+            if at is None:
+                continue
+            if before is not None and at < before:
+                due.late[at] += 1
+                continue
+            taken[of].append((key, v, at))
+            watermarks[of] = max(watermarks.get(of, at - LATENESS_US), at - LATENESS_US)
+    for key, _, at in taken[0]:
+        for other, v, then in taken[1]:
+            if key == other is not None and -BEFORE_US <= then - at <= AFTER_US:
+                due.rows[key, v] += 1
 
 
 def _count_windows(

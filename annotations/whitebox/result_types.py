@@ -54,9 +54,13 @@ def _element(types: Sequence[DataType]) -> DataType:
 def _arithmetic(types: Sequence[DataType]) -> DataType:
     families = {type_.family for type_ in types}
     if Family.INTERVAL in families:
-        others = families - {Family.INTERVAL}
-        times = {Family.TIMESTAMP: TIMESTAMP, Family.DATE: TIMESTAMP, Family.UNKNOWN: UNKNOWN}
-        return times.get(others.pop(), INTERVAL) if len(others) == 1 else INTERVAL
+        others = {type_ for type_ in types if type_.family is not Family.INTERVAL}
+        if len(others) != 1:
+            return INTERVAL
+        (other,) = others
+        if other.family in (Family.TIMESTAMP, Family.UNKNOWN):
+            return other
+        return TIMESTAMP if other.family is Family.DATE else INTERVAL
     if families == {Family.DATE, Family.INTEGER}:
         return DATE
     return common(types) if all(type_.numeric for type_ in types) else UNKNOWN

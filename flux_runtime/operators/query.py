@@ -7,7 +7,7 @@ here. The compiler translates the query and refuses what is not known to mean th
 Records of one batch are of one input interface, whose number is in the column `INTERFACE`. What is
 kept of an interface is what the query still needs: nothing where new records say by themselves what
 they add (`Delta`), the columns that later records are joined with, partial aggregates of groups
-(`Summary`), those of windows until the watermark passes (`EventTime`), and where the compiler knows
+(`Summary`), what a watermark has not ended yet (`EventTime`), and where the compiler knows
 no less, the records themselves. As Arrow tables, so that moving it copies no single value.
 """
 
@@ -16,6 +16,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -23,7 +24,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from flux_runtime.operators.evaluation import evaluate, quoted
-from flux_runtime.operators.event_time import END, START, EventTime
+from flux_runtime.operators.event_time import END, START, EventTime, RangeTime, WindowTime
 from flux_runtime.operators.kept_rows import KeptRows
 from flux_runtime.operators.rows import SN, Batch, ints, with_sn
 
@@ -38,6 +39,8 @@ REPLICA_STEP: Final = 1 << 40
 """Rows that one batch makes in one replica; keeps the discriminators of replicas apart."""
 COMBINE_ROWS_MIN: Final = 1024
 """Partial aggregates that may stand side by side before they are combined."""
+FORGET_US_MIN: Final = 1_000_000
+"""How far a watermark has to go on before rows are forgotten again."""
 _PUT_OUT: Final = "flux_put_out"
 _WINDOW_FIELDS: Final = [pa.field(name, pa.timestamp("us")) for name in (START, END)]
 
@@ -102,8 +105,9 @@ class QueryPlan:
             number of partial aggregates of a group.
         deltas: `Gives.NEW` and `Gives.DISTINCT`: interface -> what its records add, for every
             interface or for none; then only interfaces with a summary are kept.
-        times: `Gives.CHANGES`: the only interface -> its event time; its records have the columns
-            `START` and `END` besides, for `sql` and for the summary.
+        times: interface -> its event time. `Gives.CHANGES`: of the only one, a `WindowTime`; its
+            records have the columns `START` and `END` besides, for `sql` and for the summary.
+            With `deltas`: of the two that are joined, `RangeTime`s.
     """
 
     sql: str
@@ -131,7 +135,7 @@ class QueryPlan:
     def nothing(self, interface: str) -> Any:
         """An empty table of what is kept of an interface."""
         schema = self.schema(interface)
-        if interface in self.times:
+        if isinstance(self.times.get(interface), WindowTime):
             schema = pa.schema([*schema, *_WINDOW_FIELDS])
         rows = schema.empty_table()
         summary = self.summaries.get(interface)
@@ -145,12 +149,14 @@ class _State:
     Attributes:
         kept: of each interface.
         put_out: rows that must not be put out again.
-        watermark_us: of the event time, if there is one.
+        watermarks: of each interface with an event time that has come, in microseconds.
+        limits: `RangeTime`: rows of an interface with a time before that have been forgotten.
     """
 
     kept: Mapping[str, KeptRows]
     put_out: KeptRows
-    watermark_us: int | None = None
+    watermarks: Mapping[str, int] = field(default_factory=dict)
+    limits: Mapping[str, int] = field(default_factory=dict)
 
 
 class Query:
@@ -175,11 +181,11 @@ class Query:
         self._query = _ordered(plan)
 
     def refusals(self, batch: Batch) -> list[tuple[int, Exception]]:
-        """(place, why) of records that come too late for their windows."""
+        """(place, why) of records that come too late."""
         if not self.plan.times or batch.num_rows == 0:
             return []
-        time = self.plan.times[self._names[batch.column(INTERFACE)[0].as_py()]]
-        return time.late(batch, self._state.watermark_us)
+        name = self._names[batch.column(INTERFACE)[0].as_py()]
+        return self.plan.times[name].late(batch, self._state.watermarks.get(name))
 
     def process(self, batch: Batch) -> Batch:
         """Records of one batch in, the rows that they lead to out.
@@ -221,8 +227,8 @@ class Query:
             case Gives.ANSWERS:
                 self._keep(name, came)
                 return self._output_schema.empty_table()
-            case Gives.CHANGES if name in plan.times:
-                return self._windows(name, plan.times[name], came)
+            case Gives.CHANGES if isinstance(time := plan.times.get(name), WindowTime):
+                return self._windows(name, time, came)
             case Gives.CHANGES:
                 self._keep(name, came)
                 gate = list(plan.gate)
@@ -288,6 +294,8 @@ class Query:
             results = evaluate(sql, tables).rename_columns(self._output_schema.names)
             results = results.cast(self._output_schema)
             self._keep(name, came)
+            if name in plan.times:
+                self._forget(name, came)
             if plan.gives is Gives.NEW:
                 return results
             columns = self._output_schema.names
@@ -298,9 +306,33 @@ class Query:
         self._state = replace(self._state, put_out=state.put_out.added(results))
         return results
 
-    def _windows(self, name: str, time: EventTime, came: Any) -> Any:
+    def _passed(self, name: str, watermark_us: int | None) -> None:
+        if watermark_us is not None:
+            marks = {**self._state.watermarks, name: watermark_us}
+            self._state = replace(self._state, watermarks=marks)
+
+    def _forget(self, name: str, came: Any) -> None:
+        """Forget the rows that meet no more others, when the watermark has gone on by a range.
+
+        So a row is looked at a few times only, and rows of at most two ranges are kept.
+        """
+        before = self._state.watermarks.get(name)
+        self._passed(name, self.plan.times[name].watermark_us(came, before))
+        for of, time in self.plan.times.items():
+            assert isinstance(time, RangeTime)
+            passed, last = self._state.watermarks.get(time.partner), self._state.limits.get(of)
+            if passed is None:
+                continue
+            limit = passed - time.after_us
+            if last is None or limit >= last + max(time.width_us, FORGET_US_MIN):
+                left = self._state.kept[of].chosen(partial(_still, time, limit))
+                self._replace(of, left)
+                limits = {**self._state.limits, of: limit}
+                self._state = replace(self._state, limits=limits)
+
+    def _windows(self, name: str, time: WindowTime, came: Any) -> Any:
         """The windows that have changed, or those that have ended; what has ended is forgotten."""
-        before = self._state.watermark_us
+        before = self._state.watermarks.get(name)
         after = time.watermark_us(came, before)
         added = self._keep(name, time.windowed(came, before))
         stored = self._state.kept[name]
@@ -321,7 +353,7 @@ class Query:
                     left = KeptRows(left.schema, left.pieces, combined=len(left))
                 stored = left
             self._replace(name, stored)
-        self._state = replace(self._state, watermark_us=after)
+        self._passed(name, after)
         return self._output_schema.empty_table() if results is None else results
 
     def _ended(self, stored: KeptRows, watermark_us: int) -> bool:
@@ -358,7 +390,7 @@ class Query:
         return with_sn(columns, fields, sn)
 
     def get_state(self) -> dict[str, Any]:
-        """The kept rows, the results where they matter, and the watermark.
+        """The kept rows, the results where they matter, watermarks, and limits.
 
         Each table is one piece, so that the states of copies that got here by different ways (from
         the beginning, or from a state that had moved) are the same.
@@ -368,7 +400,8 @@ class Query:
             "kept": {name: rows.combine_chunks() for name, rows in self._tables().items()},
             "combined": {name: stored.combined for name, stored in state.kept.items()},
             "put_out": state.put_out.table.combine_chunks(),
-            "watermark_us": state.watermark_us,
+            "watermarks": dict(sorted(state.watermarks.items())),
+            "limits": dict(sorted(state.limits.items())),
         }
 
     def install_state(self, state: dict[str, Any]) -> None:
@@ -377,7 +410,8 @@ class Query:
             name: KeptRows.of(rows, combined=state["combined"].get(name, 0))
             for name, rows in state["kept"].items()
         }
-        self._state = _State(stored, KeptRows.of(state["put_out"]), state["watermark_us"])
+        put_out = KeptRows.of(state["put_out"])
+        self._state = _State(stored, put_out, state["watermarks"], state["limits"])
 
     def state_size(self) -> int:
         """Bytes of the state."""
@@ -415,6 +449,10 @@ def _ordered(plan: QueryPlan) -> str:
         without = "EXCEPT ALL" if plan.gives is Gives.NEW else "EXCEPT"
         return f"SELECT * FROM (({plan.sql}) {without} SELECT * FROM {_PUT_OUT}) ORDER BY ALL"
     return f"SELECT * FROM ({plan.sql}) ORDER BY ALL"
+
+
+def _still(time: RangeTime, limit_us: int, rows: Any) -> Any:
+    return pc.invert(time.over(rows, limit_us))
 
 
 def _ends_by(rows: Any, watermark_us: int) -> Any:

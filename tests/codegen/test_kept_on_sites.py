@@ -17,6 +17,7 @@ from codegen.site_sql import site_sql
 from codegen.site_state import kept_confluent, kept_windows
 from codegen.windows import Refused, windowed
 from flux_runtime.operators.evaluation import evaluate
+from flux_runtime.operators.event_time import event_time
 from flux_runtime.operators.query import Delta, Gives, Query, QueryPlan, Summary, rehearse, tagged
 from flux_runtime.operators.rows import number
 
@@ -26,7 +27,7 @@ ARROW = [("k", pa.int32()), ("n", pa.int32())]
 
 
 def plan(sql: str, names: str, *, as_set: bool, columns: int) -> QueryPlan:
-    keeping = kept_confluent(sql, dict.fromkeys(names, A), as_set=as_set)
+    keeping = kept_confluent(sql, dict.fromkeys(names, A), as_set=as_set, lateness_s=lambda _: 60.0)
     made = QueryPlan(
         sql=keeping.query,
         inputs=dict.fromkeys(names, ARROW),
@@ -135,6 +136,104 @@ def test_what_is_no_sum_over_records_is_evaluated_again(sql: str) -> None:
     assert deltas(sql, SCHEMAS, as_set=False) is None
 
 
+MINUTE_US = 60_000_000
+NEAR = "b.ts BETWEEN a.at - INTERVAL 2 MINUTES AND a.at + INTERVAL 3 MINUTES"
+RANGED = {"a": {"k": "INT", "at": "TIMESTAMP"}, "b": {"k": "INT", "ts": "TIMESTAMP"}}
+RANGED_SQL = f"SELECT a.k AS k, at, ts FROM a JOIN b ON a.k = b.k AND {NEAR}"
+MOMENTS = st.lists(st.tuples(st.integers(0, 1), st.integers(-9, 0)), min_size=1, max_size=3)
+COMING = st.lists(st.tuples(st.sampled_from("ab"), MOMENTS, st.integers(0, 4)), max_size=12)
+
+
+def ranged(**changed: int) -> Query:
+    """A join of records that are near in time, which may be a minute late."""
+    keeping = kept_confluent(RANGED_SQL, RANGED, as_set=False, lateness_s=lambda _: 60.0)
+    schemas = {
+        name: [(c, pa.int32() if c == "k" else pa.timestamp("us")) for c in columns]
+        for name, columns in RANGED.items()
+    }
+    made = QueryPlan(
+        sql=keeping.query,
+        inputs=schemas,
+        output=[("k", pa.int32()), *((c, pa.timestamp("us")) for c in ("at", "ts"))],
+        gives=Gives.NEW,
+        summaries={name: Summary(*texts) for name, texts in keeping.summaries.items()},
+        deltas={name: Delta(*delta) for name, delta in keeping.deltas.items()},
+        times={name: event_time({**time, **changed}) for name, time in keeping.times.items()},
+    )
+    return Query(made)
+
+
+def meetings(query: Query, coming: list[tuple[str, list[tuple[int, int]], int]]) -> bool:
+    """Whether all pairs come out that are due, of records that are not behind their watermark."""
+    now, admitted = 0, {"a": list[Any](), "b": list[Any]()}
+    latest: dict[str, int] = {}
+    found = Counter[tuple[int, int, int]]()
+    for place, (name, rows, later) in enumerate(coming):
+        now += later
+        told = [(k, now + back) for k, back in rows]
+        due_late = [n for n, (_, at) in enumerate(told) if at < latest.get(name, at) - 1]
+        schema = query.plan.schema(name)
+        times = pa.array([at * MINUTE_US for _, at in told], pa.int64()).cast(pa.timestamp("us"))
+        table = pa.table([pa.array([k for k, _ in told], pa.int32()), times], schema)
+        batch = number(tagged(table, "ab".index(name)), place)
+        assert [n for n, _ in query.refusals(batch)] == due_late
+        left = [n for n in range(len(told)) if n not in due_late]
+        out = query.process(batch.take(pa.array(left, pa.int64())))
+        ks = out.column("k").to_pylist()
+        ends = [out.column(c).cast(pa.int64()).to_numpy() // MINUTE_US for c in ("at", "ts")]
+        found.update(zip(ks, *(map(int, end) for end in ends), strict=True))
+        admitted[name] += [told[n] for n in left]
+        latest[name] = max(latest.get(name, -99), *(at for _, at in told))
+    due = Counter(
+        (k, at, ts)
+        for k, at in admitted["a"]
+        for other, ts in admitted["b"]
+        if k == other and -2 <= ts - at <= 3
+    )
+    return found == due
+
+
+@settings(max_examples=25, deadline=None)
+@given(COMING)
+def test_a_join_within_a_range_of_times_is_whole(
+    coming: list[tuple[str, list[tuple[int, int]], int]],
+) -> None:
+    assert meetings(ranged(), coming)
+
+
+def test_rows_that_are_forgotten_too_soon_are_missed() -> None:
+    coming = [("a", [(0, 0)], 0), ("b", [(0, 0)], 4), ("b", [(0, -1)], 0)]
+    assert meetings(ranged(), coming)
+    assert not meetings(ranged(after_us=2 * MINUTE_US), coming)
+
+
+def test_a_join_within_a_range_of_times_forgets_what_has_passed() -> None:
+    query = ranged()
+    for minute in range(40):
+        for name in "ab":
+            columns = [pa.array(range(5), pa.int32()), pa.array([minute * MINUTE_US] * 5)]
+            table = pa.table(columns, query.plan.schema(name).names).cast(query.plan.schema(name))
+            query.process(number(tagged(table, "ab".index(name)), 2 * minute + "ab".index(name)))
+    kept = query.get_state()["kept"]
+    assert all(0 < rows.num_rows <= 5 * 12 for rows in kept.values())
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "b.ts > a.at",
+        "b.ts BETWEEN a.at AND a.at + INTERVAL '1' MONTH",
+        f"({NEAR} OR a.k = 0)",
+        "b.ts BETWEEN a.at - INTERVAL '1' DAY AND current_timestamp()",
+    ],
+)
+def test_a_range_without_an_end_forgets_nothing(condition: str) -> None:
+    sql = f"SELECT a.k, b.ts FROM a JOIN b ON a.k = b.k AND {condition}"
+    summed = deltas(sql, RANGED, as_set=False)
+    assert summed is not None
+    assert summed.ranges == {}
+
+
 TIMED = {"t": {"at": "TIMESTAMP", "k": "INT", "day": "DATE"}}
 
 
@@ -197,7 +296,7 @@ def spark() -> Iterator[Any]:
 @pytest.mark.timeout(1800)
 def test_what_is_kept_gives_the_answers_of_spark(spark: Any) -> None:
     """More with `python -m benchmarks.site_arrivals_on_spark`."""
-    report = prove(spark, seed=1, queries=12, windows=2)
+    report = prove(spark, seed=1, queries=12, ranges=4, windows=2)
     assert report.differences == []
     assert report.queries >= 12
     assert report.late > 0
@@ -209,4 +308,4 @@ def test_a_join_that_forgets_its_past_is_noticed(
     spark: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Query, "_keep", lambda *_: None)
-    assert prove(spark, seed=1, queries=6, windows=0).differences
+    assert prove(spark, seed=1, queries=6, ranges=0, windows=0).differences

@@ -18,7 +18,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType, TimestampNTZType, TimestampType
 
 from flux_runtime.operators.components import Component
-from flux_runtime.operators.event_time import EventTime
+from flux_runtime.operators.event_time import event_time
 from flux_runtime.operators.processor import ProcessorPlan, initialized
 from flux_runtime.operators.processor_handle import TimeMode
 from flux_runtime.operators.query import Delta, Gives, QueryPlan, Summary
@@ -105,7 +105,7 @@ class Step:
             or None: equal ones are one), in place of the records themselves.
         deltas: input -> (SQL of what its new records add, other input -> (columns, its columns)
             that are equal where rows of both meet): then only inputs in `kept` are kept.
-        times: input -> the arguments of its `flux_runtime.operators.event_time.EventTime`.
+        times: input -> the attributes of its `flux_runtime.operators.event_time.EventTime`.
         gives: when the output is put out: see `flux_runtime.operators.query.Gives`.
         gate: attributes by which the work is partitioned, as far as all inputs have them; none: all
             records are kept together. None: records need not be kept together.
@@ -195,7 +195,7 @@ class Step:
             gate=gate or (),
             summaries={name: Summary(str(a), b) for name, (a, b) in self.kept.items()},
             deltas={name: Delta(*delta) for name, delta in self.deltas.items()},
-            times={name: EventTime(**time) for name, time in self.times.items()},
+            times={name: event_time(time) for name, time in self.times.items()},
         )
         return Component(name=self.name, buckets=buckets, gate=gate, plan=plan)
 
