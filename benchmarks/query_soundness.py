@@ -34,7 +34,6 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 import duckdb
 from sqlglot import exp
 
-from annotations.dataflow import Implementation
 from annotations.dataflow import Path as FlowPath
 from annotations.vocabulary import Repeats, Rows, Within
 from annotations.whitebox.components import Output as Derived
@@ -50,6 +49,8 @@ from benchmarks.random_queries import (
     Query,
     Schemas,
     contents,
+    lawful,
+    operator_of,
     random_query,
     records,
 )
@@ -168,8 +169,7 @@ def subject(query: Query, mode: str) -> Subject:
     given = query.schemas
     found = read(query.text, inputs={each.name: each.input for each in given.tables})
     output = derive_output("out", found, output_mode=mode, fds=given.fds)
-    streams = {each.name: dict(each.columns) for each in given.streams}
-    operator = Operator("Query", "out", output.paths(), Implementation(sql=query.text), streams)
+    operator = operator_of(given, output.paths(), query.text)
     return Subject(query, mode, found, output, operator)
 
 
@@ -279,31 +279,41 @@ def _of_repeats(it: Subject, path: FlowPath) -> Iterator[Claim]:
         yield Claim("rows", text, alone, several)
 
 
-def keys_of(given: Schemas) -> Iterator[tuple[str, ...]]:
-    """The keys by which all streams could be sealed."""
-    names = [
-        {name for name, kind in table.columns if kind not in (DOUBLE, COLLATED)}
-        for table in given.streams
-    ]
+Key: TypeAlias = Mapping[str, tuple[str, ...]]
+"""Stream -> the attributes by which it is sealed."""
+
+
+def keys_of(given: Schemas) -> Iterator[Key]:
+    """The keys by which all streams could be sealed: on attributes of one name, or of several."""
+    usable = {
+        each.name: sorted(name for name, kind in each.columns if kind not in (DOUBLE, COLLATED))
+        for each in given.streams
+    }
+    names = list(map(set, usable.values()))
     common = sorted(set.intersection(*names)) if names else []
     for size in range(1, KEYS_MAX + 1):
-        yield from itertools.combinations(common, size)
+        for key in itertools.combinations(common, size):
+            yield dict.fromkeys(usable, key)
+    kinds = {each.name: dict(each.columns) for each in given.streams}
+    for several in itertools.product(*usable.values()):
+        alike = {kinds[name][each] for name, each in zip(usable, several, strict=True)}
+        if len(alike) == 1 < len(set(several)):
+            yield {name: (each,) for name, each in zip(usable, several, strict=True)}
 
 
-def refusal(it: Subject, key: tuple[str, ...]) -> object:
+def refusal(it: Subject, key: Key) -> object:
     """Why a query does not split by a key; None: it is said to."""
-    keys = {each.name: key for each in it.query.schemas.streams}
-    return splits(it.read.plan, keys, fds=it.query.schemas.fds)
+    return splits(it.read.plan, key, fds=it.query.schemas.fds)
 
 
-def splitting(it: Subject, key: tuple[str, ...]) -> Claim:
+def splitting(it: Subject, key: Key) -> Claim:
     """That a query splits by a key; records without one are left out."""
 
     def runs(case: Case) -> Iterator[tuple[Run, Run]]:
         parts: dict[Row, list[int]] = {}
         for place, item in enumerate(case.items):
             columns = list(it.operator.schemas[item.interface])
-            value = tuple(item.row[columns.index(name)] for name in key)
+            value = tuple(item.row[columns.index(name)] for name in key[item.interface])
             if None not in value:
                 parts.setdefault(value, []).append(place)
         every = tuple(n for part in parts.values() for n in part)
@@ -315,7 +325,7 @@ def splitting(it: Subject, key: tuple[str, ...]) -> Claim:
     def differ(one: Bags, other: Bags) -> bool:
         return bool(other[0]) or as_bags(one, other)
 
-    return Claim("splits", f"splits by {list(key)}", runs, differ)
+    return Claim("splits", f"splits by {dict(key)}", runs, differ)
 
 
 # ---- running
@@ -596,7 +606,7 @@ def _price(
             found.keys["does not split" if wrong else "seems to split, refused"] += 1
 
 
-def _splits_wrongly(it: Subject, key: tuple[str, ...], rng: random.Random) -> bool:
+def _splits_wrongly(it: Subject, key: Key, rng: random.Random) -> bool:
     """Whether other contents show that a query does not split by a key."""
     schemas = it.query.schemas
     cases = cases_of(schemas, rng)
@@ -604,7 +614,7 @@ def _splits_wrongly(it: Subject, key: tuple[str, ...], rng: random.Random) -> bo
     return bool(refuted(engine, it.operator, [(splitting(it, key), case) for case in cases]))
 
 
-def _told(it: Subject, key: tuple[str, ...], engine: Duck, cases: Sequence[Case]) -> int:
+def _told(it: Subject, key: Key, engine: Duck, cases: Sequence[Case]) -> int:
     """On how many contents of several partitions something is put out."""
     found = 0
     for case in cases:
@@ -627,26 +637,12 @@ def smallest(
     generator = Generator(it.operator, Constants(), it.query.schemas.fds)
 
     def refutes(several: Sequence[Case]) -> list[bool]:
-        lawful = [n for n, each in enumerate(several) if _lawful(it.query.schemas, each)]
-        wrong = refuted(engine, it.operator, [(claim, several[n]) for n in lawful])
-        return [n in {lawful[place] for place in wrong} for n in range(len(several))]
+        kept = [n for n, each in enumerate(several) if lawful(it.query.schemas, each.items)]
+        wrong = refuted(engine, it.operator, [(claim, several[n]) for n in kept])
+        return [n in {kept[place] for place in wrong} for n in range(len(several))]
 
     case = shrunk(case, refutes, generator, until=until, alike=frozenset())
     return Refuted(0, it.query, claim, case, fixed, it.operator)
-
-
-def _lawful(given: Schemas, case: Case) -> bool:
-    """Whether the records keep the declared keys."""
-    rows: dict[Any, Row] = {}
-    for table in given.streams:
-        names = [each.text for each in table.columns]
-        for key in table.keys:
-            for item in case.items:
-                if item.interface == table.name:
-                    at = (table.name, *(item.row[names.index(each)] for each in sorted(key)))
-                    if rows.setdefault(at, item.row) != item.row:
-                        return False
-    return True
 
 
 def _smaller_query(

@@ -12,11 +12,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
+from annotations.dataflow import Implementation, Path
+from annotations.file.compact import parse_dependency
 from annotations.vocabulary import FunctionalDependency
 from annotations.whitebox.inputs import Input
 from annotations.whitebox.ir import Role
 from benchmarks.random_types import TYPES
+from blazes.verify.operators import Operator
 from blazes.verify.records import Item, Row
+from blazes.verify.values import kept
 
 INT, STRING, DOUBLE, BOOLEAN, OTHER = "INT", "STRING", "DOUBLE", "BOOLEAN", "?"
 JOINED: Final = (INT, STRING, *TYPES)
@@ -70,7 +74,11 @@ class Query:
     constructs: frozenset[str]
 
 
-BY_ID: Final = FunctionalDependency(frozenset({"id"}), frozenset({"k"}))
+DEPENDENCIES: Final = tuple(
+    tuple(map(parse_dependency, each))
+    for each in (["id -> k"], ["id, n -> k"], ["id -> w", "w -> k"], ["m <-> k", "id -> m"])
+)
+"""What may hold in the records of all streams that have the attributes, together."""
 
 
 def schemas(rng: random.Random, *, types: Sequence[str] = ()) -> Schemas:
@@ -92,7 +100,7 @@ def schemas(rng: random.Random, *, types: Sequence[str] = ()) -> Schemas:
     role = Role.REQUEST if rng.random() < 0.1 else Role.STREAM
     fixed = (Value("x", INT), Value("y", INT), Value("z", STRING))
     tables = (table("a", role), table("b", Role.STREAM), Table("t", fixed, Role.TABLE))
-    return Schemas(tables, (BY_ID,) if rng.random() < 0.3 else ())
+    return Schemas(tables, rng.choice(DEPENDENCIES) if rng.random() < 0.3 else ())
 
 
 def random_query(rng: random.Random, *, typed: bool = False) -> Query:
@@ -766,39 +774,39 @@ EXTREMES: Final[dict[str, tuple[Any, ...]]] = {
 def records(rng: random.Random, given: Schemas, count: int) -> tuple[Item, ...]:
     """So many records of the streams, which keep what is declared of them."""
     pools = _pools(rng, {kind for table in given.streams for _, kind in table.columns})
-    fds: dict[tuple[Any, ...], Any] = {}
-    keyed: dict[tuple[str, frozenset[str], tuple[Any, ...]], Row] = {}
     found = []
     for _ in range(count):
         table = rng.choice(given.streams)
         row = _row(rng, table, pools)
-        names = [each.text for each in table.columns]
-        for fd in given.fds:
-            if fd.determinant | fd.dependent <= set(names):
-                row = _dependent(row, names, fd, fds, table)
-        for key in table.keys:
-            at = (table.name, key, tuple(row[names.index(each)] for each in sorted(key)))
-            row = keyed.setdefault(at, row)
         times = rng.choice([1, 1, 1, 1, 2]) if table.role is Role.STREAM else 1
-        item = Item(table.name, row, times)
-        if table.role is Role.REQUEST and any(item.row == e.row for e in found
-                                              if e.interface == table.name):  # fmt: skip
-            continue
-        found.append(item)
-    return tuple(found)
+        found.append(Item(table.name, row, times))
+    items: list[Item] = []
+    for item in kept(found, operator_of(given), given.fds):
+        if lawful(given, [*items, item]):
+            items.append(item)
+    return tuple(items)
 
 
-def _dependent(
-    row: Row, names: list[str], fd: FunctionalDependency, known: dict[Any, Any], table: Table
-) -> Row:
-    """The record with the value that the dependency gives it."""
-    key = tuple(row[names.index(each)] for each in sorted(fd.determinant))
-    values = list(row)
-    for name in sorted(fd.dependent):
-        at = names.index(name)
-        value = known.setdefault((name, key), 0 if row[at] is None else row[at])
-        values[at] = value
-    return tuple(values)
+def lawful(given: Schemas, items: Sequence[Item]) -> bool:
+    """Whether records keep the declared keys, and no request comes twice."""
+    rows: dict[Any, Row] = {}
+    for table in given.streams:
+        names = [each.text for each in table.columns]
+        own = [item.row for item in items if item.interface == table.name]
+        if table.role is Role.REQUEST and len(own) > len(set(own)):
+            return False
+        for key in table.keys:
+            for row in own:
+                at = (table.name, *(row[names.index(each)] for each in sorted(key)))
+                if rows.setdefault(at, row) != row:
+                    return False
+    return True
+
+
+def operator_of(given: Schemas, paths: tuple[Path, ...] = (), text: str = "") -> Operator:
+    """A query as a component over these streams."""
+    streams = {each.name: dict(each.columns) for each in given.streams}
+    return Operator("Query", "out", paths, Implementation(sql=text), streams)
 
 
 def contents(rng: random.Random, table: Table) -> tuple[Row, ...]:

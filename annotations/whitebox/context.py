@@ -49,8 +49,10 @@ class Context:
         copied = frozenset[tuple[int, str]]().union(*classes)
         for occurrence in occurrences:
             source = self.names[occurrence]
-            have = closure((name for number, name in copied if number == occurrence), self.fds)
-            all_columns = source.complete and have >= {column.name for column in source.columns}
+            columns = {column.name for column in source.columns}
+            fds = [fd for fd in self.fds if fd.determinant | fd.dependent <= columns]
+            have = closure((name for number, name in copied if number == occurrence), fds)
+            all_columns = source.complete and have >= columns
             if not all_columns and not any(key <= have for key in source.keys):
                 return False
         return True

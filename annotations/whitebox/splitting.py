@@ -23,9 +23,11 @@ import enum
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
+from itertools import chain, islice, product
 from typing import Final, TypeAlias
 
 from annotations.dataflow import Position, Refusal
+from annotations.dependencies import closure
 from annotations.vocabulary import FunctionalDependency
 from annotations.whitebox.datatypes import Family
 from annotations.whitebox.ir import (
@@ -78,15 +80,13 @@ class Kind(enum.Enum):
     NONE = "none"
 
 
-Attribute: TypeAlias = tuple[str, str]
-"""(stream, attribute)."""
-
-
 @dataclass(frozen=True, slots=True)
 class Mark:
     """A column holds `transform(attribute)` of the records that its row is made of."""
 
-    of: Attribute
+    attribute: str
+    streams: frozenset[str]
+    """Where the record is from: one of these."""
     occurrence: int
     component: int | None
     """Which component of the key the attribute is; None: it is none."""
@@ -97,7 +97,7 @@ class Mark:
     @property
     def tag(self) -> tuple[object, ...]:
         """The tag that two columns share if they hold the same value of the same partition."""
-        return (self.of[1] if self.component is None else self.component, self.transform)
+        return (self.attribute if self.component is None else self.component, self.transform)
 
 
 Marks: TypeAlias = frozenset[Mark]
@@ -169,6 +169,14 @@ class _Splitting:
     ) -> None:
         self._keys, self._broadcast = keys, broadcast
         self._fds = fds
+        self._attributes: dict[str, set[str]] = {}
+        """Stream -> its attributes, or those of them that the query names."""
+        for node in nodes_of(plan):
+            if isinstance(node, Source):
+                names = {column.name for column in node.columns}
+                self._attributes.setdefault(node.name, set()).update(names)
+        self._united: dict[tuple[int, ...], int] = {}
+        """Occurrences in the branches of a UNION ALL -> the one behind its rows."""
         self._length = len(next(iter(keys.values()), ()))
         self._occurrences = 0
         self._shared: dict[int, dict[tuple[Expression, ...], Rows]] = {
@@ -240,7 +248,7 @@ class _Splitting:
         marks = {}
         for column in node.columns:
             component = key.index(column.name) if column.name in key else None
-            mark = Mark((node.name, column.name), self._occurrences, component)
+            mark = Mark(column.name, frozenset({node.name}), self._occurrences, component)
             marks[column] = frozenset({mark})
         if not {column.name for column in node.columns} >= set(key):
             return _none(f"{node.name} is not known to have the key {list(key)}", node.position)
@@ -364,24 +372,27 @@ class _Splitting:
     def _determine(self, marks: Iterable[Mark], pins: Collection[int] = ()) -> bool:
         """Whether marks, with the constants, determine the key (SP-2)."""
         by_occurrence: dict[int, set[str]] = {}
-        streams: dict[int, str] = {}
+        streams: dict[int, frozenset[str]] = {}
         components = set(pins)
         for mark in marks:
-            by_occurrence.setdefault(mark.occurrence, set()).add(mark.of[1])
-            streams[mark.occurrence] = mark.of[0]
+            by_occurrence.setdefault(mark.occurrence, set()).add(mark.attribute)
+            streams[mark.occurrence] = mark.streams
             if mark.component is not None:
                 components.add(mark.component)
         for occurrence, attributes in by_occurrence.items():
-            key = self._keys[streams[occurrence]]
-            known = attributes | {key[component] for component in components}
-            for _ in self._fds:
-                for fd in self._fds:
-                    if fd.determinant <= known:
-                        known |= fd.dependent
-                    if fd.injective and fd.dependent <= known:
-                        known |= fd.determinant
-            components |= {number for number, name in enumerate(key) if name in known}
+            key, fds = self._promised(streams[occurrence])
+            known = closure(attributes | {key[place] for place in components & key.keys()}, fds)
+            components |= {component for component, name in key.items() if name in known}
         return self._all(components)
+
+    def _promised(
+        self, streams: frozenset[str]
+    ) -> tuple[dict[int, str], list[FunctionalDependency]]:
+        """The key as all of these streams name it, and what all of them have the attributes of."""
+        names = [self._keys[stream] for stream in streams]
+        key = {at: name for at, name in enumerate(names[0]) if all(n[at] == name for n in names)}
+        shared = set.intersection(*(self._attributes[stream] for stream in streams))
+        return key, [fd for fd in self._fds if fd.determinant | fd.dependent <= shared]
 
     def _same_partition(
         self,
@@ -404,8 +415,9 @@ class _Splitting:
                         continue
                     if mark.component is not None:
                         keys.add(mark.component)
-                    if mark.of[1] == twin.of[1]:
-                        shared.setdefault((mark.occurrence, twin.occurrence), set()).add(mark)
+                    if mark.attribute == twin.attribute:
+                        both = replace(mark, streams=mark.streams | twin.streams)
+                        shared.setdefault((mark.occurrence, twin.occurrence), set()).add(both)
         if self._all(keys):
             return True
         return any(self._determine(marks, keys) for marks in shared.values())
@@ -677,32 +689,41 @@ class _Splitting:
         return united
 
     def _common(self, node: Union, several: Sequence[Rows]) -> dict[Column, Marks]:
-        """The marks that a column has in every input that depends on the sealed ones."""
-        self._occurrences += 1
+        """The marks that a column has in every input that depends on the sealed ones.
+
+        Attributes of a row are of one record only if they are so whichever branch it is from.
+        """
+        branches = [
+            (branch.columns, rows.marks)
+            for branch, rows in zip(node.inputs, several, strict=True)
+            if rows.kind is not Kind.FIXED
+        ]
         marks: dict[Column, Marks] = {}
         for at, column in enumerate(node.columns):
-            common: Marks | None = None
-            for branch, rows in zip(node.inputs, several, strict=True):
-                if rows.kind is Kind.FIXED or at >= len(branch.columns):
-                    continue
-                mine = rows.marks.get(branch.columns[at], NO_MARKS)
-                if common is None:
-                    common = mine
-                    continue
-                tags = {m.tag for m in mine}
-                weak = {m.tag for m in mine if not m.strong}
-                common = frozenset(
-                    replace(m, strong=m.strong and m.tag not in weak)
-                    for m in common
-                    if m.tag in tags
-                )
             types = [branch.columns[at].type for branch in node.inputs if at < len(branch.columns)]
-            if any(type_ != types[0] and not same_value(type_, types[0]) for type_ in types):
-                common = NO_MARKS
-            marks[column] = frozenset(
-                replace(m, occurrence=self._occurrences) for m in common or NO_MARKS
-            )
+            held = [m.get(own[at], NO_MARKS) if at < len(own) else NO_MARKS for own, m in branches]
+            if all(type_ == types[0] or same_value(type_, types[0]) for type_ in types):
+                marks[column] = frozenset(self._unite(held))
         return marks
+
+    def _unite(self, branches: Sequence[Marks]) -> Iterator[Mark]:
+        """One mark for marks of equal tags, one of each branch."""
+        ordered = [sorted(marks, key=lambda mark: mark.occurrence) for marks in branches]
+        by_tag = (
+            product(*([mark for mark in marks if mark.tag == tag] for marks in ordered))
+            for tag in dict.fromkeys(mark.tag for marks in ordered[:1] for mark in marks)
+        )
+        for marks in chain.from_iterable(islice(alike, OCCURRENCES_MAX) for alike in by_tag):
+            occurrences = tuple(mark.occurrence for mark in marks)
+            if occurrences not in self._united:
+                self._occurrences += 1
+                self._united[occurrences] = self._occurrences
+            yield replace(
+                marks[0],
+                streams=frozenset[str]().union(*(mark.streams for mark in marks)),
+                occurrence=self._united[occurrences],
+                strong=all(mark.strong for mark in marks),
+            )
 
     def _set_operation(self, node: SetOperation) -> Rows:
         left, right = self.rows(node.left, ()), self.rows(node.right, ())  # SP-11
@@ -885,7 +906,7 @@ def _same_type(one: Expression, other: Expression, marks: Marks) -> bool:
         return True
     plain = isinstance(one, Ref) and isinstance(other, Ref)
     same = types[0] == types[1] and (types[0].identical or types[0].family is Family.UNKNOWN)
-    return plain and same and len({mark.of for mark in marks}) == 1
+    return plain and same and len({(mark.streams, mark.attribute) for mark in marks}) == 1
 
 
 def _comparable(one: Expression, other: Expression) -> bool:

@@ -50,6 +50,11 @@ MISTAKES: Final[dict[str, tuple[Any, str, Any]]] = {
         "_same_partition",
         lambda *_: True,
     ),
+    "a dependency holds where its attributes are not": (
+        splitting._Splitting,
+        "_promised",
+        lambda self, streams: (dict(enumerate(self._keys[min(streams)])), self._fds),
+    ),
 }
 """Rules of the derivation that are switched off."""
 RARE: Final = {"a group only grows": 3700}

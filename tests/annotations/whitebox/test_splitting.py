@@ -9,6 +9,7 @@ from typing import Any, Final
 import pytest
 
 from annotations.dataflow import Refusal
+from annotations.file.compact import parse_dependency
 from annotations.vocabulary import FunctionalDependency
 from annotations.whitebox import splitting
 from annotations.whitebox.inputs import Input
@@ -25,7 +26,7 @@ INPUTS: Final = {
     "other": Input(SCHEMA),
 }
 KEYS: Final = {"r": ("k",), "s": ("k",)}
-BY_ID: Final = FunctionalDependency(frozenset({"id"}), frozenset({"k"}))
+BY_ID: Final = parse_dependency("id -> k")
 
 
 def refusal(text: str, *fds: FunctionalDependency) -> Refusal | None:
@@ -89,6 +90,21 @@ def test_a_dependency_holds_over_all_streams_together() -> None:
     assert refusal(text) is not None
     assert refusal(text, BY_ID) is None
     assert refusal("SELECT a.id FROM r a JOIN r b ON a.id = b.n", BY_ID) is not None
+    through = map(parse_dependency, ("id -> region", "region -> k"))
+    assert refusal(text, *through) is not None  # no stream has a region
+
+
+def test_a_dependency_counts_behind_a_union_for_attributes_of_one_record() -> None:
+    dependency = parse_dependency("id, n -> k")
+
+    def grouped(branch: str) -> str:
+        other = "SELECT id, n FROM r"
+        return f"SELECT id, n, count(*) FROM ({other} UNION ALL {branch}) GROUP BY id, n"
+
+    assert refusal(grouped("SELECT id, n FROM s"), dependency) is None
+    apart = "SELECT a.id, b.n FROM s a JOIN s b ON a.k = b.k"
+    assert refusal(grouped(apart), dependency) is not None
+    assert refusal(grouped(f"{apart} AND a.id = b.id"), dependency) is None
 
 
 def test_no_random_query_is_believed_wrongly() -> None:
