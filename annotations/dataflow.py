@@ -202,6 +202,8 @@ class External:
     """Of a Kafka source: what the values of messages are; None: bytes, as Kafka has them."""
     columns: Mapping[str, str] = field(default_factory=lambda: EMPTY)
     """Of a Kafka source: attribute -> the part of a message that it is, outside the value."""
+    function: str | None = None
+    """Of a `foreachBatch` or `foreach` sink: `module:name` of what takes the rows."""
     position: Position | None = field(default=None, compare=False)
 
 

@@ -42,6 +42,9 @@ TRANSACTIONAL: Final = frozenset({"jdbc", "kafka"})
 """Formats whose sink takes each row once where that is asked for (`delivery: once`): in one
 transaction with the number of the commit."""
 
+CALLS: Final = frozenset({"foreach", "foreachbatch"})
+"""Formats whose sink hands the rows to a function."""
+
 _ADDS_ONLY: Final = WRITES_ONCE | {"kafka"}
 
 

@@ -339,6 +339,12 @@ CODES: Final = _table(
     ("BLZ066", _W, "secret in the file",
      "The value stands in this file, in job.py and in plan.json, and in every copy of them.",
      "Write ${env:NAME} or ${file:PATH}, which get their value when the job runs."),
+    ("BLZ067", _W, "sink that is a function",
+     "A function of foreachBatch sees how the rows are divided into commits, one of foreach in "
+     "which order they come; both may get the rows of the last commit again. The verdict ends "
+     "before it.",
+     "Let a component compute what does not depend on that, and write it to a sink of another "
+     "format; else see that the function writes the same for every division, and again."),
     # ---- records that come twice
     ("BLZ070", _N, "source that may repeat, by its format",
      "Spark reads each record of a topic once, but the topic may hold it twice: a producer that "

@@ -237,6 +237,7 @@ def sink(
     options: Mapping[str, Value] | None = None,
     key: Names | None = None,
     delivery: str | None = None,
+    function: str | None = None,
     schema: Mapping[str, str] | None = None,
     seal: Names | Sequence[Sequence[str]] | None = None,
     producer: str | None = None,
@@ -262,6 +263,7 @@ def sink(
         options: of the format.
         key: the sink replaces the row that has the same key.
         delivery: what the writer guarantees.
+        function: of `foreachBatch` and `foreach`, `module:name` of what takes the rows.
         schema: see `source`, as all others.
         seal: see there.
         producer: see there.

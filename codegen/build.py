@@ -75,6 +75,8 @@ class Build:
                 yield self._assigned(stage, stage.streams[0], self._flux(stage))
             case Sink(external=end):
                 options = external(end)
+                if end.function is not None:
+                    options.append(("function", Code(end.function.replace(":", "."))))
                 if end.key:
                     options.append(("key", list(end.key)))
                 elif is_transactional(end) and stage.guarantee is Guarantee.EXACTLY_ONCE:

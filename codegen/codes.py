@@ -51,7 +51,8 @@ _ROWS: Final = (
         Severity.ERROR,
         "an operator that is not there",
         "The job would fail when it starts.",
-        "python: is module:function; the module is a file beside the dataflow, or installed",
+        "python: is module:function, and so is the function of a sink; the module is a file beside "
+        "the dataflow, or installed",
     ),
     Code(
         "BLZ507",

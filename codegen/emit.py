@@ -34,7 +34,7 @@ RUNTIME: Final = (
 def emit(stages: Stages) -> str:
     """The text of job.py."""
     functions = stages.functions
-    modules = sorted({function.module for function in functions if function.module})
+    modules = stages.modules
     roots = [module.split(".")[0] for module in modules]
     names = Names(*(function.name for function in functions), *roots)
     hidden = frozenset({"sql", *roots})

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
 from annotations.dataflow import External, Stream
-from annotations.delivery import FILES, TRANSACTIONAL, WRITES_ONCE
+from annotations.delivery import CALLS, FILES, TRANSACTIONAL, WRITES_ONCE
 from annotations.diagnostics import Diagnostic
 from codegen import wording
 from codegen.codes import CODES
 from codegen.model import Guarantee, Sink, Source
+from codegen.operators import OperatorError, find
 
 FILE_FORMATS: Final = FILES
 """Formats that are a folder of files: a sink commits them exactly once."""
@@ -44,9 +46,19 @@ def source_problems(stream: Stream) -> list[Diagnostic]:
     return missing
 
 
-def sink_problems(stream: Stream) -> list[Diagnostic]:
-    """The addresses at which commits to an external sink cannot be made."""
+def sink_problems(stream: Stream, folder: Path) -> list[Diagnostic]:
+    """Everything that an external sink lacks, and addresses at which it cannot be committed to.
+
+    Args:
+        folder: of the dataflow; functions are looked for there.
+    """
     sink = stream.sink
+    if sink is not None and sink.format.lower() in CALLS:
+        try:
+            find(sink.function or "", folder)
+        except OperatorError as error:
+            message = str(error) if sink.function else f"the sink of {stream.name} has no function"
+            return [Diagnostic(CODES["BLZ506"], message, sink.position or stream.position)]
     scheme = "" if sink is None or sink.path is None else urlsplit(sink.path).scheme.lower()
     if sink is None or scheme in ("", "file"):
         return []
@@ -119,4 +131,5 @@ def is_transactional(end: External) -> bool:
 def normal(end: External) -> External:
     """Formats that the running job tells apart, in lower case."""
     format = end.format.lower()
-    return replace(end, format=format) if format in WRITES_ONCE | TRANSACTIONAL else end
+    told_apart = WRITES_ONCE | TRANSACTIONAL | CALLS
+    return replace(end, format=format) if format in told_apart else end

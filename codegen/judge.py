@@ -16,6 +16,7 @@ from annotations.dataflow import Endpoint
 from annotations.diagnostics import Diagnostic
 from blazes.coordination import Plan
 from codegen.deduplication import with_deduplication
+from codegen.drafts import folder_of
 from codegen.ends import sink_problems, source_problems
 from codegen.gates import with_gates
 from codegen.network import Network, network, with_kept_inputs
@@ -64,7 +65,7 @@ def judged(plan: Plan) -> Judgement:
         if stream.producer is None:
             problems += source_problems(stream)
         if stream.consumer is None:
-            problems += sink_problems(stream)
+            problems += sink_problems(stream, folder_of(plan.analysis.dataflow))
     return Judgement(plan, net, sealed, tuple(sorted(dict.fromkeys(problems), key=place)))
 
 

@@ -352,6 +352,13 @@ class Stages:
                     functions.setdefault(function.name, function)
         return tuple(functions.values())
 
+    @property
+    def modules(self) -> list[str]:
+        """The modules with code of the user that the job imports, sorted."""
+        taken = [stage.external.function for stage in self.stages if isinstance(stage, Sink)]
+        modules = {function.module for function in self.functions if function.module}
+        return sorted(modules | {name.partition(":")[0] for name in taken if name})
+
     def to_json(self) -> list[dict[str, Any]]:
         """The stages as JSON data, in their order; what says nothing is left out."""
         return [stage_json(stage) for stage in self.stages]
@@ -371,8 +378,9 @@ def plain(value: Any) -> Any:
             return value.value
         case Function():
             return value.name
-        case External(format=format, path=path, options=options):
-            return {"format": format, "path": path, "options": dict(options)}
+        case External(format=format, path=path, options=options, function=function):
+            called = {} if function is None else {"function": function}
+            return {"format": format, "path": path, "options": dict(options), **called}
         case Producers() | Punctuation() | Partial() | Kept() | Step():
             return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
         case Mapping():

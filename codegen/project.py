@@ -75,8 +75,7 @@ def write(stages: Stages, folder: Path | str, *, analysis: Mapping[str, Any]) ->
 
 def contents(stages: Stages) -> dict[str, bytes]:
     """Every file but plan.json: relative name -> content."""
-    modules = [function.module for function in stages.functions if function.module]
-    beside = files(modules, folder_of(stages.plan.analysis.dataflow))
+    beside = files(stages.modules, folder_of(stages.plan.analysis.dataflow))
     return {
         **{name: _module(file, stages) for name, file in beside.items()},
         JOB: emit(stages).encode(),

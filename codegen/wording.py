@@ -311,6 +311,8 @@ def sink(name: str, end: External, guarantee: Guarantee) -> str:
     named = end.options.get("dbtable") or end.options.get("topic")
     where = end.path or (f"results/{name}" if files else None) or named
     how = ", appending"
+    if end.function is not None:
+        return f"hands its rows to {end.function} ({end.format}): {guarantee.value}"
     if once:
         how = ", one folder for each commit" if files else ", one transaction for each commit"
     if end.key:

@@ -288,7 +288,14 @@ SINK: Final = _record(
             "failure. Without it, `once` for files, delta and where no format is given, and "
             "`may-repeat` for kafka, jdbc, foreach, console and any other format.",
         ),
+        "function": Entry(
+            Text("`module:name`", _FUNCTION),
+            "Of foreachBatch: module:function that takes the rows of a commit as a DataFrame, and "
+            "the number of the commit. Of foreach: module:name of a function that takes a row, or "
+            "of an object with open, process and close.",
+        ),
     },
+    elsewhere={"python": "Where rows go is a `function` of format foreachBatch or foreach."},
 )
 
 _PUNCTUATION: Final = _record(

@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from annotations.dataflow import Endpoint, External, Producers, Punctuation, Stream
-from annotations.delivery import counts, may_repeat
+from annotations.delivery import CALLS, counts, may_repeat
 from annotations.diagnostics import Findings
 from annotations.file.components import Built
 from annotations.file.formats import OPTIONS, OTHERS, is_known, is_secret, unknown_option
@@ -202,6 +202,7 @@ def _external(fields: Fields, findings: Findings) -> External:
         delivery=fields.get("delivery"),
         value=fields.get("value"),
         columns=texts(fields.get("columns", {})),
+        function=fields.get("function"),
         position=findings.position(fields.node.mark),
     )
 
@@ -218,6 +219,14 @@ def _check_format(fields: Fields, findings: Findings) -> None:
     if format.lower() != "kafka" and ("value" in fields or "columns" in fields):
         message = "`value` and `columns` of a source are for kafka"
         findings.add("BLZ065", message, fields.node.value_mark("format"))
+    if "function" in fields:
+        named = fields.get("function")
+        if format.lower() in CALLS:
+            message = f"what `{named}` does with its rows is not known"
+            findings.add("BLZ067", message, fields.node.value_mark("function"))
+        else:
+            message = "`function` of a sink is for foreachBatch and foreach"
+            findings.add("BLZ065", message, fields.node.value_mark("format"))
     for key, _ in fields.get("options", {}).values():
         if unknown_option(format, key.text):
             near = findings.suggest(key.text, sorted(OPTIONS[format.lower()]))

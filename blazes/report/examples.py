@@ -522,6 +522,11 @@ CODE_EXAMPLES: Final[Mapping[str, Example]] = {
         "    source: {format: jdbc, options: {dbtable: words, password: hunter2}}\n"
         "  counts: {from: Count.counts}"
     ),
+    "BLZ067": _code(
+        _COUNT + "streams:\n"
+        "  words: {to: Count.words, source: {format: json, path: data}}\n"
+        "  counts: {from: Count.counts, sink: {format: foreachBatch, function: warehouse:upsert}}"
+    ),
     "BLZ074": _code(
         _COUNT + "streams:\n"
         "  words:\n"

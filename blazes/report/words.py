@@ -56,7 +56,14 @@ def verdict(plan: Plan) -> str:
         sentence = f"{same}, because the seals are waited for ({keys})."
     else:
         sentence = f"{same}; nothing has to wait."
-    return " ".join([sentence, *_may_come_again(plan)])
+    return " ".join([sentence, *_may_come_again(plan), *_not_known(plan)])
+
+
+def _not_known(plan: Plan) -> Iterator[str]:
+    """Results that a function of the user takes, which may make anything of them."""
+    for name, stream in plan.analysis.dataflow.streams.items():
+        if stream.sink is not None and stream.sink.function is not None:
+            yield f"What {stream.sink.function} does with {name} is not known."
 
 
 def _may_come_again(plan: Plan) -> Iterator[str]:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
 
+from flux_runtime.spark.ends.sinks import Called
 from flux_runtime.spark.feed import Feed
 from flux_runtime.spark.function_text import code, digest, modules
 from flux_runtime.spark.job import Job
@@ -49,6 +50,9 @@ def fingerprint(job: Job) -> Fingerprint:
         }
     for sink in job.sinks.values():
         functions = [step.apply for feed in sink.feeds for step in feed.transforms]
+        if isinstance(sink.target, Called):
+            taken = sink.target.function
+            functions.append(getattr(taken, "process", taken))
         found[f"sink {sink.name}"] = {
             "format": sink.format,
             "path": sink.path,

@@ -20,7 +20,7 @@ from flux_runtime.spark.context import file_name
 from flux_runtime.spark.ends.commit import Folders
 from flux_runtime.spark.ends.delta import DeltaSink
 from flux_runtime.spark.ends.outputs import Sink
-from flux_runtime.spark.ends.sinks import Appended, CommitSink, unreachable
+from flux_runtime.spark.ends.sinks import Appended, Called, CommitSink, unreachable
 from flux_runtime.spark.ends.source import FILE_FORMATS, Source
 from flux_runtime.spark.ends.tables import Table
 from flux_runtime.spark.ends.topics import Topic
@@ -42,6 +42,8 @@ U = TypeVar("U", bound=Unit)
 
 EXACT: Final = FILE_FORMATS | {"delta", "jdbc", "kafka"}
 """Formats whose sinks can take each commit once."""
+CALLS: Final = ("foreach", "foreachbatch")
+"""Formats whose sinks are functions."""
 
 
 @dataclass(eq=False)
@@ -416,6 +418,7 @@ class Job:
         options: Mapping[str, str] | None = None,
         key: Sequence[str] = (),
         transaction: bool = False,
+        function: Any = None,
     ) -> None:
         """An external sink.
 
@@ -429,7 +432,10 @@ class Job:
             key: columns by which rows of a table are replaced; for `jdbc`, and exactly once.
             transaction: each row exactly once: `jdbc` and `kafka` with this, files and `delta`
                 anyhow.
+            function: of `foreachbatch` and `foreach`, what takes the rows: see `Called`.
         """
+        if (format in CALLS) != (function is not None):
+            raise ValueError(f"sink {name}: a function takes the rows of {', '.join(CALLS)}")
         if transaction and format not in EXACT:
             raise ValueError(
                 f"sink {name}: rows of format {format} are appended, at least once; files and "
@@ -447,7 +453,10 @@ class Job:
             return
         if location is None and format in FILE_FORMATS:
             location = str(self.results / file_name(name))
-        target = self._target(name, format, location, given, tuple(key), transaction)
+        if function is not None:
+            target: CommitSink = Called(function=function, by_row=format == "foreach")
+        else:
+            target = self._target(name, format, location, given, tuple(key), transaction)
         self.sinks[name] = Sink(
             name=name,
             feeds=passed,

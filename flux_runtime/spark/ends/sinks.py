@@ -2,8 +2,8 @@
 
 A sink that is *exact* decides by itself, in a transaction of its own, whether it has got a commit
 already: folders of files (`commit`), tables of databases (`tables`), Delta tables (`delta`) and
-topics of Kafka (`topics`). Any other format of Spark's is appended to (`Appended`): after a crash
-the rows of the newest commit may come again.
+topics of Kafka (`topics`). Any other format of Spark's is appended to (`Appended`), or a function
+of the user takes the rows (`Called`): after a crash those of the newest commit may come again.
 """
 
 from __future__ import annotations
@@ -12,13 +12,14 @@ import hashlib
 import importlib
 import json
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any, ClassVar, Final, Protocol, Self
 from urllib.parse import urlsplit
 
-from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark import TaskContext
+from pyspark.sql import DataFrame, Observation, Row, SparkSession
 from pyspark.sql import functions as sf
 
 from flux_runtime.commits.fence import FencedError
@@ -103,6 +104,61 @@ class Appended:
         frame = rows.observe(counted, sf.count(sf.lit(1)).alias("rows"))
         frame.write.format(self.format).options(**self.options).mode("append").save(self.path)
         return int(counted.get["rows"])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Called:
+    """A function of the user that takes the rows of each commit, at least once."""
+
+    exact: ClassVar[bool] = False
+    needs_channel: ClassVar[bool] = False
+    function: Any
+    """Called with the rows and the number of the commit; with `by_row` what Spark's `foreach`
+    takes: a function of a row, or an object with `process` and perhaps `open` and `close`."""
+    by_row: bool
+
+    def taken(self, session: SparkSession, ownership: Ownership, units: Iterable[str]) -> Self:
+        """See `CommitSink`; it belongs to nobody."""
+        return self
+
+    def newest(self, unit: str) -> int | None:
+        """See `CommitSink`; it does not know."""
+        return None
+
+    def commit(self, unit: str, number: int, rows: DataFrame, *, covers: Any = None) -> int:
+        """See `CommitSink`; the rows are computed once, however often the function asks."""
+        kept = rows.persist()
+        try:
+            count = kept.count()
+            if self.by_row:
+                kept.foreachPartition(_by_row(self.function, number))
+            else:
+                self.function(kept, number)
+        finally:
+            kept.unpersist()
+        return count
+
+
+def _by_row(writer: Any, number: int) -> Callable[[Iterable[Row]], None]:
+    """What hands the rows of a partition to a writer of Spark's `foreach`."""
+    process = getattr(writer, "process", writer)
+
+    def partition(rows: Iterable[Row]) -> None:
+        context = TaskContext.get()
+        begin = getattr(writer, "open", None)
+        error: Exception | None = None
+        try:
+            if begin is None or begin(context.partitionId() if context else 0, number):
+                for row in rows:
+                    process(row)
+        except Exception as failed:
+            error = failed
+            raise
+        finally:
+            if hasattr(writer, "close"):
+                writer.close(error)
+
+    return partition
 
 
 @dataclass(frozen=True, slots=True)
