@@ -175,6 +175,8 @@ class Component:
     engine: str | None = None
     """`spark` or `flux`; None: the compiler chooses."""
     output_mode: str = "append"
+    appends: bool = False
+    """The file itself says `output_mode: append`."""
     """Spark's output mode where the component runs uncoordinated: `append` or `update`."""
     order_by: tuple[str, ...] = ()
     """A total key of its input records: the canonical order inside a partition or batch."""

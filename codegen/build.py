@@ -139,7 +139,7 @@ class Build:
     def _native(self, stage: Transform | Order) -> list[tuple[str, Any]]:
         named: list[tuple[str, Any]] = [("inputs", self._inputs(stage.writes, stage.reads))]
         if isinstance(stage, Order):
-            return [*named, ("output_mode", "update"), ("ordered", True)]
+            return [*named, ("output_mode", stage.output_mode), ("ordered", True)]
         named.append(("output_mode", stage.output_mode))
         if stage.watermark is not None:
             named.append(("watermark", stage.watermark))

@@ -335,6 +335,7 @@ class Lowering:
         scope = Scope.GATE if all(e.scope is Scope.GATE for e in entries) else Scope.GLOBAL
         ordered = {name for entry in entries for name in entry.inputs}
         partitioned = scope is Scope.GATE and ordered >= writes.keys()
+        mode = "append" if draft.component.appends and function.python else "update"
         changed_by = None if reads or native else common_gate(entries) if partitioned else ()
         return Order(
             id=f"{Order.kind}:{draft.at}",
@@ -348,6 +349,7 @@ class Lowering:
             writes=writes,
             reads=reads,
             native=native,
+            output_mode=mode if native else None,
             scope=scope,
             mode=next((entry.mode for entry in entries if entry.mode), Mode.RECORDED),
             order_by=() if native else draft.component.order_by,

@@ -214,6 +214,8 @@ class Order(Stage):
     reads: Inputs
     native: bool
     """True: Spark's own state, batch by batch; False: all records are kept and read again."""
+    output_mode: str | None = None
+    """Spark's, where it is native."""
     scope: Scope
     mode: Mode
     order_by: tuple[str, ...] = ()

@@ -98,6 +98,7 @@ def build_component(
         availability=fields.get("availability", "single"),
         engine=fields.get("engine"),
         output_mode=fields.get("output_mode", "append"),
+        appends=fields.get("output_mode") == "append",
         order_by=tuple([attribute.text for attribute in fields.get("order_by", ())]),
         description=fields.get("description"),
         position=findings.position(declared.key.mark),

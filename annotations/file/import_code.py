@@ -9,11 +9,12 @@ from __future__ import annotations
 import ast
 import keyword
 import textwrap
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Final
 
-from annotations.whitebox.existing import Fill, Graph, shown
+from annotations.delivery import WRITES_ONCE
+from annotations.whitebox.existing import Fill, Graph, leaves, shown
 from annotations.whitebox.pyspark_code import Code
 
 SCREENS: Final = frozenset({"console", "memory", "noop"})
@@ -40,19 +41,48 @@ class Module:
     functions: Mapping[str, str]
     """Component -> its function."""
     reasons: Mapping[str, str]
-    """Component -> why it has none."""
+    """Component -> why it has none, or why what takes its rows is not there."""
+    takers: Mapping[str, tuple[str, str]]
+    """Component -> `foreachBatch` or `foreach`, and the `module:name` that takes its rows."""
+    sinks: str
+    """The text of the module `NAME_sinks` that these are in; empty: there are none."""
+
+
+@dataclass
+class _Definitions:
+    """Imports and statements of the user's, for one module."""
+
+    imports: dict[str, None] = field(default_factory=dict)
+    texts: dict[tuple[str, int], str] = field(default_factory=dict)
+    bound: dict[str, tuple[str, int]] = field(default_factory=dict)
+
+    def add(self, codes: Iterable[Code]) -> str | None:
+        """Take what these need; why it has no place here."""
+        statements = {(f, line): text for code in codes for f, line, text in code.statements}
+        names = {n: place for place, text in statements.items() for n in _names(text)}
+        twice = [n for n, place in names.items() if self.bound.get(n, place) != place]
+        if twice:
+            return f"two things are called `{twice[0]}`"
+        self.bound |= names
+        self.texts |= statements
+        self.imports |= {line: None for code in codes for line in code.imports}
+        return None
 
 
 def module_of(graph: Graph, name: str, sources: Sources) -> Module:
     """The module of that name with a function for each of the components in `sources`."""
     functions: dict[str, str] = {}
+    takers: dict[str, tuple[str, str]] = {}
     reasons: dict[str, str] = {}
-    imports: dict[str, None] = {}
-    definitions: dict[tuple[str, int], str] = {}
-    bound: dict[str, tuple[str, int]] = {}
+    ours, theirs = _Definitions(), _Definitions()
     written: list[str] = []
+    writers: list[str] = []
+    read = {
+        leaf.name for node in graph.nodes.values() for f in node.fills for leaf in leaves(f.plan)
+    }
     for node in sources:
-        codes = _codes(graph.nodes[node].fills)
+        fills = graph.nodes[node].fills
+        codes = _codes(fills)
         if isinstance(codes, str):
             reasons[node] = codes
             continue
@@ -61,20 +91,34 @@ def module_of(graph: Graph, name: str, sources: Sources) -> Module:
             lacking = ", ".join(sorted(needed ^ set(sources[node])))
             reasons[node] = f"what it reads is not clear: {lacking}"
             continue
-        statements = {(f, line): text for code in codes for f, line, text in code.statements}
-        names = {n: place for place, text in statements.items() for n in _names(text)}
-        twice = [n for n, place in names.items() if bound.get(n, place) != place]
-        if twice:
-            reasons[node] = f"two things are called `{twice[0]}`"
+        taken = [fill.taken for fill in fills if isinstance(fill.taken, Code)]
+        if taken and node in read:
+            reasons[node] = "another query reads what its function writes: let it read a table"
             continue
-        bound |= names
-        definitions |= statements
-        imports |= {line: None for code in codes for line in code.imports}
-        functions[node] = _unused(node, {*bound, *functions.values()})
+        if reason := ours.add(codes) or theirs.add(taken):
+            reasons[node] = reason
+            continue
+        functions[node] = _unused(node, {*ours.bound, *functions.values()})
         place = shown(graph.nodes[node].position, graph.origin.parent)
         written.append(_function(functions[node], place, codes, sources[node]))
-    text = "\n\n".join([*_head(graph, imports, written), *definitions.values(), *written])
-    return Module(name, text.rstrip() + "\n", functions, reasons)
+        if taken:
+            ((expression,),) = (code.body for code in taken)
+            called = expression
+            if not expression.isidentifier():
+                called = _unused(f"{functions[node]}_writer", {*theirs.bound})
+                writers.append(f"{called} = {expression}")
+            takers[node] = fills[0].taker, f"{name}_sinks:{called}"
+    head = _head(graph, ours.imports, written)
+    text = "\n\n".join([*head, *ours.texts.values(), *written])
+    imports = "\n".join(sorted(theirs.imports))
+    parts = [
+        f'"""What takes the rows of {graph.origin.name}, written by `blazes import`."""',
+        imports,
+    ]
+    sinks = "\n\n\n".join(part for part in (*parts, *theirs.texts.values(), *writers) if part)
+    return Module(
+        name, text.rstrip() + "\n", functions, reasons, takers, f"{sinks}\n" if takers else ""
+    )
 
 
 Sources = Mapping[str, Mapping[str, str]]
@@ -82,11 +126,13 @@ Sources = Mapping[str, Mapping[str, str]]
 
 
 def _codes(fills: tuple[Fill, ...]) -> tuple[Code, ...] | str:
-    """The code of everything that fills a node; why there is none."""
+    """The code of everything that fills a node; why there is none, or nothing to take its rows."""
     codes: list[Code] = []
     for fill in fills:
         if isinstance(fill.code, str):
-            return fill.code or "a function takes the records one by one (foreach)"
+            return fill.code
+        if isinstance(fill.taken, str):
+            return fill.taken
         codes.append(fill.code)
     return tuple(codes)
 
@@ -177,5 +223,7 @@ def changes(graph: Graph) -> Iterator[Change]:
             one = len(intervals) == 1
             after = f"deployment: {{trigger: {node.trigger}}}" if one else "as fast as possible"
             yield Change(name, f'trigger(processingTime="{node.trigger}")', after)
-        if sink is not None and sink.delivery:
-            yield Change(name, "foreachBatch: a replay writes again", "each row is written once")
+        if sink is not None and sink.delivery and all(f.taken is None for f in node.fills):
+            once = sink.format.lower() in WRITES_ONCE
+            after = "each row is written once" if once else "so does a job with its last batch"
+            yield Change(name, "foreachBatch: a replay writes again", after)

@@ -180,7 +180,7 @@ def text_of(
     for derivation in derivations.values():
         lines += _component(graph, derivation, derivations)
         lines += _code(derivation, functions)
-    lines += ["streams:", *_streams(graph, derivations), *_tail(graph)]
+    lines += ["streams:", *_streams(graph, derivations, functions), *_tail(graph)]
     return "\n".join(lines) + "\n"
 
 
@@ -191,6 +191,8 @@ def _code(derivation: Derived, functions: Module | None) -> Iterator[str]:
     carried = functions is not None and name in functions.functions
     if (query or carried) and modes & {"update", "complete"}:
         yield "    output_mode: update"
+    elif carried and any(path.gates for path in derivation.paths.values()):
+        yield "    output_mode: append"  # what the plan orders would be in update mode
     if query:
         yield from query
     elif functions is not None and carried:
@@ -216,9 +218,9 @@ def _component(graph: Graph, derivation: Derived, known: Mapping[str, Derived]) 
         yield f"    description: {scalar(node.description)}"
     yield "    annotation:"
     for name, path in derivation.paths.items():
-        for evidence in path.evidence:
-            where = shown(evidence.position, folder)
-            yield from _comment(f"{evidence.text} ({where})" if where else evidence.text, " " * 6)
+        places = {(e.text, shown(e.position, folder)): None for e in path.evidence}
+        for text, where in places:
+            yield from _comment(f"{text} ({where})" if where else text, " " * 6)
         lineage = _lineage(graph, path, derivation, known)
         written = written_path(replace(path, source=_name(name)), OUT)
         yield from _long(f"      - {path_text(written, lineage)}")
@@ -271,7 +273,9 @@ def _query(derivation: Derived) -> list[str]:
     return ["    sql: |", *(f"      {line}".rstrip() for line in lines)]
 
 
-def _streams(graph: Graph, derivations: Mapping[str, Derived]) -> Iterator[str]:
+def _streams(
+    graph: Graph, derivations: Mapping[str, Derived], functions: Module | None
+) -> Iterator[str]:
     readers: dict[str, list[str]] = {}
     for name, derivation in derivations.items():
         for source in derivation.paths or _static(graph, derivation):
@@ -292,8 +296,13 @@ def _streams(graph: Graph, derivations: Mapping[str, Derived]) -> Iterator[str]:
             yield f"  {_stream_of(name, graph)}:"
             yield f"    from: {_name(name)}.{OUT}"
             sink = derivation.node.sink
-            if sink is not None and sink.format.lower() not in SCREENS:
-                yield from _external("sink", vars(sink))
+            if functions is not None and name in functions.takers:
+                kind, function = functions.takers[name]
+                yield f"    sink: {{format: {kind}, function: {scalar(function)}}}"
+            elif sink is not None and sink.format.lower() not in SCREENS:
+                carried = functions is not None and name in functions.functions
+                own = {"delivery": ""} if carried else {}  # the job commits by itself
+                yield from _external("sink", vars(sink) | own)
 
 
 def _static(graph: Graph, derivation: Derived) -> list[str]:

@@ -231,7 +231,9 @@ COMPONENT: Final = _record(
             Choice(("spark", "flux")), "What runs it. Without it, the compiler chooses."
         ),
         "output_mode": Entry(
-            Choice(("append", "update")), "Spark's output mode where it runs uncoordinated."
+            Choice(("append", "update")),
+            "Spark's output mode where it runs uncoordinated; under an order `update`, but for "
+            "a `python` function where `append` is written here.",
         ),
         "order_by": Entry(
             ATTRIBUTES,

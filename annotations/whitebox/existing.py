@@ -45,6 +45,10 @@ class Fill:
     """Its text, where it is written in SQL."""
     code: Code | str = ""
     """Its text in PySpark; why there is none, where it is a text."""
+    taken: Code | str | None = None
+    """What a function of `foreachBatch` or `foreach` does with its rows; see `Query`."""
+    taker: str = ""
+    """Which of the two it is."""
 
 
 @dataclass(frozen=True)
@@ -196,7 +200,14 @@ def _query_nodes(queries: Sequence[Query], others: Set[str]) -> dict[str, Node]:
             name = unused_name(name if name not in others else f"{name}_query", {*nodes, *others})
             if query.table:
                 tables.setdefault(query.table.lower(), name)
-        fill = Fill(_handed_over(query), query.output_mode.lower(), query.position, code=query.code)
+        fill = Fill(
+            _handed_over(query),
+            query.output_mode.lower(),
+            query.position,
+            code=query.code,
+            taken=query.taken,
+            taker="" if query.taken is None else query.foreach or "foreachBatch",
+        )
         kind = "written in foreachBatch" if query.in_batch else "streaming query"
         if query.batch and not query.in_batch:
             kind = "batch"

@@ -89,6 +89,9 @@ class Query:
     """An interval, or `available now`; empty: as fast as possible."""
     code: Code | str = ""
     """Why there is none, where it is a text."""
+    taken: Code | str | None = None
+    """Of `foreachBatch` and `foreach`, what takes the rows, which the only line of the body gives;
+    why it is not there. None where the code says all that is written."""
 
 
 @dataclass(frozen=True)
@@ -268,6 +271,7 @@ def _query(description: Mapping[str, Any]) -> Query:
         options=description["options"],
         trigger=description.get("trigger", ""),
         code=_code(description.get("code")),
+        taken=_code(description["taken"]) if "taken" in description else None,
     )
 
 

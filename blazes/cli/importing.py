@@ -6,6 +6,9 @@ learned by running it, in a process of its own, without Spark and Java; that nee
 same in [tool.blazes] of pyproject.toml. With -o the
 functions of the components are written beside the file, so that it compiles and runs; the command
 shows what the job does otherwise than the script.
+
+exit status: 0; 1 where the code of a component could not come with it; 2 where PATH cannot be
+read, and for bad usage.
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ from blazes.cli.execution import add_execute, allowed
 from blazes.document.plain import safe_write
 
 if TYPE_CHECKING:
+    from annotations.file.import_code import Module
     from annotations.file.importing import Imported
 
 
@@ -46,11 +50,19 @@ def run(arguments: argparse.Namespace) -> int:
     module = None if target is None else re.sub(r"\W", "_", f"{target.stem}_code")
     imported = importing.imported(Path(arguments.path), module=module, execute=execute)
     if target is not None and imported.module is not None:
-        options.put(target.with_name(f"{imported.module.name}.py"), imported.module.text)
+        for name, text in _modules(imported.module):
+            options.put(target.with_name(name), text)
     options.write(arguments, imported.text)
     if target is not None:
         safe_write(sys.stdout, "".join(f"{line}\n" for line in _summary(target, imported)))
-    return 0
+    return 1 if imported.reasons else 0
+
+
+def _modules(module: Module) -> Iterator[tuple[str, str]]:
+    """The files with code: name and text."""
+    yield f"{module.name}.py", module.text
+    if module.sinks:
+        yield f"{module.name}_sinks.py", module.sinks
 
 
 def _summary(target: Path, imported: Imported) -> Iterator[str]:
@@ -58,6 +70,8 @@ def _summary(target: Path, imported: Imported) -> Iterator[str]:
     yield f"{target}: the dataflow"
     if imported.module is not None:
         yield f"{target.with_name(imported.module.name)}.py: the functions of its components"
+        if imported.module.sinks:
+            yield f"{target.with_name(imported.module.name)}_sinks.py: what takes their rows"
     component = None
     for change in imported.changes:
         if change.component != component:
@@ -66,4 +80,4 @@ def _summary(target: Path, imported: Imported) -> Iterator[str]:
         yield f"  - {change.before}"
         yield f"  + {change.after}"
     for name, reason in imported.reasons.items():
-        yield f"\n  {name} has no code here: {reason}"
+        yield f"\n  {name} has no code here, and cannot be compiled: {reason}"

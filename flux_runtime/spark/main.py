@@ -17,6 +17,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
+from pyspark.cloudpickle import register_pickle_by_value
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor
+
 from flux_runtime.commits.mount import check_mounts
 from flux_runtime.commits.owner import Ownership
 from flux_runtime.observe.ending import FAIL_ON, FAILED_ON, Left, parse_fail_on
@@ -214,6 +217,8 @@ def _run(job: Job, settings: Settings, folder: RunFolder, lineage: Lineage) -> M
         stack.enter_context(_signals(stop))
         for module in sorted(settings.folder.glob("*.py")):  # for the Python workers
             session.sparkContext.addPyFile(str(module))
+        if site_count(job) == 0:  # sites know the files themselves
+            _send_processors(settings.folder)
         folder.event(
             "job_started",
             master=session.sparkContext.master,
@@ -235,6 +240,20 @@ def _run(job: Job, settings: Settings, folder: RunFolder, lineage: Lineage) -> M
             zookeeper=None if client is None else client.ensemble,
             ownership=ownership,
         )
+
+
+def _send_processors(folder: Path) -> None:
+    """Let Spark's workers get the processors of modules beside the job by value: the worker that
+    initializes `transformWithState` on the driver does not know the files that a job adds."""
+    for file in sorted(folder.glob("*.py")):
+        module = sys.modules.get(file.stem)
+        if module is not None and any(
+            isinstance(kind, type)
+            and issubclass(kind, StatefulProcessor)
+            and kind.__module__ == module.__name__
+            for kind in vars(module).values()
+        ):
+            register_pickle_by_value(module)  # type: ignore[no-untyped-call]
 
 
 def _checked(job: Job, settings: Settings, state: Storage) -> Ownership:

@@ -1,7 +1,8 @@
 """Runs streaming scripts, and then compiled jobs, in one Spark: `in_one_spark.py FILE...`.
 
 Whatever is called `job.py` is a job. A notebook gets its session as its platform gives it. What a
-script shows in memory is written to `shown/NAME.json` as rows of JSON.
+script shows in memory is written to `shown/NAME.json` as rows of JSON, and what it writes to `lake`
+is kept as `shown/lake`.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ def main() -> None:
         if table.isTemporary and not spark.table(table.name).isStreaming:
             rows = [json.loads(row) for row in spark.table(table.name).toJSON().collect()]
             Path("shown", f"{table.name}.json").write_text(json.dumps(rows))
+    Path("lake").rename("shown/lake")  # functions of sinks write there again
     for job in jobs:
         sys.path.insert(0, str(Path(job).parent))
         sys.argv = [job, "--available-now"]

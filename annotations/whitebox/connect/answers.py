@@ -55,6 +55,7 @@ _INSERT: Final = re.compile(
     r"\s*INSERT\s+(?:INTO|OVERWRITE)\s+(?:TABLE\s+)?([\w.`]+)\s*(?:\([^)]*\)\s*)?((?:SELECT|WITH|FROM|TABLE)\b.*)",
     re.IGNORECASE | re.DOTALL,
 )
+_OVERWRITE: Final = re.compile(r"\s*INSERT\s+OVERWRITE\b", re.IGNORECASE)
 _QUERY: Final = re.compile(r"(?:\s|\(|--.*\n|/\*.*?\*/)*(SELECT|WITH|FROM|VALUES|TABLE)\b", re.I)
 
 
@@ -71,8 +72,8 @@ class Started:
     views: dict[str, Any]
     """Temporary views as they were then: name -> Relation."""
     position: Position | None
-    body: Callable[..., Any] | None = None
-    """The function of `foreachBatch`."""
+    body: Any = None
+    """The function of `foreachBatch`, or what `foreach` calls."""
 
 
 @dataclass
@@ -87,12 +88,14 @@ class Answers:
     views: dict[str, Any] = field(default_factory=dict)
     started: list[Started] = field(default_factory=list)
     pipeline: list[Any] = field(default_factory=list)
-    bodies: dict[bytes, Callable[..., Any]] = field(default_factory=dict)
-    """Functions of `foreachBatch`, by what stands for them in the command."""
+    bodies: dict[bytes, Any] = field(default_factory=dict)
+    """What `foreachBatch` and `foreach` call, by what stands for it in the command."""
     functions: dict[str, Any] = field(default_factory=dict)
     """Registered functions: name -> CommonInlineUserDefinedFunction."""
     objects: dict[bytes, Any] = field(default_factory=dict)
     """Functions and other objects that would be sent to workers, by what stands for them."""
+    rows: int | None = None
+    """Records that a micro-batch has while the function of `foreachBatch` is called."""
     server: str = field(default_factory=lambda: str(uuid.uuid4()))
 
     def _made(self, response: Any, request: Any, **parts: Any) -> Any:
@@ -192,6 +195,18 @@ class Answers:
             return [_answer(exists)]
         if kind in ("show_string", "html_string"):
             return [_text("")]
+        if self.rows is not None and kind == "limit":
+            inner = relation.limit.input
+            if inner.WhichOneof("rel_type") == "project" and not inner.project.expressions:
+                return [_rows(min(self.rows, relation.limit.limit))]  # isEmpty
+        if self.rows is not None and kind == "aggregate":
+            found = relation.aggregate
+            (counted, *more) = found.aggregate_expressions
+            name = counted.alias.expr.unresolved_function.function_name or (
+                counted.unresolved_function.function_name
+            )
+            if name == "count" and not (more or found.grouping_expressions):
+                return [_count(self.rows)]
         raise Refused("an action needs data: only what describes a computation can be read")
 
     def _command(self, command: Any) -> list[dict[str, Any]]:
@@ -208,7 +223,9 @@ class Answers:
                 )
             case "write_stream_operation_start":
                 start = command.write_stream_operation_start
-                body = self.bodies.get(start.foreach_batch.python_function.command)
+                handed = start.foreach_batch if start.HasField("foreach_batch") else None
+                handed = start.foreach_writer if start.HasField("foreach_writer") else handed
+                body = handed and self.bodies.get(handed.python_function.command)
                 self.started.append(Started(start, dict(self.views), caller(), body))
                 id_ = pb.StreamingQueryInstanceId(id=str(uuid.uuid4()), run_id=str(uuid.uuid4()))
                 started = pb.WriteStreamOperationStartResult(query_id=id_, name=start.query_name)
@@ -270,7 +287,9 @@ class Answers:
         if merge:
             command = pb.MergeIntoTableCommand(target_table_name=target, source_table_plan=read)
         else:
-            command = pb.WriteOperationV2(table_name=target, input=read)
+            mode = pb.WriteOperationV2.Mode
+            over = mode.MODE_OVERWRITE if _OVERWRITE.match(found[0]) else mode.MODE_APPEND
+            command = pb.WriteOperationV2(table_name=target, input=read, mode=over)
         self.started.append(Started(command, dict(self.views), caller()))
 
     def _with_views(self, relation: Any, text: str) -> Any:
@@ -364,6 +383,19 @@ def _answer(value: bool) -> dict[str, Any]:
     return _table(pyarrow.table({"value": [value]}))
 
 
+def _rows(number: int) -> dict[str, Any]:
+    """So many records without a column that matters."""
+    import pyarrow
+
+    return _table(pyarrow.table({"value": [True] * number}))
+
+
+def _count(number: int) -> dict[str, Any]:
+    import pyarrow
+
+    return _table(pyarrow.table({"count": pyarrow.array([number], pyarrow.int64())}))
+
+
 def _text(value: str) -> dict[str, Any]:
     import pyarrow
 
@@ -375,7 +407,8 @@ def _table(table: Any) -> dict[str, Any]:
 
     sink = pyarrow.BufferOutputStream()
     with pyarrow.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
+        for batch in table.to_batches() or [pyarrow.RecordBatch.from_pylist([], table.schema)]:
+            writer.write_batch(batch)
     data = sink.getvalue().to_pybytes()
     batch = pb.ExecutePlanResponse.ArrowBatch(row_count=table.num_rows, data=data)
     return {"arrow_batch": batch}

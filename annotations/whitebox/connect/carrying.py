@@ -40,8 +40,32 @@ def carried(
         return {"reason": f"it uses {unwritten}"}
     except NotParsed as unparsed:
         return {"reason": f"a query in SQL is {unparsed.reason}"}
+    return _described(text.inputs, body, definitions)
+
+
+def taken(home: Reading, taker: Any, kind: str) -> dict[str, Any]:
+    """The code of what `foreachBatch` or `foreach` calls, whose only line gives it."""
+    definitions = Definitions(home.answers.objects)
+    called = getattr(taker, "__name__", type(taker).__name__)
+    try:
+        if kind == "foreach" and not hasattr(taker, "__code__"):
+            text = definitions.of_object(taker, called)
+        elif kind == "foreach":
+            text = definitions.of_function(taker, called)
+        else:
+            text = definitions.of_driver(taker, called)
+        if outside.DECIDED:
+            raise NotWritten(f"`{next(iter(outside.DECIDED))}`, which is not known here")
+    except NotWritten as unwritten:
+        return {"reason": f"its function of {kind} is {unwritten}"}
+    return _described({}, [text], definitions)
+
+
+def _described(
+    inputs: Mapping[str, str], body: list[str], definitions: Definitions
+) -> dict[str, Any]:
     return {
-        "inputs": text.inputs,
+        "inputs": dict(inputs),
         "body": body,
         "imports": list(definitions.imports),
         "statements": [

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import re
 import textwrap
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -19,6 +20,8 @@ from annotations.whitebox.connect.program import program
 _BUILT_IN: Final = frozenset(dir(builtins))
 _SESSION: Final = frozenset({"spark", "sc", "dbutils", "SparkSession"})
 """Names that only a running job has a value for."""
+_ACTIVE: Final = b"SparkSession.active()"
+_ARGUMENTS: Final = re.compile(r"\bsys\.argv\b|\.parse(_known)?_args\(|\bdbutils\.")
 _OWN: Final = {
     "F": ("from pyspark.sql import functions as F", "import pyspark.sql.functions as F"),
     "DataFrame": ("from pyspark.sql import DataFrame",),
@@ -39,6 +42,7 @@ class Definitions:
         self._trees: dict[str, tuple[ast.Module, str]] = {}
         self._bound: dict[str, tuple[str, int]] = {}
         self._followed: set[tuple[str, int]] = set()
+        self._driver = False
 
     def name(self, command: bytes, called: str) -> str:
         """The name by which a function of the user, for which `command` stands, can be called.
@@ -46,9 +50,43 @@ class Definitions:
         Raises:
             NotWritten: the function does not stand by itself.
         """
-        code = getattr(self._objects.get(command), "__code__", None)
-        if code is None:
+        return self.of_function(self._objects.get(command), called)
+
+    def of_driver(self, function: Any, called: str) -> str:
+        """The same of a function that the driver calls: it may use the session."""
+        self._driver = True
+        return self.of_function(function, called)
+
+    def of_processor(self, command: bytes) -> str:
+        """The text that makes the processor of `transformWithState` for which `command` stands."""
+        state = getattr(self._objects.get(command), "__self__", None)
+        processor = getattr(state, "_stateful_processor", None)
+        return self.of_object(processor, type(processor).__name__)
+
+    def of_object(self, made: Any, called: str) -> str:
+        """The text that makes an object of a class of the user's again.
+
+        Raises:
+            NotWritten: it was made of something, or its class does not stand by itself.
+        """
+        kind = type(made)
+        code = next((m.__code__ for m in vars(kind).values() if hasattr(m, "__code__")), None)
+        if code is None or not Path(code.co_filename).is_file():
             raise NotWritten(f"`{called}`, which is not a function")
+        try:
+            alike = vars(kind()) == vars(made)
+        except Exception:
+            alike = False
+        if not alike:
+            raise NotWritten(f"`{called}`, an object of `{kind.__name__}` that is made of values")
+        self._define(code.co_filename, kind.__name__, called)
+        return f"{kind.__name__}()"
+
+    def of_function(self, function: Any, called: str) -> str:
+        """The name by which a function of the user can be called."""
+        code = getattr(function, "__code__", None)
+        if code is None or hasattr(function, "__self__"):
+            raise NotWritten(f"`{called}`, which is not a function by itself")
         if code.co_freevars:
             raise NotWritten(f"`{called}`, which uses {', '.join(code.co_freevars)} from around it")
         file = code.co_filename
@@ -93,8 +131,24 @@ class Definitions:
             source = textwrap.dedent("\n".join(lines))
         self._bind(name, file, node.lineno)
         self._need(file, node, called, skip=name)
-        self.statements[file, node.lineno] = source
+        self.statements[file, node.lineno] = self._with_session(source)
         return name
+
+    def _with_session(self, source: str) -> str:
+        """The text of a statement in which `spark` is the session of the job."""
+        names = [
+            node
+            for node in ast.walk(ast.parse(source))
+            if isinstance(node, ast.Name) and node.id == "spark"
+        ]
+        if not self._driver or any(not isinstance(node.ctx, ast.Load) for node in names):
+            return source
+        lines = [line.encode() for line in source.splitlines()]
+        for node in sorted(names, key=lambda node: (node.lineno, node.col_offset), reverse=True):
+            line, at = lines[node.lineno - 1], node.col_offset
+            lines[node.lineno - 1] = line[:at] + _ACTIVE + line[at + len("spark") :]
+            self.imports["from pyspark.sql import SparkSession"] = None
+        return b"\n".join(lines).decode()
 
     def _bind(self, name: str, file: str, line: int) -> None:
         """One module has each name once."""
@@ -105,6 +159,10 @@ class Definitions:
         """Everything that a statement uses of its module."""
         for name in _free(node):
             if name == skip:
+                continue
+            if self._driver and name in ("spark", "SparkSession"):
+                if name != "spark":
+                    self._define(file, name, called)
                 continue
             if name in _SESSION:
                 raise NotWritten(f"`{called}`, which uses `{name}`")
@@ -143,7 +201,9 @@ class Definitions:
                 raise NotWritten(f"`{called}`, which uses the function of Spark `{name}`")
             first = min([node.lineno, *(d.lineno for d in node.decorator_list)])
             source = "\n".join(text.splitlines()[first - 1 : node.end_lineno])
-        self.statements[file, node.lineno] = source
+        if _ARGUMENTS.search(source):
+            raise NotWritten(f"`{called}`, which uses `{name}`: the arguments of the script say it")
+        self.statements[file, node.lineno] = self._with_session(source)
 
 
 def _line(node: Any) -> int:

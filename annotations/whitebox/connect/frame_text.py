@@ -37,6 +37,10 @@ _ROWS_MAX: Final = 100
 _LIVE: Final = (ir.Role.STREAM, ir.Role.REQUEST)
 _STRING: Final = re.compile(r"""\"[^"]*\"|'[^']*'""")
 _MAPS: Final = {205: "mapInPandas", 207: "mapInArrow"}
+_PROCESSORS: Final = {
+    **dict.fromkeys((211, 212), "transformWithStateInPandas"),
+    **dict.fromkeys((213, 214), "transformWithState"),
+}
 _GROUP_MAPS: Final = {201: "applyInPandas", 209: "applyInArrow"}
 
 
@@ -508,13 +512,30 @@ class FrameText:
 
     def _group_map(self, found: Any) -> Chain:
         python = found.func.python_udf
-        word = _GROUP_MAPS.get(python.eval_type)
-        if word is None or found.HasField("transform_with_state_info"):
-            raise NotWritten(f"`{found.func.function_name}`, which keeps state of its own")
-        name = self.definitions.name(python.command, found.func.function_name)
         keys = self._list(found.input, found.grouping_expressions)
         chain = self.frame(found.input).then(f".groupBy({keys})")
+        if python.eval_type in _PROCESSORS:
+            return chain.then(f".{_PROCESSORS[python.eval_type]}({self._processor(found)})")
+        word = _GROUP_MAPS.get(python.eval_type)
+        if word is None:
+            raise NotWritten(f"`{found.func.function_name}`, a function of its own kind")
+        name = self.definitions.name(python.command, found.func.function_name)
         return chain.then(f".{word}({name}, {_text(_type(python.output_type))})")
+
+    def _processor(self, found: Any) -> str:
+        """The arguments of `transformWithState`, with a new object of the user's class."""
+        if found.HasField("initial_input"):
+            raise NotWritten("`transformWithState` with an initial state")
+        state = found.transform_with_state_info
+        made = self.definitions.of_processor(found.func.python_udf.command)
+        options = {
+            "outputStructType": _type(state.output_schema),
+            "outputMode": found.output_mode,
+            "timeMode": state.time_mode,
+            "eventTimeColumnName": state.event_time_column_name,
+        }
+        named = ", ".join(f"{name}={_text(text)}" for name, text in options.items() if text)
+        return f"{made}, {named}"
 
     def _apply_in_pandas_with_state(self, found: Any) -> Chain:
         name = self.definitions.name(found.func.python_udf.command, found.func.function_name)
@@ -589,7 +610,9 @@ def _value(found: Any) -> Any:
 
 
 def _type(type_: Any) -> str:
-    """The columns of a type, or the type."""
+    """The columns of a type, or the type; as it is written where that is a text."""
+    if type_.WhichOneof("kind") == "unparsed":
+        return str(type_.unparsed.data_type_string)
     from pyspark.sql.connect.types import proto_schema_to_pyspark_data_type
     from pyspark.sql.types import StructType
 

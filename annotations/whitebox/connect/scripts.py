@@ -20,7 +20,7 @@ from annotations.whitebox.connect.reading import Reading, place_text  # first: p
 # isort: split
 from annotations.whitebox.connect import outside, permitted, texts
 from annotations.whitebox.connect.answers import Refused, Started
-from annotations.whitebox.connect.carrying import carried
+from annotations.whitebox.connect.carrying import carried, taken
 from annotations.whitebox.connect.databricks import (
     DBUtils,
     Pipeline,
@@ -33,6 +33,11 @@ from annotations.whitebox.connect.program import RUN, notebook, program
 from annotations.whitebox.connect.project import registration, script_project
 from annotations.whitebox.derive import annotate
 
+_MANY: Final = 1_000_003
+"""A number of a micro-batch, or of its records, that no code expects."""
+_REPLACING: Final = {"WriteOperation": (2,), "WriteOperationV2": (2, 3, 5, 6)}
+"""Modes in which a write removes rows that were there, all or those of a partition."""
+_SEVERAL: Final = "; the function writes more than that: let a query of its own write this"
 _FOLLOWED: Final = (
     "the script was read without being run, and not all that it does is known: --execute runs it "
     "to be read"
@@ -134,18 +139,29 @@ def _queries(home: Reading, started: Started) -> list[dict[str, Any]]:
     described, plan = _query(home, started)
     if started.body is None:
         return [described]
+    kind = "foreach" if described.get("foreach_writer") else "foreachBatch"
+    described["taken"] = _taken(home, started, kind, described)
+    if kind == "foreach":
+        return [described]
     name = f"__micro_batch_{started.command.foreach_batch.python_function.command.decode()}__"
     columns = tuple((c.name, c.type, c.nullable) for c in plan.columns)
     home.sources.declared[name] = (columns or None, ir.Role.STREAM)
     home.answers.views = {**home.answers.views, **started.views}
     with home.failures() as failed:
-        started.body(home.spark.table(f"`{name}`"), 0)
-    written, home.answers.started = home.answers.started, []
-    found = [_written(home, each, name, plan, started.command.input) for each in written]
+        written, varies = _called(home, started.body, name)
+    if failed:
+        written, varies, home.answers.started = home.answers.started, "", []
+    found = [_written(home, each, name, plan, started.command.input, varies) for each in written]
     made = [described | each for each in found if each is not None]
     if not failed and made:
         for each in made:
             each.pop("foreach_batch")
+            if "reason" not in each["code"]:
+                each.pop("taken")
+            elif len(made) == 1:
+                each["code"] = described["code"]
+            else:
+                each["taken"] = {"reason": each["code"]["reason"] + _SEVERAL}
         return made
     reason = failed.get("error") or "it writes nothing that is known here"
     opaque = ir.Opaque(
@@ -154,21 +170,64 @@ def _queries(home: Reading, started: Started) -> list[dict[str, Any]]:
         f"what the function of foreachBatch does is not known: {reason}",
         position=Position(*failed["position"]) if failed.get("position") else started.position,
     )
-    code = {"reason": opaque.reason}
-    return [described | {"plan": plan_json.to_json(opaque), "code": code}, *made]
+    if made:
+        described["taken"] = {"reason": opaque.reason + _SEVERAL}
+    return [described | {"plan": plan_json.to_json(opaque)}, *made]
+
+
+def _called(home: Reading, body: Any, batch: str) -> tuple[list[Started], str]:
+    """What the function of `foreachBatch` writes of a micro-batch, and why of others it writes
+    something else; empty where it does not: not of other numbers, nor of more rows or none."""
+    first: list[Started] = []
+    texts: list[list[dict[str, Any]]] = []
+    try:
+        for number, home.answers.rows in ((0, 1), (_MANY, 1), (0, _MANY), (0, 0)):
+            body(home.spark.table(f"`{batch}`"), number)
+            written, home.answers.started = home.answers.started, []
+            first = first or written
+            texts.append([_query(home, each)[0] for each in written])
+            if number == home.answers.rows == 0:
+                texts[-1] = [*texts[0]] if all(t in texts[0] for t in texts[-1]) else texts[-1]
+    finally:
+        home.answers.rows = None
+    expected, of_number, *of_rows = texts
+    if of_number != expected:
+        return first, "what is written depends on the number of the micro-batch"
+    if any(others != expected for others in of_rows):
+        return first, "what is written depends on how many records a micro-batch has"
+    return first, ""
+
+
+def _taken(
+    home: Reading, started: Started, kind: str, described: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The code of what takes the rows of a query."""
+    if described.get("output_mode", "").lower() == "complete":
+        return {
+            "reason": f'{kind} gets all rows every time (outputMode("complete")), and a job gives '
+            "those that have changed: use update, and replace rows by their key"
+        }
+    return taken(home, started.body, kind)
 
 
 def _written(
-    home: Reading, written: Started, batch: str, query: ir.Relation, stream: Any
+    home: Reading, written: Started, batch: str, query: ir.Relation, stream: Any, varies: str
 ) -> dict[str, Any] | None:
-    """What the function of `foreachBatch` writes of a micro-batch; None: nothing of it."""
+    """What the function of `foreachBatch` writes of a micro-batch; None: nothing of it. `varies`:
+    why it writes something else of another one."""
     described, plan = _query(home, written)
     path = annotate(plan).paths.get(batch)
     if path is None:
         return None
     by_record = not (path.writes or path.gates or path.within is Within.SEQUENCE)
     target = getattr(written.command, "target_table_name", "")
-    if by_record:
+    if not target and written.command.mode in _REPLACING[type(written.command).__name__]:
+        varies = varies or "each micro-batch takes the place of what those before have written"
+    if varies:
+        reason = varies
+        plan = ir.Opaque((query,), plan.columns, reason, position=written.position)
+        code = {"reason": reason}
+    elif by_record:
         plan = texts.filled(plan, {batch: lambda: query})
         if not target:
             code = carried(home, written.command.input, written.views, {batch: stream})
@@ -205,6 +264,5 @@ def _query(home: Reading, started: Started) -> tuple[dict[str, Any], ir.Relation
     read = command.source_table_plan if target else command.input
     plan = home.plan(read, started.views)
     described["plan"] = plan_json.to_json(plan)
-    if not described.get("foreach_writer"):
-        described["code"] = carried(home, read, started.views)
+    described["code"] = carried(home, read, started.views)
     return described, plan

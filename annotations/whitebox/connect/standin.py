@@ -51,11 +51,14 @@ def stand_in(spark: Any, answers: Answers) -> None:
             answers.conf[str(name)] = str(value)
         return spark
 
-    def for_each_batch(writer: Any, function: Any) -> Any:
-        key = str(len(answers.bodies)).encode()
-        answers.bodies[key] = function
-        writer._write_proto.foreach_batch.python_function.command = key
-        return writer
+    def hand_over(kind: str) -> Any:
+        def handed(writer: Any, function: Any) -> Any:
+            key = str(len(answers.bodies)).encode()
+            answers.bodies[key] = function
+            getattr(writer._write_proto, kind).python_function.command = key
+            return writer
+
+        return handed
 
     aggregate = GroupedData._numeric_agg
 
@@ -70,7 +73,8 @@ def stand_in(spark: Any, answers: Answers) -> None:
     # Nothing is ever sent to a worker.
     _replace(GroupedData, _numeric_agg=numeric)
     _replace(CloudPickleSerializer, dumps=lambda _, value: answers.keep(value))
-    _replace(DataStreamWriter, foreachBatch=for_each_batch)
+    handed = {"foreachBatch": "foreach_batch", "foreach": "foreach_writer"}
+    _replace(DataStreamWriter, **{name: hand_over(kind) for name, kind in handed.items()})
     _replace(SparkSession.Builder, _validate_startup_urls=lambda _: None)
     for builder in (SparkSession.Builder, Connected.Builder):
         _replace(builder, getOrCreate=get, create=get)
