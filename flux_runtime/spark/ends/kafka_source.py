@@ -110,6 +110,17 @@ class KafkaReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             raise KafkaSourceError(f"a kafka source needs the options {missing}")
         self._target: Offsets | None = None
         self._newest: Offsets | None = None
+        self._asking: Any = None
+        """The driver's consumer, by which it asks for offsets."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_asking": None}  # tasks have consumers of their own
+
+    def stop(self) -> None:
+        """The query has ended."""
+        if self._asking is not None:
+            self._asking.close()
+            self._asking = None
 
     # ---- offsets
 
@@ -173,17 +184,19 @@ class KafkaReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         low = self._watermarks(0)
         slices = []
         for topic, of_topic in end.items():
+            known = start.get(topic)
             for partition, upto in of_topic.items():
-                begin = start.get(topic, {}).get(partition, 0)
                 first = low.get(topic, {}).get(partition, 0)
-                is_new = partition not in start.get(topic, {})
-                if (begin < first and not is_new) or begin > upto:
+                # a topic is taken as it is found; a partition of a known one begins with 0
+                begin = first if known is None else known.get(partition, 0)
+                if begin < first or begin > upto:
                     self._lost(topic, partition, begin, first if begin < first else upto)
-                begin = max(begin, first)
+                    begin = first
                 if begin < upto:
                     slices.append(Slice(topic, int(partition), begin, upto))
-        for topic in start.keys() - end.keys():
-            self._lost(topic, "0", min(start[topic].values(), default=0), 0)
+        for topic, of_topic in start.items():
+            for partition in sorted(of_topic.keys() - end.get(topic, {}).keys()):
+                self._lost(topic, partition, of_topic[partition], 0)
         return slices
 
     # ---- messages
@@ -224,31 +237,37 @@ class KafkaReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The first (0) or the next (1) offset of every partition of the topics."""
         import confluent_kafka as kafka
 
-        consumer = kafka.Consumer(self._settings)
-        try:
-            offsets: Offsets = {}
-            for topic in map(str.strip, self._options["subscribe"].split(",")):
-                found = consumer.list_topics(topic, TIMEOUT_S).topics[topic]
-                if found.error is not None or not found.partitions:
+        for again in (True, False):
+            try:
+                if self._asking is None:
+                    self._asking = kafka.Consumer(self._settings)
+                topics = map(str.strip, self._options["subscribe"].split(","))
+                return {topic: self._watermarks_of(topic, which) for topic in topics}
+            except kafka.KafkaException as error:
+                self.stop()  # it may know a topic that was made anew by its old partitions
+                if not again:
                     raise KafkaSourceError(
-                        f"the topic {topic} is not there ({found.error}). If it was deleted, what "
-                        "was not read of it is lost: make it anew and start with --fresh, or take "
-                        "it out of `subscribe`"
-                    )
-                offsets[topic] = {
-                    str(partition): consumer.get_watermark_offsets(
-                        kafka.TopicPartition(topic, partition), TIMEOUT_S
-                    )[which]
-                    for partition in sorted(found.partitions)
-                }
-            return offsets
-        except kafka.KafkaException as error:
+                        f"no connection to {self._options['kafka.bootstrap.servers']}: "
+                        f"{error.args[0].str()}. Look at the options that begin with `kafka.`"
+                    ) from None
+        raise AssertionError("unreachable")
+
+    def _watermarks_of(self, topic: str, which: int) -> dict[str, int]:
+        import confluent_kafka as kafka
+
+        found = self._asking.list_topics(topic, TIMEOUT_S).topics[topic]
+        if found.error is not None or not found.partitions:
             raise KafkaSourceError(
-                f"no connection to {self._options['kafka.bootstrap.servers']}: "
-                f"{error.args[0].str()}. Look at the options that begin with `kafka.`"
-            ) from None
-        finally:
-            consumer.close()
+                f"the topic {topic} is not there ({found.error}). If it was deleted, what was not "
+                "read of it is lost: make it anew and start with --fresh, or take it out of "
+                "`subscribe` and set `failOnDataLoss: false`"
+            )
+        return {
+            str(partition): self._asking.get_watermark_offsets(
+                kafka.TopicPartition(topic, partition), TIMEOUT_S
+            )[which]
+            for partition in sorted(found.partitions)
+        }
 
     def _given(self, given: Offsets, topic: str, partition: str, low: int, high: int) -> int:
         """What `startingOffsets` says of a partition; -2 is the earliest, -1 the latest."""
@@ -276,8 +295,17 @@ def _messages(consumer: Any, part: Slice) -> Iterator[Any]:
 
     reached, deadline = part.start, time.monotonic() + TIMEOUT_S
     while reached < part.end:
-        for message in consumer.consume(BATCH, 0.1):
+        for message in consumer.consume(min(BATCH, part.end - reached), 0.1):
             error = message.error()
+            if error is not None and error.code() in (
+                KafkaError.OFFSET_OUT_OF_RANGE,
+                KafkaError._AUTO_OFFSET_RESET,
+            ):
+                raise KafkaSourceError(
+                    f"partition {part.partition} of topic {part.topic} has lost what was to be "
+                    f"read from offset {reached} on: messages were deleted before they were read. "
+                    "Start the job again, which says what is there"
+                )
             if error is not None and error.code() != KafkaError._PARTITION_EOF:
                 raise KafkaException(error)
             deadline = time.monotonic() + TIMEOUT_S
@@ -296,14 +324,15 @@ def _messages(consumer: Any, part: Slice) -> Iterator[Any]:
 
 
 def _batch(messages: Sequence[Any]) -> pa.RecordBatch:
+    stamps = [m.timestamp() for m in messages]  # of kind 0 where a message has none
     columns = {
         "key": [m.key() for m in messages],
         "value": [m.value() for m in messages],
         "topic": [m.topic() for m in messages],
         "partition": [m.partition() for m in messages],
         "offset": [m.offset() for m in messages],
-        "timestamp": [m.timestamp()[1] * 1000 for m in messages],
-        "timestampType": [m.timestamp()[0] - 1 for m in messages],
+        "timestamp": [at * 1000 if kind else None for kind, at in stamps],
+        "timestampType": [kind - 1 for kind, _ in stamps],
         "headers": [
             None if m.headers() is None else [{"key": k, "value": v} for k, v in m.headers()]
             for m in messages

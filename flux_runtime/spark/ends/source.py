@@ -43,6 +43,8 @@ PARTS: Final = ("key", "topic", "partition", "offset", "timestamp")
 """The parts of a message of Kafka that a column can be, besides its headers."""
 HEADER: Final = "headers."
 
+_VALUE: Final = f"{RESERVED}value"
+
 _NEVER_TOO_OLD: Final = "10000d"
 """Spark's file source silently skips files a week older than the newest; a record lost."""
 
@@ -141,10 +143,6 @@ class Source:
     def _decoded(self, messages: DataFrame, schema: StructType) -> DataFrame:
         """Kafka's messages as records: columns of the value, and those that are other parts."""
         of_value = StructType([of for of in schema.fields if of.name not in self.columns])
-        of_value = extended(of_value, **{UNREADABLE_TEXT: "string"})
-        options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": UNREADABLE_TEXT}
-        text = sf.col("value").cast("string")
-        value = sf.from_json(text, of_value, options).alias("__value")
         parts = {name: _part(self.columns[name]) for name in self.columns}
         kept = [
             (parts[of.name].cast(of.dataType) if of.name in parts else _in_value(of.name)).alias(
@@ -152,8 +150,7 @@ class Source:
             )
             for of in schema.fields
         ]
-        others = [sf.col(name) for name in messages.columns if name != "value"]
-        return messages.select(*others, value).select(*kept, _in_value(UNREADABLE_TEXT))
+        return messages.withColumn(_VALUE, _of_json(of_value)).select(*kept, _unreadable_json())
 
     def _keeps_unreadable(self, schema: StructType) -> bool:
         """Whether unreadable records can be told apart; not where the options say otherwise."""
@@ -197,8 +194,34 @@ class Source:
         return [*columns, count.cast("bigint").alias(COUNT)]
 
 
+def _of_json(schema: StructType) -> Column:
+    options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": UNREADABLE_TEXT}
+    read = extended(schema, **{UNREADABLE_TEXT: "string"})
+    return sf.from_json(sf.col("value").cast("string"), read, options)
+
+
+def _unreadable_json() -> Column:
+    """The text of a value that is not one JSON object in UTF-8 with columns of these types.
+
+    Spark takes no value for an object of NULLs, the first one of several objects for all of them,
+    and what is not UTF-8 for U+FFFD.
+    """
+    text = sf.col("value").cast("string")
+    plain = sf.regexp_replace(text, "[-+]?(NaN|INF|Infinity)", "0")  # which only Spark takes
+    ends = ((sf.lit("]"), 1), (sf.lit(",0]"), 2))  # the two agree on no text that has a `]` itself
+    one, two = (sf.json_array_length(sf.concat(sf.lit("["), plain, end)) == n for end, n in ends)
+    readable = _in_value(UNREADABLE_TEXT).isNull() & sf.coalesce(one & two, sf.lit(False))
+    key = sf.coalesce(sf.concat(sf.lit("key "), sf.col("key").cast("string")), sf.lit("no key"))
+    return (
+        sf.when(text.isNull(), sf.concat(sf.lit("no value (a tombstone), "), key))
+        .when(~sf.is_valid_utf8(text), sf.concat(sf.lit("not UTF-8, base64 "), sf.base64("value")))
+        .when(~readable, text)
+        .alias(UNREADABLE_TEXT)
+    )
+
+
 def _in_value(name: str) -> Column:
-    return sf.col("__value").getField(name).alias(name)
+    return sf.col(_VALUE).getField(name).alias(name)
 
 
 def _part(part: str) -> Column:

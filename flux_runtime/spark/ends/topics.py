@@ -55,6 +55,7 @@ class Topic:
             any setting of librdkafka.
         ownership: the driver's claim; without one nothing can be committed.
         producers: unit -> its producer, once it is taken over.
+        groups: unit -> the consumer by which its notes are read and written.
     """
 
     exact: ClassVar[bool] = True
@@ -63,6 +64,7 @@ class Topic:
     options: Mapping[str, str] = field(repr=False)
     ownership: Ownership | None = None
     producers: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
+    groups: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         missing = [
@@ -85,7 +87,7 @@ class Topic:
 
     def taken(self, session: SparkSession, ownership: Ownership, units: Iterable[str]) -> Topic:
         """See `CommitSink`."""
-        mine = replace(self, ownership=ownership, producers={})
+        mine = replace(self, ownership=ownership, producers={}, groups={})
         for unit in units:
             mine._take(unit)
         return mine
@@ -178,11 +180,8 @@ class Topic:
         kafka, claim = self._kafka, self._claim
         says = {"state": claim.state, "epoch": claim.epoch, "covers": covers}
         note = kafka.TopicPartition(self.target, 0, number + 1, json.dumps(says))
-        group = self._group(unit)
-        try:
-            producer.send_offsets_to_transaction([note], group.consumer_group_metadata(), TIMEOUT_S)
-        finally:
-            group.close()
+        group = self._group(unit).consumer_group_metadata()
+        producer.send_offsets_to_transaction([note], group, TIMEOUT_S)
 
     def _finish(self, producer: Any) -> None:
         """Commit; an answer that was lost is asked for again."""
@@ -199,21 +198,21 @@ class Topic:
 
     def _note(self, unit: str) -> Note | None:
         kafka = self._kafka
-        group = self._group(unit)
+        place = kafka.TopicPartition(self.target, 0)
         try:
-            (found,) = group.committed([kafka.TopicPartition(self.target, 0)], TIMEOUT_S)
+            (found,) = self._group(unit).committed([place], TIMEOUT_S)
         except kafka.KafkaException as error:
             raise self._refused(f"no connection to {self.place}", error) from None
-        finally:
-            group.close()
         if found.error is not None or found.offset < 0 or not found.metadata:
             return None
         says = json.loads(found.metadata)
         return Note(says["state"], says["epoch"], found.offset - 1, says["covers"])
 
     def _group(self, unit: str) -> Any:
-        named = {"group.id": self._claim.writer(unit), "enable.auto.commit": False}
-        return self._kafka.Consumer({**self._settings, **named})
+        if unit not in self.groups:
+            named = {"group.id": self._claim.writer(unit), "enable.auto.commit": False}
+            self.groups[unit] = self._kafka.Consumer({**self._settings, **named})
+        return self.groups[unit]
 
     # ---- parts
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import random
+from base64 import b64encode
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions
 from conftest import Workbench
 from pyspark.sql import DataFrame, SparkSession
@@ -16,7 +19,13 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from benchmarks.sink_servers import kafka_broker, make_topic
 from flux_runtime.spark import Job, Producers, Punctuation, sql
-from flux_runtime.spark.ends.kafka_source import KafkaReader, KafkaSourceError, format_of
+from flux_runtime.spark.ends.kafka_source import (
+    KafkaReader,
+    KafkaSourceError,
+    Offsets,
+    _batch,
+    format_of,
+)
 from flux_runtime.spark.query import Query
 
 
@@ -35,20 +44,46 @@ def topic(broker: str, tmp_path: Path) -> str:
 def send(
     broker: str,
     topic: str,
-    values: Sequence[tuple[int, bytes]],
+    values: Sequence[tuple[int, bytes | None]],
     *,
     commit: bool = True,
     by: str = "a",
-) -> None:
-    """Send (partition, value) in one transaction, whose producer is in a header."""
-    producer = Producer({"bootstrap.servers": broker, "transactional.id": f"{topic} {by}"})
+) -> dict[tuple[int, int], bytes | None]:
+    """Send (partition, value) in one transaction, whose producer is in a header.
+
+    One that is given up is another producer's: to a reader that begins behind it, this broker names
+    it still, as Kafka does not, and librdkafka drops what the same producer sent after it.
+
+    Returns:
+        (partition, offset) -> value.
+    """
+    sent = {}
+
+    def took(error: Any, message: Message) -> None:
+        sent[message.partition(), message.offset()] = message.value()
+
+    producer = Producer({"bootstrap.servers": broker, "transactional.id": f"{topic} {by} {commit}"})
     producer.init_transactions(30)
     producer.begin_transaction()
     for partition, value in values:
         producer.produce(
-            topic, value, key=b"k", partition=partition, headers=[("by", b"?"), ("by", by.encode())]
+            topic,
+            value,
+            key=b"k",
+            partition=partition,
+            headers=[("by", b"?"), ("by", by.encode())],
+            on_delivery=took,
         )
+    producer.flush(30)
     (producer.commit_transaction if commit else producer.abort_transaction)(30)
+    return sent
+
+
+def delete_records(broker: str, topic: str, partition: int, upto: int) -> None:
+    """Have messages deleted, as retention does."""
+    admin = AdminClient({"bootstrap.servers": broker})
+    (deleted,) = admin.delete_records([TopicPartition(topic, partition, upto)]).values()
+    deleted.result(30)
 
 
 def reader(broker: str, topic: str, **options: str) -> KafkaReader:
@@ -104,11 +139,128 @@ def test_a_new_partition_is_read_from_its_beginning_and_a_topic_that_went_is_tol
     send(broker, topic, [(2, b"2")])
     after = of.latestOffset(before, ReadAllAvailable())
     assert values(of, before, after) == [b"2"]
+    delete_records(broker, topic, 2, 1)
+    with pytest.raises(KafkaSourceError, match=r"partition 2 .* deleted before they were read"):
+        of.partitions(before, after)
     with pytest.raises(KafkaSourceError, match="was read up to offset 99"):
         of.partitions({topic: {**after[topic], "2": 99}}, after)
     admin.delete_topics([topic])[topic].result(30)
     with pytest.raises(KafkaSourceError, match=f"the topic {topic} is not there"):
         of.latestOffset(after, ReadAllAvailable())
+
+
+@dataclass
+class Topic:
+    """A topic that changes as the seed says, and what a reader of it is to get.
+
+    Messages of a partition are known by their offsets; those that were given up have none.
+    """
+
+    broker: str
+    name: str
+    rng: random.Random
+    partitions: int = 2
+    sent: int = 0
+    there: dict[tuple[int, int], bytes | None] = field(default_factory=dict)
+    """(partition, offset) -> value, of committed messages that were not deleted."""
+
+    def __post_init__(self) -> None:
+        self.admin = AdminClient({"bootstrap.servers": self.broker})
+        make_topic(self.broker, self.name, self.partitions)
+
+    def send(self) -> None:
+        """Messages; now and then in a transaction, whose mark is a message to the broker, too."""
+        values = [b"%d" % n for n in range(self.sent, self.sent + self.rng.randint(1, 6))]
+        self.sent += len(values)
+        some = [(self.rng.randrange(self.partitions), value) for value in values]
+        if self.rng.random() < 0.1:
+            commit = self.rng.random() < 0.5
+            sent = send(self.broker, self.name, some, commit=commit)
+            self.there |= sent if commit else {}
+            return
+        producer = Producer({"bootstrap.servers": self.broker})
+        for partition, value in some:
+            producer.produce(self.name, value, partition=partition, on_delivery=self.took)
+        producer.flush(30)
+
+    def took(self, error: Any, message: Message) -> None:
+        self.there[message.partition(), message.offset()] = message.value()
+
+    def add_partition(self) -> None:
+        self.partitions += 1
+        new = NewPartitions(self.name, self.partitions)
+        self.admin.create_partitions([new])[self.name].result(30)
+
+    def delete_records(self) -> None:
+        """What retention does: the oldest messages of a partition go."""
+        partition = self.rng.choice([0, self.partitions - 1])  # the oldest one or the newest
+        of = reader(self.broker, self.name)
+        low, high = (of._watermarks(which)[self.name][str(partition)] for which in (0, 1))
+        upto = self.rng.randint(low, high)
+        delete_records(self.broker, self.name, partition, upto)
+        self.there = {(p, o): v for (p, o), v in self.there.items() if p != partition or o >= upto}
+
+    def make_anew(self) -> None:
+        self.admin.delete_topics([self.name])[self.name].result(30)
+        self.there, self.partitions = {}, self.rng.randint(1, 2)
+        self.__post_init__()
+
+
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.slow)])
+def test_what_goes_while_a_topic_is_read_is_told_and_nothing_else(
+    broker: str, tmp_path: Path, seed: int
+) -> None:
+    """Messages, partitions and topics go and come; each message is read once, or was deleted."""
+    rng = random.Random(seed)
+    topic = Topic(broker, tmp_path.name, rng)
+    of = reader(broker, topic.name)
+    at: Offsets = of.initialOffset()
+    told = 0
+    events = [topic.send, topic.delete_records, topic.add_partition, topic.make_anew]
+    for _ in range(40):
+        for event in rng.choices(events, (5, 2, 1, 2), k=rng.randint(1, 6)):
+            event()
+        if rng.random() < 0.3:
+            of.stop()
+            of, at = reader(broker, topic.name), json.loads(json.dumps(at))  # another driver
+        limit = ReadMaxRows(rng.randint(1, 5)) if rng.random() < 0.5 else ReadAllAvailable()
+        upto = of.latestOffset(at, limit)
+        starts, ends = at[topic.name], upto[topic.name]
+        wanted = {
+            (p, o): v
+            for (p, o), v in topic.there.items()
+            if (starts.get(str(p), 0) <= o or starts[str(p)] > ends[str(p)]) and o < ends[str(p)]
+        }
+        low = of._watermarks(0)[topic.name]
+        lost = any(
+            starts.get(p, 0) < low[p] or starts.get(p, 0) > end for p, end in ends.items()
+        ) or bool(starts.keys() - ends.keys())
+        if lost:
+            told += 1
+            with pytest.raises(KafkaSourceError, match="deleted before they were read"):
+                of.partitions(at, upto)
+            goes_on = reader(broker, topic.name, failOnDataLoss="false")
+            found = values(goes_on, at, upto)
+        else:
+            found = values(of, at, upto)
+        assert found == sorted(wanted.values())
+        at = upto
+    assert told
+
+
+def test_messages_that_go_between_the_plan_and_the_task_are_told(broker: str, topic: str) -> None:
+    of = reader(broker, topic)
+    send(broker, topic, [(0, b"%d" % n) for n in range(3)])
+    end = of.latestOffset({}, ReadAllAvailable())
+    (part, *_) = of.partitions(of.initialOffset(), end)
+    delete_records(broker, topic, 0, 2)
+    with pytest.raises(KafkaSourceError, match="deleted before they were read"):
+        list(of.read(part))
+
+
+def test_a_message_without_a_time_has_none() -> None:
+    message = Message(topic="t", value=b"1", timestamp=(0, -1), partition=0, offset=3)
+    assert _batch([message])["timestamp"].to_pylist() == [None]
 
 
 def test_a_source_that_cannot_be_decoded_is_refused_when_it_is_declared(tmp_path: Path) -> None:
@@ -179,14 +331,24 @@ def test_partitions_are_sealed_by_counts_over_all_partitions_of_a_topic(
         return json.dumps(fields).encode()
 
     first = [(n % 2, record(k=1, v=n)) for n in range(5)]
-    send(broker, topic, [*first, (0, b"{poison"), (1, record(k=1, count=5))], by="a")
+    poison = [
+        *(b"{poison", b"null", b" ", b"[]", b'{"k":1}{"k":1}', b'{"k":1},{"k":1}', b'{"k":1}]'),
+        *(b'{"k":1},0]}', b'{"k":"x"}', b'{"k":1}\n{"k":1}', b'{"k":1} more'),
+    ]
+    others = [b"\xff", b'{"k":1, "x":"\xff"}', None]
+    send(broker, topic, [*first, *((0, each) for each in poison + others)], by="a")
+    send(broker, topic, [(1, record(k=1, count=5))], by="a")
     send(broker, topic, [(0, record(k=1, v=99))], by="b", commit=False)
-    send(broker, topic, [(1, record(k=1, v=10)), (1, record(k=2, v=1))], by="b")
+    more = [record(k=1, v=10)[:-1] + b', "x": "}{ NaN", "y": -Infinity}\n', record(k=2, v=1)]
+    send(broker, topic, [(1, each) for each in more], by="b")
     bench.run(build)
     assert bench.results() == []  # b has not voted
     send(broker, topic, [(0, record(k=1, count=1))], by="b")
     bench.run(build)
     assert bench.results() == [{"k": 1, "s": 20, "n": 6}]
-    (letter,) = bench.dead_letters("Total")
-    assert letter["reason"] == "unreadable"
-    assert "{poison" in json.dumps(letter["record"])
+    letters = bench.dead_letters("Total")
+    assert {letter["reason"] for letter in letters} == {"unreadable"}
+    encoded = [f"not UTF-8, base64 {b64encode(each).decode()}" for each in others[:2]]
+    texts = [each.decode() for each in poison]
+    none = "no value (a tombstone), key k"
+    assert sorted(letter["record"] for letter in letters) == sorted([*texts, *encoded, none])
