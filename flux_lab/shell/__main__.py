@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from flux_lab.shell.mistakes import HARMLESS, MISTAKES, found_at
 from flux_lab.shell.mutations import drawn, noticed
-from flux_lab.shell.sweep import run, timed
+from flux_lab.shell.sweep import SETTINGS, run, sweep
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -29,9 +29,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     mutating.add_argument("count", type=int)
     mutating.add_argument("--seed", type=int, default=0, help="decides which are drawn")
     mutating.add_argument("--seeds", type=int, default=40, help="how many runs each is given")
+    for command in (sweeping, story):
+        command.add_argument("--setting", choices=SETTINGS, default="any", help="what is drawn")
     args = parser.parse_args(argv)
     if args.command == "story":
-        done = run(args.seed)
+        done = run(args.seed, args.setting)
         print(done.story, done.problem or "nothing was wrong", sep="\n")
         return 1 if done.problem else 0
     if args.command == "mistakes":
@@ -40,7 +42,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _mutations(args.count, args.seed, args.seeds)
     if not 0 <= args.first < args.last:
         parser.error(f"there are no seeds from {args.first} to {args.last}: give LAST, then FIRST")
-    totals, text = timed(range(args.first, args.last), args.processes)
+    totals, text = sweep(range(args.first, args.last), args.processes, args.setting)
     print(text)
     return 1 if totals.failed else 0
 

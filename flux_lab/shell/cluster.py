@@ -34,7 +34,7 @@ from flux_lab.shell.network import Network
 from flux_lab.shell.zookeeper import Ensemble
 from flux_runtime.operators.rows import SN
 from flux_runtime.protocol.vocabulary import Shape
-from flux_runtime.site import controller, journal, leader_state, ledger, record
+from flux_runtime.site import controller, journal, leader_state, ledger, record, statistics
 from flux_runtime.site.client import Client, DataLost, Unreachable
 from flux_runtime.site.config import ControllerConfig, Fenced, SiteConfig
 from flux_runtime.site.feeder import Feeder
@@ -51,6 +51,8 @@ from flux_runtime.zookeeper.errors import ZooKeeperProblem
 
 SESSION_S: Final = 2.0
 PATIENCE_S: Final = 12.0
+MEMORY_BYTES: Final = 1 << 28
+"""That every process is said to have."""
 WIDTHS: Final = ((1,), (2,), (1, 1), (2, 2), (1, 2), (3, 2))
 
 
@@ -501,6 +503,8 @@ def substituted(cluster: Cluster) -> Iterator[None]:
             (os, "fsync", cluster.disk.sync),
             (journal, "sync_folder", cluster.disk.sync_folder),
             (client, "KazooClient", kazoo),
+            (statistics, "_cpu_s", kernel.monotonic),
+            (statistics, "_resident_bytes", lambda: MEMORY_BYTES),
             (controller, "Leader", ObservedLeader),
             (leader_state, "SNAPSHOT_EVENTS", plan.snapshot_events),
             (ledger, "KEPT_ENTRIES", plan.kept_entries),

@@ -9,14 +9,16 @@ import os
 import time
 import traceback
 from collections import Counter
-from collections.abc import Iterable
-from dataclasses import dataclass, field
-from typing import Final
+from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, Final
 
 from flux_lab.checks import ViolationError
 from flux_lab.shell.checks import at_the_end
-from flux_lab.shell.cluster import Cluster, plan_of, substituted
-from flux_lab.shell.faults import Faults, fault_plan_of
+from flux_lab.shell.cluster import Cluster, Plan, plan_of, substituted
+from flux_lab.shell.faults import FaultPlan, Faults, fault_plan_of
 from flux_lab.shell.kernel import Kernel
 
 FAULTS_S: Final = 60.0
@@ -24,6 +26,38 @@ FAULTS_S: Final = 60.0
 STEP_S: Final = 0.2
 QUIET_S: Final = 90.0
 """Virtual seconds after the last fault in which the job has to come to its end."""
+FEW: Final = 20
+"""Fewer runs than this are not worth starting processes for."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """A region of the jobs and faults that seeds draw from.
+
+    Attributes:
+        kinds: kinds of faults with their weights, in place of the drawn ones; None: as drawn.
+        faults: other options of the `FaultPlan` that are not drawn.
+        plan: options of the `Plan` that are not drawn.
+    """
+
+    kinds: Mapping[str, float] | None = None
+    faults: Mapping[str, Any] = field(default_factory=dict)
+    plan: Mapping[str, Any] = field(default_factory=dict)
+
+    def of(self, plan: Plan, fault_plan: FaultPlan) -> tuple[Plan, FaultPlan]:
+        """What has been drawn, moved into this region."""
+        kinds = fault_plan.kinds if self.kinds is None else dict(self.kinds)
+        return replace(plan, **self.plan), replace(fault_plan, kinds=kinds, **self.faults)
+
+
+LEADERS: Final = {"site killed": 1.0, "leader killed": 1.0, "leader deposed": 1.0}
+
+SETTINGS: Final = {
+    "any": Setting(),
+    "leaders": Setting(kinds=LEADERS, faults={"count": 8}),
+    "losses": Setting(kinds=LEADERS, faults={"count": 8, "reckless": True}),
+}
+"""Regions by name: everything that is drawn, and those where some things happen more often."""
 
 
 @dataclass
@@ -54,10 +88,10 @@ class Run:
     torn: int = 0
 
 
-def run(seed: int) -> Run:
-    """One job from a seed."""
+def run(seed: int, setting: str = "any") -> Run:
+    """One job from a seed, in one of `SETTINGS`."""
     kernel = Kernel(seed)
-    plan, fault_plan = plan_of(kernel.rng), fault_plan_of(kernel.rng)
+    plan, fault_plan = SETTINGS[setting].of(plan_of(kernel.rng), fault_plan_of(kernel.rng))
     cluster = Cluster(kernel, plan, seed, at_the_end)
     done = Run(seed)
     level = logging.root.manager.disable
@@ -180,34 +214,21 @@ class Totals:
         )
 
 
-def sweep(seeds: Iterable[int]) -> Totals:
-    """Runs, one after the other; violations are printed."""
+def sweep(seeds: range, processes: int = 1, setting: str = "any") -> tuple[Totals, str]:
+    """Runs on so many processors: totals, and their text; violations are printed at once."""
+    began = time.perf_counter()
     totals = Totals()
-    for seed in seeds:
-        done = run(seed)
-        totals.add(done)
-        if done.problem:
-            print(f"seed {seed}: {done.problem.splitlines()[0]}", flush=True)
-    return totals
-
-
-def sweep_in_parallel(seeds: range, processes: int) -> Totals:
-    """The same on several processors."""
-    totals = Totals()
-    with multiprocessing.get_context("fork").Pool(processes, maxtasksperchild=500) as pool:
-        for done in pool.imap_unordered(run, seeds, chunksize=10):
+    one = partial(run, setting=setting)
+    with ExitStack() as stack:
+        runs: Iterable[Run] = map(one, seeds)
+        if processes > 1 and len(seeds) >= FEW:
+            spawn = multiprocessing.get_context("spawn")  # a fork of threads may wait for ever
+            pool = stack.enter_context(spawn.Pool(processes, maxtasksperchild=500))
+            runs = pool.imap_unordered(one, seeds, chunksize=10)
+        for done in runs:
             totals.add(done)
             if done.problem:
                 print(f"seed {done.seed}: {done.problem.splitlines()[0]}", flush=True)
-    return totals
-
-
-def timed(seeds: range, processes: int) -> tuple[Totals, str]:
-    """Totals, and their text."""
-    began = time.perf_counter()
-    totals = (
-        sweep(seeds) if processes < 2 or len(seeds) < 20 else sweep_in_parallel(seeds, processes)
-    )
     used = os.times()
     cpu = used.user + used.system + used.children_user + used.children_system
     return totals, totals.text(time.perf_counter() - began, cpu)

@@ -79,8 +79,9 @@ class Intake:
         records = self.journal.read()
         batches = [r for r in records if r.rows is not None]
         self.ended = any(r.key == END_KEY for r in records)
+        first = max(self.first, self.journal.first)
         ingress = rebuilt_ingress(
-            self.host.dataflow, controller, hi, batches, position=position, first=self.first
+            self.host.dataflow, controller, hi, batches, position=position, first=first
         )
         self.under_way.extend((r.number, r.source, r.key) for r in batches)
         self.seen.update(self.journal.last)
@@ -156,7 +157,7 @@ def rebuilt_ingress(
         hi: the last unit that each live copy of the first stage has received.
         records: at least all batches that some live copy lacks.
         position: in the controller's log.
-        first: number of the first batch of all.
+        first: batches below this number have been fed, maybe to copies that are gone by now.
     """
     ingress = Ingress(dataflow)
     boundary, producer = ingress.boundary, ingress.boundary.producer

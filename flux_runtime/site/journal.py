@@ -53,12 +53,17 @@ class Journal:
     Args:
         folder: where the files are; one per job.
         fsync: whether a batch survives the loss of the machine, not only of the process.
+
+    Attributes:
+        first: batches below this number had been written when the newest file was begun.
+        last: source -> key of its last batch.
     """
 
     def __init__(self, folder: Path, *, fsync: bool = False) -> None:
         self.folder = folder
         self.fsync = fsync
         self.epoch = 0
+        self.first = 0
         self.last: dict[str, Key] = {}
         self._file: BinaryIO | None = None
         self._size = 0
@@ -73,6 +78,7 @@ class Journal:
         for path in files:
             epoch, first = map(int, path.name.split("-"))
             firsts.setdefault(epoch, first)
+            self.first = first
         found: list[Record] = []
         for path in files:
             epoch = int(path.name.split("-")[0])

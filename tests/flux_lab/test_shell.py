@@ -35,16 +35,21 @@ QUICK = (
 
 
 def test_jobs_keep_their_promises() -> None:
-    totals = sweep(range(25))
+    totals, _ = sweep(range(25))
     assert not totals.failed
     assert totals.sums["terms"] > 1.5 * totals.runs
     for promised in ("mid_recovery", "mid_record", "sessions_expired"):
         assert totals.sums[promised], f"no run had any {promised}"
 
 
+@pytest.mark.parametrize(("seed", "setting"), [(28, "leaders"), (575, "losses")])
+def test_batches_whose_receivers_are_gone_keep_their_numbers(seed: int, setting: str) -> None:
+    assert not run(seed, setting).problem
+
+
 @pytest.mark.slow
 def test_more_jobs_keep_their_promises() -> None:
-    totals = sweep(range(1_000, 1_400))
+    totals, _ = sweep(range(1_000, 1_400))
     assert not totals.failed
 
 

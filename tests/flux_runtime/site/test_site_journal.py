@@ -61,6 +61,11 @@ def test_files_go_when_every_copy_has_their_batches(
     again = Journal(tmp_path)
     assert [r.number for r in again.read() if r.rows is not None] == [5]
     assert again.last == {"events": (5, 0)}
+    again.begin(2, 6)
+    again.trim(6)
+    last = Journal(tmp_path)
+    assert [r.rows for r in last.read()] == [None]
+    assert last.first == 6, "batches that nobody needs any more have no numbers to be given again"
 
 
 def test_a_file_that_could_not_be_begun_hides_nothing_of_older_ones(
