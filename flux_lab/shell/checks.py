@@ -120,6 +120,8 @@ def _copies(cluster: Cluster, leader: Leader) -> None:
                 f"{node} has not processed everything: {segment.producer.progress}"
             )
         if node.stage < len(leader.state.ledger.shape.widths) - 1:  # a collector forgets on demand
+            if not segment.back.resident:
+                segment.activate()
             state = _rows(segment.operator.get_state())
             if states.setdefault(node.pair, state) != state:
                 raise ViolationError(f"the copies of {node.pair} are not equal")

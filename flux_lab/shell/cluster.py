@@ -11,12 +11,14 @@ from __future__ import annotations
 import os
 import random
 import secrets
+import shutil
 import socket
+import tempfile
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, Literal, cast
@@ -33,10 +35,20 @@ from flux_lab.shell.loop import SimulatedLoop, run
 from flux_lab.shell.network import Network
 from flux_lab.shell.zookeeper import Ensemble
 from flux_runtime.operators.rows import SN
+from flux_runtime.protocol.balancing import PlannedMove, SiteStatistics
 from flux_runtime.protocol.vocabulary import Shape
-from flux_runtime.site import controller, journal, leader_state, ledger, record, statistics
+from flux_runtime.protocol.worth import Worth
+from flux_runtime.site import (
+    balance,
+    controller,
+    journal,
+    leader_state,
+    ledger,
+    record,
+    statistics,
+)
 from flux_runtime.site.client import Client, DataLost, Unreachable
-from flux_runtime.site.config import ControllerConfig, Fenced, SiteConfig
+from flux_runtime.site.config import Balance, ControllerConfig, Fenced, SiteConfig, SpillTo
 from flux_runtime.site.feeder import Feeder
 from flux_runtime.site.finding import finder
 from flux_runtime.site.host import Host
@@ -51,6 +63,8 @@ from flux_runtime.zookeeper.errors import ZooKeeperProblem
 
 SESSION_S: Final = 2.0
 PATIENCE_S: Final = 12.0
+LATE_S: Final = 5.0
+"""In which sites come that were not there at the beginning."""
 MEMORY_BYTES: Final = 1 << 28
 """That every process is said to have."""
 WIDTHS: Final = ((1,), (2,), (1, 1), (2, 2), (1, 2), (3, 2))
@@ -74,7 +88,10 @@ class Plan:
         snapshot_events, kept_entries, slack_entries: how much of the record, and of the view
             changes, is kept.
         journal_bytes: of one of its files.
-        durable: see `ControllerConfig`.
+        durable, balance: see `ControllerConfig`. Sites are as busy as a draw says, where copies
+            move of their own accord: that may cost time, never results (UF-8).
+        late_sites: that join a job which runs already.
+        memory_bytes: of each site, beyond which partitions go to a disk; None: they need not.
     """
 
     shape: Shape
@@ -92,6 +109,9 @@ class Plan:
     slack_entries: int
     journal_bytes: int
     durable: Literal["process", "machine"]
+    balance: Balance | bool = False
+    late_sites: int = 0
+    memory_bytes: int | None = None
 
 
 def plan_of(rng: random.Random) -> Plan:
@@ -199,7 +219,12 @@ class Cluster:
             sites=plan.sites,
             folder=cast(Path, Folder(self.disk, "job")),
             durable=plan.durable,
+            balance=plan.balance,
         )
+        self.spill: SpillTo | None = None
+        if plan.memory_bytes is not None:
+            folder = Path(tempfile.mkdtemp(prefix="flux-lab-"))
+            self.spill = SpillTo(folder=folder, memory_bytes=plan.memory_bytes)
         self.sites: dict[int, Process] = {}
         self.controllers: dict[int, Process] = {}
         self.driver: Process | None = None
@@ -223,6 +248,8 @@ class Cluster:
             self.start_controller(number)
         for number in range(self.plan.sites):
             self.start_site(number)
+        for number in range(self.plan.sites, self.plan.sites + self.plan.late_sites):
+            self.kernel.after(LATE_S * self.kernel.rng.random(), self.start_site, number)
         self.start_driver()
 
     def note(self, what: str) -> None:
@@ -253,7 +280,7 @@ class Cluster:
         self.joined += 1
         machine = f"s{number}.{self.joined}"
         executor = f"e{number % self.plan.executors}"
-        config = self.site_config(site=number, executor=executor, bind=machine)
+        config = self.site_config(site=number, executor=executor, bind=machine, spill=self.spill)
         process = Process(self.kernel, f"site-{number}.{self.joined}", machine)
         self.sites[number] = process
 
@@ -262,6 +289,8 @@ class Cluster:
                 with finder(config) as found:
                     worker = ObservedWorker(config, found, None, loop)  # type: ignore[arg-type]
                     self.adapt(worker.host)
+                    if worker.spilling is not None:
+                        worker.spilling.clock = self.kernel.monotonic
                     self.workers[process] = worker
                     await worker.run()
 
@@ -366,7 +395,8 @@ class Cluster:
                         if self.errands:
                             self.errands.pop(0)(client)
                         elif rng.random() < 0.3:
-                            client.limit_memory(rng.randrange(self.joined), 1 << 20)
+                            memory = self.plan.memory_bytes or 1 << 20
+                            client.limit_memory(rng.randrange(self.joined), memory)
             except DataLost as lost:
                 outcome.lost = lost
             except (Unreachable, ZooKeeperProblem) as problem:
@@ -446,6 +476,8 @@ class Cluster:
         self.kernel.faults.clear()
         self.kernel.run(self.kernel.now)
         self.workers.clear()
+        if self.spill is not None:
+            shutil.rmtree(self.spill.folder)
 
     @property
     def over(self) -> bool:
@@ -463,6 +495,16 @@ class ObservedWorker(Worker):
         self.state.validate()
         if self.state.laid_out and self.state.position != self.host.position:
             raise ViolationError(f"site {self.host.me} has not extended its log")
+
+
+class Unhesitating(Worth):
+    """Moves everything that another policy would, worth it or not."""
+
+    def weigh(
+        self, sites: Sequence[SiteStatistics], moves: Sequence[PlannedMove]
+    ) -> list[PlannedMove]:
+        """All of them."""
+        return list(moves)
 
 
 @contextmanager
@@ -491,6 +533,12 @@ def substituted(cluster: Cluster) -> Iterator[None]:
     def fresh_uuid() -> uuid.UUID:
         return uuid.UUID(int=kernel.rng.getrandbits(128), version=4)
 
+    ending = statistics.Phase.ending
+
+    def busy(*arguments: Any) -> statistics.Phase:
+        phase = ending(*arguments)
+        return replace(phase, utilisation=kernel.rng.random()) if plan.balance else phase
+
     threaded = (client, election, membership, watcher)
     with ExitStack() as stack:
         for owner, name, value in (
@@ -504,6 +552,8 @@ def substituted(cluster: Cluster) -> Iterator[None]:
             (journal, "sync_folder", cluster.disk.sync_folder),
             (client, "KazooClient", kazoo),
             (statistics, "_cpu_s", kernel.monotonic),
+            (statistics.Phase, "ending", busy),
+            (balance, "Worth", Unhesitating),
             (statistics, "_resident_bytes", lambda: MEMORY_BYTES),
             (controller, "Leader", ObservedLeader),
             (leader_state, "SNAPSHOT_EVENTS", plan.snapshot_events),

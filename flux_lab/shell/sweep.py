@@ -20,6 +20,8 @@ from flux_lab.shell.checks import at_the_end
 from flux_lab.shell.cluster import Cluster, Plan, plan_of, substituted
 from flux_lab.shell.faults import FaultPlan, Faults, fault_plan_of
 from flux_lab.shell.kernel import Kernel
+from flux_runtime.site.config import Balance
+from flux_runtime.site.spilling import PAGE_BYTES
 
 FAULTS_S: Final = 60.0
 """Virtual seconds in which all faults have struck."""
@@ -52,10 +54,21 @@ class Setting:
 
 LEADERS: Final = {"site killed": 1.0, "leader killed": 1.0, "leader deposed": 1.0}
 
+DISKS: Final = {"power lost": 2.0, "disk full": 2.0, "leader killed": 1.0, "site killed": 1.0}
+KEPT: Final = {"leader killed": 1.0, "leader deposed": 1.0, "server slow": 1.0, "link slow": 1.0}
+"""Faults that cost no site: whoever moves of its own accord may lose nothing by them."""
+EAGER: Final = Balance(policy="load", imbalance=1.01, quiet=0.0, delta_min_s=0.1, delta_max_s=0.5)
+
 SETTINGS: Final = {
     "any": Setting(),
     "leaders": Setting(kinds=LEADERS, faults={"count": 8}),
     "losses": Setting(kinds=LEADERS, faults={"count": 8, "reckless": True}),
+    "disks": Setting(kinds=DISKS, faults={"count": 8}, plan={"journal_bytes": 1500}),
+    "moves": Setting(kinds={"copy moved": 4.0, **LEADERS}, faults={"count": 12}),
+    "balance": Setting(
+        kinds=KEPT, faults={"count": 8}, plan={"balance": EAGER, "late_sites": 2, "gap_s": 0.5}
+    ),
+    "spilling": Setting(plan={"memory_bytes": 2 * PAGE_BYTES, "late_sites": 1, "batches": 16}),
 }
 """Regions by name: everything that is drawn, and those where some things happen more often."""
 

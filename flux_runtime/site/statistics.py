@@ -48,7 +48,7 @@ class Since:
         loads: what every node had done by then.
     """
 
-    at: float = field(default_factory=time.monotonic)
+    at: float = field(default_factory=lambda: time.monotonic())
     idle_s: float = 0.0
     cpu_s: float = field(default_factory=lambda: _cpu_s())
     loads: Mapping[Node, Load] = field(default_factory=dict)

@@ -21,7 +21,7 @@ from flux_lab.shell.cluster import Cluster, plan_of, substituted
 from flux_lab.shell.kazoo_client import SimulatedKazoo
 from flux_lab.shell.kernel import Kernel, Process
 from flux_lab.shell.mistakes import MISTAKES, Mistake, found_at, planted
-from flux_lab.shell.sweep import run, sweep
+from flux_lab.shell.sweep import SETTINGS, run, sweep
 from flux_runtime.site.leader import Leader
 from flux_runtime.zookeeper.client import connect
 from flux_runtime.zookeeper.election import Candidate
@@ -42,9 +42,10 @@ def test_jobs_keep_their_promises() -> None:
         assert totals.sums[promised], f"no run had any {promised}"
 
 
-@pytest.mark.parametrize(("seed", "setting"), [(28, "leaders"), (575, "losses")])
-def test_batches_whose_receivers_are_gone_keep_their_numbers(seed: int, setting: str) -> None:
-    assert not run(seed, setting).problem
+@pytest.mark.parametrize("setting", list(SETTINGS)[1:])
+def test_jobs_keep_their_promises_in_every_region(setting: str) -> None:
+    totals, _ = sweep(range(100, 102), setting=setting)
+    assert not totals.failed
 
 
 @pytest.mark.slow
