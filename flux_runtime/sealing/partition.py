@@ -261,7 +261,7 @@ def partition_to_json(partition: Partition, sets: Mapping[tuple[str, ...], int])
     usual = [
         partition.opened,
         partition.last,
-        partition.status.value,
+        partition.status,
         {name: _share_to_json(share, sets) for name, share in partition.shares.items()},
     ]
     q = partition.quarantine
@@ -309,18 +309,11 @@ def _share_to_json(share: Share, sets: Mapping[tuple[str, ...], int]) -> list[An
     else:  # a number for each member; most partitions have nothing else
         usual = [
             sets.get(members, members),
-            [received.get(p, 0) for p in members],
+            list(map(received.get, members)),
             [_vote_to_json(votes.get(p)) for p in members] if votes else [],
             share.batches,
         ]
-    rare = [
-        share.repeats,
-        share.counts,
-        share.disputes,
-        share.excused,
-        share.outsiders,
-    ]
-    if not any(rare):
+    if not (share.repeats or share.counts or share.disputes or share.excused or share.outsiders):
         return usual
     return [
         *usual,

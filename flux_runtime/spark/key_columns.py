@@ -7,7 +7,7 @@ quote. A table is an Arrow table, which Spark takes for a local relation, withou
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import reduce
 from typing import Any, Final
 
@@ -41,6 +41,10 @@ from flux_runtime.spark.frames import column
 CHUNK: Final = "__chunk"
 """The column of a buffered record that says which chunk it is in, as text: Spark writes a number
 into the code that it generates, which it then would compile anew for every micro-batch."""
+CHUNKS_MAX: Final = 16
+"""Chunks in one row of `KeyColumns.places`, about."""
+_CHUNKS: Final = "__chunks"
+_REMAINDER: Final = "__remainder"
 
 _REFUSED: Final = (
     ArrayType,
@@ -167,6 +171,33 @@ class KeyColumns:
             for i, name in enumerate(self.added)
         }
         return table(session, arrays | dict(beside or {}))
+
+    def places(
+        self, session: SparkSession, chunks: Mapping[KeyText, Collection[int]]
+    ) -> tuple[DataFrame, Column]:
+        """A table of keys with the chunks in which each is to be read, and the condition to join.
+
+        There is a row for each key: most records that are not wanted are told by their key, without
+        a look at their chunk. The chunks of a key that has very many are spread over several rows,
+        by what is left of their numbers when they are divided.
+        """
+        longest = max(map(len, chunks.values()), default=0)
+        divisor = 1
+        while longest > CHUNKS_MAX * divisor:
+            divisor *= 2
+        rows: dict[tuple[KeyText, int], list[str]] = {}
+        for key, numbers in chunks.items():
+            for number in numbers:
+                rows.setdefault((key, number % divisor), []).append(number_of(number))
+        beside = {
+            _REMAINDER: pa.array([remainder for _, remainder in rows], pa.int32()),
+            _CHUNKS: pa.array(rows.values(), pa.list_(pa.string())),
+        }
+        here = self.matches() & sf.array_contains(sf.col(_CHUNKS), sf.col(CHUNK))
+        if divisor > 1:
+            remainder = sf.pmod(sf.col(CHUNK).cast("int"), sf.lit(divisor)).cast("int")
+            here &= remainder == sf.col(_REMAINDER)
+        return self.table(session, [key for key, _ in rows], beside=beside), here
 
     def matches(self) -> Column:
         """That a record has the key of a row of `table`."""

@@ -57,7 +57,6 @@ CODEC: Final = "lz4_raw"
 
 _NO_GROUP: Final = (MALFORMED, UNREADABLE)
 _PRODUCER_OF: Final = "__producer_of_key"
-_IN_CHUNK: Final = "__in_chunk"
 _GROUP: Final = partial(tuple.__new__, Group)
 """`Group._make` without a step in Python; there are tens of thousands in a micro-batch."""
 
@@ -109,7 +108,6 @@ class Buffer:
         self._identity = tuple(identity)
         self.partial = partial
         self._data_only = sf.col(COUNT) == DATA
-        self._same_part = (sf.col(CHUNK) == sf.col(_IN_CHUNK)) & self.key.matches()
         self._kept = [sf.col(column(c)) for c in (*self.columns, *self._envelope)]
         self._read_as: dict[str, StructType] = {}
 
@@ -228,7 +226,8 @@ class Buffer:
         """The data records, or partial aggregates, of partitions; without the chunk's number."""
         whole: list[str] = []
         parts: list[str] = []
-        pairs: list[tuple[int, KeyText]] = []
+        chunks_of: dict[KeyText, list[int]] = {}
+        rejected = False
         for number, keys in reading.keys.items():
             chunk = chunks[number]
             if chunk.form != form:
@@ -240,20 +239,18 @@ class Buffer:
                 whole += paths
             else:
                 parts += paths
-                pairs += [(number, key) for key in keys]
+                rejected |= chunk.rejected > 0
+                for key in keys:
+                    chunks_of.setdefault(key, []).append(number)
         frames = []
         if whole or not parts:
             frames.append(self._read(session, whole, form).where(self._data_only))
         if parts:
-            wanted = self.key.table(
-                session,
-                [key for _, key in pairs],
-                beside={_IN_CHUNK: pa.array([number_of(n) for n, _ in pairs], pa.string())},
-            )
+            wanted, here = self.key.places(session, chunks_of)
             rows = self._read(session, parts, form).where(self._data_only)
-            if any(chunks[number].rejected for number, _ in pairs):
+            if rejected:
                 rows = rows.where(usable(sf.col(PRODUCER).cast("string")))
-            frames.append(rows.join(wanted, self._same_part, "left_semi"))
+            frames.append(rows.join(wanted, here, "left_semi"))
         rows = union(frames)
         if reading.excluded:
             rows = rows.join(self.pairs(session, reading.excluded), self.same_pair(), "left_anti")

@@ -19,7 +19,7 @@ PERIOD_S: Final = 1.0
 
 RESTS: Final = 7
 """While micro-batches follow each other, a rest takes so many times as long as a release..."""
-REST_MAX_S: Final = 2.0
+REST_MAX_S: Final = 5.0
 """... and at most so long."""
 LOOK_S: Final = 0.05
 """How often the releaser looks, at rest, whether the job has caught up with its input."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.types import StructType
@@ -20,7 +19,6 @@ from flux_runtime.spark.sealed.chunks import CODEC
 
 REQUESTS: Final = "requests"
 """The form of these chunks."""
-_IN_CHUNK: Final = "__in_chunk"
 
 
 class Requests:
@@ -71,16 +69,13 @@ class Requests:
         chunks: Mapping[int, Chunk],
     ) -> DataFrame:
         """The requests for partitions that came in the given micro-batches of each."""
-        pairs = [(key, batch) for key, batches in wanted.items() for batch in batches]
-        if not pairs:
+        if not wanted:
             return empty(session, self._schema)
-        batches = pa.array([number_of(batch) for _, batch in pairs], pa.string())
-        asked = self.key.table(session, [key for key, _ in pairs], beside={_IN_CHUNK: batches})
-        files = {batch: chunks[batch].files for _, batch in pairs}
+        asked, here = self.key.places(session, wanted)
+        files = {batch: chunks[batch].files for batches in wanted.values() for batch in batches}
         for batch, of_chunk in files.items():
             manifest.check(self._storage, chunk_name(batch, REQUESTS), of_chunk)
-        same = (sf.col(CHUNK) == sf.col(_IN_CHUNK)) & self.key.matches()
-        return self._read(session, files).join(asked, same, "left_semi").drop(CHUNK)
+        return self._read(session, files).join(asked, here, "left_semi").drop(CHUNK)
 
     def delete(self, batch: int) -> None:
         """Delete a chunk; nothing if there is none."""

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import random
 import shutil
 from collections.abc import Iterator
 
 import pytest
 from pyspark.sql import DataFrame
 
+from flux_runtime.sealing.keys import key_text
 from flux_runtime.spark import Job, Producers, Punctuation, sql
+from flux_runtime.spark.key_columns import CHUNK, CHUNKS_MAX, KeyColumns
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800)]
 
@@ -173,3 +176,25 @@ def test_a_key_can_be_of_any_type(bench, zone) -> None:
     assert (
         bench.metrics("Next")["open_partitions"] == bench.metrics("Total")["open_partitions"] == 0
     )
+
+
+@pytest.mark.parametrize("most", [3, CHUNKS_MAX, 5 * CHUNKS_MAX])
+def test_a_key_is_read_in_its_own_chunks_only(spark, most: int) -> None:
+    """What lies in other chunks of it is late, or of strangers; chunks below 0 are compacted."""
+    rng = random.Random(most)
+    numbers = range(-9, most)
+    records = {(k, rng.choice("ab "), rng.choice(numbers)) for k in range(9) for _ in range(20)}
+    records |= {(7, "a", number) for number in numbers}
+    keys = sorted({record[:2] for record in records})
+    wanted = {key: set(rng.sample(numbers, rng.randint(1, most))) for key in rng.sample(keys, 12)}
+    wanted[7, "a"] = set(rng.sample(numbers, most))
+    right = sorted(record for record in records if record[2] in wanted.get(record[:2], ()))
+    rows = spark.createDataFrame(
+        [(k, t, str(n)) for k, t, n in records], f"k INT, t STRING, {CHUNK} STRING"
+    )
+    of_key = KeyColumns(rows.schema, ["k", "t"])
+    texts = {key_text([str(k), t]): list(chunks) for (k, t), chunks in wanted.items()}
+    places, here = of_key.places(spark, texts)
+    found = rows.join(places, here, "left_semi").collect()
+    assert sorted((k, t, int(number)) for k, t, number in found) == right
+    assert 0 < len(right) < len(records)
