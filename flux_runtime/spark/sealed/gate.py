@@ -77,7 +77,9 @@ from flux_runtime.spark.units import SealUnit
 from flux_runtime.zookeeper.znode_names import PartitionKey
 
 AHEAD_MAX: Final = 8
-"""Micro-batches that may be buffered while complete partitions wait for their release."""
+"""Micro-batches that may be buffered while complete partitions wait for their release..."""
+REST_AHEAD_MAX: Final = 4
+"""... and those after which it rests no longer."""
 
 SPARSE: Final = 0.25
 """Chunks of which at most this part of the partitions is still needed are written anew (SE-9)..."""
@@ -152,7 +154,6 @@ class Gate:
         self._tidy()
         self.releaser = Releaser(f"release {self.name}", self._work, self._housekeeping, self._busy)
         self._ahead = 0
-        self._held_back = False
         self._compacted = False
         self._released = threading.Condition()
         self._rows_out = 0
@@ -271,11 +272,9 @@ class Gate:
         self.releaser.wake()
         with self._released:
             self._ahead = self._ahead + 1 if self._sealed_waiting() else 0
-            self._held_back = self._ahead > AHEAD_MAX
             self._released.wait_for(
                 lambda: self._ahead <= AHEAD_MAX or self.releaser.error is not None
             )
-            self._held_back = False
         self.releaser.check()
         self.report()
 
@@ -313,8 +312,9 @@ class Gate:
         return released
 
     def _busy(self) -> bool:
-        """Whether a micro-batch is being processed that does not wait for a release."""
-        return not self._held_back and any(tuple(query.busy for query in self._queries))
+        """Whether a micro-batch is being processed for which a release can wait."""
+        waits = self._ahead < REST_AHEAD_MAX
+        return waits and any(tuple(query.busy for query in self._queries))
 
     def _recount(self) -> bool:
         """Count again where only that keeps a partition from being complete (SE-1, D6)."""

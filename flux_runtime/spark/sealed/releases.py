@@ -19,7 +19,7 @@ PERIOD_S: Final = 1.0
 
 RESTS: Final = 7
 """While micro-batches follow each other, a rest takes so many times as long as a release..."""
-REST_MAX_S: Final = 5.0
+REST_MAX_S: Final = 10.0
 """... and at most so long."""
 LOOK_S: Final = 0.05
 """How often the releaser looks, at rest, whether the job has caught up with its input."""
@@ -32,7 +32,7 @@ class Releaser:
         name: of the thread.
         work: does one piece of work and says whether there was any.
         housekeeping: called about every `PERIOD_S` seconds.
-        busy: whether a micro-batch is being processed.
+        busy: whether a micro-batch is being processed for which a release can wait.
     """
 
     def __init__(
