@@ -42,6 +42,10 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "schema": ("blazes.cli.schema", "print the JSON Schema of the file or of the JSON result"),
     "compile": ("blazes.cli.compile", "write the coordinated PySpark project"),
     "run": ("blazes.cli.run", "compile and run on Spark"),
+    "backfill": (
+        "blazes.cli.backfill",
+        "bring a past range in beside a running job, each row once",
+    ),
     "top": ("blazes.cli.top", "show a running job: units, sites, partitions, failures"),
     "report": ("blazes.cli.report", "show what a run did"),
     "seals": ("blazes.cli.seals", "inspect open partitions, register and excuse producers"),

@@ -62,6 +62,11 @@ class Left:
     """Of this run."""
     oldest: Oldest | None = field(default=None)
 
+    @property
+    def waits(self) -> bool:
+        """Whether partitions are left that may still be put out."""
+        return self.open_partitions + self.quarantined_partitions > 0
+
     def to_json(self) -> dict[str, Any]:
         """As JSON data, for the summary."""
         return asdict(self)

@@ -9,6 +9,7 @@
 - `job`: the graph as its author declares it, of `units` and the `feed`s between them.
 - `main`: arguments, folders, ZooKeeper, the `session`; `fingerprint`: what the state depends
   on; `changes`: whether a job goes on from it after changes, to a `function_text` for example;
+  `backfill`: a past range of it, beside a running one;
   `runner`: runs the units;
   `context`: what each of them is handed; `lineage`: the run as OpenLineage events.
 - `query`: one streaming query, its checkpoint's errors explained (`checkpoint_errors`); `native`:

@@ -82,16 +82,21 @@ class Job:
     Args:
         root: relative paths of sources, sinks and registrations are relative to it.
         results: where sinks without a path write.
+        backfill: source -> where its files are of a past range, in place of its own path; sinks
+            of files write into `results` then, whatever their path. None: it is no such range.
     """
 
     root: Path
     results: Path
+    backfill: Mapping[str, str] | None = None
     sources: dict[str, Source] = field(default_factory=dict)
     units: dict[str, Unit] = field(default_factory=dict)
     loops: dict[str, Loop] = field(default_factory=dict)
     sinks: dict[str, Sink] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
     """What is wrong with the options, for `check`."""
+    own_paths: dict[str, str | None] = field(default_factory=dict)
+    """Source -> its own path, also where it is read elsewhere."""
 
     def check(self) -> None:
         """Return if the job can be run as it is declared.
@@ -137,10 +142,11 @@ class Job:
         self._new(name)
         if (value or columns) and (format != "kafka" or value != "json" or schema is None):
             raise ValueError(f"source {name}: value is `json`, of kafka, and has a schema")
+        self.own_paths[name] = self._resolved(path)
         source = Source(
             name=name,
             format=format,
-            path=self._resolved(path),
+            path=(self.backfill or {}).get(name, self.own_paths[name]),
             options=self._options(f"source {name}", options),
             declared=dict(options or {}),
             ddl=schema,
@@ -451,7 +457,7 @@ class Job:
         if problem := unreachable(format, location):
             self.problems.append(f"sink {name}: {problem}")
             return
-        if location is None and format in FILE_FORMATS:
+        if format in FILE_FORMATS and (location is None or self.backfill is not None):
             location = str(self.results / file_name(name))
         if function is not None:
             target: CommitSink = Called(function=function, by_row=format == "foreach")

@@ -29,6 +29,7 @@ from flux_runtime.sealing.manifest import DamagedError
 from flux_runtime.sealing.storage import LocalStorage, Storage, local_path, make_folder
 from flux_runtime.sealing.tracker import Registered
 from flux_runtime.secrets import RedactingFormatter, redacted, resolved
+from flux_runtime.spark.backfill import Range, parsed
 from flux_runtime.spark.changes import Change, changes
 from flux_runtime.spark.fingerprint import fingerprint
 from flux_runtime.spark.flux.stage import forget_memberships
@@ -81,6 +82,8 @@ class Settings:
     """Words of `FAIL_ON`."""
     compare: bool = False
     """Only say what has changed since the last start."""
+    range: Range | None = None
+    """A past range that is brought in beside the job; None: it is the job itself."""
 
 
 GC_THRESHOLD: Final = 100_000
@@ -134,16 +137,25 @@ def run(build: Build, settings: Settings) -> int:
     """Run a job; the exit status."""
     gc.set_threshold(GC_THRESHOLD)
     try:
-        job = Job(root=settings.root, results=settings.data / "results")
-        build(job)
+        job = _declared(build, settings)
         job.check()
         conf = resolved(settings.conf, settings.root, of="deployment")
         settings = replace(settings, conf=conf)
         with _locked(settings.state):
+            if settings.range is not None and not settings.range.begin(job):
+                print(f"{settings.name}: all of it is in; nothing was done", file=sys.stderr)
+                return 0
             return _run_in_folder(job, settings)
     except (JobError, ValueError, TypeError, OSError) as error:
         print(f"{settings.name}: {error}", file=sys.stderr)
         return 1
+
+
+def _declared(build: Build, settings: Settings) -> Job:
+    places = None if settings.range is None else settings.range.backfill.sources
+    job = Job(root=settings.root, results=settings.data / "results", backfill=places)
+    build(job)
+    return job
 
 
 def _run_in_folder(job: Job, settings: Settings) -> int:
@@ -176,6 +188,8 @@ def _run_in_folder(job: Job, settings: Settings) -> int:
         status = "stopped" if summary["stopped"] else "finished"
         left = Left.from_json(summary["left"])
         failures = left.failures(settings.fail_on)
+        if settings.range is not None and not summary["stopped"] and not left.waits:
+            settings.range.finish()
         lineage.ended(folder.values())
         folder.event("job_stopped", status=status, failed_on=failures)
         folder.finish({"status": status, "failed_on": failures, **summary})
@@ -352,9 +366,8 @@ def _check_changes(settings: Settings, found: list[Change]) -> None:
 
 def compare(build: Build, settings: Settings) -> int:
     """Print what has changed since the last start, as JSON; 1 where the job cannot go on."""
-    job = Job(root=settings.root, results=settings.data / "results")
     try:
-        build(job)
+        job = _declared(build, settings)
         state = LocalStorage(settings.state)
         assign_channels(job, state)
         found = _changes(job, settings, state)
@@ -507,17 +520,48 @@ def _settings(argv: Sequence[str] | None, **given: Any) -> Settings:
         metavar="WORD,...",
         help=f"exit with {FAILED_ON} where the run leaves any of: {', '.join(FAIL_ON)}",
     )
+    beside = parser.add_argument_group("a past range, beside the running job")
+    add = beside.add_argument
+    add("--backfill", metavar="NAME", help="bring the range of this name in, once, and end")
+    add(
+        "--source",
+        action="append",
+        default=[],
+        metavar="STREAM=PATH",
+        help="where the files of the range are: a folder, or a pattern; once for each source",
+    )
+    add("--only", action="append", default=[], metavar="SINK", help="a sink that gets it (all)")
+    add(
+        "--replace",
+        action="store_true",
+        help="rows of a table with a key may replace those of the running job",
+    )
     args = parser.parse_args(argv)
     folder: Path = given["folder"]
     data: Path = (args.data_dir or folder).resolve()
+    state: Path = (args.state_dir or data / "state").resolve()
+    name: str = given["name"]
+    past = None
+    if args.backfill is None and (args.source or args.only or args.replace):
+        parser.error("--source, --only and --replace are of --backfill")
+    if args.backfill is not None:
+        if args.fresh or args.compare:
+            parser.error("--backfill goes on from where it was, without --fresh and --compare")
+        try:
+            backfill = parsed(args.backfill, args.source, args.only, replace=args.replace)
+        except ValueError as error:
+            parser.error(str(error))
+        past = Range(backfill, data, state)
+        data = backfill.folder(data)
+        state, name = data / "state", f"{name}-{backfill.name}"
     return Settings(
-        name=given["name"],
+        name=name,
         folder=folder,
         data=data,
         root=(args.root or _root_of(folder) or args.data_dir or Path.cwd()).resolve(),
-        state=(args.state_dir or data / "state").resolve(),
+        state=state,
         run_dir=None if args.run_dir is None else args.run_dir.resolve(),
-        available_now=args.available_now,
+        available_now=args.available_now or past is not None,
         fresh=args.fresh,
         master=args.master,
         zookeeper=args.zookeeper or given["zookeeper"],
@@ -527,6 +571,7 @@ def _settings(argv: Sequence[str] | None, **given: Any) -> Settings:
         metrics_port=args.metrics_port,
         fail_on=args.fail_on,
         compare=args.compare,
+        range=past,
     )
 
 

@@ -18,7 +18,7 @@ from blazes.cli import COMMANDS
 from tests.blazes.hostile import ATTACKS, DEEDS, SECRET, SHADOWS, Hostile, drawn, hostile
 
 ROOT = Path(__file__).parents[2]
-EXECUTE = {"run", "verify", "simulate"}
+EXECUTE = {"run", "backfill", "verify", "simulate"}
 """Commands that run the user's code by their purpose."""
 OTHERS = {"demo": [], "doctor": ["--quick"], "rule": ["BLZ089"], "schema": []}
 """Commands that read nothing of the user's, with arguments."""

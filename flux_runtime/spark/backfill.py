@@ -1,0 +1,308 @@
+"""A past range, brought in beside a running job: the same plan, once, in a state of its own.
+
+A range is files that the running job does not read. It has a name, which tells its commits, its
+application in ZooKeeper and its folder (`backfills/NAME` in the data folder) from those of the job;
+so each of its rows is committed once, however often it is killed, and the job is not touched.
+
+Refused, before anything starts, is what cannot be promised: components whose answers are of more
+than a record or a sealed partition, sinks that may repeat rows, and files that the running job, or
+another range for the same sink, brings in as well.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import unquote, urlsplit
+
+from flux_runtime.observe.gates import CHECKPOINT, UNITS
+from flux_runtime.sealing.storage import LocalStorage
+from flux_runtime.sealing.tracker import Registered
+from flux_runtime.spark.ends.source import FILE_FORMATS, Source
+from flux_runtime.spark.ends.tables import Table
+from flux_runtime.spark.job import Job
+from flux_runtime.spark.units import NativeUnit, SealUnit, Unit
+
+FOLDER: Final = "backfills"
+"""In the data folder of the job: one folder for each range."""
+RANGE: Final = "range.json"
+"""In the folder of a range: what it is, and whether all of it is in."""
+NAME: Final = re.compile(r"[A-Za-z0-9][\w.-]{0,99}", re.ASCII)
+
+Seen = tuple[int, ...]
+"""Device, inode, size and time of a file: the same for all of its names."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backfill:
+    """What was asked for.
+
+    Args:
+        name: of the range.
+        sources: stream -> where its files of the range are; a folder or a pattern.
+        only: the sinks that get it; empty: all.
+        replace: rows of a table with a key may replace those of the running job.
+    """
+
+    name: str
+    sources: Mapping[str, str]
+    only: tuple[str, ...] = ()
+    replace: bool = False
+
+    def folder(self, data: Path) -> Path:
+        """The data folder of the range, below the job's."""
+        return data / FOLDER / self.name
+
+    def restrict(self, job: Job) -> None:
+        """Leave of a job what brings the range in.
+
+        Raises:
+            ValueError: the job has no such sources or sinks.
+        """
+        problems = [
+            f"there is no sink {name}; there are {', '.join(sorted(job.sinks))}"
+            for name in self.only
+            if name not in job.sinks
+        ]
+        if self.only:
+            job.sinks = {name: sink for name, sink in job.sinks.items() if name in self.only}
+        needed: set[Any] = set()
+        waiting = [feed.origin for sink in job.sinks.values() for feed in sink.feeds]
+        while waiting:
+            origin: Any = waiting.pop()
+            if origin not in needed:
+                needed.add(origin)
+                if isinstance(origin, Unit):
+                    waiting += [feed.origin for _, feed in origin.inputs()]
+                elif not isinstance(origin, Source):
+                    problems.append(f"{origin.name} is a cycle, which has no past range")
+        job.units = {name: unit for name, unit in job.units.items() if unit in needed}
+        job.sources = {name: source for name, source in job.sources.items() if source in needed}
+        known = ", ".join(sorted(job.sources))
+        for name in self.sources.keys() - job.sources.keys():
+            problems.append(f"no component of the range reads {name}; they read {known}")
+        for name in job.sources.keys() - self.sources.keys():
+            problems.append(f"where is the range of {name}? Say --source {name}=PATH")
+        if problems:
+            raise ValueError("\n".join(sorted(problems)))
+
+
+def refused(job: Job, backfill: Backfill) -> Iterator[str]:
+    """The reasons why a range cannot be brought in once, by a job that was restricted to it."""
+    for source in job.sources.values():
+        if source.format not in FILE_FORMATS:
+            yield (
+                f"source {source.name} is of {source.format}: only ranges of files are told from "
+                "what the running job reads. Copy the dataflow's file, with another `name:` and "
+                "the range as its source"
+            )
+    for unit in job.units.values():
+        if isinstance(unit, SealUnit):
+            for producers in unit.producers.values():
+                if isinstance(producers.rule, Registered) and producers.registrations is None:
+                    yield (
+                        f"{unit.name} waits for producers that were registered with the running "
+                        "job. Name a file of `registrations`"
+                    )
+        elif not isinstance(unit, NativeUnit) or not unit.stateless or unit.watermark:
+            yield (
+                f"{unit.name}: its answers would be of the range alone, since they are of more "
+                "than one record or one sealed partition. Choose other sinks with --only, or start "
+                "the job afresh over all that there is"
+            )
+    for sink in job.sinks.values():
+        if not sink.target.exact:
+            yield (
+                f"sink {sink.name} may repeat rows after a crash. Declare `delivery: once` where "
+                "its format has that, or choose other sinks with --only"
+            )
+        if isinstance(sink.target, Table) and sink.target.key and not backfill.replace:
+            yield (
+                f"sink {sink.name} has a key: rows of the range replace those that the running job "
+                "has written for it, newer ones too. Say --replace if each key is of one record or "
+                "one sealed partition"
+            )
+
+
+def overlaps(job: Job, files: Mapping[str, Mapping[str, Seen]], state: Path) -> Iterator[str]:
+    """The files of a range that the running job has read, or is going to.
+
+    Args:
+        job: restricted to the range.
+        files: source -> path -> what tells the file.
+        state: of the running job.
+    """
+    has_read = dict(files_read(state))
+    for source, of_range in files.items():
+        path = job.own_paths[source]
+        known = {} if path is None or not _is_local(path) else files_at(path)
+        names = {seen: name for name, seen in known.items()}
+        for name, seen in of_range.items():
+            other = names.get(seen) or has_read.get((Path(name).name, seen[-1] // 10**6))
+            if other is not None:
+                same = "" if Path(other).resolve() == Path(name).resolve() else f", as {other}"
+                yield (
+                    f"{name}: the running job reads it, too{same}. Its rows would come twice; a "
+                    "range has files of its own"
+                )
+
+
+def files_at(pattern: str) -> dict[str, Seen]:
+    """The files below a folder, or below whatever a pattern matches; path -> what tells it."""
+    found: dict[str, Seen] = {}
+    absolute = urlsplit(pattern).path if _scheme(pattern) else pattern
+    for path in Path("/").glob(absolute.lstrip("/")):
+        for file in [path] if path.is_file() else path.rglob("*"):
+            hidden = any(part[0] in "._" for part in file.relative_to(path).parts)
+            with contextlib.suppress(FileNotFoundError):
+                if file.is_file() and not hidden:
+                    of = file.stat()
+                    found[str(file)] = (of.st_dev, of.st_ino, of.st_size, of.st_mtime_ns)
+    return found
+
+
+def files_read(state: Path) -> Iterator[tuple[tuple[str, int], str]]:
+    """The files that a job has read: ((name, time in ms), path); a file that is moved keeps both.
+
+    Spark's file sources note them, and merge their notes from time to time while this looks.
+    """
+    for folder in (state / UNITS).glob(f"*/{CHECKPOINT}/sources/*"):
+        read = False
+        while not read:
+            texts, read = [], True
+            for note in folder.iterdir():
+                if note.name[0] != ".":
+                    try:
+                        texts.append(note.read_text(encoding="utf-8"))
+                    except FileNotFoundError:
+                        read = False
+        for line in (line for text in texts for line in text.splitlines()):
+            with contextlib.suppress(ValueError, KeyError, TypeError):
+                entry = json.loads(line)
+                path = unquote(urlsplit(entry["path"]).path)
+                yield (Path(path).name, int(entry["timestamp"])), path
+
+
+@dataclass(slots=True)
+class Range:
+    """The folder of a range, and what is written down there.
+
+    Args:
+        backfill: what was asked for.
+        data: the job's data folder.
+        state: of the running job.
+    """
+
+    backfill: Backfill
+    data: Path
+    state: Path
+
+    def begin(self, job: Job) -> bool:
+        """Restrict the job to the range; False: all of it is in already.
+
+        Raises:
+            ValueError: the range cannot be brought in once; all reasons.
+        """
+        self.backfill.restrict(job)
+        problems = list(refused(job, self.backfill))
+        files: dict[str, dict[str, Seen]] = {}
+        for name, path in self.backfill.sources.items():
+            if not _is_local(path) or re.search(r"[{\\]", path):
+                problems.append(f"{path}: a folder that is mounted here, or a pattern of * ? [ ]")
+                continue
+            files[name] = files_at(path)
+            if not files[name]:
+                problems.append(f"source {name}: there is no file at {path}")
+        if problems:
+            raise ValueError("\n".join(problems))
+        now = {
+            "version": 1,
+            "sources": dict(self.backfill.sources),
+            "sinks": sorted(job.sinks),
+            "files": {name: sorted(of.values()) for name, of in files.items()},
+            "finished": False,
+        }
+        before = self._read(self.backfill.name)
+        for what in ("sources", "sinks"):
+            if before is not None and before[what] != now[what]:
+                raise ValueError(
+                    f"the range {self.backfill.name} has other {what}: {before[what]}, not "
+                    f"{now[what]}. Give this one another name"
+                )
+        listed = json.loads(json.dumps(now["files"]))
+        if before is not None and before["finished"] and before["files"] == listed:
+            return False
+        self._write(now)  # before others are looked at: of two that begin at once, one sees this
+        problems = [*overlaps(job, files, self.state), *self._other_ranges(now)]
+        if problems:
+            if before is None:
+                self._storage.delete(RANGE)
+            else:
+                self._write(before)
+            more = [f"and {len(problems) - 5} more"] if len(problems) > 5 else []
+            raise ValueError("\n".join([*problems[:5], *more]))
+        return True
+
+    def finish(self) -> None:
+        """Note that all of it is in."""
+        found = self._read(self.backfill.name)
+        assert found is not None
+        self._write({**found, "finished": True})
+
+    def _other_ranges(self, now: Mapping[str, Any]) -> Iterator[str]:
+        for name in LocalStorage(self.data / FOLDER).names():
+            other = None if name == self.backfill.name else self._read(name)
+            shared = {*now["sinks"]} & {*other["sinks"]} if other is not None else set()
+            if other is None or not shared:
+                continue
+            for source, files in now["files"].items():
+                both = {*map(tuple, files)} & {*map(tuple, other["files"].get(source, ()))}
+                if both:
+                    yield (
+                        f"source {source}: {len(both)} files of the range are in the range {name} "
+                        f"as well, for {', '.join(sorted(shared))}. Their rows would come twice"
+                    )
+
+    def _read(self, name: str) -> Any:
+        data = LocalStorage(self.data / FOLDER / name).read(RANGE)
+        return None if data is None else json.loads(data)
+
+    def _write(self, found: Mapping[str, Any]) -> None:
+        self._storage.write(RANGE, json.dumps(found).encode())
+
+    @property
+    def _storage(self) -> LocalStorage:
+        return LocalStorage(self.backfill.folder(self.data))
+
+
+def parsed(name: str, sources: Sequence[str], only: Sequence[str], *, replace: bool) -> Backfill:
+    """What arguments ask for; relative paths start where the command was given.
+
+    >>> parsed("2023", ["clicks=/old/*"], [], replace=False).sources
+    {'clicks': '/old/*'}
+
+    Raises:
+        ValueError: the name or a source is malformed.
+    """
+    if not NAME.fullmatch(name):
+        raise ValueError(f"a range has a name of letters, digits, `.`, `_` and `-`, not {name!r}")
+    places = {}
+    for text in sources:
+        stream, equals, path = text.partition("=")
+        if not (stream and equals and path) or stream in places:
+            raise ValueError(f"--source is STREAM=PATH, once for each stream, not {text!r}")
+        places[stream] = path if _scheme(path) else str(Path.cwd() / path)
+    return Backfill(name=name, sources=places, only=tuple(only), replace=replace)
+
+
+def _scheme(path: str) -> str:
+    return urlsplit(path).scheme
+
+
+def _is_local(path: str) -> bool:
+    return _scheme(path) in ("", "file")

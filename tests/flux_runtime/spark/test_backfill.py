@@ -1,0 +1,201 @@
+"""Past ranges beside a running job: each row once, and refused where that cannot be promised."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+from ends_job import Project, total, until
+from pyspark.sql import DataFrame
+
+from flux_runtime.spark import Feed, Job, Producers, Punctuation, faults
+from flux_runtime.spark.backfill import Range, parsed
+
+JOB = """
+from pathlib import Path
+from flux_runtime.spark import main
+from test_backfill import build
+
+main(build, name="shop", folder=Path(__file__).parent)
+"""
+
+
+def passed(records: DataFrame) -> DataFrame:
+    return records
+
+
+def source(job: Job, name: str) -> Feed:
+    return job.source(
+        name,
+        format="json",
+        path=f"data/{name}",
+        options={"maxFilesPerTrigger": "1"},
+        schema="k INT, v INT, p STRING, sealed BOOLEAN, n BIGINT",
+        producer="p",
+        punctuation=Punctuation(when="sealed", count="n"),
+    )
+
+
+def build(job: Job) -> None:
+    one = {"items": Producers.one()}
+    waits = {"item": [source(job, "items")]}
+    totals = job.seal("Total", total, waits=waits, key=("k",), producers=one)
+    job.sink("table", [totals], format="delta", path="table")
+    job.sink("files", [totals], format="json", path="files")
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(1800)
+def test_a_range_is_brought_in_once_beside_a_running_job_also_where_it_is_killed(
+    tmp_path: Path,
+) -> None:
+    project = Project(tmp_path, name="shop")
+    shutil.copy(__file__, project.path)
+    (project.path / "job.py").write_text(JOB)
+    items, old = (project.path / "data" / name for name in ("items", "old"))
+    for k in (11, 12):
+        project.partition(k, k, 1)
+    project.send({"k": 13, "v": 5, "p": "a"})
+    items.rename(old)
+    project.partition(1, 10, 20)
+    arguments = ("--backfill", "2023", "--source", f"items={old}")
+
+    def in_table() -> list[tuple[int, int]]:
+        if not (project.path / "table" / "_delta_log").is_dir():
+            return []
+        found = DeltaTable(project.path / "table").to_pyarrow_table().to_pylist()
+        return sorted((row["k"], row["s"]) for row in found)
+
+    def in_files(folder: Path) -> list[tuple[int, int]]:
+        texts = [file.read_text() for file in folder.glob("*/*.json")]
+        rows = [json.loads(line) for text in texts for line in text.splitlines()]
+        return sorted((row["k"], row["s"]) for row in rows)
+
+    running = project.start()
+    try:
+        until(lambda: in_table() == [(1, 30)], running)
+        status, err = project.run(*arguments, **{faults.VARIABLE: "delta-committed"})
+        assert status == -9, err
+        status, err = project.run(*arguments)
+        assert status == 0, err
+        assert "shop-2023: finished, and left 1 open partition" in err
+        assert in_table() == [(1, 30), (11, 12), (12, 13)]
+        project.partition(2, 7)
+        until(lambda: in_table() == [(1, 30), (2, 7), (11, 12), (12, 13)], running)
+    finally:
+        running.terminate()
+        running.communicate(timeout=300)
+
+    (old / "end.json").write_text(json.dumps({"k": 13, "p": "a", "sealed": True, "n": 1}))
+    for said in ("shop-2023: finished; ", "shop-2023: all of it is in; nothing was done"):
+        status, err = project.run(*arguments)
+        assert (status, said in err) == (0, True), err
+        assert in_table() == [(1, 30), (2, 7), (11, 12), (12, 13), (13, 5)]
+    own = project.path / "backfills" / "2023" / "results" / "files"
+    assert in_files(own) == [(11, 12), (12, 13), (13, 5)]
+    assert in_files(project.path / "files") == [(1, 30), (2, 7)]
+
+    first = min(items.iterdir())
+    first.rename(old / first.name)  # the job has read it, at its old place
+    again = ("--backfill", "2023-more", *arguments[2:])
+    status, err = project.run(*again)
+    assert status == 1
+    assert f"{old / first.name}: the running job reads it, too, as {first}" in err
+    assert "are in the range 2023 as well, for files, table" in err
+    assert in_table() == [(1, 30), (2, 7), (11, 12), (12, 13), (13, 5)]
+
+
+def begin(root: Path, name: str, *sources: str, only: tuple[str, ...] = ("table",)) -> bool:
+    backfill = parsed(name, sources, only, replace=False)
+    job = Job(root=root, results=root / "results", backfill=backfill.sources)
+    build(job)
+    other = source(job, "others")
+    running = job.native("Running", passed, inputs={"records": [other]})
+    job.sink("running", [running], format="json")
+    job.sink("appended", [job.native("P", passed, inputs={"records": [other]}, stateless=True)],
+             format="jdbc", options={"url": "jdbc:derby:x", "dbtable": "t"})  # fmt: skip
+    job.sink("keyed", [job.native("Q", passed, inputs={"records": [other]}, stateless=True)],
+             format="jdbc", options={"url": "jdbc:derby:x", "dbtable": "t"}, key=["k"])  # fmt: skip
+    return Range(backfill, root, root / "state").begin(job)
+
+
+def test_files_that_come_in_elsewhere_are_refused_whatever_they_are_called(tmp_path: Path) -> None:
+    """Random ranges, of files that the running job has read, is going to read, or neither."""
+    for seed in range(60):
+        draw, root = random.Random(seed), tmp_path / f"{seed}"
+        items, old, log = (
+            root / n for n in ("data/items", "old", "state/units/T/checkpoint/sources/0")
+        )
+        for folder in (items, old, log):
+            folder.mkdir(parents=True)
+        notes, twice = ["v1"], set()
+        for number in range(draw.randint(1, 6)):
+            name = f"{draw.choice(['a b', 'é', 'c'])}{number}.json"
+            kind = draw.choice(
+                ["new", "new", "read, moved", "hard link", "link", "hidden", "same name"]
+            )
+            file = (items if kind in ("hard link", "link", "read, moved") else old) / name
+            file.write_text(f"{number}")
+            os.utime(file, (1_700_000_000 + draw.randrange(9), 1_700_000_000.25 + number))
+            note = {
+                "path": file.as_uri(),
+                "timestamp": file.stat().st_mtime_ns // 10**6,
+                "batchId": 0,
+            }
+            if kind == "read, moved":
+                notes.append(json.dumps(note))
+                file.rename(old / name)
+            elif kind == "hard link":
+                (old / f"other-{name}").hardlink_to(file)
+            elif kind == "link":
+                (old / f"other-{name}").symlink_to(file)
+            elif kind == "same name":  # another file, of another time
+                notes.append(json.dumps({**note, "timestamp": note["timestamp"] + 1}))
+            elif kind == "hidden":
+                file.rename(old / f"_{name}")
+            if kind in ("read, moved", "hard link", "link"):
+                twice.add(name)
+        (log / draw.choice(["0", "9.compact"])).write_text("\n".join(notes))
+        if not any(file.name[0] != "_" for file in old.iterdir()):
+            continue
+        pattern = f"items={old}{draw.choice(['', '/*', '/*.json'])}"
+        if not twice:
+            assert begin(root, "2023", pattern)
+            with pytest.raises(ValueError, match="in the range 2023 as well, for table"):
+                begin(root, "more", pattern)
+            continue
+        with pytest.raises(ValueError, match="the running job reads it, too") as error:
+            begin(root, "2023", pattern)
+        assert sum(name in str(error.value) for name in twice) == min(len(twice), 5)
+        assert not (root / "backfills" / "2023" / "range.json").exists()
+
+
+def test_what_cannot_be_promised_is_refused_with_all_reasons(tmp_path: Path) -> None:
+    for name in ("old", "data/items", "data/others"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "old" / "1.json").touch()
+    old = f"{tmp_path}/old"
+    cases = {
+        ("running",): "Running: its answers would be of the range alone",
+        ("appended",): "sink appended may repeat rows after a crash",
+        ("keyed",): "sink keyed has a key: rows of the range replace",
+        ("missing",): "there is no sink missing; there are appended, files, keyed, running, table",
+        ("files", "appended"): "where is the range of items",
+    }
+    for only, reason in cases.items():
+        with pytest.raises(ValueError, match=reason):
+            begin(tmp_path, "2023", f"others={old}", only=only)
+    with pytest.raises(ValueError, match="source items: there is no file at "):
+        begin(tmp_path, "2023", f"items={tmp_path}/nowhere")
+    with pytest.raises(ValueError, match="a folder that is mounted here"):
+        begin(tmp_path, "2023", "items=s3a://bucket/old")
+    with pytest.raises(ValueError, match="no component of the range reads others"):
+        begin(tmp_path, "2023", f"items={old}", f"others={old}")
+    assert begin(tmp_path, "2023", f"items={old}")
+    with pytest.raises(ValueError, match="the range 2023 has other sinks"):
+        begin(tmp_path, "2023", f"items={old}", only=("files",))
