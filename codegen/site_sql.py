@@ -99,8 +99,8 @@ def duration_us(interval: object) -> int | None:
     >>> duration_us("INTERVAL '10' MINUTES"), duration_us("INTERVAL '1' MONTH")
     (600000000, None)
     """
-    found = _DURATION.fullmatch(interval) if isinstance(interval, str) else None
-    return None if found is None else int(found[1]) * _UNITS_US[found[2]]
+    match = _DURATION.fullmatch(interval) if isinstance(interval, str) else None
+    return None if match is None else int(match[1]) * _UNITS_US[match[2]]
 
 
 def _shifted(call: Call, types: Sequence[DataType]) -> bool:
