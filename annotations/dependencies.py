@@ -69,6 +69,25 @@ def closure(attributes: Iterable[str], fds: Iterable[FunctionalDependency]) -> K
     return frozenset(known)
 
 
+def within(
+    attributes: Collection[str], fds: Iterable[FunctionalDependency]
+) -> Iterator[FunctionalDependency]:
+    """The dependencies of records that have these attributes and no others.
+
+    >>> from annotations.file.compact import parse_dependency
+    >>> list(map(str, within({"id", "day"}, [parse_dependency("id -> ad, day")])))
+    ['id -> day']
+    >>> list(within({"id", "day"}, map(parse_dependency, ["id -> ad", "ad -> day"])))
+    []
+    """
+    for fd in fds:
+        there = (fd.determinant, fd.dependent)
+        for determinant, dependent in (there, there[::-1]) if fd.injective else (there,):
+            known = dependent & frozenset(attributes)
+            if known and determinant <= frozenset(attributes):
+                yield FunctionalDependency(determinant, known)
+
+
 def compatible(gate: Gate, key: Key, fds: Iterable[FunctionalDependency], *, rules: str) -> bool:
     """True where a stream sealed on the key makes the partitions of the gate complete.
 

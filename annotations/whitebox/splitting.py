@@ -27,7 +27,7 @@ from itertools import chain, islice, product
 from typing import Final, TypeAlias
 
 from annotations.dataflow import Position, Refusal
-from annotations.dependencies import closure
+from annotations.dependencies import closure, within
 from annotations.vocabulary import FunctionalDependency
 from annotations.whitebox.datatypes import Family
 from annotations.whitebox.ir import (
@@ -205,7 +205,7 @@ class _Splitting:
                 return self._used_again(node, conditions)
             case Filter():
                 return self.rows(node.input, (*conditions, *conjuncts(node.condition)))
-            case Sort() | Watermark() | Sample():
+            case Sort() | Watermark():
                 return self.rows(node.input, conditions)
             case Generate():
                 return self.rows(node.input, _about(conditions, node.input.columns))
@@ -221,7 +221,7 @@ class _Splitting:
                 return self._met(self._set_operation(node), conditions)
             case Window():
                 return self._met(self._window(node), conditions)
-            case Limit():
+            case Limit() | Sample():
                 return self._limit(node)
             case Opaque(keys=keys) if keys and len(node.inputs) == 1:
                 return self._by_key(node.inputs[0], keys, node.position)
@@ -388,11 +388,11 @@ class _Splitting:
     def _promised(
         self, streams: frozenset[str]
     ) -> tuple[dict[int, str], list[FunctionalDependency]]:
-        """The key as all of these streams name it, and what all of them have the attributes of."""
+        """The key as all of these streams name it, and the dependencies that hold in all."""
         names = [self._keys[stream] for stream in streams]
         key = {at: name for at, name in enumerate(names[0]) if all(n[at] == name for n in names)}
         shared = set.intersection(*(self._attributes[stream] for stream in streams))
-        return key, [fd for fd in self._fds if fd.determinant | fd.dependent <= shared]
+        return key, list(within(shared, self._fds))
 
     def _same_partition(
         self,
@@ -653,11 +653,12 @@ class _Splitting:
             return self._mixed(by, node.position)
         return rows
 
-    def _limit(self, node: Limit) -> Rows:
+    def _limit(self, node: Limit | Sample) -> Rows:
         rows = self.rows(node.input, ())  # SP-13
         if rows.kind in (Kind.NONE, Kind.FIXED, Kind.PINNED):
             return rows
-        return _none("LIMIT takes so many rows of each partition", node.position)
+        taken = "LIMIT takes so many" if isinstance(node, Limit) else "a sample takes other"
+        return _none(f"{taken} rows of each partition", node.position)
 
     # ---- several inputs by position
 

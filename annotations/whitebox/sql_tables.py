@@ -229,8 +229,10 @@ class Builder:
             named, plan = _renamed(
                 named, plan, [identifier.name for identifier in alias.columns], node
             )
-        if node.args.get("sample"):
-            plan = Sample(plan, self.at(node))
+        sample = node.args.get("sample")
+        if sample is not None:  # so many ROWS are a LIMIT in Spark
+            several = sample.args.get("size") is not None
+            plan = (Limit if several else Sample)(plan, position=self.at(node))
         return named, self._delayed(node, named, plan)
 
     def _pivoted(

@@ -72,6 +72,9 @@ def test_what_splits(text: str) -> None:
          "puts rows of different"),
         ("SELECT k, count(*) AS c FROM r GROUP BY ROLLUP (k)", "without GROUP BY"),
         ("SELECT * FROM r ORDER BY id LIMIT 3", "LIMIT takes so many rows of each partition"),
+        ("SELECT k FROM r TABLESAMPLE (10 ROWS)", "LIMIT takes so many rows"),
+        ("SELECT k FROM r TABLESAMPLE (9 PERCENT) REPEATABLE (1)", "a sample takes other rows"),
+        ("SELECT k FROM r TABLESAMPLE (BUCKET 1 OUT OF 4)", "a sample takes other rows"),
         ("SELECT r.id FROM r JOIN other ON r.k = other.k", "other is not sealed"),
         ("SELECT x FROM t", "does not read the sealed input"),
         ("SELECT id, (SELECT max(n) FROM s) AS m FROM r", "without GROUP BY gives a row"),
@@ -90,6 +93,7 @@ def test_a_dependency_holds_over_all_streams_together() -> None:
     assert refusal(text) is not None
     assert refusal(text, BY_ID) is None
     assert refusal("SELECT a.id FROM r a JOIN r b ON a.id = b.n", BY_ID) is not None
+    assert refusal(text, parse_dependency("id -> k, region")) is None
     through = map(parse_dependency, ("id -> region", "region -> k"))
     assert refusal(text, *through) is not None  # no stream has a region
 
