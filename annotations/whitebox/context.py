@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from annotations.dataflow import Position
-from annotations.dependencies import closure
+from annotations.dependencies import closure, within
 from annotations.vocabulary import FunctionalDependency, Within
 from annotations.whitebox.datatypes import COLLATED, Family
 from annotations.whitebox.derivation import Assumption, Evidence
@@ -50,8 +50,8 @@ class Context:
         for occurrence in occurrences:
             source = self.names[occurrence]
             columns = {column.name for column in source.columns}
-            fds = [fd for fd in self.fds if fd.determinant | fd.dependent <= columns]
-            have = closure((name for number, name in copied if number == occurrence), fds)
+            known = (name for number, name in copied if number == occurrence)
+            have = closure(known, within(columns, self.fds))
             all_columns = source.complete and have >= columns
             if not all_columns and not any(key <= have for key in source.keys):
                 return False
@@ -140,22 +140,29 @@ def look(facts: Facts, *expressions: Expression | None) -> Facts:
     for expression in expressions:
         for part in walk(expression) if expression is not None else ():
             match part:
-                case Unknown(reason=reason, position=position):
-                    facts = _unknown(facts, reason, position)
+                case Unknown(reason=reason, position=position, calls=calls):
+                    facts = _unknown(facts, reason, position, chance=calls)
                 case Call(user=str(claim), position=position):
                     assumed = Assumption(claim, position)
                     facts = replace(facts, assumptions=unique((*facts.assumptions, assumed)))
                 case Call(function=function, position=position) if not known(function):
-                    facts = _unknown(facts, f"`{function}` is not a known function", position)
+                    foreign = function not in FUNCTIONS
+                    text = f"`{function}` is not a known function"
+                    facts = _unknown(facts, text, position, chance=foreign)
                 case Call():
                     facts = _chance(facts, part)
     return facts
 
 
-def _unknown(facts: Facts, reason: str, position: Position | None) -> Facts:
+def _unknown(facts: Facts, reason: str, position: Position | None, *, chance: bool) -> Facts:
     facts = sensitive(facts, _star(facts, "unknown", reason, position))
     evidence = Evidence("unknown", reason, position)
-    return replace(facts, stores=unique((*facts.stores, (facts.live, evidence))))
+    facts = replace(facts, stores=unique((*facts.stores, (facts.live, evidence))))
+    if not chance:
+        return facts
+    text = f"{reason}, and may give something else each time"
+    drawn = Evidence("nondeterministic", text, position)
+    return replace(facts, chances=unique((*facts.chances, (facts.live, drawn))))
 
 
 def _star(facts: Facts, construct: str, text: str, position: Position | None) -> Effect | None:

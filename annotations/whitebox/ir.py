@@ -103,6 +103,8 @@ class Unknown:
     reason: str
     arguments: tuple[Expression, ...] = ()
     position: Position | None = field(default=None, compare=False)
+    calls: bool = False
+    """True where it calls a function that nobody vouches for: it may leave its result to chance."""
 
 
 Expression: TypeAlias = Ref | Literal | Call | Lambda | Unknown

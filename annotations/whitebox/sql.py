@@ -11,8 +11,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from annotations.dataflow import Position
+from annotations.whitebox.functions import FUNCTIONS, SPECIAL_TIMES
 from annotations.whitebox.inputs import Input
 from annotations.whitebox.ir import Opaque, Relation
 from annotations.whitebox.places import Place
@@ -53,13 +55,13 @@ def read(text: str, *, inputs: Mapping[str, Input], place: Place | None = None) 
         return Query(plan, builder.open)
     except NotParsed as failed:
         position = where(failed.start or 0)
-        return _opaque(failed.reason, position, mentioned(text, inputs), inputs)
+        return _opaque(failed.reason, position, text, inputs)
     except NotUnderstood as failed:
         start = start_of(failed.node) if failed.node is not None else None
-        return _opaque(failed.reason, where(start or 0), mentioned(text, inputs), inputs)
+        return _opaque(failed.reason, where(start or 0), text, inputs)
     except RecursionError:
         reason = "the query is nested too deeply"
-        return _opaque(reason, where(0), mentioned(text, inputs), inputs)
+        return _opaque(reason, where(0), text, inputs)
 
 
 def mentioned(text: str, inputs: Iterable[str]) -> list[str]:
@@ -71,10 +73,26 @@ def mentioned(text: str, inputs: Iterable[str]) -> list[str]:
 
 
 def _opaque(
-    reason: str, position: Position | None, names: Iterable[str], inputs: Mapping[str, Input]
+    reason: str, position: Position | None, text: str, inputs: Mapping[str, Input]
 ) -> Query:
-    sources = tuple(inputs[name].source(name, position) for name in names)
-    return Query(Opaque(sources, (), reason, position=position), problem=reason)
+    sources = tuple(inputs[name].source(name, position) for name in mentioned(text, inputs))
+    chance = _CHANCE.search(text)
+    message = f"{reason}, and `{chance[0].strip()}` stands in it" if chance is not None else reason
+    opaque = Opaque(sources, (), message, nondeterministic=chance is not None, position=position)
+    return Query(opaque, problem=reason)
+
+
+_CHANCE: Final = re.compile(
+    r"\b(?:"
+    + "|".join(sorted(re.escape(name) for name, row in FUNCTIONS.items() if row.chance is not None))
+    + r")\s*\(|\b(?:"
+    + "|".join(sorted(re.escape(name) for name, row in FUNCTIONS.items() if row.clock))
+    + r")\s*\(\s*\)|\b(?:current_\w+|localtime\w*|session_user|tablesample)\b|\.\s*\w+\s*\("
+    + rf"|'\s*(?:{'|'.join(sorted(SPECIAL_TIMES))})\b",
+    re.IGNORECASE,
+)
+"""Whatever leaves a result to chance, as it stands in a text: functions, some without brackets, those
+of the user, names of times."""
 
 
 def _lines(text: str) -> Place:

@@ -266,7 +266,7 @@ class Expressions:
                 self(argument) for argument in node.expression.expressions if _is_value(argument)
             )
             reason = f"`{_shown(node.this)}.{name}` is not a known function"
-            return Unknown(reason, inner, self._place(node.expression))
+            return Unknown(reason, inner, self._place(node.expression), calls=True)
         return field_of(self(node.this), node.expression.name, self._place(node))
 
     def _lambda(self, node: Any) -> Expression:

@@ -155,7 +155,8 @@ class _Converter:
     def _called(self, name: str, arguments: Sequence[Any], at: Position | None) -> Expression:
         """A function that the user has registered."""
         if name not in self.home.functions:
-            return Unknown(f"the function `{name}` is defined elsewhere", self._all(arguments), at)
+            reason = f"the function `{name}` is defined elsewhere"
+            return Unknown(reason, self._all(arguments), at, calls=True)
         return user_function(self.home.functions[name], self._all(arguments), at)
 
     def _common_inline_user_defined_function(self, found: Any, at: Position | None) -> Expression:
@@ -230,9 +231,10 @@ def user_function(found: Any, arguments: tuple[Expression, ...], at: Position | 
     """A function of the user: a scalar one is taken at its word, that it is deterministic."""
     name = found.function_name or "a function"
     if found.WhichOneof("function") != "python_udf":
-        return Unknown(f"`{name}` is compiled code, which is not read", arguments, at)
+        return Unknown(f"`{name}` is compiled code, which is not read", arguments, at, calls=True)
     if found.python_udf.eval_type in AGGREGATING:
-        return Unknown(f"`{name}` aggregates in Python, which is not read", arguments, at)
+        reason = f"`{name}` aggregates in Python, which is not read"
+        return Unknown(reason, arguments, at, calls=not found.deterministic)
     type_ = from_proto(found.python_udf.output_type)
     if not found.deterministic:
         return Call("udf.asNondeterministic", arguments, type_, True, at)

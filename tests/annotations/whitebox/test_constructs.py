@@ -109,7 +109,12 @@ def labels(sql: str, **options: object) -> str:
         ("SELECT c.id FROM clicks c LEFT ANTI JOIN dim d ON c.id = d.id", "clicks CR"),
         ("SELECT c.id FROM clicks c JOIN elsewhere e ON c.id = e.id", "clicks OR[*]"),
         ("SELECT id, my_sum(v) FROM clicks GROUP BY id", "clicks OW[*]"),
-        ("SELECT mine(id) FROM clicks", "clicks OW[*]"),
+        ("SELECT mine(id) FROM clicks", "clicks OW[*] chance"),
+        ("SELECT mine.own(id) FROM clicks", "clicks OW[*] chance"),
+        ("SELECT id = ANY (SELECT 1) FROM clicks", "clicks OW[*]"),
+        ("SELECT id = ANY (SELECT 1 WHERE rand() < 1) FROM clicks", "clicks OW[*] chance"),
+        ("SELECT id FROM clicks TABLESAMPLE (5 ROWS)", "clicks OW[*] sequence"),
+        ("SELECT id FROM clicks TABLESAMPLE (5 PERCENT) REPEATABLE (1)", "clicks CR chance"),
         ("SELECT id, (SELECT max(id) FROM reqs) FROM clicks", "clicks OW[*]; reqs OW[*]"),
         ("SELECT nothing FROM clicks", "clicks OW[*]"),
         (
