@@ -91,8 +91,8 @@ _CHANCE: Final = re.compile(
     + rf"|'\s*(?:{'|'.join(sorted(SPECIAL_TIMES))})\b",
     re.IGNORECASE,
 )
-"""Whatever leaves a result to chance, as it stands in a text: functions, some without brackets, those
-of the user, names of times."""
+"""Whatever leaves a result to chance, as it stands in a text: functions, some without brackets, the
+user's own, names of times."""
 
 
 def _lines(text: str) -> Place:
