@@ -339,7 +339,7 @@ class Duck:
     def __init__(self, query: Query, fixed: Mapping[str, Sequence[Row]]) -> None:
         self._unreadable = ""
         try:
-            self._text = parsed(query.text).sql(dialect="duckdb")
+            self._text = parsed(query.text).transform(_limited).sql(dialect="duckdb")
         except ValueError as error:
             self._unreadable = str(error)
         self._known: dict[Inputs, Evaluated] = {}
@@ -391,6 +391,14 @@ class Duck:
     def schema(self, operator: Operator) -> Schema:
         """Not asked for."""
         raise NotImplementedError
+
+
+def _limited(node: exp.Expression) -> exp.Expression:
+    """A sample of so many rows as the LIMIT that it is in Spark; DuckDB draws them."""
+    sample = node.args.get("sample")
+    if not isinstance(node, exp.Table) or sample is None:
+        return node
+    return exp.select("*").from_(node.name).limit(sample.args["size"]).subquery(node.alias)
 
 
 def _in_duckdb(kind: str) -> str:

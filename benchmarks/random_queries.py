@@ -248,6 +248,11 @@ class Queries:
     def _part(self, depth: int) -> tuple[str, Columns]:
         """A table, values, or a query in brackets."""
         if self.some(0.04):
+            if self.some(0.3):
+                self.mark("TABLESAMPLE")
+                text, columns = self._base()
+                name, _, alias = text.partition(" ")
+                return f"{name} TABLESAMPLE ({self.rng.randint(1, 2)} ROWS) {alias}", columns
             self.mark("VALUES")
             alias, names = self.name("x"), [self.name(), self.name()]
             rows = ", ".join(f"({self._literal(INT)}, {self._literal(INT)})" for _ in range(2))

@@ -175,7 +175,7 @@ def _asked(
             copies.union(*(request for stored, request in asked if copies & stored))
             for copies in gate
         )
-    if effect.state:
+    if effect.state or effect.within is Within.SEQUENCE:
         targets |= effect.targets
     return replace(effect, targets=targets, gate=gate)
 
