@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from annotations.whitebox.connect.classes import Object
 from annotations.whitebox.connect.expression_text import NotWritten
 from annotations.whitebox.connect.program import program
 
@@ -69,6 +70,12 @@ class Definitions:
         Raises:
             NotWritten: it was made of something, or its class does not stand by itself.
         """
+        if isinstance(made, Object):
+            if not made.plain:
+                name = made.kind.name
+                raise NotWritten(f"`{called}`, an object of `{name}` that is made of values")
+            self._define(str(made.kind.file), made.kind.name, called)
+            return f"{made.kind.name}()"
         kind = type(made)
         code = next((m.__code__ for m in vars(kind).values() if hasattr(m, "__code__")), None)
         if code is None or not Path(code.co_filename).is_file():

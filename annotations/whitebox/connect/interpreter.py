@@ -27,8 +27,9 @@ from types import SimpleNamespace
 from typing import Any, Final
 
 from annotations.dataflow import Position
-from annotations.whitebox.connect import outside, permitted, places
+from annotations.whitebox.connect import classes, outside, permitted, places
 from annotations.whitebox.connect.answers import Refused
+from annotations.whitebox.connect.classes import Class, Method, Object, Super
 from annotations.whitebox.connect.outside import UNREAD, Outside
 from annotations.whitebox.connect.program import program
 
@@ -69,6 +70,15 @@ _UNARY: Final[Mapping[type[ast.unaryop], Callable[[Any], Any]]] = {
     ast.Not: operator.not_,
 }
 
+_SUPER: Final = "super()"
+"""The name in a method's scope of what `super()` gives."""
+_COMPARING: Final = (all, any, bool, len, max, min, range, set, sorted, sum)
+"""Functions whose value for objects depends on methods of theirs, and on what is not known."""
+_LOOKING: Final = frozenset(
+    {"asdict", "astuple", "callable", "fields", "getattr", "hasattr", "hash", "id", "isinstance"}
+    | {"issubclass", "repr", "replace", "type"}
+)
+"""Functions that change nothing of an object that they are given."""
 _VIEWS: Final = (ItemsView, KeysView, ValuesView, enumerate, map, reversed, zip)
 
 
@@ -99,9 +109,14 @@ class Function:
     """A function of the script: PySpark may call it like any other."""
 
     def __init__(
-        self, interpreter: Interpreter, node: ast.FunctionDef | ast.Lambda, scope: Scope
+        self,
+        interpreter: Interpreter,
+        node: ast.FunctionDef | ast.Lambda,
+        scope: Scope,
+        kind: Class | None = None,
     ) -> None:
         self._interpreter = interpreter
+        self._kind = kind
         self._node = node
         self._scope = scope
         self._defaults = interpreter.defaults(node.args, scope)
@@ -121,6 +136,9 @@ class Function:
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         """The value that the function returns."""
         bound = _bound(self._node.args, self._defaults, arguments, named)
+        if self._kind is not None and arguments and isinstance(arguments[0], Object):
+            above = Super(arguments[0], self._kind)
+            bound.setdefault(_SUPER, above)
         return self._interpreter.called(self._node, self._scope, bound)
 
 
@@ -131,10 +149,24 @@ class Scope:
     file: Path
     names: dict[str, Any] = field(default_factory=dict)
     outer: Scope | None = None
+    shared: dict[str, Scope] = field(default_factory=dict)
+    """Names that belong to a scope around it."""
+
+    def share(self, names: Sequence[str], *, whole: bool) -> None:
+        """Let names be those of the module (`global`), or of the nearest scope that has them."""
+        for name in names:
+            scope = self.outer or self
+            while scope.outer is not None and (whole or name not in scope.names):
+                scope = scope.outer
+            self.shared[name] = scope
+
+    def put(self, name: str, value: Any) -> None:
+        """Set a name."""
+        self.shared.get(name, self).names[name] = value
 
     def value(self, name: str) -> Any:
         """The value of a name; one that is not known where nothing set it."""
-        scope: Scope | None = self
+        scope: Scope | None = self.shared.get(name, self)
         while scope is not None:
             if name in scope.names:
                 return scope.names[name]
@@ -156,9 +188,15 @@ class Interpreter:
         """Functions that PySpark has made of the script's own (`udf`), and some of ours, by id."""
         self._standard = _standard(arguments)
         reduce = self._reduce
-        self._given[id(reduce)] = reduce
-        self._standard["functools"] = Namespace({"reduce": reduce})
+        self._given |= {id(reduce): reduce, id(_same): _same}
+        partial = self._partial
+        self._given |= {id(function): function for function in (partial, _wraps)}
+        self._standard["functools"] = Namespace(
+            {"reduce": reduce, "partial": partial, "wraps": _wraps}
+        )
         self._imported: dict[Path, Namespace] = {}
+        self.objects: list[Object] = []
+        """All objects that were made of the script's own classes."""
         self._steps = 0
         self._depth = 0
         self.at: Position | None = None
@@ -194,11 +232,19 @@ class Interpreter:
                     self._assign(target, result, scope)
             case ast.AnnAssign(target=target, value=ast.expr() as value):
                 self._assign(target, self.value(value, scope), scope)
-            case ast.AugAssign(target=ast.Name(id=name), op=op, value=value):
-                result = self._binary(op, scope.value(name), self.value(value, scope))
-                scope.names[name] = result
+            case ast.AugAssign(target=target, op=op, value=value):
+                result = self._binary(op, self.value(target, scope), self.value(value, scope))
+                self._assign(target, result, scope)
+            case ast.Global(names=names) | ast.Nonlocal(names=names):
+                scope.share(names, whole=isinstance(node, ast.Global))
             case ast.FunctionDef():
                 scope.names[node.name] = self._defined(node, scope)
+            case ast.ClassDef():
+                kind = classes.defined(self, node, scope, Scope(scope.file, {}, scope))
+                if kind is None:
+                    self._left_out(node, scope)
+                else:
+                    scope.names[node.name] = kind
             case ast.Import() | ast.ImportFrom():
                 self._import(node, scope)
             case ast.If():
@@ -208,6 +254,8 @@ class Interpreter:
             case ast.With(items=items, body=body):
                 for item in items:
                     result = self.value(item.context_expr, scope)
+                    if isinstance(result, Object):
+                        result = self.call(classes.attribute(result, "__enter__"))
                     if item.optional_vars is not None:
                         self._assign(item.optional_vars, result, scope)
                 self._body(body, scope)
@@ -219,18 +267,29 @@ class Interpreter:
                 raise _Leave(isinstance(node, ast.Continue))
             case ast.Raise():
                 raise Ended(f"the script raises {ast.unparse(node)[6:80] or 'an error'}")
-            case ast.Pass() | ast.Global() | ast.Nonlocal() | ast.Assert() | ast.AnnAssign():
+            case ast.Pass() | ast.Assert() | ast.AnnAssign():
                 pass
             case _:
                 self._left_out(node, scope)
+
+    def follow(self, node: ast.stmt, scope: Scope) -> None:
+        """Follow a statement of the body of a class."""
+        self._statement(node, scope)
+
+    def function(self, node: ast.FunctionDef, scope: Scope, kind: Class) -> Function:
+        """A function of a class."""
+        return Function(self, node, scope, kind)
+
+    def call(self, function: Any) -> Any:
+        """The value of a call without arguments."""
+        return self._call(function, (), {})
 
     def _left_out(self, node: ast.stmt, scope: Scope) -> None:
         """A statement that is not followed: the names that it sets are not known after it."""
         word = type(node).__name__.lower().removesuffix("def")
         if _describes(node):
             outside.note(f"a `{word}` was not followed, as the script was not run")
-        for name in _stored(node):
-            scope.names[name] = Outside(f"${name}")
+        self._forget(node, scope)
 
     def _if(self, node: ast.If, scope: Scope) -> None:
         test = self.value(node.test, scope)
@@ -243,8 +302,61 @@ class Interpreter:
         self._body(node.body if test else node.orelse, scope)
 
     def _forget(self, node: ast.AST, scope: Scope) -> None:
+        """Know nothing any more of what statements that were left out may have changed."""
         for name in _stored(node):
-            scope.names[name] = Outside(f"${name}")
+            before = scope.value(name)
+            left = f"`{name}` may be another one: what sets it was left out, as nothing was run"
+            lost = before.hint(UNREAD, left) if permitted.frame(before) else Outside(f"${name}")
+            scope.put(name, lost)
+        for inner in ast.walk(node):
+            if isinstance(inner, ast.Attribute | ast.Subscript) and isinstance(
+                inner.ctx, ast.Store
+            ):
+                self._lose(inner.value, scope)
+            elif isinstance(inner, ast.Call):
+                function = self._found(inner.func, scope)
+                if isinstance(function, Class | Function | Method | Object):
+                    for held in self.objects:  # its code may change any of them
+                        classes.forget(held)
+                for part in (inner.func, *inner.args, *(k.value for k in inner.keywords)):
+                    self._lose(part.value if part is inner.func and isinstance(
+                        part, ast.Attribute) else part, scope)  # fmt: skip
+
+    def _lose(self, node: ast.AST, scope: Scope) -> None:
+        """Know nothing any more of what an object, a list or a dictionary holds."""
+        holder = self._found(node, scope)
+        if isinstance(holder, Object):
+            classes.forget(holder)
+        elif isinstance(holder, dict):
+            holder.update({key: Outside(f"${key}") for key in holder})
+        elif isinstance(holder, list):
+            holder[:] = [Outside("$item") for _ in holder]
+        if isinstance(holder, dict | list | set) and isinstance(node, ast.Name):
+            scope.put(node.id, Outside(f"${node.id}"))
+
+    def _lose_all(self, node: ast.AST, scope: Scope) -> None:
+        """Know nothing any more of the objects that an expression names, and of their classes."""
+        for inner in ast.walk(node):
+            holder = scope.value(inner.id) if isinstance(inner, ast.Name) else None
+            if isinstance(holder, Object):
+                classes.forget(holder)
+                classes.forget(holder.kind)
+            elif isinstance(holder, Class):
+                classes.forget(holder)
+
+    def _found(self, node: ast.AST, scope: Scope) -> Any:
+        """The value of a name, or of what is inside of one; None of any other expression."""
+        match node:
+            case ast.Name(id=name):
+                return scope.value(name)
+            case ast.Attribute(value=inner, attr=name):
+                owner = self._found(inner, scope)
+                held = isinstance(owner, Object | Class | Namespace)
+                return self._attribute(owner, name) if held else None
+            case ast.Subscript(value=inner):
+                owner = self._found(inner, scope)
+                return self.value(node, scope) if isinstance(owner, dict | list) else None
+        return None
 
     def _for(
         self, target: ast.expr, values: Any, body: Sequence[ast.stmt], scope: Scope, node: ast.AST
@@ -264,7 +376,7 @@ class Interpreter:
     def _assign(self, target: ast.expr, value: Any, scope: Scope) -> None:
         match target:
             case ast.Name(id=name):
-                scope.names[name] = value
+                scope.put(name, value)
             case ast.Tuple(elts=parts) | ast.List(elts=parts):
                 known = isinstance(value, list | tuple) and len(value) == len(parts)
                 for number, part in enumerate(parts):
@@ -274,10 +386,16 @@ class Interpreter:
                 inside, at = self.value(container, scope), self.value(key, scope)
                 if isinstance(inside, dict | list) and not isinstance(at, Outside):
                     inside[at] = value
+                else:
+                    self._lose_all(container, scope)
             case ast.Attribute(value=container, attr=name):
                 inside = self.value(container, scope)
-                if isinstance(inside, Namespace):
+                if isinstance(inside, Object | Class):
+                    classes.put(inside, name, value)
+                elif isinstance(inside, Namespace):
                     inside.names[name] = value
+                else:
+                    self._lose_all(container, scope)
 
     def _defined(self, node: ast.FunctionDef, scope: Scope) -> Any:
         result: Any = Function(self, node, scope)
@@ -363,13 +481,15 @@ class Interpreter:
                 one, other = self.value(left, scope), self.value(right, scope)
                 if isinstance(one, Outside) or isinstance(other, Outside):
                     return self._mixed(node, one, other)
+                if not isinstance(op, ast.Is | ast.IsNot) and _holds_object((one, other)):
+                    return _unknown(node)
                 return _COMPARED[type(op)](one, other)
             case ast.BoolOp(op=op, values=values):
                 return self._boolean(op, values, scope)
             case ast.IfExp(test=test, body=body, orelse=orelse):
                 known = self.value(test, scope)
                 if isinstance(known, Outside):
-                    return _unknown(node)
+                    return self._either(node, scope)
                 return self.value(body if known else orelse, scope)
             case ast.JoinedStr(values=values):
                 return "".join(str(self._piece(piece, scope)) for piece in values)
@@ -400,6 +520,15 @@ class Interpreter:
                 self._assign(target, result, scope)
                 return result
         return _unknown(node)
+
+    def _either(self, node: ast.IfExp, scope: Scope) -> Any:
+        """One of two values, it is not known which: of DataFrames, what either reads is read."""
+        values = [self.value(part, scope) for part in (node.body, node.orelse)]
+        frames = [value for value in values if permitted.frame(value)]
+        if not frames:
+            return _unknown(node)
+        both = frames[0] if len(frames) == 1 else frames[0].union(frames[1])
+        return both.hint(UNREAD, f"whether `{ast.unparse(node.test)[:60]}` is not known here")
 
     def _piece(self, piece: ast.expr, scope: Scope) -> Any:
         if not isinstance(piece, ast.FormattedValue):
@@ -487,6 +616,8 @@ class Interpreter:
     def _attribute(self, owner: Any, name: str) -> Any:
         if isinstance(owner, Outside):
             return Outside(f"{owner}.{name}")
+        if isinstance(owner, Class | Object | Super):
+            return classes.attribute(owner, name)
         if isinstance(owner, Namespace):
             return owner.names.get(name, Outside(f"${name}"))
         if isinstance(owner, Function) or not permitted.attribute(owner, name):
@@ -499,6 +630,8 @@ class Interpreter:
     # ---- calls
 
     def _called(self, node: ast.Call, scope: Scope) -> Any:
+        if ast.unparse(node.func) == "super" and not node.args:
+            return scope.value(_SUPER)
         function = self.value(node.func, scope)
         arguments = tuple(self._items(node.args, scope))
         named: dict[str, Any] = {}
@@ -515,9 +648,22 @@ class Interpreter:
 
     def _call(self, function: Any, arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
         if isinstance(function, Outside):
+            if str(function).rpartition(".")[2].lstrip("$") not in _LOOKING:
+                for each in (*arguments, *named.values()):
+                    if isinstance(each, Class | Object):
+                        classes.forget(each)
             return Outside.__call__(function, *arguments, **named)
-        if isinstance(function, Function):
+        if isinstance(function, Class):
+            return classes.made(self, function, arguments, named)
+        if isinstance(function, Object):
+            function = classes.attribute(function, "__call__")
+        if isinstance(function, Function | Method):
             return function(*arguments, **named)
+        compares = any(function is known for known in _COMPARING)
+        if function is str and _holds_object(arguments):
+            return Outside("$text")
+        if compares and (_holds_object(arguments) or any(map(_is_unknown, arguments))):
+            return Outside("$value")
         if id(function) not in self._given and not permitted.callable_(function):
             return Outside(f"${getattr(function, '__name__', 'value')}")(*arguments, **named)
         owner: Any = getattr(function, "__self__", None)
@@ -578,6 +724,15 @@ class Interpreter:
             if value is not None:
                 pairs.append((argument.arg, value))
         return {name: self.value(value, scope) for name, value in pairs}
+
+    def _partial(self, function: Any, *first: Any, **named: Any) -> Any:
+        """`functools.partial`, of functions that may be called."""
+
+        def partial(*arguments: Any, **others: Any) -> Any:
+            return self._call(function, (*first, *arguments), {**named, **others})
+
+        self._given[id(partial)] = partial
+        return partial
 
     def _reduce(self, function: Any, values: Any, *first: Any) -> Any:
         """`functools.reduce`, of functions that may be called."""
@@ -649,6 +804,28 @@ def _holds_unknown(value: Any) -> bool:
     if isinstance(value, dict):
         return any(map(_holds_unknown, (*value, *value.values())))
     return False
+
+
+def _wraps(_: Any) -> Any:
+    """`functools.wraps`: what a function is called changes nothing of what it does."""
+    return _same
+
+
+def _same(function: Any) -> Any:
+    return function
+
+
+def _holds_object(value: Any) -> bool:
+    """Whether a value is an object or a class of the script, or has such a part."""
+    if isinstance(value, list | tuple | set):
+        return any(map(_holds_object, value))
+    if isinstance(value, dict):
+        return any(map(_holds_object, value.values()))
+    return isinstance(value, Class | Object | Super)
+
+
+def _is_unknown(value: Any) -> bool:
+    return isinstance(value, Outside)
 
 
 def _small(one: Any, other: Any) -> bool:

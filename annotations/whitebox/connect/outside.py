@@ -68,6 +68,11 @@ class Outside(str):
             DECIDED[str(self)] = None
         return True
 
+    def __len__(self) -> int:
+        if _users(sys._getframe(1).f_code.co_filename):
+            DECIDED[str(self)] = None
+        return str.__len__(self)
+
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)

@@ -187,10 +187,19 @@ def test_what_is_not_known_is_said_once_with_what_would_help(tmp_path: Path) -> 
 def test_a_script_that_shows_no_query_is_not_taken_for_one_that_has_none(tmp_path: Path) -> None:
     file = tmp_path / "job.py"
     file.write_text(
-        f"class Job:\n    def run(self):\n        {QUERY.splitlines()[-1]}\nJob().run()\n"
+        f"class Job(x.Base):\n    def run(self):\n        {QUERY.splitlines()[-1]}\nJob().run()\n"
     )
     with pytest.raises(BadInput) as bad:
         importing.load(file)
     (diagnostic,) = bad.value.diagnostics
     assert diagnostic.code.id == "BLZ094"
     assert "a `class` was not followed" in diagnostic.message
+
+
+def test_what_objects_hold_is_known_only_where_nothing_else_may_have_changed_it() -> None:
+    script = Path(__file__).with_name("followed_classes.py")
+    dataflow, _ = importing.load(script)
+    calls = script.read_text(encoding="utf-8").count("\nwrite(")
+    assert len(dataflow.components) == calls
+    for component in dataflow.components.values():
+        assert [str(path.annotation)[:1] for path in component.paths] == ["O"], component.name

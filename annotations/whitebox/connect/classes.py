@@ -1,0 +1,280 @@
+"""Classes of a script that is followed without being run: their members, and objects of them.
+
+A class is followed where all of its bases are: others of the script, those that only mark it
+(`ABC`, `Protocol`), and those of PySpark whose methods nobody calls here. One that says itself what
+an access or a call does to it is not. Fields of a `dataclass` become the parameters of its making.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from annotations.whitebox.connect.outside import Outside
+
+MARKERS: Final = frozenset({"ABC", "Generic", "Protocol", "object"})
+"""Bases that do nothing to what a class does."""
+_NOT_FOLLOWED: Final = frozenset(
+    {"__new__", "__getattr__", "__getattribute__", "__setattr__", "__delattr__", "__slots__"}
+    | {"__init_subclass__", "__class_getitem__", "__set_name__", "__bool__", "__len__"}
+)
+_MISSING: Final = object()
+
+
+class Follower(Protocol):
+    """Follows the script: statements, expressions and calls."""
+
+    objects: list[Object]
+    """All objects that were made of the script's own classes."""
+
+    def value(self, node: ast.expr, scope: Any) -> Any:
+        """The value of an expression."""
+
+    def follow(self, node: ast.stmt, scope: Any) -> None:
+        """Follow a statement of the body of a class."""
+
+    def function(self, node: ast.FunctionDef, scope: Any, kind: Class) -> Any:
+        """A function of a class."""
+
+    def call(self, function: Any) -> Any:
+        """The value of a call without arguments."""
+
+
+@dataclass(eq=False)
+class Field:
+    """A field of a dataclass, and how its default is made."""
+
+    name: str
+    default: ast.expr | None
+    factory: ast.expr | None
+
+
+@dataclass(eq=False)
+class Class:
+    """A class of the script."""
+
+    name: str
+    file: Path
+    node: ast.ClassDef
+    scope: Any
+    """Where it is defined."""
+    bases: tuple[Class, ...]
+    foreign: bool
+    """A base is of PySpark."""
+    names: dict[str, Any] = field(default_factory=dict)
+    fields: list[Field] | None = None
+    """Of a dataclass, those of its bases first."""
+    lost: bool = False
+    """What it holds may have changed: only its functions are known."""
+
+    def order(self) -> Iterator[Class]:
+        """The class and its bases, in the order in which a member is looked for."""
+        several = [self, *(kind for base in self.bases for kind in base.order())]
+        last = {id(kind): place for place, kind in enumerate(several)}
+        return (kind for place, kind in enumerate(several) if last[id(kind)] == place)
+
+    def member(self, name: str, *, after: Class | None = None) -> Any:
+        """What the class calls by that name, in a base behind `after`; `_MISSING` where nothing."""
+        order = list(self.order())
+        if after is not None:
+            order = order[order.index(after) + 1 :]
+        return next((kind.names[name] for kind in order if name in kind.names), _MISSING)
+
+
+@dataclass(eq=False)
+class Object:
+    """An object of a class of the script."""
+
+    kind: Class
+    names: dict[str, Any] = field(default_factory=dict)
+    plain: bool = True
+    """It was made without arguments."""
+    lost: bool = False
+    """What it holds may have changed, but for what was set since."""
+
+
+@dataclass(eq=False)
+class Super:
+    """The members of an object that its bases behind a class have."""
+
+    of: Object
+    after: Class
+
+
+class Method:
+    """A function of a class, for an object or for the class itself."""
+
+    def __init__(self, function: Any, owner: Any) -> None:
+        self.__self__ = owner
+        self.__name__ = function.__name__
+        self.__qualname__ = function.__name__
+        self.__module__ = "__main__"
+        self.__doc__ = None
+        self.__code__ = function.__code__
+        self._function = function
+
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        """The value that the function returns."""
+        return self._function(self.__self__, *arguments, **named)
+
+
+@dataclass(eq=False)
+class _Bound:
+    """A member with a decorator of Python's own."""
+
+    function: Any
+    how: str
+
+
+def defined(interpreter: Follower, node: ast.ClassDef, scope: Any, inner: Any) -> Class | None:
+    """The class that a statement defines; None where it cannot be followed. `inner` gets the names
+    that its body sets."""
+    bases: list[Class] = []
+    foreign = False
+    for base in node.bases:
+        word = ast.unparse(base.value if isinstance(base, ast.Subscript) else base)
+        found = interpreter.value(base, scope)
+        if isinstance(found, Class):
+            bases.append(found)
+        elif isinstance(found, type) and found.__module__.startswith("pyspark.sql.streaming"):
+            foreign = True
+        elif word.rpartition(".")[2] not in MARKERS:
+            return None
+    decorators = [
+        ast.unparse(d.func if isinstance(d, ast.Call) else d) for d in node.decorator_list
+    ]
+    if any(word.rpartition(".")[2] != "dataclass" for word in decorators):
+        return None
+    if any(keyword.arg != "metaclass" or "ABCMeta" not in ast.unparse(keyword.value)
+           for keyword in node.keywords):  # fmt: skip
+        return None
+    made = Class(node.name, scope.file, node, scope, tuple(bases), foreign)
+    for statement in node.body:
+        if isinstance(statement, ast.FunctionDef):
+            inner.names[statement.name] = _member(interpreter, statement, scope, made)
+        elif isinstance(statement, ast.AnnAssign) and statement.value is None:
+            continue
+        else:
+            interpreter.follow(statement, inner)
+    made.names = inner.names
+    if made.names.keys() & _NOT_FOLLOWED:
+        return None
+    inherited = [f for base in reversed([*made.order()][1:]) for f in base.fields or ()]
+    if decorators:
+        own = list(_fields(node))
+        kept = [f for f in inherited if f.name not in {each.name for each in own}]
+        made.fields = [*kept, *own]
+    elif inherited:
+        made.fields = inherited
+    return made
+
+
+def _member(interpreter: Follower, node: ast.FunctionDef, scope: Any, kind: Class) -> Any:
+    function = interpreter.function(node, scope, kind)
+    how = ""
+    for decorator in node.decorator_list:
+        word = ast.unparse(decorator)
+        if word in ("property", "staticmethod", "classmethod", "cached_property") or (
+            word == "functools.cached_property"
+        ):
+            how = word.rpartition(".")[2]
+        elif word.rpartition(".")[2] not in ("abstractmethod", "override"):
+            return Outside(f"${node.name}")
+    return _Bound(function, how) if how else function
+
+
+def _fields(node: ast.ClassDef) -> Iterator[Field]:
+    for statement in node.body:
+        if not isinstance(statement, ast.AnnAssign) or not isinstance(statement.target, ast.Name):
+            continue
+        if "ClassVar" in ast.unparse(statement.annotation):
+            continue
+        default, factory = statement.value, None
+        if isinstance(default, ast.Call) and ast.unparse(default.func).split(".")[-1] == "field":
+            options = {keyword.arg: keyword.value for keyword in default.keywords}
+            default, factory = options.get("default"), options.get("default_factory")
+        yield Field(statement.target.id, default, factory)
+
+
+def made(
+    interpreter: Follower, kind: Class, arguments: tuple[Any, ...], named: Mapping[str, Any]
+) -> Any:
+    """A new object of a class, its `__init__` called."""
+    result = Object(kind, plain=not (arguments or named))
+    interpreter.objects.append(result)
+    begin = kind.member("__init__")
+    if kind.fields is not None and (begin is _MISSING or "__init__" not in kind.names):
+        _filled(interpreter, result, arguments, named)
+        begin = kind.member("__post_init__")
+        arguments, named = (), {}
+    if begin is not _MISSING:
+        if isinstance(begin, Outside | _Bound):
+            return Outside(f"${kind.name}()")
+        begin(result, *arguments, **named)
+    return result
+
+
+def _filled(
+    interpreter: Follower, target: Object, arguments: tuple[Any, ...], named: Mapping[str, Any]
+) -> None:
+    fields = target.kind.fields or []
+    given = dict(zip((f.name for f in fields), arguments, strict=False)) | dict(named)
+    for each in fields:
+        if each.name in given:
+            value = given[each.name]
+        elif each.factory is not None:
+            value = interpreter.call(interpreter.value(each.factory, target.kind.scope))
+        elif each.default is not None:
+            value = interpreter.value(each.default, target.kind.scope)
+        else:
+            value = Outside(f"${each.name}")
+        target.names[each.name] = value
+
+
+def attribute(owner: Class | Object | Super, name: str) -> Any:
+    """A member of a class or of an object; a value that is not known where it has none."""
+    if isinstance(owner, Object) and name in owner.names:
+        return owner.names[name]
+    if isinstance(owner, Super):
+        found, holder = owner.of.kind.member(name, after=owner.after), owner.of
+    else:
+        found = owner.member(name) if isinstance(owner, Class) else owner.kind.member(name)
+        holder = owner  # type: ignore[assignment]
+    if found is _MISSING:
+        # `super().__init__()` of a base that only marks the class
+        return (lambda *_, **__: None) if name == "__init__" else Outside(f"${name}")
+    if isinstance(found, _Bound):
+        kind = holder if isinstance(holder, Class) else holder.kind
+        match found.how:
+            case "staticmethod":
+                return found.function
+            case "classmethod":
+                return Method(found.function, kind)
+            case _:
+                return found.function(holder) if isinstance(holder, Object) else Outside(f"${name}")
+    kind = holder if isinstance(holder, Class) else holder.kind
+    if not hasattr(found, "__code__"):
+        lost = any(each.lost for each in kind.order()) or getattr(holder, "lost", False)
+        return Outside(f"${name}") if lost else found
+    if isinstance(holder, Object) and hasattr(found, "__code__") and not isinstance(found, Method):
+        return Method(found, holder)
+    return found
+
+
+def put(owner: Class | Object, name: str, value: Any) -> None:
+    """Set a member; what a property does with it is not known."""
+    member = owner.kind.member(name) if isinstance(owner, Object) else None
+    if isinstance(member, Outside | _Bound):
+        forget(owner)
+    else:
+        owner.names[name] = value
+
+
+def forget(target: Class | Object) -> None:
+    """Know nothing any more of what an object, or a class, holds."""
+    target.lost = True
+    if isinstance(target, Object):
+        target.names = {name: Outside(f"${name}") for name in target.names}
