@@ -48,6 +48,7 @@ _FOLLOWED: list[Callable[[], Position | None]] = []
 
 def reading(place: Callable[[], Position | None]) -> None:
     """Places are those of a script that is followed without being run, from now on."""
+    from pyspark.errors import utils
     from pyspark.pipelines import api
     from pyspark.pipelines.source_code_location import SourceCodeLocation
 
@@ -55,7 +56,12 @@ def reading(place: Callable[[], Position | None]) -> None:
         at = place() or Position("", 1, 1)
         return SourceCodeLocation(at.file, at.line)
 
+    def call_site(depth: int) -> str:
+        at = place() or Position("", 1, 1)
+        return f"{at.file}:{at.line}"
+
     _FOLLOWED[:] = [place]
+    utils._capture_call_site = call_site
     api.get_caller_source_code_location = location  # type: ignore[attr-defined]
 
 

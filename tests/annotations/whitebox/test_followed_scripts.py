@@ -203,3 +203,18 @@ def test_what_objects_hold_is_known_only_where_nothing_else_may_have_changed_it(
     assert len(dataflow.components) == calls
     for component in dataflow.components.values():
         assert [str(path.annotation)[:1] for path in component.paths] == ["O"], component.name
+
+
+def test_a_reason_names_a_line_of_the_script(tmp_path: Path) -> None:
+    script = tmp_path / "job.py"
+    script.write_text(
+        "from pyspark.sql import SparkSession, functions as F\n"
+        "spark = SparkSession.builder.getOrCreate()\n"
+        'rows = spark.readStream.schema("value STRING").json("/in")\n'
+        'rows = rows.select(F.from_json("value", open("schema").read()).alias("o")).select("o.*")\n'
+        'rows.writeStream.format("console").start()\n'
+    )
+    dataflow, _ = importing.load(script)
+    (component,) = dataflow.components.values()
+    places = [path.position for path in component.paths]
+    assert [(place.file, place.line) for place in places if place] == [(str(script), 4)]
