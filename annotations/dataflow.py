@@ -190,6 +190,17 @@ class Component:
 
 
 @dataclass(frozen=True, slots=True)
+class Avro:
+    """Values of messages that are records in Avro's binary form."""
+
+    schema: str | None = None
+    """The reader's schema, as JSON; None: records are read as they were written."""
+    registry: str | None = None
+    """The address of the registry that has the schemas by which records were written; None: it is
+    `schema`, and values do not name one."""
+
+
+@dataclass(frozen=True, slots=True)
 class External:
     """An external source or sink: a Spark format with its options."""
 
@@ -200,8 +211,9 @@ class External:
     """Of a sink: the row of equal key is replaced."""
     delivery: str | None = None
     """What the writer of a sink guarantees, `once` or `may-repeat`; None: by its format."""
-    value: str | None = None
-    """Of a Kafka source: what the values of messages are; None: bytes, as Kafka has them."""
+    value: str | Avro | None = None
+    """Of Kafka: what the values of messages are, `json` or Avro; None: of a source bytes, as Kafka
+    has them, of a sink the column `value`, or JSON."""
     columns: Mapping[str, str] = field(default_factory=lambda: EMPTY)
     """Of a Kafka source: attribute -> the part of a message that it is, outside the value."""
     function: str | None = None

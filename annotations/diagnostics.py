@@ -345,6 +345,11 @@ CODES: Final = _table(
      "before it.",
      "Let a component compute what does not depend on that, and write it to a sink of another "
      "format; else see that the function writes the same for every division, and again."),
+    ("BLZ068", _E, "Avro schema that messages cannot have",
+     "Values are decoded and encoded by this schema, and each of its fields is a column: all of "
+     "their types have to be ones of Spark.",
+     "Correct the schema, or the attributes; what has no column can be left out of a reader's "
+     "schema."),
     # ---- records that come twice
     ("BLZ070", _N, "source that may repeat, by its format",
      "Spark reads each record of a topic once, but the topic may hold it twice: a producer that "

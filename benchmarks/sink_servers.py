@@ -8,6 +8,8 @@ gives None. Derby ships with Spark, and is opened by one process at a time.
 from __future__ import annotations
 
 import contextlib
+import http.server
+import json
 import os
 import pwd
 import re
@@ -21,7 +23,7 @@ import time
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 JDBC_JAR = "BLAZES_POSTGRESQL_JAR"
 """Environment variable: PostgreSQL's JDBC driver, where it is not in Debian's place."""
@@ -88,6 +90,45 @@ def object_store(bucket: str) -> Iterator[Mapping[str, str]]:
             "AWS_REGION": "us-east-1",
             "AWS_ALLOW_HTTP": "true",
         }
+
+
+@contextlib.contextmanager
+def schema_registry() -> Iterator[str]:
+    """A registry of schemas, in a process of its own; its address.
+
+    It answers as Confluent's does what a job asks it, and keeps schemas in memory.
+    """
+    port = free_port()
+    command = [sys.executable, __file__, "schema-registry", str(port)]
+    with _server(command, lambda: _listens(port)):
+        yield f"http://127.0.0.1:{port}"
+
+
+class _Registry(http.server.BaseHTTPRequestHandler):
+    schemas: ClassVar[list[str]] = []
+
+    def do_GET(self) -> None:
+        """`/schemas/ids/N`."""
+        number = int(self.path.rpartition("/")[2])
+        if not 0 < number <= len(self.schemas):
+            self._answer(404, {"error_code": 40403, "message": "Schema not found"})
+            return
+        self._answer(200, {"schema": self.schemas[number - 1]})
+
+    def do_POST(self) -> None:
+        """`/subjects/NAME/versions`."""
+        given = json.loads(self.rfile.read(int(self.headers["Content-Length"])))["schema"]
+        if given not in self.schemas:
+            self.schemas.append(given)
+        self._answer(200, {"id": self.schemas.index(given) + 1})
+
+    def log_message(self, *_: Any) -> None:
+        """Nobody reads it."""
+
+    def _answer(self, status: int, body: Mapping[str, Any]) -> None:
+        self.send_response(status)
+        self.end_headers()
+        self.wfile.write(json.dumps(body).encode())
 
 
 class Postgres(NamedTuple):
@@ -203,3 +244,7 @@ def _listens(port: int) -> bool:
     with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
         return True
     return False
+
+
+if __name__ == "__main__":
+    http.server.ThreadingHTTPServer(("127.0.0.1", int(sys.argv[2])), _Registry).serve_forever()

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from annotations.dataflow import Processor, Producers, Punctuation
+from annotations.dataflow import Avro, Processor, Producers, Punctuation
 from codegen.ends import is_transactional
 from codegen.explain import base_name
 from codegen.literals import INDENT, WIDTH, Call, Code, Text, value
@@ -303,7 +304,7 @@ def external(end: Any) -> list[tuple[str, Any]]:
     if end.options:
         named.append(("options", end.options))
     if end.value is not None:
-        named.append(("value", end.value))
+        named.append(("value", end.value if isinstance(end.value, str) else avro(end.value)))
     if end.columns:
         named.append(("columns", end.columns))
     return named
@@ -326,6 +327,20 @@ def column(name: str) -> str:
     """A column's name, quoted where it is not a plain word."""
     plain = name.isidentifier() and name.isascii()
     return name if plain else "`" + name.replace("`", "``") + "`"
+
+
+def avro(declared: Avro) -> Call:
+    """`Avro(...)`."""
+    named: list[tuple[str, Any]] = []
+    if declared.schema is not None:
+        record = json.loads(declared.schema)
+        fields = [json.dumps(of, ensure_ascii=False) for of in record.pop("fields")]
+        lines = [*(f"    {line}," for line in fields[:-1]), f"    {fields[-1]}"]
+        begin = f'{json.dumps(record, ensure_ascii=False)[:-1]}, "fields": ['
+        named.append(("schema", Text((begin, *lines, "]}"), deeper=True)))
+    if declared.registry is not None:
+        named.append(("registry", declared.registry))
+    return Call("Avro", (), named, tall=True)
 
 
 def punctuation(declared: Punctuation) -> Call:

@@ -19,6 +19,7 @@ from codegen.names import Names, is_plain
 from codegen.sql_text import sql_value
 
 RUNTIME: Final = (
+    "Avro",
     "Job",
     "Processor",
     "Producers",

@@ -37,7 +37,8 @@ def source_problems(stream: Stream) -> list[Diagnostic]:
         message = f"stream {stream.name} is read from {format} files and has no schema"
         missing.append(Diagnostic(CODES["BLZ502"], message, stream.position))
     if stream.source.value is not None and stream.schema is None:
-        message = f"stream {stream.name} has values of {stream.source.value} and no schema"
+        values = "json" if stream.source.value == "json" else "Avro"
+        message = f"stream {stream.name} has values of {values} and no schema"
         missing.append(Diagnostic(CODES["BLZ502"], message, stream.position))
     if format in FILE_FORMATS and stream.source.path is None:
         message = f"the source of stream {stream.name} reads {format} files and has no path"

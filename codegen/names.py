@@ -11,7 +11,17 @@ from typing import Final
 LONGEST: Final = 48
 """Characters of a made identifier, so that a generated line stays within its width."""
 USED: Final = frozenset(
-    {"DataFrame", "Job", "Path", "Producers", "Punctuation", "build", "deduplicated", "feed"}
+    {
+        "Avro",
+        "DataFrame",
+        "Job",
+        "Path",
+        "Producers",
+        "Punctuation",
+        "build",
+        "deduplicated",
+        "feed",
+    }
     | {"job", "main", "replica", "sql"}
 )
 """What the text of a job itself uses."""

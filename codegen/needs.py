@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+from annotations.dataflow import Avro
 from codegen.model import Guarantee, Sink, Source, Stages
 
 SCALA: Final = "2.13"
@@ -88,8 +89,14 @@ def _of_end(stage: Source | Sink) -> Iterator[Need]:
     match end.format.lower():
         case "avro":
             yield Need("avro files", (), package=_of_spark("spark-avro"))
-        case "kafka" if isinstance(stage, Source) or stage.guarantee is Guarantee.EXACTLY_ONCE:
+        case "kafka" if (
+            isinstance(stage, Source)
+            or isinstance(end.value, Avro)
+            or stage.guarantee is Guarantee.EXACTLY_ONCE
+        ):
             yield Need("topics of Kafka", (), extra="kafka")
+            if isinstance(end.value, Avro):
+                yield Need("values in Avro", (), extra="avro")
         case "kafka":
             yield Need("appending to topics", (), package=_of_spark("spark-sql-kafka-0-10"))
         case "delta" if isinstance(stage, Sink):

@@ -2,8 +2,8 @@
 
 - `reader`: `load(path)` and `loads(text)`; every other module is a part of it or writes files.
 - `shapes`, `records`: what a value of YAML may look like; `keys`: every key of the file, with its
-  shape; `notation`, `compact`, `formats`: how values are written. `schema`, `reference` and
-  `python_reference` are made from the keys.
+  shape; `notation`, `compact`, `formats`: how values are written; `avro`: the
+  columns of messages. `schema`, `reference` and `python_reference` are made from the keys.
 - `components`, `unannotated`, `streams`, `connect`: what is built of them; `checks`: what has to
   hold between them.
 - `python_module`: the same from a module in Python, whose declarations (`python_declarations`,

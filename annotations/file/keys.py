@@ -251,6 +251,24 @@ _END_KEYS: Final = {
     "path": Entry(Text("a path"), "File or folder, relative to the folder of this file."),
     "options": Entry(_OPTIONS, "Options of the format, passed on as they are."),
 }
+_AVRO: Final = _record(
+    "values in Avro",
+    "Messages whose values are records in Avro's binary form.",
+    {
+        "format": Entry(Choice(("avro",)), "avro", True),
+        "schema": Entry(
+            Text("a file"),
+            "The schema, a file beside this one: what records are read as, or written by. A source "
+            "with a `registry` may go without.",
+        ),
+        "registry": Entry(
+            Text("the address of a schema registry"),
+            "A registry like Confluent's. Values name a schema of it: by which they were written "
+            "(source), or which is registered there as TOPIC-value (sink). Without it, values have "
+            "no header, and `schema` is what they were written by.",
+        ),
+    },
+)
 _PART: Final = r"^(key|topic|partition|offset|timestamp|headers\..+)$"
 SOURCE: Final = _record(
     "a source",
@@ -258,7 +276,10 @@ SOURCE: Final = _record(
     {
         **_END_KEYS,
         "value": Entry(
-            Choice(("json",)),
+            OneOf(
+                ((is_map, _AVRO), (is_scalar, Choice(("json",)))),
+                "json, or {format: avro, schema: FILE, registry: URL}",
+            ),
             "Of kafka: what the values of messages are. The schema is that of the values then, and "
             "a message whose value is something else is a dead letter. Without it, the columns are "
             "those of Kafka (key, value, headers, ...).",
@@ -283,6 +304,12 @@ SINK: Final = _record(
     "Where rows go: a Spark format with its options.",
     {
         **_END_KEYS,
+        "value": Entry(
+            _AVRO,
+            "Of kafka: what the values of messages are. Each column is a field of the value then, "
+            "but for `key`, `headers`, `partition`, `topic`. Without it, a column `value` is it, "
+            "or all columns as a JSON object.",
+        ),
         "key": Entry(ATTRIBUTES, "The sink replaces the row that has the same key (upsert)."),
         "delivery": Entry(
             Choice(("once", "may-repeat")),
@@ -522,6 +549,7 @@ RECORDS: Final = (
     STREAM,
     SOURCE,
     SINK,
+    _AVRO,
     _PUNCTUATION,
     _REGISTERED,
     DEPLOYMENT,

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
-from annotations.dataflow import Endpoint, External, Producers, Punctuation, Stream
+from annotations.dataflow import Avro, Endpoint, External, Producers, Punctuation, Stream
 from annotations.delivery import CALLS, counts, may_repeat
 from annotations.diagnostics import Findings
+from annotations.file.avro import AvroError, columns_of, difference, schema_text
 from annotations.file.components import Built
 from annotations.file.formats import OPTIONS, OTHERS, is_known, is_secret, unknown_option
 from annotations.file.notation import key_of
@@ -87,6 +90,17 @@ class Streams:
         stream = Stream(key.text, producer, consumer, position=position, **values)
         self.streams[key.text] = stream
         self._check_repeats(stream, fields)
+        self._check_avro(stream, fields)
+
+    def _check_avro(self, stream: Stream, fields: Fields) -> None:
+        """The attributes of a source are fields of its Avro schema (BLZ068)."""
+        source = stream.source
+        if source is None or not isinstance(source.value, Avro) or source.value.schema is None:
+            return
+        has = columns_of(source.value.schema)
+        for name, (key, declared) in fields.get("schema", {}).items():
+            if name not in source.columns and (other := difference(has, name, declared)):
+                self.out.add("BLZ068", other, key.mark)
 
     def _collect_attributes(self, component: str, fields: Fields) -> None:
         schema: Pairs | None = fields.get("schema")
@@ -191,7 +205,7 @@ def _all(built: Built, side: str) -> set[str]:
     return built.all_outputs if side == "from" else built.all_inputs
 
 
-def _external(fields: Fields, findings: Findings) -> External:
+def _external(fields: Fields, findings: Findings, *, writes: bool = False) -> External:
     _check_format(fields, findings)
     check_secrets(fields.get("options", {}), findings)
     return External(
@@ -200,11 +214,33 @@ def _external(fields: Fields, findings: Findings) -> External:
         options=texts(fields.get("options", {})),
         key=tuple(name.text for name in fields.get("key", ())),
         delivery=fields.get("delivery"),
-        value=fields.get("value"),
+        value=_value(fields, findings, writes),
         columns=texts(fields.get("columns", {})),
         function=fields.get("function"),
         position=findings.position(fields.node.mark),
     )
+
+
+def _value(fields: Fields, findings: Findings, writes: bool) -> str | Avro | None:
+    given: str | Fields | None = fields.get("value")
+    if not isinstance(given, Fields):
+        return given
+    file, registry = given.get("schema"), given.get("registry")
+    if registry is not None and is_secret("registry", registry):
+        message = "the value of `registry` looks like a secret"
+        findings.add("BLZ066", message, given.node.key_mark("registry"))
+    if file is None:
+        if not given.broken and (writes or registry is None):
+            message = "values in Avro without a `schema`"
+            findings.add("BLZ068", message, fields.node.key_mark("value"))
+        return Avro(None, registry)
+    try:
+        text = schema_text(Path(findings.file).parent / file)
+        columns_of(text)
+    except AvroError as error:
+        findings.add("BLZ068", f"{file}: {error}", given.node.value_mark("schema"))
+        return Avro(None, registry)
+    return Avro(text, registry)
 
 
 def _check_format(fields: Fields, findings: Findings) -> None:
@@ -217,7 +253,7 @@ def _check_format(fields: Fields, findings: Findings) -> None:
         message = f"the format `{shorten(format)}` is not known{near}"
         findings.add("BLZ064", message, fields.node.value_mark("format"))
     if format.lower() != "kafka" and ("value" in fields or "columns" in fields):
-        message = "`value` and `columns` of a source are for kafka"
+        message = "`value` and `columns` are for kafka"
         findings.add("BLZ065", message, fields.node.value_mark("format"))
     if "function" in fields:
         named = fields.get("function")
@@ -275,7 +311,7 @@ _CONVERSIONS: Final[Mapping[str, tuple[str, Callable[[Any, Findings], Any]]]] = 
     "delivery": ("delivery", _same),
     "repeat_within": ("repeat_within", _same),
     "source": ("source", _external),
-    "sink": ("sink", _external),
+    "sink": ("sink", partial(_external, writes=True)),
     "producer": ("producer_column", lambda node, findings: node.text),
     "punctuation": ("punctuation", _punctuation),
     "producers": ("producers", _producers),

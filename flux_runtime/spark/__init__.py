@@ -19,6 +19,7 @@
   units, which know nothing of each other.
 """
 
+from flux_runtime.spark.ends.avro import Avro
 from flux_runtime.spark.feed import Feed, Producers, Punctuation
 from flux_runtime.spark.flux.components import Processor, Step
 from flux_runtime.spark.frames import deduplicated, sql
@@ -26,6 +27,7 @@ from flux_runtime.spark.job import Job
 from flux_runtime.spark.main import main
 
 __all__ = [
+    "Avro",
     "Feed",
     "Job",
     "Processor",

@@ -33,7 +33,7 @@ def fingerprint(job: Job) -> Fingerprint:
             "producer": source.producer,
             "punctuation": None if mark is None else [mark.when, mark.count, mark.digest],
             **({"id": list(source.id)} if source.id else {}),
-            **({"value": [source.value, dict(source.columns)]} if source.value else {}),
+            **({"value": [source.value_format, dict(source.columns)]} if source.value else {}),
             "path": source.path,
             "options": {name: digest(text) for name, text in sorted(source.declared.items())},
         }

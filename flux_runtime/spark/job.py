@@ -6,7 +6,7 @@ Nothing here starts Spark; `flux_runtime.spark.runner` runs what was declared.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit
@@ -17,6 +17,7 @@ from pyspark.sql.types import DataType, StringType, StructType
 
 from flux_runtime.secrets import resolved
 from flux_runtime.spark.context import file_name
+from flux_runtime.spark.ends.avro import Avro
 from flux_runtime.spark.ends.commit import Folders
 from flux_runtime.spark.ends.delta import DeltaSink
 from flux_runtime.spark.ends.outputs import Sink
@@ -119,7 +120,7 @@ class Job:
         producer: str | None = None,
         punctuation: Punctuation | None = None,
         id: Sequence[str] = (),
-        value: str | None = None,
+        value: str | Avro | None = None,
         columns: Mapping[str, str] | None = None,
     ) -> Feed:
         """An external source.
@@ -134,14 +135,15 @@ class Job:
             punctuation: how punctuations are recognised; None: there are none.
             id: the columns that identify a record: two deliveries agree on them exactly if they
                 are the same record. Sealed units drop what they know already before it counts.
-            value: of `kafka`: what the values of messages are, `json`; the schema is that of the
-                values then. None: the columns are those of Kafka.
+            value: of `kafka`: what the values of messages are, `json` or Avro; the schema is that
+                of the values then. None: the columns are those of Kafka.
             columns: of `kafka`, column -> the part of a message that it is: `key`, `topic`,
                 `partition`, `offset`, `timestamp` or `headers.NAME`.
         """
         self._new(name)
-        if (value or columns) and (format != "kafka" or value != "json" or schema is None):
-            raise ValueError(f"source {name}: value is `json`, of kafka, and has a schema")
+        known = value == "json" or isinstance(value, Avro)
+        if (value or columns) and (format != "kafka" or not known or schema is None):
+            raise ValueError(f"source {name}: value is `json` or Avro, of kafka, and has a schema")
         self.own_paths[name] = self._resolved(path)
         source = Source(
             name=name,
@@ -153,7 +155,7 @@ class Job:
             producer=producer,
             punctuation=punctuation,
             id=tuple(id),
-            value=value,
+            value=self._value(f"source {name}", value),
             columns=dict(columns or {}),
         )
         self.sources[name] = source
@@ -425,6 +427,7 @@ class Job:
         key: Sequence[str] = (),
         transaction: bool = False,
         function: Any = None,
+        value: Avro | None = None,
     ) -> None:
         """An external sink.
 
@@ -437,8 +440,10 @@ class Job:
             options: Spark's, for the format.
             key: columns by which rows of a table are replaced; for `jdbc`, and exactly once.
             transaction: each row exactly once: `jdbc` and `kafka` with this, files and `delta`
-                anyhow.
+                anyhow, and `kafka` with a value in Avro.
             function: of `foreachbatch` and `foreach`, what takes the rows: see `Called`.
+            value: of `kafka`: what the values of messages are; every column is a field of them but
+                for `key`, `headers`, `partition` and `topic`.
         """
         if (format in CALLS) != (function is not None):
             raise ValueError(f"sink {name}: a function takes the rows of {', '.join(CALLS)}")
@@ -449,6 +454,8 @@ class Job:
             )
         if key and format != "jdbc":
             raise ValueError(f"sink {name}: only rows of a jdbc sink are replaced by a key")
+        if value is not None and (format != "kafka" or value.schema is None):
+            raise ValueError(f"sink {name}: values in Avro are of kafka, and have a schema")
         if name in self.sinks:
             raise ValueError(f"there are two sinks named {name}")
         passed = tuple(self._of_unit(name, number, feed) for number, feed in enumerate(feeds, 1))
@@ -459,10 +466,11 @@ class Job:
             return
         if format in FILE_FORMATS and (location is None or self.backfill is not None):
             location = str(self.results / file_name(name))
+        value = self._value(f"sink {name}", value)
         if function is not None:
             target: CommitSink = Called(function=function, by_row=format == "foreach")
         else:
-            target = self._target(name, format, location, given, tuple(key), transaction)
+            target = self._target(name, format, location, given, tuple(key), transaction, value)
         self.sinks[name] = Sink(
             name=name,
             feeds=passed,
@@ -482,6 +490,7 @@ class Job:
         options: Mapping[str, str],
         key: tuple[str, ...],
         transaction: bool,
+        value: Avro | None,
     ) -> CommitSink:
         """What takes the rows of a sink."""
         if location is not None and format in FILE_FORMATS:
@@ -492,9 +501,15 @@ class Job:
             return DeltaSink(name=name, location=location, options=options)
         if format == "jdbc" and (key or transaction):
             return Table(name=name, options=options, key=key)
-        if format == "kafka" and transaction:
-            return Topic(name=name, options=options)
+        if format == "kafka" and (transaction or value is not None):
+            return Topic(name=name, options=options, value=value)
         return Appended(format=format, path=location, options=options)
+
+    def _value(self, of: str, value: Any) -> Any:
+        """What values are, with a value in place of each reference to a secret."""
+        if not isinstance(value, Avro) or value.registry is None:
+            return value
+        return replace(value, registry=self._options(of, {"registry": value.registry})["registry"])
 
     def _options(self, of: str, options: Mapping[str, str] | None) -> dict[str, str]:
         """Options, with a value in place of each reference to a secret."""

@@ -1,8 +1,8 @@
 """The ends of a job: what it reads, and what it puts out.
 
-- `source`: any Spark format, with its punctuations; `kafka_source`: Kafka without Spark's
-  jar; `unreadable`: records that cannot be read; `watermark`: records that Spark's watermark keeps
-  out; `dead_letters`: where all of these go.
+- `source`: any Spark format, with its punctuations; `kafka_source`: Kafka without its jar;
+  `avro`: values of messages in Avro; `unreadable`: records that cannot be read; `watermark`:
+  records that Spark's watermark keeps out; `dead_letters`: where all of these go.
 - `sinks`: what takes the commits of a unit; `commit`: as a folder that gets its place in one step;
   `tables`, `delta`, `topics`: as rows of a database's or a Delta table, messages of Kafka, in one
   transaction with their number; `outputs`: the sinks and channels of a unit.

@@ -12,6 +12,7 @@ from pyspark.sql import functions as sf
 from pyspark.sql.streaming.readwriter import DataStreamReader
 from pyspark.sql.types import DataType, StringType, StructType
 
+from flux_runtime.spark.ends.avro import Avro
 from flux_runtime.spark.ends.kafka_source import format_of
 from flux_runtime.spark.feed import (
     COUNT,
@@ -64,13 +65,18 @@ class Source:
     producer: str | None = None
     """The column that names a record's producer; None: the source is one producer."""
     punctuation: Punctuation | None = None
-    value: str | None = None
-    """What the values of Kafka's messages are: `json`; None: the columns are Kafka's own."""
+    value: str | Avro | None = None
+    """What the values of messages are, `json` or Avro; None: the columns are Kafka's own."""
     columns: Mapping[str, str] = field(default_factory=dict)
     """Column -> the part of a message that it is, where it is not in the value: see `PARTS`, and
     `headers.NAME`."""
     id: tuple[str, ...] = ()
     """Columns that identify a record: a sealed unit drops one that is known before it counts."""
+
+    @property
+    def value_format(self) -> str | None:
+        """`json` or `avro`; None: see `value`."""
+        return "avro" if isinstance(self.value, Avro) else self.value
 
     def schema(self, session: SparkSession) -> StructType:
         """The records' columns, punctuation columns included."""
@@ -150,7 +156,17 @@ class Source:
             )
             for of in schema.fields
         ]
-        return messages.withColumn(_VALUE, _of_json(of_value)).select(*kept, _unreadable_json())
+        if isinstance(self.value, Avro):
+            value, unreadable = (
+                self.value.decoded(sf.col("value"), of_value),
+                _in_value(UNREADABLE_TEXT),
+            )
+        else:
+            value, unreadable = _of_json(of_value), _unreadable_json()
+        key = sf.coalesce(sf.concat(sf.lit("key "), sf.col("key").cast("string")), sf.lit("no key"))
+        none = sf.concat(sf.lit("no value (a tombstone), "), key)
+        unreadable = sf.when(sf.col("value").isNull(), none).otherwise(unreadable)
+        return messages.withColumn(_VALUE, value).select(*kept, unreadable.alias(UNREADABLE_TEXT))
 
     def _keeps_unreadable(self, schema: StructType) -> bool:
         """Whether unreadable records can be told apart; not where the options say otherwise."""
@@ -211,13 +227,8 @@ def _unreadable_json() -> Column:
     ends = ((sf.lit("]"), 1), (sf.lit(",0]"), 2))  # the two agree on no text that has a `]` itself
     one, two = (sf.json_array_length(sf.concat(sf.lit("["), plain, end)) == n for end, n in ends)
     readable = _in_value(UNREADABLE_TEXT).isNull() & sf.coalesce(one & two, sf.lit(False))
-    key = sf.coalesce(sf.concat(sf.lit("key "), sf.col("key").cast("string")), sf.lit("no key"))
-    return (
-        sf.when(text.isNull(), sf.concat(sf.lit("no value (a tombstone), "), key))
-        .when(~sf.is_valid_utf8(text), sf.concat(sf.lit("not UTF-8, base64 "), sf.base64("value")))
-        .when(~readable, text)
-        .alias(UNREADABLE_TEXT)
-    )
+    encoded = sf.concat(sf.lit("not UTF-8, base64 "), sf.base64("value"))
+    return sf.when(~sf.is_valid_utf8(text), encoded).when(~readable, text)
 
 
 def _in_value(name: str) -> Column:

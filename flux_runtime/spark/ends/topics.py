@@ -11,11 +11,13 @@ the offsets of groups that nobody uses (`offsets.retention.minutes`, a week): a 
 still for longer is refused, as it cannot be told any more what it has written.
 
 The columns are those of Spark's own Kafka sink: `value`, and where they are there `key`, `headers`,
-`partition` and `topic`. Rows without a column `value` are sent as JSON objects.
+`partition` and `topic`. Rows without a column `value` are sent as JSON objects; with a schema of
+Avro's, all other columns are the value.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -26,7 +28,9 @@ from pyspark.sql import functions as sf
 
 from flux_runtime.commits.owner import Ownership
 from flux_runtime.spark import faults
+from flux_runtime.spark.ends.avro import Avro, AvroError
 from flux_runtime.spark.ends.sinks import Claim, Note, SinkError, covers_digest, package
+from flux_runtime.spark.frames import column
 
 ATTEMPTS: Final = 5
 """So often a transaction is tried that the broker or the network has ended."""
@@ -53,6 +57,7 @@ class Topic:
         name: of the sink.
         options: as for Spark's own sink: `kafka.bootstrap.servers`, `topic`, and `kafka.` before
             any setting of librdkafka.
+        value: what values are, where they are in Avro.
         ownership: the driver's claim; without one nothing can be committed.
         producers: unit -> its producer, once it is taken over.
         groups: unit -> the consumer by which its notes are read and written.
@@ -62,6 +67,7 @@ class Topic:
     needs_channel: ClassVar[bool] = True
     name: str
     options: Mapping[str, str] = field(repr=False)
+    value: Avro | None = None
     ownership: Ownership | None = None
     producers: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
     groups: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
@@ -118,7 +124,11 @@ class Topic:
 
     def commit(self, unit: str, number: int, rows: DataFrame, *, covers: Any = None) -> int:
         """See `CommitSink`."""
-        return self.send(unit, number, Messages(rows), covers)
+        try:
+            messages = Messages(rows, self.value, self.target)
+        except AvroError as error:
+            raise SinkError(f"sink {self.name}: {error}") from None
+        return self.send(unit, number, messages, covers)
 
     def send(self, unit: str, number: int, messages: Iterable[Message], covers: Any = None) -> int:
         """A commit of messages, which are gone through once for each attempt; see `CommitSink`."""
@@ -158,6 +168,10 @@ class Topic:
                 if attempt == ATTEMPTS - 1 or not problem.txn_requires_abort():
                     what = f"{self.place} did not take commit {number} of {unit}"
                     raise self._refused(what, error) from None
+            except Exception:  # of the rows: consumers are not to wait for the end of this
+                with contextlib.suppress(kafka.KafkaException):
+                    producer.abort_transaction(TIMEOUT_S)
+                raise
         raise AssertionError("unreachable")
 
     def _send(self, producer: Any, messages: Iterable[Message]) -> int:
@@ -246,8 +260,14 @@ class Topic:
 class Messages:
     """The rows of a frame as messages, as often as they are gone through."""
 
-    def __init__(self, rows: DataFrame) -> None:
-        if "value" not in rows.columns:
+    def __init__(self, rows: DataFrame, avro: Avro | None = None, topic: str = "") -> None:
+        if avro is not None:
+            parts = [n for n in MESSAGE if n in rows.columns and n != "value"]
+            record = rows.drop(*parts)
+            row = sf.struct(*map(column, record.columns))
+            value = avro.encoded(row, record.schema, topic).alias("value")
+            rows = rows.select(*parts, value)
+        elif "value" not in rows.columns:
             rows = rows.select(sf.to_json(sf.struct("*")).alias("value"))
         null = sf.lit(None)
         columns = [sf.col(n) if n in rows.columns else null.alias(n) for n in MESSAGE]

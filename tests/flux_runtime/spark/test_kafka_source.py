@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import io
 import json
 import random
+import time
 from base64 import b64encode
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import fastavro
 import pytest
 from confluent_kafka import Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions
@@ -17,8 +20,14 @@ from conftest import Workbench
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
-from benchmarks.sink_servers import kafka_broker, make_topic
-from flux_runtime.spark import Job, Producers, Punctuation, sql
+from benchmarks.sink_servers import (
+    committed_messages,
+    kafka_broker,
+    make_topic,
+    schema_registry,
+)
+from flux_runtime.spark import Avro, Job, Producers, Punctuation, sql
+from flux_runtime.spark.ends.avro import HEADER, registered
 from flux_runtime.spark.ends.kafka_source import (
     KafkaReader,
     KafkaSourceError,
@@ -77,6 +86,12 @@ def send(
     producer.flush(30)
     (producer.commit_transaction if commit else producer.abort_transaction)(30)
     return sent
+
+
+def encoded(schema: Any, record: Any) -> bytes:
+    into = io.BytesIO()
+    fastavro.schemaless_writer(into, fastavro.parse_schema(json.loads(json.dumps(schema))), record)
+    return into.getvalue()
 
 
 def delete_records(broker: str, topic: str, partition: int, upto: int) -> None:
@@ -292,6 +307,58 @@ def test_a_query_knows_how_far_it_is_behind_in_each_partition(
     assert behind[0] == {}
     assert behind[1] == {"/0": 2, "/1": 2}  # a transaction ends with a mark, which is a message
     assert set(query.lag().values()) == {0}
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(600)
+def test_values_in_avro_go_in_and_out_by_the_schemas_of_a_registry(
+    bench: Workbench, broker: str, topic: str
+) -> None:
+    k, at = {"name": "k", "type": "long"}, {"type": "long", "logicalType": "timestamp-micros"}
+    tags = {"name": "tags", "type": {"type": "map", "values": "double"}, "default": {}}
+    old = {"type": "record", "name": "R", "fields": [k]}
+    new = {"type": "record", "name": "R", "fields": [k, tags]}
+    out = {"type": "record", "name": "Out", "fields": [k, tags, {"name": "at", "type": at}]}
+    with schema_registry() as registry:
+        numbers = [registered(registry, topic, json.dumps(each)) for each in (old, new)]
+
+        def build(job: Job) -> None:
+            where = {"kafka.bootstrap.servers": broker}
+            items = job.source(
+                "items",
+                format="kafka",
+                options={**where, "subscribe": topic, "startingOffsets": "earliest"},
+                schema="k BIGINT, tags MAP<STRING, DOUBLE>, key STRING, at TIMESTAMP",
+                value=Avro(json.dumps(new), registry),
+                columns={"key": "key", "at": "timestamp"},
+            )
+            options = {**where, "topic": f"{topic}-out"}
+            value = Avro(json.dumps(out), registry)
+            job.sink("out", [items], format="kafka", options=options, value=value)
+
+        make_topic(broker, f"{topic}-out")
+        rows = [(number, {"k": n, "tags": {"é": n / 2}}) for n, number in enumerate(numbers * 3)]
+        good = [
+            HEADER.pack(0, number) + encoded(new if number == numbers[1] else old, row)
+            for number, row in rows
+        ]
+        poison = [good[0][:-1], good[1] + b"x", b"", b"\0\0\0\1\1", b"{}"]
+        send(broker, topic, [(n % 2, each) for n, each in enumerate([*good, *poison, None])])
+        bench.run(build)
+        bench.run(build)
+        sent = committed_messages(broker, f"{topic}-out")
+        number = registered(registry, f"{topic}-out", json.dumps(out))
+    assert {HEADER.unpack_from(each) for each in sent} == {(0, number)}
+    schema = fastavro.parse_schema(out)
+    found = [fastavro.schemaless_reader(io.BytesIO(each[5:]), schema, None) for each in sent]
+    assert sorted((row["k"], row["tags"]) for row in found) == [
+        (row["k"], row["tags"] if number == numbers[1] else {}) for number, row in rows
+    ]
+    assert all(abs(row["at"].timestamp() - time.time()) < 600 for row in found)
+    letters = [letter["record"] for letter in bench.dead_letters("out.1")]
+    assert sorted(each.partition("base64 ")[2] for each in letters) == sorted(
+        ["", *(b64encode(each).decode() for each in poison)]
+    )
 
 
 def total(item: DataFrame) -> DataFrame:
