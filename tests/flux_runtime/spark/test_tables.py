@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import random
@@ -9,7 +10,9 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,11 +21,13 @@ import pytest
 from conftest import Workbench
 from pyspark.sql import DataFrame, SparkSession
 
+from benchmarks.sink_servers import postgres
 from flux_runtime.commits.fence import FencedError
 from flux_runtime.commits.owner import NotOwnerError, Ownership
 from flux_runtime.sealing.manifest import DamagedError
 from flux_runtime.sealing.storage import LocalStorage
 from flux_runtime.spark import Job, faults
+from flux_runtime.spark.ends import tables
 from flux_runtime.spark.ends.sinks import SinkError
 from flux_runtime.spark.ends.tables import Table, connected
 
@@ -207,6 +212,54 @@ def test_what_the_database_refuses_changes_nothing_and_says_what_to_do(
     absent = Table(name="x", options={"url": "jdbc:derby:/nowhere/at/all", "dbtable": "t"})
     with pytest.raises(SinkError, match="no connection to the database"):
         absent.taken(spark, claimed(tmp_path / "s"), ["A"])
+
+
+@pytest.mark.parametrize("ends", [True, False], ids=["ended", "kept"])
+def test_an_older_driver_that_stands_still_in_its_transaction_is_ended_or_named(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ends: bool
+) -> None:
+    """PostgreSQL ends its transaction; where that is switched off, the newer driver says so."""
+    monkeypatch.setattr(tables, "OPEN_S", 2)
+    monkeypatch.setattr(tables, "TAKE_OVER_S", 20 if ends else 4)
+    with postgres() as server:
+        if server is None:
+            pytest.skip("PostgreSQL, or its JDBC driver, is not installed")
+        with driver_of(spark, server.jar):
+            server.query("CREATE TABLE added (id INT)")
+            table = Table(name="out", options={**server.options, "dbtable": "added"})
+            table.taken(spark, claimed(tmp_path / "s"), ["A"])
+            with connected(spark, table.options, sink="out") as older:
+                if not ends:
+                    older.update("SET idle_in_transaction_session_timeout = 0")
+                older.update("UPDATE blazes_commits SET commit_number = 7")
+                newer = claimed(tmp_path / "s")
+                begun = time.monotonic()
+                if ends:
+                    taken = table.taken(spark, newer, ["A"])
+                    assert taken.newest("A") is None
+                    assert time.monotonic() - begun > 1
+                    return
+                with pytest.raises(SinkError, match="an older driver stands still") as raised:
+                    table.taken(spark, newer, ["A"])
+                assert time.monotonic() - begun > 3
+                assert "canceling statement" in str(raised.value)
+                older.rollback()
+            assert table.taken(spark, newer, ["A"]).newest("A") is None
+
+
+@contextlib.contextmanager
+def driver_of(spark: SparkSession, jar: str) -> Iterator[None]:
+    """A session that runs already finds a JDBC driver in a jar, for this thread."""
+    java: Any = spark._jvm
+    thread = java.java.lang.Thread.currentThread()
+    before = thread.getContextClassLoader()
+    urls = spark.sparkContext._gateway.new_array(java.java.net.URL, 1)  # type: ignore[union-attr]
+    urls[0] = java.java.io.File(jar).toURI().toURL()
+    thread.setContextClassLoader(java.java.net.URLClassLoader(urls, before))
+    try:
+        yield
+    finally:
+        thread.setContextClassLoader(before)
 
 
 def test_what_cannot_be_a_table_is_refused_when_it_is_declared(tmp_path: Path) -> None:
