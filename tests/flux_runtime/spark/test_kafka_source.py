@@ -280,7 +280,7 @@ def test_a_message_without_a_time_has_none() -> None:
 
 def test_a_source_that_cannot_be_decoded_is_refused_when_it_is_declared(tmp_path: Path) -> None:
     job = Job(root=tmp_path, results=tmp_path)
-    with pytest.raises(ValueError, match="value is `json`, of kafka"):
+    with pytest.raises(ValueError, match="value is `json` or Avro, of kafka"):
         job.source("a", format="json", value="json", schema="k INT")
     with pytest.raises(ValueError, match="has a schema"):
         job.source("b", format="kafka", value="json")
