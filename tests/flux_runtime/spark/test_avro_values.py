@@ -12,6 +12,7 @@ import random
 import uuid
 from collections.abc import Iterator
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import fastavro
@@ -20,6 +21,8 @@ from pyspark.sql import types as st
 from pyspark.sql.types import StructType
 from sqlglot import exp
 
+from annotations.diagnostics import BadInput
+from annotations.file import load
 from annotations.file.avro import AvroError as SchemaError
 from annotations.file.avro import columns_of
 from benchmarks.sink_servers import schema_registry
@@ -50,6 +53,7 @@ SPARK_TYPES = {
     "TIMESTAMP_NTZ": "TimestampNTZType",
 }
 PLAIN = ("boolean", "int", "long", "float", "double", "bytes", "string")
+PRICE = {"type": "bytes", "logicalType": "decimal", "precision": 7, "scale": 2}
 LOGICAL = (
     ("int", "date"),
     ("long", "timestamp-millis"),
@@ -323,3 +327,38 @@ def test_a_type_that_spark_has_not_is_refused(type: Any, why: str) -> None:
     schema = {"type": "record", "name": "R", "fields": [{"name": "f", "type": type}]}
     with pytest.raises(SchemaError, match=f"field `f`: .*{why}"):
         columns_of(json.dumps(schema))
+
+
+def test_attributes_are_compared_with_the_schema_where_they_stand(tmp_path: Path) -> None:
+    schema = {
+        "type": "record",
+        "name": "R",
+        "fields": [{"name": "k", "type": "int"}, {"name": "d", "type": PRICE}],
+    }
+    (tmp_path / "r.avsc").write_text(json.dumps(schema))
+    file = tmp_path / "dataflow.yaml"
+    file.write_text(
+        "components:\n"
+        "  Keep: {annotation: {from: rows, to: kept, label: CR}}\n"
+        "streams:\n"
+        "  rows:\n"
+        "    to: Keep.rows\n"
+        "    delivery: once\n"
+        "    schema:\n"
+        "      k: BIGINT\n"
+        "      d: DECIMAL(9, 2)\n"
+        "      n: INT\n"
+        "      at: TIMESTAMP\n"
+        "    source:\n"
+        "      format: kafka\n"
+        "      value: {format: avro, schema: r.avsc}\n"
+        "      columns: {at: timestamp}\n"
+        "  kept: {from: Keep.kept}\n"
+    )
+    with pytest.raises(BadInput) as raised:
+        load(file)
+    found = [(each.position.line, each.message) for each in raised.value.diagnostics]  # type: ignore[union-attr]
+    assert found == [
+        (9, "`d` is DECIMAL(7, 2) in the schema, not DECIMAL(9, 2)"),
+        (10, "the schema has no field `n`"),
+    ]
