@@ -57,7 +57,8 @@ def _mistakes(only: str, seeds: int) -> int:
             missed += not why
             print(f"not found in {seeds} runs: {mistake.name}: {why or 'UNEXPLAINED'}", flush=True)
         else:
-            print(f"seed {found[0]:3}: {mistake.name}: {found[1].splitlines()[0]}", flush=True)
+            where = f"{mistake.setting} {found[0]}"
+            print(f"{where:>12}: {mistake.name}: {found[1].splitlines()[0]}", flush=True)
     return 1 if missed else 0
 
 

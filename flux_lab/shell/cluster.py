@@ -58,7 +58,7 @@ from flux_runtime.site.ledger import Ledger
 from flux_runtime.site.reader import Reader
 from flux_runtime.site.steps import Step
 from flux_runtime.site.worker import Worker
-from flux_runtime.zookeeper import client, election, membership, watcher
+from flux_runtime.zookeeper import client, election, membership, tail, watcher
 from flux_runtime.zookeeper.errors import ZooKeeperProblem
 
 SESSION_S: Final = 2.0
@@ -86,7 +86,7 @@ class Plan:
         controllers: candidates.
         window: offers of the feeder that may be unacknowledged.
         snapshot_events, kept_entries, slack_entries: how much of the record, and of the view
-            changes, is kept.
+            changes, is kept; a little more than the slack is read at once.
         journal_bytes: of one of its files.
         durable, balance: see `ControllerConfig`. Sites are as busy as a draw says, where copies
             move of their own accord: that may cost time, never results (UF-8).
@@ -560,6 +560,7 @@ def substituted(cluster: Cluster) -> Iterator[None]:
             (ledger, "KEPT_ENTRIES", plan.kept_entries),
             (record, "SLACK_ENTRIES", plan.slack_entries),
             (journal, "FILE_FULL_BYTES", plan.journal_bytes),
+            (tail, "IN_FLIGHT_MAX", plan.slack_entries + 2),
             *((module, "threading", simulated.threading) for module in threaded),
         ):
             stack.enter_context(patch.object(owner, name, value))

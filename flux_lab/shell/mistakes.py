@@ -46,6 +46,7 @@ class Mistake(NamedTuple):
         owner: the class or module of the function.
         function: its name.
         old, new: the piece of its text, and what stands there.
+        setting: where it is looked for.
     """
 
     name: str
@@ -53,6 +54,7 @@ class Mistake(NamedTuple):
     function: str
     old: str
     new: str
+    setting: str = "any"
 
 
 MISTAKES: Final = (
@@ -92,6 +94,7 @@ MISTAKES: Final = (
         "lost",
         "self.clients.on_loss(pair, why)",
         "pass",
+        "losses",
     ),
     Mistake(
         "a site that comes back is not told what it has missed",
@@ -186,6 +189,7 @@ MISTAKES: Final = (
         "_tell_of_broken",
         "for number, why in self.broken.items():",
         "broken, self.broken = self.broken, {}\n        for number, why in broken.items():",
+        "links",
     ),
     Mistake(
         "a closed connection is nobody's failure",
@@ -193,6 +197,7 @@ MISTAKES: Final = (
         "_link_closed",
         'self._site_gone(number, f"its connection was lost: {why}")',
         "pass",
+        "links",
     ),
     Mistake(
         "sites that do not come back to a new leader stay",
@@ -200,6 +205,7 @@ MISTAKES: Final = (
         "_tick",
         "for number in set(self.ledger.sites) - set(self.attached):",
         "for number in ():",
+        "silence",
     ),
     Mistake(
         "notices are told to one leader only",
@@ -207,6 +213,7 @@ MISTAKES: Final = (
         "_admitted",
         "self.told = 0",
         "del self.notices[: self.told]\n    self.told = 0",
+        "leaders",
     ),
     Mistake(
         "a lost session is nobody's failure",
@@ -376,8 +383,8 @@ MISTAKES: Final = (
         "nobody looks again by itself, and watches are not set",
         watcher.Watcher,
         "_run",
-        "self._look(self.poke)",
-        "self._look(lambda _: None)",
+        "self._again.wait(self._every_s)",
+        "self._again.wait()\n        self.poke = lambda *_: None",
     ),
     Mistake(
         "an incarnation may be taken twice",
@@ -415,7 +422,8 @@ HARMLESS: Final = {
     "the connection to a site that has been removed stays": "its link is closed all the same",
     "a lost session is nobody's failure": "whoever joins next accuses the site, only later",
     "a site whose session is lost goes on": "the leader removes it, and expels it if it returns",
-    "clients that wait for the end are forgotten": "they ask again when their patience ends",
+    "a candidate leads for ever": "its sites leave it, and what it would record of that is refused",
+    "nobody deposes a leader that is gone": "its session ends all the same, only later",
 }
 """Mistakes that another line of defence makes good, and which."""
 
@@ -449,7 +457,7 @@ def found_at(mistake: Mistake, seeds: range) -> tuple[int, str] | None:
     """The first seed that notices, and what it says."""
     with planted(mistake):
         for seed in seeds:
-            done = run(seed)
+            done = run(seed, mistake.setting)
             if done.problem:
                 return seed, done.problem
     return None

@@ -53,8 +53,20 @@ class Setting:
 
 
 LEADERS: Final = {"site killed": 1.0, "leader killed": 1.0, "leader deposed": 1.0}
-
 DISKS: Final = {"power lost": 2.0, "disk full": 2.0, "leader killed": 1.0, "site killed": 1.0}
+LINKS: Final = {"link reset": 2.0, "link cut": 1.0, "leader killed": 1.0, "leader deposed": 1.0}
+ZOMBIES: Final = {"site stopped": 1.0, "site cut off": 1.0, "leader stopped": 2.0} | {
+    "leader cut off": 2.0,
+    "leader's answers lost": 2.0,
+    "server slow": 1.0,
+    "server stopped": 1.0,
+}
+SILENCE: Final = {"site's machine lost": 1.0, "leader's machine lost": 1.0, "leader killed": 0.5}
+SERVERS: Final = {"server slow": 3.0, "server stopped": 1.0, "site killed": 1.0} | {
+    "leader killed": 1.0,
+    "leader deposed": 1.0,
+}
+CLIENTS: Final = {"clients killed": 2.0, "clients' links reset": 2.0, "leader deposed": 1.0}
 KEPT: Final = {"leader killed": 1.0, "leader deposed": 1.0, "server slow": 1.0, "link slow": 1.0}
 """Faults that cost no site: whoever moves of its own accord may lose nothing by them."""
 EAGER: Final = Balance(policy="load", imbalance=1.01, quiet=0.0, delta_min_s=0.1, delta_max_s=0.5)
@@ -63,10 +75,27 @@ SETTINGS: Final = {
     "any": Setting(),
     "leaders": Setting(kinds=LEADERS, faults={"count": 8}),
     "losses": Setting(kinds=LEADERS, faults={"count": 8, "reckless": True}),
+    "links": Setting(kinds=LINKS, faults={"count": 8}),
+    "zombies": Setting(kinds=ZOMBIES, faults={"count": 8}, plan={"durable": "machine"}),
+    "silence": Setting(kinds=SILENCE, faults={"count": 8, "gap_s": 0.3}),
+    "servers": Setting(kinds=SERVERS, faults={"count": 12}, plan={"snapshot_events": 1000}),
+    "ends": Setting(
+        kinds=LEADERS,
+        faults={"count": 12, "among_input": False, "gap_s": 0.05},
+        plan={"batches": 4, "gap_s": 0.0},
+    ),
+    "feeding": Setting(
+        kinds={"link slow": 2.0, **LEADERS},
+        faults={"count": 8, "among_input": False},
+        plan={"batches": 16, "gap_s": 0.0, "window": 16, "journal_bytes": 600, "credits": 1},
+    ),
+    "clients": Setting(kinds=CLIENTS, faults={"count": 12}, plan={"batches": 16}),
     "disks": Setting(kinds=DISKS, faults={"count": 8}, plan={"journal_bytes": 1500}),
     "moves": Setting(kinds={"copy moved": 4.0, **LEADERS}, faults={"count": 12}),
     "balance": Setting(
-        kinds=KEPT, faults={"count": 8}, plan={"balance": EAGER, "late_sites": 2, "gap_s": 0.5}
+        kinds=KEPT,
+        faults={"count": 8},
+        plan={"balance": EAGER, "late_sites": 2, "gap_s": 0.5},
     ),
     "spilling": Setting(plan={"memory_bytes": 2 * PAGE_BYTES, "late_sites": 1, "batches": 16}),
 }
