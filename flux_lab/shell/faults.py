@@ -231,6 +231,9 @@ class Faults:
         leader = self._leader()
         if leader is not None:
             others.append(leader[1])
+        if not others:
+            cluster.gone.discard(process)
+            return False
         other_end = self.rng.choice(others)
         if other_end in cluster.sites.values():
             cluster.gone.discard(process)  # one of the two stays

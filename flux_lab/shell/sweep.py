@@ -62,9 +62,11 @@ ZOMBIES: Final = {"site stopped": 1.0, "site cut off": 1.0, "leader stopped": 2.
     "server stopped": 1.0,
 }
 SILENCE: Final = {"site's machine lost": 1.0, "leader's machine lost": 1.0, "leader killed": 0.5}
-SERVERS: Final = {"server slow": 3.0, "server stopped": 1.0, "site killed": 1.0} | {
-    "leader killed": 1.0,
+SERVERS: Final = {
+    "server slow": 2.0,
+    "leader killed": 2.0,
     "leader deposed": 1.0,
+    "site killed": 1.0,
 }
 CLIENTS: Final = {"clients killed": 2.0, "clients' links reset": 2.0, "leader deposed": 1.0}
 KEPT: Final = {"leader killed": 1.0, "leader deposed": 1.0, "server slow": 1.0, "link slow": 1.0}
@@ -77,12 +79,12 @@ SETTINGS: Final = {
     "losses": Setting(kinds=LEADERS, faults={"count": 8, "reckless": True}),
     "links": Setting(kinds=LINKS, faults={"count": 8}),
     "zombies": Setting(kinds=ZOMBIES, faults={"count": 8}, plan={"durable": "machine"}),
-    "silence": Setting(kinds=SILENCE, faults={"count": 8, "gap_s": 0.3}),
-    "servers": Setting(kinds=SERVERS, faults={"count": 12}, plan={"snapshot_events": 1000}),
+    "silence": Setting(kinds=SILENCE, faults={"count": 4, "gap_s": 0.3}),
+    "servers": Setting(kinds=SERVERS, faults={"count": 12, "gap_s": 0.05}),
     "ends": Setting(
-        kinds=LEADERS,
-        faults={"count": 12, "among_input": False, "gap_s": 0.05},
-        plan={"batches": 4, "gap_s": 0.0},
+        kinds={"process held up": 1.0, "link slow": 1.0, **LEADERS},
+        faults={"count": 12, "among_input": True, "gap_s": 0.05},
+        plan={"batches": 4, "gap_s": 0.0, "window": 16},
     ),
     "feeding": Setting(
         kinds={"link slow": 2.0, **LEADERS},
