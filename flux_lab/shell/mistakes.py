@@ -139,6 +139,7 @@ MISTAKES: Final = (
         "run",
         "await loop.run_in_executor(None, log_.read, self.next)",
         "()",
+        "servers",
     ),
     Mistake(
         "a follower may begin in the middle",
@@ -278,6 +279,7 @@ MISTAKES: Final = (
         "read",
         "if limit is None or record.number < limit:",
         "if True:",
+        "zombies",
     ),
     Mistake(
         "a batch is not written into the journal",
@@ -292,6 +294,7 @@ MISTAKES: Final = (
         "_lowest",
         "return min(held)",
         "return self.ingress.last + 1",
+        "feeding",
     ),
     Mistake(
         "the journal is trimmed too far",
@@ -313,6 +316,7 @@ MISTAKES: Final = (
         "offer",
         "if key > self.seen.get(source, (NOTHING, NOTHING)) and not self.ended:",
         "if not self.ended:",
+        "feeding",
     ),
     Mistake(
         "a feeder does not offer again",
@@ -334,6 +338,7 @@ MISTAKES: Final = (
         "begin",
         "self.ended = any(r.key == END_KEY for r in records)",
         "self.ended = False",
+        "ends",
     ),
     Mistake(
         "clients that wait for the end are forgotten",
@@ -341,6 +346,7 @@ MISTAKES: Final = (
         "input_ended",
         "self._term.tell(link, control.Finished())",
         "pass",
+        "ends",
     ),
     # states
     Mistake(
@@ -371,6 +377,7 @@ MISTAKES: Final = (
         "sync",
         "ask(client, lambda: client.kazoo.sync_async(path), timeout_s=timeout_s)",
         "pass",
+        "servers",
     ),
     Mistake(
         "entries of the record are skipped",
@@ -422,6 +429,7 @@ HARMLESS: Final = {
     "the connection to a site that has been removed stays": "its link is closed all the same",
     "a lost session is nobody's failure": "whoever joins next accuses the site, only later",
     "a site whose session is lost goes on": "the leader removes it, and expels it if it returns",
+    "a state of an attempt that was given up is installed": "whoever gives up forgets the standby",
     "a candidate leads for ever": "its sites leave it, and what it would record of that is refused",
     "nobody deposes a leader that is gone": "its session ends all the same, only later",
 }

@@ -55,12 +55,12 @@ class Setting:
 LEADERS: Final = {"site killed": 1.0, "leader killed": 1.0, "leader deposed": 1.0}
 DISKS: Final = {"power lost": 2.0, "disk full": 2.0, "leader killed": 1.0, "site killed": 1.0}
 LINKS: Final = {"link reset": 2.0, "link cut": 1.0, "leader killed": 1.0, "leader deposed": 1.0}
-ZOMBIES: Final = {"site stopped": 1.0, "site cut off": 1.0, "leader stopped": 2.0} | {
-    "leader cut off": 2.0,
-    "leader's answers lost": 2.0,
-    "server slow": 1.0,
-    "server stopped": 1.0,
+ZOMBIES: Final = {"leader stopped": 4.0, "leader killed": 1.0, "leader cut off": 1.0} | {
+    "leader's answers lost": 1.0,
+    "site stopped": 0.5,
+    "site cut off": 0.5,
 }
+BUSY: Final = {"process held up": 1.0, "link slow": 1.0, **LEADERS}
 SILENCE: Final = {"site's machine lost": 1.0, "leader's machine lost": 1.0, "leader killed": 0.5}
 SERVERS: Final = {
     "server slow": 2.0,
@@ -78,18 +78,22 @@ SETTINGS: Final = {
     "leaders": Setting(kinds=LEADERS, faults={"count": 8}),
     "losses": Setting(kinds=LEADERS, faults={"count": 8, "reckless": True}),
     "links": Setting(kinds=LINKS, faults={"count": 8}),
-    "zombies": Setting(kinds=ZOMBIES, faults={"count": 8}, plan={"durable": "machine"}),
+    "zombies": Setting(
+        kinds=ZOMBIES,
+        faults={"count": 8, "among_input": True},
+        plan={"batches": 16, "gap_s": 0.0, "window": 16},
+    ),
     "silence": Setting(kinds=SILENCE, faults={"count": 4, "gap_s": 0.3}),
     "servers": Setting(kinds=SERVERS, faults={"count": 12, "gap_s": 0.05}),
     "ends": Setting(
-        kinds={"process held up": 1.0, "link slow": 1.0, **LEADERS},
+        kinds=BUSY,
         faults={"count": 12, "among_input": True, "gap_s": 0.05},
         plan={"batches": 4, "gap_s": 0.0, "window": 16},
     ),
     "feeding": Setting(
-        kinds={"link slow": 2.0, **LEADERS},
-        faults={"count": 8, "among_input": False},
-        plan={"batches": 16, "gap_s": 0.0, "window": 16, "journal_bytes": 600, "credits": 1},
+        kinds=BUSY,
+        faults={"count": 12, "among_input": True, "gap_s": 0.05},
+        plan={"batches": 16, "gap_s": 0.0, "window": 16, "journal_bytes": 600},
     ),
     "clients": Setting(kinds=CLIENTS, faults={"count": 12}, plan={"batches": 16}),
     "disks": Setting(kinds=DISKS, faults={"count": 8}, plan={"journal_bytes": 1500}),
