@@ -86,9 +86,9 @@ SETTINGS: Final = {
     "silence": Setting(kinds=SILENCE, faults={"count": 4, "gap_s": 0.3}),
     "servers": Setting(kinds=SERVERS, faults={"count": 12, "gap_s": 0.05}),
     "ends": Setting(
-        kinds=BUSY,
+        kinds={"process held up": 2.0, "leader killed": 1.0, "leader deposed": 1.0},
         faults={"count": 12, "among_input": True, "gap_s": 0.05},
-        plan={"batches": 4, "gap_s": 0.0, "window": 16},
+        plan={"batches": 4, "gap_s": 0.0, "window": 16, "credits": 1},
     ),
     "feeding": Setting(
         kinds=BUSY,
