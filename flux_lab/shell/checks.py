@@ -63,10 +63,10 @@ def _view(leader: Leader) -> None:
             places.add((node.pair, copy.site))
 
 
-def recorded(cluster: Cluster) -> Ledger:
+def recorded(cluster: Cluster, parallel_max: int) -> Ledger:
     """The state that the record in ZooKeeper leads to."""
     shape = collected(cluster.flow).shape
-    ledger = Ledger(shape, wanted=cluster.plan.sites)
+    ledger = Ledger(shape, wanted=cluster.plan.sites, parallel_max=parallel_max)
     nodes = cluster.ensemble.state.nodes
     first = 0
     kept = nodes.get("/blazes/flux/control/snapshot")
@@ -90,7 +90,8 @@ def at_the_end(cluster: Cluster) -> None:
     """
     leader = cluster.leader
     assert leader is not None
-    due, now = recorded(cluster), leader.state.ledger
+    now = leader.state.ledger
+    due = recorded(cluster, now.parallel_max)
     if due.events != now.events:
         raise ViolationError(
             f"the record has {due.events} events, leader {now.leaders} has applied {now.events}"
