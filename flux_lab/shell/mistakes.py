@@ -11,9 +11,10 @@ from __future__ import annotations
 import __future__
 
 import inspect
+import sys
 import textwrap
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any, Final, NamedTuple
 from unittest.mock import patch
 
@@ -258,6 +259,7 @@ MISTAKES: Final = (
         "rebuild_egress",
         "alone = inlet.status[d] is Status.ACTIVE and inlet.status[other(d)] is not Status.ACTIVE",
         "alone = False",
+        "leaders",
     ),
     Mistake(
         "the journal is not flushed to the system",
@@ -429,6 +431,7 @@ HARMLESS: Final = {
     "the connection to a site that has been removed stays": "its link is closed all the same",
     "a lost session is nobody's failure": "whoever joins next accuses the site, only later",
     "a site whose session is lost goes on": "the leader removes it, and expels it if it returns",
+    "sites that do not come back to a new leader stay": "as above: their successors accuse them",
     "a state of an attempt that was given up is installed": "whoever gives up forgets the standby",
     "a candidate leads for ever": "its sites leave it, and what it would record of that is refused",
     "nobody deposes a leader that is gone": "its session ends all the same, only later",
@@ -445,6 +448,17 @@ def compiled(text: str, original: Any, name: str) -> Any:
 
 
 @contextmanager
+def standing_in(owner: Any, name: str, made: Any) -> Iterator[None]:
+    """Another function in place of one, also for the modules that import it by its name."""
+    original = getattr(owner, name)
+    importing = [m for m in sys.modules.values() if vars(m).get(name) is original]
+    with ExitStack() as stack:
+        for holder in {owner, *importing}:
+            stack.enter_context(patch.object(holder, name, made))
+        yield
+
+
+@contextmanager
 def planted(mistake: Mistake) -> Iterator[None]:
     """The product with this mistake.
 
@@ -457,7 +471,7 @@ def planted(mistake: Mistake) -> Iterator[None]:
     if text.count(old) != 1:
         raise ValueError(f"{mistake.name}: {old!r} occurs {text.count(old)} times in {original}")
     made = compiled(text.replace(old, mistake.new), original, mistake.name)
-    with patch.object(mistake.owner, mistake.function, made):
+    with standing_in(mistake.owner, mistake.function, made):
         yield
 
 

@@ -16,9 +16,8 @@ import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
-from unittest.mock import patch
 
-from flux_lab.shell.mistakes import compiled
+from flux_lab.shell.mistakes import compiled, standing_in
 from flux_lab.shell.sweep import run
 from flux_runtime.site.client_service import ClientService
 from flux_runtime.site.intake import Intake
@@ -130,7 +129,7 @@ def mutated(mutation: Mutation) -> Iterator[None]:
     original: Any = getattr(mutation.owner, mutation.function)
     tree, _ = _mutated(mutation.owner, mutation.function, mutation.place)
     made = compiled(ast.unparse(tree), original, str(mutation))
-    with patch.object(mutation.owner, mutation.function, made):
+    with standing_in(mutation.owner, mutation.function, made):
         yield
 
 

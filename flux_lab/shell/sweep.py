@@ -62,11 +62,9 @@ ZOMBIES: Final = {"leader stopped": 4.0, "leader killed": 1.0, "leader cut off":
 }
 BUSY: Final = {"process held up": 1.0, "link slow": 1.0, **LEADERS}
 SILENCE: Final = {"site's machine lost": 1.0, "leader's machine lost": 1.0, "leader killed": 0.5}
-SERVERS: Final = {
-    "server slow": 2.0,
-    "leader killed": 2.0,
-    "leader deposed": 1.0,
-    "site killed": 1.0,
+SERVERS: Final = {"server slow": 2.0, "leader's answers lost": 2.0, "leader killed": 2.0} | {
+    "site killed": 2.0,
+    "process held up": 1.0,
 }
 CLIENTS: Final = {"clients killed": 2.0, "clients' links reset": 2.0, "leader deposed": 1.0}
 KEPT: Final = {"leader killed": 1.0, "leader deposed": 1.0, "server slow": 1.0, "link slow": 1.0}
@@ -84,7 +82,7 @@ SETTINGS: Final = {
         plan={"batches": 16, "gap_s": 0.0, "window": 16},
     ),
     "silence": Setting(kinds=SILENCE, faults={"count": 4, "gap_s": 0.3}),
-    "servers": Setting(kinds=SERVERS, faults={"count": 12, "gap_s": 0.05}),
+    "servers": Setting(kinds=SERVERS, faults={"count": 5, "gap_s": 0.05}),
     "ends": Setting(
         kinds={"process held up": 2.0, "leader killed": 1.0, "leader deposed": 1.0},
         faults={"count": 12, "among_input": True, "gap_s": 0.05},
