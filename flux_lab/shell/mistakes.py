@@ -140,7 +140,7 @@ MISTAKES: Final = (
         "run",
         "await loop.run_in_executor(None, log_.read, self.next)",
         "()",
-        "servers",
+        "zombies",
     ),
     Mistake(
         "a follower may begin in the middle",
