@@ -32,7 +32,7 @@ class Need:
 
     Args:
         what: for people: `avro files`.
-        streams: whose source or sink needs it.
+        streams: whose source or sink needs it; or the setting that does.
         extra: of this distribution: `pip install 'blazes[EXTRA]'`; None: it is Spark's package.
         package: coordinates for `--packages`, where it is not an extra.
     """
@@ -67,7 +67,11 @@ def needs(stages: Stages) -> tuple[Need, ...]:
             for need in _of_end(stage):
                 known = by_remedy.get(need.remedy, replace(need, streams=()))
                 by_remedy[need.remedy] = replace(known, streams=(*known.streams, stage.name))
-    conf = stages.plan.analysis.dataflow.deployment.conf
+    deployment = stages.plan.analysis.dataflow.deployment
+    if "sasl" in deployment.zookeeper_access:
+        sasl = Need("SASL", ("zookeeper_access",), extra="sasl")
+        by_remedy[sasl.remedy] = sasl
+    conf = deployment.conf
     given = f"{conf.get('spark.jars.packages', '')},{conf.get('spark.jars', '')}"
     return tuple(need for need in by_remedy.values() if not _is_given(need, given))
 

@@ -444,14 +444,15 @@ DEPLOYMENT: Final = _record(
         "zookeeper_access": Entry(
             MapOf(
                 Name(
-                    "user, password, ca, certificate or key",
-                    re.compile("user|password|ca|certificate|key"),
-                    "^(user|password|ca|certificate|key)$",
+                    "user, password, sasl, ca, certificate or key",
+                    re.compile("user|password|sasl|ca|certificate|key"),
+                    "^(user|password|sasl|ca|certificate|key)$",
                 ),
                 Option(),
                 "a mapping",
             ),
             "How the ensemble lets the job in: user and password (every znode is theirs alone), "
+            "sasl: DIGEST-MD5 where the servers know them by SASL, "
             "and PEM files for TLS: ca, which the servers are checked with, certificate and key of "
             "the job. Values may be ${env:NAME} and ${file:PATH}.",
         ),

@@ -114,8 +114,8 @@ def main(
         folder: of the job's file; state, runs and results are below it unless told otherwise.
         master: Spark master of the deployment section.
         zookeeper: `embedded`, or `host:port,...`.
-        zookeeper_access: how the ensemble lets the job in: `user` and `password`, `ca`,
-            `certificate` and `key` (PEM files).
+        zookeeper_access: how the ensemble lets the job in: `user` and `password`,
+            `sasl`, `ca`, `certificate` and `key` (PEM files).
         trigger: interval between micro-batches.
         conf: Spark settings of the deployment section.
         argv: arguments; None: the process's.

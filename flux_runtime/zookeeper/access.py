@@ -1,24 +1,29 @@
 """An ensemble: its addresses, and how a client is let in, with references in place of secrets.
 
-With a user, every znode that a client makes can be read and changed by that user alone (a digest
-ACL); with certificates, the connection is encrypted (TLS), the servers are checked, and the client
-shows who it is where it has a certificate of its own. An `Ensemble` may travel and be printed: it
-holds no secret, and each process that connects takes the values where it runs.
+With a user, every znode that a client makes can be read and changed by that user alone: whoever
+knows the password (a digest ACL), or whom the servers know by it (`sasl`). With certificates, the
+connection is encrypted (TLS), the servers are checked, and the client shows who it is where it has
+a certificate of its own. An `Ensemble` may travel and be printed: it holds no secret, and each
+process that connects takes the values where it runs.
 """
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from kazoo.security import make_digest_acl
+from kazoo.security import make_acl, make_digest_acl
 
 from flux_runtime.secrets import resolved
 
 USER: Final = "user"
 PASSWORD: Final = "password"
+SASL: Final = "sasl"
+MECHANISM: Final = "DIGEST-MD5"
+"""The one mechanism of SASL by a password that ZooKeeper's servers speak."""
 FILES: Final[Mapping[str, str]] = {"ca": "ca", "certificate": "certfile", "key": "keyfile"}
 """Option that is a PEM file -> kazoo's argument."""
 
@@ -29,7 +34,7 @@ class Ensemble:
 
     Args:
         hosts: `host:port,host:port`; a path at the end is a chroot.
-        access: `user`, `password`, `ca`, `certificate`, `key`, as they were declared.
+        access: `user`, `password`, `sasl`, `ca`, `certificate`, `key`, as they were declared.
         root: relative paths in it are relative to that.
 
     Raises:
@@ -42,9 +47,15 @@ class Ensemble:
 
     def __post_init__(self) -> None:
         names = self.access.keys()
-        problems = [f"there is no {name}" for name in sorted(names - {USER, PASSWORD, *FILES})]
+        problems = [
+            f"there is no {name}" for name in sorted(names - {USER, PASSWORD, SASL, *FILES})
+        ]
         if (USER in names) != (PASSWORD in names):
             problems.append("user and password go together")
+        if SASL in names and self.access[SASL] != MECHANISM:
+            problems.append(f"sasl is {MECHANISM}, not {self.access[SASL]}")
+        if SASL in names and USER not in names:
+            problems.append("sasl needs user and password")
         if ("certificate" in names) != ("key" in names):
             problems.append("certificate and key go together")
         if "certificate" in names and "ca" not in names:
@@ -65,6 +76,15 @@ class Ensemble:
         arguments: dict[str, Any] = {}
         if USER in access:
             user, password = access[USER], access[PASSWORD]
+        if SASL in access:
+            if importlib.util.find_spec("puresasl") is None:
+                raise ValueError(
+                    "zookeeper_access: sasl needs a package: pip install 'blazes[sasl]'"
+                )
+            names = {"mechanism": MECHANISM, "username": user, "password": password}
+            arguments["sasl_options"] = names
+            arguments["default_acl"] = [make_acl("sasl", user, all=True)]
+        elif USER in access:
             arguments["auth_data"] = [("digest", f"{user}:{password}")]
             arguments["default_acl"] = [make_digest_acl(user, password, all=True)]
         files = {name: self.root / access[name] for name in FILES if name in access}

@@ -20,7 +20,7 @@ from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.protocol.states import KazooState
 from kazoo.retry import KazooRetry
 
-from flux_runtime.zookeeper.access import Ensemble, ensemble_of
+from flux_runtime.zookeeper.access import SASL, Ensemble, ensemble_of
 from flux_runtime.zookeeper.errors import (
     AccessRefused,
     EnsembleUnreachable,
@@ -183,6 +183,7 @@ def connect(
 
     Raises:
         EnsembleUnreachable: no server of the ensemble answered, or they are no addresses.
+        AccessRefused: the ensemble does not know the user by SASL.
         ValueError: references of its access lead nowhere.
     """
     ensemble = ensemble_of(zookeeper)
@@ -203,6 +204,16 @@ def connect(
     except BaseException:
         client.close()
         raise
+    if SASL in ensemble.access:  # kazoo takes a session for one before it has said who it is
+        try:
+            client.kazoo.exists_async("/").get(timeout=timeout_s)
+        except (KazooTimeoutError, KazooException):
+            client.close()
+            raise AccessRefused(
+                f"the ZooKeeper ensemble at {hosts} did not let in {ensemble.access['user']} by "
+                f"{ensemble.access[SASL]} within {timeout_s:g} s",
+                "Look at user and password under `zookeeper_access`, and at the JAAS file there.",
+            ) from None
     client.wait_for_session(timeout_s)
     return client
 

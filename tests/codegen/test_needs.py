@@ -32,6 +32,8 @@ GIVEN = """
 deployment:
   conf:
     spark.jars.packages: org.apache.spark:spark-avro_2.13:4.3.0,org.postgresql:postgresql:42.7.4
+  zookeeper: zk:2181
+  zookeeper_access: {sasl: DIGEST-MD5, user: orders, password: "${env:ZK}"}
 """
 
 
@@ -67,7 +69,7 @@ def test_packages_that_the_deployment_names_are_not_asked_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert compiled(tmp_path, DATAFLOW + GIVEN, monkeypatch, capsys) == [
-        "the job needs: pip install 'blazes[delta,kafka]'"
+        "the job needs: pip install 'blazes[delta,kafka,sasl]'"
     ]
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 from kazoo.exceptions import NoAuthError
-from kazoo.security import make_digest_acl
+from kazoo.security import make_acl, make_digest_acl
 
 from flux_runtime.commits.driver import Driver
 from flux_runtime.ordering.scope import Scope
@@ -82,6 +82,36 @@ def ensemble(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ensemble]:
         process.stop(grace_s=5.0)
 
 
+JAAS = """
+Server {{
+    org.apache.zookeeper.server.auth.DigestLoginModule required
+    user_orders="{password}" user_payments="{password}";
+}};
+"""
+
+
+@pytest.fixture(scope="module")
+def sasl(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ensemble]:
+    """A server that knows users by SASL, and lets in nobody else."""
+    folder = tmp_path_factory.mktemp("sasl")
+    (folder / "jaas.conf").write_text(JAAS.format(password=PASSWORD))
+    (folder / "password").write_text(f"{PASSWORD}\n")
+    settings = (
+        "authProvider.1=org.apache.zookeeper.server.auth.SASLAuthenticationProvider",
+        "sessionRequireClientSASLAuth=true",
+    )
+    port = free_port()
+    process = ServerProcess(folder / "data", port=port, settings=settings, heap_mb=256)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("JDK_JAVA_OPTIONS", f"-Djava.security.auth.login.config={folder}/jaas.conf")
+        process.start(timeout_s=60.0, lock_wait_s=5.0, grace_s=5.0)
+    access = {"sasl": "DIGEST-MD5", "user": "orders", "password": "${file:password}"}
+    try:
+        yield Ensemble(f"127.0.0.1:{port}", access, folder)
+    finally:
+        process.stop(grace_s=5.0)
+
+
 def below(client: Client, path: str) -> list[str]:
     """A znode and all below it."""
     names = client.kazoo.get_children(path)
@@ -140,6 +170,27 @@ def test_every_znode_is_its_makers_alone(ensemble: Ensemble) -> None:
 
 
 @pytest.mark.zookeeper
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_every_znode_is_of_the_user_whom_the_servers_know_by_sasl(sasl: Ensemble) -> None:
+    with connect(sasl) as client:
+        nodes = filled(client)
+        mine = [make_acl("sasl", "orders", all=True)]
+        assert {str(client.kazoo.get_acls(node)[0]) for node in nodes} == {str(mine)}
+        with connect(without(sasl, user="payments")) as stranger:
+            for node in nodes:
+                with pytest.raises(NoAuthError):
+                    stranger.kazoo.get(node)
+                with pytest.raises(NoAuthError):
+                    stranger.kazoo.create(f"{node}/theirs")
+            with pytest.raises(AccessRefused, match="refuses this job"):
+                EpochNode(stranger, "job").claim(Driver(epoch=1, state="s"))
+        assert below(client, "/blazes") == nodes
+    for other in ({"password": "another"}, {"user": "nobody"}):
+        with pytest.raises(AccessRefused, match="by DIGEST-MD5 within 2 s"):
+            connect(without(sasl, **other), timeout_s=2.0)
+
+
+@pytest.mark.zookeeper
 @pytest.mark.parametrize(
     "changes",
     [
@@ -161,6 +212,8 @@ def test_what_the_access_lacks_is_said_at_once(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="there is no name; user and password go together") as bad:
         Ensemble("zk:2181", {"user": "a", "name": "b", "key": "k"})
     assert "certificate and key go together" in str(bad.value)
+    with pytest.raises(ValueError, match="sasl is DIGEST-MD5, not GSSAPI; sasl needs user and"):
+        Ensemble("zk:2181", {"sasl": "GSSAPI"})
     lost = Ensemble(
         "zk:2181", {"ca": "ca.pem", "user": "a", "password": "${env:NO_SUCH}"}, tmp_path
     )
