@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import importlib.metadata
+import json
 import re
-import shlex
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -108,17 +108,24 @@ exec "${{SPARK_HOME:+$SPARK_HOME/bin/}}spark-submit" \\
 
 def dockerfile(facts: Facts) -> str:
     """An image of the driver, which runs executors in its own process unless told otherwise."""
-    beside = " ".join(shlex.quote(name) for name in ("job.py", "plan.json", *facts.modules))
+    files = ["environment.tar.gz", "submit.sh", "job.py", "plan.json", *facts.modules]
+    beside = json.dumps([*files, "/job/"], ensure_ascii=False)  # in this form, names have spaces
     return f"""\
 # docker build -t {facts.label} . && docker run -v /srv/{facts.label}:/data {facts.label}
+FROM python:{facts.python}-slim-bookworm AS packages
+RUN pip install --no-cache-dir --prefix /packages pyspark=={facts.spark}
+ADD environment.tar.gz /environment/
+
 FROM python:{facts.python}-slim-bookworm
 RUN apt-get update \\
     && apt-get install -y --no-install-recommends openjdk-17-jre-headless procps \\
-    && rm -rf /var/lib/apt/lists/*
-RUN pip install --no-cache-dir pyspark=={facts.spark}
-RUN useradd --uid 1000 --create-home job && mkdir /data && chown job /data
-ADD environment.tar.gz /job/environment/
-COPY environment.tar.gz submit.sh {beside} /job/
+    && rm -rf /var/lib/apt/lists/* \\
+    && useradd --uid 1000 --create-home job \\
+    && mkdir /data \\
+    && chown job /data
+COPY --from=packages /packages /usr/local
+COPY --from=packages /environment /job/environment
+COPY {beside}
 USER 1000
 WORKDIR /data
 ENTRYPOINT ["/job/submit.sh"]
@@ -154,10 +161,14 @@ spec:
       labels: {{app: {facts.label}}}
     spec:
       securityContext: {{runAsNonRoot: true, fsGroup: 1000}}
+      terminationGracePeriodSeconds: 60
       containers:
         - name: driver
           image: {facts.label}:latest
           args: ["--data-dir", "/data"]{secrets}
+          securityContext:
+            allowPrivilegeEscalation: false
+            capabilities: {{drop: [ALL]}}
           resources:
             requests: {{cpu: "1", memory: 3Gi}}
             limits: {{memory: 4Gi}}

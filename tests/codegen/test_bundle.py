@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import configparser
+import json
 import re
+import shutil
 import subprocess
 import tarfile
 from pathlib import Path
@@ -58,15 +60,20 @@ def test_the_manifest_is_one_driver_with_a_volume_and_its_secrets() -> None:
     assert mount["mountPath"] in container["args"]
 
 
-def test_the_image_has_all_files_of_the_bundle() -> None:
+def test_the_image_has_all_files_of_the_bundle_and_no_root() -> None:
     lines = texts(FACTS)["Dockerfile"].replace("\\\n", "").splitlines()
     words = [line.split(maxsplit=1) for line in lines if line and line[0] != "#"]
+    first = ["FROM", "RUN", "ADD"]
     assert [word for word, _ in words] == [
-        *("FROM", "RUN", "RUN", "RUN", "ADD", "COPY", "USER", "WORKDIR", "ENTRYPOINT", "CMD")
-    ]
-    (copied,) = (rest for word, rest in words if word == "COPY")
+        *first, *("FROM", "RUN", "COPY", "COPY", "COPY", "USER", "WORKDIR", "ENTRYPOINT", "CMD"),
+    ]  # fmt: skip
+    given = [word for words in words for word in words]
     for file in ("environment.tar.gz", "submit.sh", "job.py", "plan.json", *FACTS.modules):
-        assert file in copied
+        assert file in json.loads(given[given.index("USER") - 1])
+    for word, rest in words:
+        if word in ("ENTRYPOINT", "CMD"):
+            json.loads(rest)
+    assert dict(words)["USER"] == "1000"  # a number: Kubernetes can see that it is not root
 
 
 def test_the_unit_starts_the_script_and_does_not_repeat_bad_usage() -> None:
@@ -76,6 +83,17 @@ def test_the_unit_starts_the_script_and_does_not_repeat_bad_usage() -> None:
     assert service["ExecStart"].split()[0] == "/opt/ad-network-1/submit.sh"
     assert service["RestartPreventExitStatus"] == "2 3"
     assert service["Restart"] == "on-failure"
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not installed")
+def test_systemd_takes_the_unit(tmp_path: Path) -> None:
+    text = texts(FACTS)["ad-network-1.service"].replace("/opt/ad-network-1/submit.sh", "/bin/true")
+    for mistake in ("", "[Service]\nType=onshot\n"):
+        file = tmp_path / "job.service"
+        file.write_text(text + mistake)
+        done = subprocess.run(["systemd-analyze", "verify", file], capture_output=True, text=True)
+        assert (done.returncode, "onshot" in done.stderr) == (0, bool(mistake)), done.stderr
+        assert mistake or not done.stderr
 
 
 def test_an_archive_has_what_packages_need_and_not_spark(tmp_path: Path) -> None:
