@@ -171,7 +171,7 @@ def files_read(state: Path) -> Iterator[tuple[tuple[str, int], str]]:
 
     Spark's file sources note them, and merge their notes from time to time while this looks.
     """
-    for folder in (state / UNITS).glob(f"*/{CHECKPOINT}/sources/*"):
+    for folder in (state / UNITS).glob(f"*/{CHECKPOINT}/**/sources/*"):
         read = False
         while not read:
             texts, read = [], True

@@ -96,7 +96,7 @@ def start_session(
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # workers have what the job has
     config = log.with_name("log4j2.properties")
-    config.write_text(_LOG_CONFIG.format(log=log))
+    config.write_text(_LOG_CONFIG.format(log=_property(str(log))), encoding="ascii")
     settings = {k: v for k, v in defaults.items() if k not in given}
     settings |= {k: v for k, v in conf.items() if k not in submitted and k != "spark.master"}
     options = wanted.get("spark.driver.extraJavaOptions", "")
@@ -137,6 +137,17 @@ def with_slots(master: str, slots: int) -> str:
     """
     failures = re.search(r",\s*(\d+)", master)
     return f"local[{slots},{failures[1]}]" if failures else f"local[{slots}]"
+
+
+def _property(text: str) -> str:
+    r"""A text in a properties file of Java, which reads bytes as Latin-1.
+
+    >>> print(_property("/jobs/é"))
+    /jobs/\u00e9
+    """
+    units = text.replace("\\", "\\\\").encode("utf-16-be")
+    codes = [int.from_bytes(units[at : at + 2]) for at in range(0, len(units), 2)]
+    return "".join(chr(code) if code < 128 else f"\\u{code:04x}" for code in codes)
 
 
 def _given() -> tuple[dict[str, str], dict[str, str]]:

@@ -102,6 +102,7 @@ def test_a_range_is_brought_in_once_beside_a_running_job_also_where_it_is_killed
 
     first = min(items.iterdir())
     first.rename(old / first.name)  # the job has read it, at its old place
+    assert [*tmp_path.iterdir()] == [project.path]  # nor a log beside it, for the é of its name
     again = ("--backfill", "2023-more", *arguments[2:])
     status, err = project.run(*again)
     assert status == 1
@@ -129,7 +130,12 @@ def test_files_that_come_in_elsewhere_are_refused_whatever_they_are_called(tmp_p
     for seed in range(60):
         draw, root = random.Random(seed), tmp_path / f"{seed}"
         items, old, log = (
-            root / n for n in ("data/items", "old", "state/units/T/checkpoint/sources/0")
+            root / n
+            for n in (
+                "data/items",
+                "old",
+                f"state/units/T/checkpoint/{draw.choice(['', 'items/'])}sources/0",
+            )
         )
         for folder in (items, old, log):
             folder.mkdir(parents=True)
