@@ -247,7 +247,12 @@ class Faults:
         return self._note(f"{process.name} and {other_end.name} lose their connection")
 
     def _one_is_left(self, *ends: Process) -> None:
-        """One of the two has been removed by now; the other is well."""
+        """One of the two has been removed by now, if anybody leads; the other is well."""
+        ledger, workers = self.cluster.ledger, self.cluster.workers
+        here = {workers[end].host.me for end in ends if end in workers}
+        if len(here) > 1 and ledger is not None and here <= set(ledger.sites):
+            self.kernel.after(1.0, self._one_is_left, *ends)
+            return
         self.cluster.gone -= set(ends)
 
     # ---- controllers
