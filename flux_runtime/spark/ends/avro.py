@@ -244,6 +244,7 @@ def written_by(registry: str, number: int) -> Any:
     return parsed(answer["schema"])
 
 
+@functools.cache
 def registered(registry: str, topic: str, schema: str) -> int:
     """The number of a schema for the values of a topic; it is registered if it is not yet.
 
