@@ -343,8 +343,8 @@ CODES: Final = _table(
      "A function of foreachBatch sees how the rows are divided into commits, one of foreach in "
      "which order they come; both may get the rows of the last commit again. The verdict ends "
      "before it.",
-     "Let a component compute what does not depend on that, and write it to a sink of another "
-     "format; else see that the function writes the same for every division, and again."),
+     "Write to a sink of another format, or see that the function does the same again, and for "
+     "every division."),
     ("BLZ068", _E, "Avro schema that messages cannot have",
      "Values are decoded and encoded by this schema, and each of its fields is a column: all of "
      "their types have to be ones of Spark.",

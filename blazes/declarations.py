@@ -56,7 +56,7 @@ def source(
     format: str | None = None,
     path: str | None = None,
     options: Mapping[str, Value] | None = None,
-    value: str | None = None,
+    value: str | Mapping[str, str] | None = None,
     columns: Mapping[str, str] | None = None,
     seal: Names | Sequence[Sequence[str]] | None = None,
     producer: str | None = None,
@@ -237,6 +237,7 @@ def sink(
     options: Mapping[str, Value] | None = None,
     key: Names | None = None,
     delivery: str | None = None,
+    value: Mapping[str, str] | None = None,
     function: str | None = None,
     schema: Mapping[str, str] | None = None,
     seal: Names | Sequence[Sequence[str]] | None = None,
@@ -263,6 +264,7 @@ def sink(
         options: of the format.
         key: the sink replaces the row that has the same key.
         delivery: what the writer guarantees.
+        value: of kafka, what the values of messages are.
         function: of `foreachBatch` and `foreach`, `module:name` of what takes the rows.
         schema: see `source`, as all others.
         seal: see there.

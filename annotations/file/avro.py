@@ -6,10 +6,10 @@ import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-import sqlglot
-from sqlglot import exp
+if TYPE_CHECKING:
+    from sqlglot import exp
 
 TYPES: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -74,9 +74,11 @@ def difference(columns: Mapping[str, str], name: str, declared: str) -> str | No
     has = columns[name]
     if has == declared.strip().upper() or (has, declared.strip().upper()) in _WIDER:
         return None
+    from sqlglot import ParseError
+
     try:
         same = _type(has) == _type(declared)
-    except sqlglot.ParseError:
+    except ParseError:
         same = False
     return None if same else f"`{name}` is {has} in the schema, not {declared}"
 
@@ -96,6 +98,8 @@ def schema_text(path: Path) -> str:
 
 
 def _type(text: str) -> exp.Expression:
+    from sqlglot import exp
+
     return exp.DataType.build(text, dialect="spark")
 
 

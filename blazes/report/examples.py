@@ -527,6 +527,13 @@ CODE_EXAMPLES: Final[Mapping[str, Example]] = {
         "  words: {to: Count.words, source: {format: json, path: data}}\n"
         "  counts: {from: Count.counts, sink: {format: foreachBatch, function: warehouse:upsert}}"
     ),
+    "BLZ068": _code(
+        _COUNT + "streams:\n"
+        "  words:\n"
+        "    to: Count.words\n"
+        "    source: {format: kafka, value: {format: avro}, options: {subscribe: words}}\n"
+        "  counts: {from: Count.counts}"
+    ),
     "BLZ074": _code(
         _COUNT + "streams:\n"
         "  words:\n"

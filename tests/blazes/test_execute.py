@@ -266,7 +266,7 @@ def test_the_option_decides_and_else_the_configuration(
 def test_an_answer_that_was_kept_is_no_permission(flow: Hostile, tmp_path: Path) -> None:
     """What a command says does not depend on what was run on this machine before."""
     code = flow.folder / "deeds.py"
-    body = "class Keep:\n    def one(self, rows):\n        return rows.distinct()\n"
+    body = "class Keep:\n    def __getattr__(self, name):\n        return lambda r: r.distinct()\n"
     code.write_text(f"{body}def score(clicks):\n    return Keep().one(clicks)\n")
     os.utime(code, (1e9, 1e9))
     assert "BLZ089" not in blazes(flow, "check", "flow.yaml", "--execute").stdout

@@ -29,7 +29,8 @@ def test_the_commands_of_the_readme(
     monkeypatch.chdir(tmp_path)
     printed = {}
     for command in commands():
-        assert main(command) == 0, command
+        not_carried = command[0] == "import"  # customers has no code that can be compiled
+        assert main(command) == not_carried, command
         printed[" ".join(command[:2])] = capsys.readouterr().out
     assert len(printed) == 4
     assert "distinct_orders → out  OW[channel,day]  derived" in printed[

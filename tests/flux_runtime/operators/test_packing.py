@@ -180,5 +180,6 @@ def test_pickle_is_imported_only_for_what_no_connection_carries_and_no_folder_ke
     assert found == {
         "site/process.py",  # the configuration that a parent hands to its child
         "spark/flux/sites.py",  # that parent
+        "spark/main.py",  # how classes of the job reach Spark's workers
         "site/together.py",  # whether two operators are made alike; the bytes go nowhere
     }
