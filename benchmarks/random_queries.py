@@ -108,7 +108,8 @@ def random_query(rng: random.Random, *, typed: bool = False) -> Query:
     while True:
         given = schemas(rng, types=rng.sample(tuple(TYPES), 3) if typed else ())
         queries = Queries(rng, given)
-        text, _ = queries.query(rng.choice([0, 0, 1, 1, 2]))
+        depth = rng.choice([0, 0, 1, 1, 2])
+        text, _ = queries.threshold() if queries.some(0.05) else queries.query(depth)
         if queries.read & {each.name for each in given.streams}:
             tables = tuple(each for each in given.tables if each.name in queries.read)
             return Query(text, replace(given, tables=tables), frozenset(queries.constructs))
@@ -147,6 +148,16 @@ class Queries:
         if depth:
             kinds += [self._cte, self._pivot, self._unpivot]
         return self.rng.choice(kinds)(depth)
+
+    def threshold(self) -> tuple[str, Columns]:
+        """Groups that have reached something, and nothing else: confluent where they only grow."""
+        source, columns = self._base()
+        key = self.rng.choice([each for each in columns if each.type != OTHER])
+        self.mark("threshold")
+        name = self.name()
+        having = self._having(columns)
+        text = f"SELECT {key.text} AS {name} FROM {source} GROUP BY {key.text}{having}"
+        return text, [Value(name, key.type)]
 
     def _cte(self, depth: int) -> tuple[str, Columns]:
         self.mark("CTE")

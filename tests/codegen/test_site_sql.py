@@ -140,5 +140,5 @@ def test_a_function_that_means_something_else_is_noticed(
 ) -> None:
     monkeypatch.setitem(ON_SITES, "upper", ON_SITES["trim"])  # type: ignore[arg-type]
     monkeypatch.setattr(sites, "refusals", lambda _: [])
-    report = prove(spark, only="upper", types=("text",), mixed=0)
+    report = prove(spark, only="upper", types=("text",), mixed=0, rows=60)
     assert [each.sql for each in report.differences] == ["SELECT i, upper(x0) AS y FROM v"]
