@@ -83,8 +83,7 @@ RANGES: Final = (
     "b.ts >= a.at AND b.ts <= a.at + INTERVAL {1} MINUTES",
     "a.at > b.ts - INTERVAL {0} SECONDS AND a.at - INTERVAL {1} HOURS < b.ts",
     "b.ts - INTERVAL {0} MINUTES > a.at AND b.ts < a.at + INTERVAL 2 HOURS",
-    "a.at = b.ts",
-    "a.at + INTERVAL {1} MINUTES = b.ts AND a.n >= b.n",
+    "a.at + INTERVAL {1} MINUTES >= b.ts AND a.at <= b.ts AND a.n >= b.n",
 )
 LATENESS_S: Final = 600
 BEGAN: Final = datetime.datetime(2024, 2, 28, 23, 0)

@@ -314,7 +314,11 @@ class _Branch:
         return tuple(pairs)
 
     def ranges(self, name: str, other: str) -> dict[str, Range]:
-        """The range of times in which records of both meet, from either side; none without one."""
+        """The range of times in which records of both meet, from either side.
+
+        None without one, and where several pairs of times are bounded: which of them the promise
+        of a `lateness:` speaks of is not known then.
+        """
         from sqlglot import exp
 
         select = self.tables[name].find_ancestor(exp.Select)
@@ -334,11 +338,13 @@ class _Branch:
                 else:
                     pair = left[1], right[1]
                     lows[pair] = max(-slack, lows.get(pair, -slack))
-        for mine, theirs in lows.keys() & highs.keys():
-            low, high = lows[mine, theirs], highs[mine, theirs]
-            width = max(0, high - low)
-            return {name: Range(mine, other, high, width), other: Range(theirs, name, -low, width)}
-        return {}
+        bounded = [pair for pair in lows if pair in highs]
+        if len(bounded) != 1:
+            return {}
+        ((mine, theirs),) = bounded
+        low, high = lows[mine, theirs], highs[mine, theirs]
+        width = max(0, high - low)
+        return {name: Range(mine, other, high, width), other: Range(theirs, name, -low, width)}
 
     def _moment(self, side: Any, select: Any) -> tuple[str, str, int] | None:
         """(input, its time, microseconds that are added to it) of a moment by an input's time."""
@@ -367,16 +373,16 @@ class _Branch:
 
 
 def _at_most(condition: Any) -> Iterator[tuple[Any, Any]]:
-    """(what is not more, what is not less) of sides that the condition compares."""
+    """(what is not more, what is not less) of sides that the condition compares.
+
+    Not of equal ones: those are keys, which may be times too.
+    """
     from sqlglot import exp
 
     match condition:
         case exp.LT() | exp.LTE():
             yield condition.left, condition.right
         case exp.GT() | exp.GTE():
-            yield condition.right, condition.left
-        case exp.EQ():
-            yield condition.left, condition.right
             yield condition.right, condition.left
         case exp.Between() if not condition.args.get("symmetric"):
             yield condition.args["low"], condition.this

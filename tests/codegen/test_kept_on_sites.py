@@ -222,6 +222,7 @@ def test_a_join_within_a_range_of_times_forgets_what_has_passed() -> None:
     "condition",
     [
         "b.ts > a.at",
+        "b.ts = a.at",
         "b.ts BETWEEN a.at AND a.at + INTERVAL '1' MONTH",
         f"({NEAR} OR a.k = 0)",
         "b.ts BETWEEN a.at - INTERVAL '1' DAY AND current_timestamp()",
@@ -232,6 +233,14 @@ def test_a_range_without_an_end_forgets_nothing(condition: str) -> None:
     summed = deltas(sql, RANGED, as_set=False)
     assert summed is not None
     assert summed.ranges == {}
+
+
+def test_of_several_ranges_of_times_none_is_the_event_time() -> None:
+    both = {"a": {**RANGED["a"], "t": "TIMESTAMP"}, "b": {**RANGED["b"], "t": "TIMESTAMP"}}
+    for condition, ranges in (("a.t = b.t", 2), ("a.t <= b.t AND a.t >= b.t", 0)):
+        summed = deltas(f"{RANGED_SQL} AND {condition}", both, as_set=False)
+        assert summed is not None
+        assert len(summed.ranges) == ranges
 
 
 TIMED = {"t": {"at": "TIMESTAMP", "k": "INT", "day": "DATE"}}
