@@ -34,7 +34,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         conf={
             "spark.sql.warehouse.dir": (folder / "warehouse").as_uri(),
             "spark.local.dir": str(folder / "local"),
-            "spark.driver.memory": "1g",
+            "spark.driver.memory": "2g",
         },
         log=folder / "log.txt",
     )
