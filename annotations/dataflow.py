@@ -175,9 +175,9 @@ class Component:
     engine: str | None = None
     """`spark` or `flux`; None: the compiler chooses."""
     output_mode: str = "append"
+    """Spark's output mode where the component runs uncoordinated: `append` or `update`."""
     appends: bool = False
     """The file itself says `output_mode: append`."""
-    """Spark's output mode where the component runs uncoordinated: `append` or `update`."""
     order_by: tuple[str, ...] = ()
     """A total key of its input records: the canonical order inside a partition or batch."""
     description: str | None = None

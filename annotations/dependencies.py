@@ -32,14 +32,20 @@ class _Arrows(NamedTuple):
 @lru_cache(maxsize=64)
 def _arrows(fds: tuple[FunctionalDependency, ...]) -> _Arrows:
     arrows = _Arrows([], [], {})
-    for fd in fds:
-        there = (fd.determinant, fd.dependent)
-        for determinant, dependent in (there, there[::-1]) if fd.injective else (there,):
-            for attribute in determinant:
-                arrows.starts.setdefault(attribute, []).append(len(arrows.gives))
-            arrows.open.append(len(determinant))
-            arrows.gives.append(dependent)
+    for determinant, dependent in _directions(fds):
+        for attribute in determinant:
+            arrows.starts.setdefault(attribute, []).append(len(arrows.gives))
+        arrows.open.append(len(determinant))
+        arrows.gives.append(dependent)
     return arrows
+
+
+def _directions(fds: Iterable[FunctionalDependency]) -> Iterator[tuple[Key, Key]]:
+    """(determinant, dependent) of each; of an injective one also the other way around."""
+    for fd in fds:
+        yield fd.determinant, fd.dependent
+        if fd.injective:
+            yield fd.dependent, fd.determinant
 
 
 def closure(attributes: Iterable[str], fds: Iterable[FunctionalDependency]) -> Key:
@@ -80,12 +86,11 @@ def within(
     >>> list(within({"id", "day"}, map(parse_dependency, ["id -> ad", "ad -> day"])))
     []
     """
-    for fd in fds:
-        there = (fd.determinant, fd.dependent)
-        for determinant, dependent in (there, there[::-1]) if fd.injective else (there,):
-            known = dependent & frozenset(attributes)
-            if known and determinant <= frozenset(attributes):
-                yield FunctionalDependency(determinant, known)
+    there = frozenset(attributes)
+    for determinant, dependent in _directions(fds):
+        known = dependent & there
+        if known and determinant <= there:
+            yield FunctionalDependency(determinant, known)
 
 
 def compatible(gate: Gate, key: Key, fds: Iterable[FunctionalDependency], *, rules: str) -> bool:

@@ -103,10 +103,10 @@ class RangeTime(EventTime):
     after_us: int
     width_us: int
 
-    def over(self, rows: Any, limit_us: int) -> Any:
-        """Whether a row's time is before a limit, or it has none: a boolean for each row."""
+    def since(self, rows: Any, limit_us: int) -> Any:
+        """Whether a row has a time that is not before a limit: a boolean for each row."""
         times, known = self._times(rows)
-        return pa.array(~known | (times < limit_us))
+        return pa.array(known & (times >= limit_us))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -325,7 +325,7 @@ class Query:
                 continue
             limit = passed - time.after_us
             if last is None or limit >= last + max(time.width_us, FORGET_US_MIN):
-                left = self._state.kept[of].chosen(partial(_still, time, limit))
+                left = self._state.kept[of].chosen(partial(time.since, limit_us=limit))
                 self._replace(of, left)
                 limits = {**self._state.limits, of: limit}
                 self._state = replace(self._state, limits=limits)
@@ -449,10 +449,6 @@ def _ordered(plan: QueryPlan) -> str:
         without = "EXCEPT ALL" if plan.gives is Gives.NEW else "EXCEPT"
         return f"SELECT * FROM (({plan.sql}) {without} SELECT * FROM {_PUT_OUT}) ORDER BY ALL"
     return f"SELECT * FROM ({plan.sql}) ORDER BY ALL"
-
-
-def _still(time: RangeTime, limit_us: int, rows: Any) -> Any:
-    return pc.invert(time.over(rows, limit_us))
 
 
 def _ends_by(rows: Any, watermark_us: int) -> Any:

@@ -108,13 +108,13 @@ class Decoder:
         writer, reader, body = self._schemas(value)
         record = read(body, writer, reader)
         columns = {}
-        for of in self._columns.fields:
-            if of.name not in record:
-                raise UnreadableError(f"no field {of.name}")
+        for name, convert in self._converters.items():
+            if name not in record:
+                raise UnreadableError(f"no field {name}")
             try:
-                columns[of.name] = converter(of.dataType)(record[of.name])
+                columns[name] = convert(record[name])
             except ValueError as error:
-                raise UnreadableError(f"field {of.name}: {error}") from None
+                raise UnreadableError(f"field {name}: {error}") from None
         return columns
 
     def row(self, value: bytes | None) -> dict[str, Any]:
@@ -141,8 +141,12 @@ class Decoder:
             self._absent.add(number)
             raise UnreadableError(f"schema {number} is not in the registry") from None
 
+    @functools.cached_property
+    def _converters(self) -> dict[str, Callable[[Any], Any]]:
+        return converters(self._columns)
+
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_absent": set()}
+        return {"_avro": self._avro, "_columns": self._columns, "_absent": set()}
 
 
 class Encoder:
@@ -183,7 +187,7 @@ class Encoder:
             fastavro.schemaless_writer(into, schema, record, strict_allow_default=True)
             kept = read(into.getvalue(), schema, None)
             for of in self._columns.fields:
-                was, now = (converter(of.dataType)(r[of.name]) for r in (record, kept))
+                was, now = (self._converters[of.name](r[of.name]) for r in (record, kept))
                 if not _same(was, now):
                     raise ValueError(f"{of.name} would be {now} in place of {was}")
         except Exception as error:
@@ -191,6 +195,10 @@ class Encoder:
                 f"the row {dict(row)} does not fit the Avro schema: {error}. Nothing was committed"
             ) from None
         return self._header + into.getvalue()
+
+    @functools.cached_property
+    def _converters(self) -> dict[str, Callable[[Any], Any]]:
+        return converters(self._columns)
 
 
 def read(body: bytes, writer: Any, reader: Any) -> Any:
@@ -288,7 +296,11 @@ def _ask(registry: str, path: str, body: Mapping[str, Any] | None = None) -> dic
 # ---- values of columns
 
 
-@functools.cache
+def converters(columns: st.StructType) -> dict[str, Callable[[Any], Any]]:
+    """The converter of each column; made once, since a type of Spark is slow to look up."""
+    return {of.name: converter(of.dataType) for of in columns.fields}
+
+
 def converter(of: st.DataType) -> Callable[[Any], Any]:
     """What makes a value of a record one of a column, and raises ValueError where it cannot be."""
     match of:
