@@ -18,11 +18,11 @@ from typing import Any, Final
 
 from codegen.site_sql import duration_us
 from codegen.summaries import is_exact
+from codegen.windows import TIMES
 
 CLAUSES: Final = frozenset({"distinct", "expressions", "from", "joins", "where"})
 """Parts of a SELECT whose output is a sum over records."""
 JOINS: Final = frozenset({"", "INNER", "CROSS"})
-TIMES: Final = frozenset({"timestamp", "timestamp_ntz"})
 
 Matches = Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]]
 """Another input -> (columns, its columns) that are equal where rows of both meet."""

@@ -40,6 +40,7 @@ from annotations.whitebox.ir import (
     walk,
 )
 from annotations.whitebox.monotone import type_of
+from annotations.whitebox.sql_dialect import UNITS
 from annotations.whitebox.type_text import schema_text
 from codegen.duckdb_sql import parsed, refusals
 
@@ -68,15 +69,6 @@ DAY: Final = re.compile(r"\d{4}-\d\d-\d\d")
 _DURATION: Final = re.compile(
     r"INTERVAL '(\d{1,12})' (MICROSECOND|MILLISECOND|SECOND|MINUTE|HOUR|DAY|WEEK)S?"
 )
-_UNITS_US: Final = {
-    "MICROSECOND": 1,
-    "MILLISECOND": 1_000,
-    "SECOND": 1_000_000,
-    "MINUTE": 60_000_000,
-    "HOUR": 3_600_000_000,
-    "DAY": 86_400_000_000,
-    "WEEK": 604_800_000_000,
-}
 ARRAY_OF_TEXTS: Final = DataType(Family.ARRAY, element=STRING)
 CARRIED: Final = frozenset(
     {Family.INTEGER, Family.DECIMAL, Family.FLOAT, Family.STRING, Family.BOOLEAN}
@@ -100,7 +92,7 @@ def duration_us(interval: object) -> int | None:
     (600000000, None)
     """
     match = _DURATION.fullmatch(interval) if isinstance(interval, str) else None
-    return None if match is None else int(match[1]) * _UNITS_US[match[2]]
+    return None if match is None else int(match[1]) * round(UNITS[match[2].lower()] * 1_000_000)
 
 
 def _shifted(call: Call, types: Sequence[DataType]) -> bool:
