@@ -27,18 +27,11 @@ CODE: Final = (
     "flux_runtime/protocol/*.py",
     "flux_runtime/operators/*.py",
     "flux_lab/checks.py",
-    "flux_lab/partition_size.py",
-    "flux_lab/pooler.py",
-    "flux_lab/repartition.py",
-    "flux_lab/skew_buffer.py",
 )
 TESTS: Final = (
     "tests/flux_runtime/protocol/test_*.py",
     "tests/flux_runtime/operators/test_*.py",
     "tests/flux_lab/test_flux_checks.py",
-    "tests/flux_lab/test_flux_partition_size.py",
-    "tests/flux_lab/test_flux_pooler.py",
-    "tests/flux_lab/test_flux_repartition.py",
 )
 HEAD: Final = """\
 # Actions of the Flux protocol

@@ -33,7 +33,6 @@ NEAR: Final = {
     "consumer": ("sides",),
     "merge": ("sides",),
     "producer": ("sides",),
-    "balancer": ("flux_lab/pooler", "balancer"),
 }
 """Which tests of the machines are tried first, where they are not called like the module."""
 TESTS: Final = (
@@ -53,9 +52,7 @@ class Mutation(NamedTuple):
 
     @property
     def path(self) -> Path:
-        """The file, in the package `flux_runtime` if it names no other."""
-        if self.file.startswith("flux_lab/"):
-            return Path(f"{self.file}.py")
+        """The file, below `flux_runtime/protocol` if it names no other package of the runtime."""
         folder = Path("flux_runtime") if "/" in self.file else Path("flux_runtime", "protocol")
         return folder / f"{self.file}.py"
 
@@ -203,39 +200,18 @@ MUTATIONS = (
     Mutation("XM-3", "ends", "producer.complete(END)", "pass"),
     Mutation("UF-1 quotas", "producer", "taken += max(len(outlet.buffer.entries), reserve)", "taken += max(len(outlet.buffer.entries), self.shape.pool // len(self.outlets))"),
     Mutation("UF-4 spread", "controller", "(pair.part + copy) % sites", "copy % sites"),
-    Mutation("UF-5 turns", "flux_lab/pooler", "self.order.rotate(-1)", "pass"),
-    Mutation("UF-5 standby", "flux_lab/pooler", "Segment(self.dataflow, node, standby=True, storage=self.storage)", "Segment(self.dataflow, node, storage=self.storage)"),
-    Mutation("UF-5 ended", "flux_lab/pooler", "if self.segments.pop(node, None) is not None:", "if False:"),
-    Mutation("UF-6 counted", "flux_lab/pooler", "self.idle_calls += 1  # UF-6", "pass"),
-    Mutation("UF-6 price", "flux_lab/pooler", "idle = self.idle_call_s * self.idle_calls", "idle = self.idle_calls"),
     Mutation("UF-7 failure between two looks", "balancer", "if self.controller.failures != self.failures or self.controller.losses:", "if self.controller.losses:"),
     Mutation("UF-7 abort", "balancer", "self.mode = Mode.RECOVERING  # UF-7", "pass  # UF-7"),
     Mutation("UF-8 number", "balancer", "self.round += 1  # UF-8", "pass"),
     Mutation("UF-8 answers", "balancer", "if round_ != self.round or self.mode", "if self.mode"),
-    Mutation("UF-8 poolers", "flux_lab/pooler", "if order.round < self.round:", "if False:"),
-    Mutation("UF-9 reset", "flux_lab/pooler", "self.idle_calls = 0\n        self.processed.clear()", "pass"),
-    Mutation("UF-9 covered", "flux_lab/pooler", "self.round = order.round\n        self.counted_from = now", "self.round = order.round"),
     Mutation("UF-9 who was asked", "balancer", "asked = self.asked & self.controller.sites", "asked = self.controller.sites"),
     Mutation("UF-9 who is left", "balancer", "asked = self.asked & self.controller.sites", "asked = self.asked"),
     Mutation("UF-9 T_stat", "balancer", "self.gathering = now - self.asked_at", "self.gathering = 0.0"),
     Mutation("UF-10 apart", "controller", "            apart\n            and site in self.sites", "            site in self.sites"),
-    Mutation("UF-10 poolers", "flux_lab/pooler", "if any(here.pair == node.pair for here in self.segments):", "if False:"),
     Mutation("UF-11 ended", "controller", "return [Destroy(Node(*pair, c, copy.life)), *self.fail(pair, c), *self._plan()]", "return [*self.fail(pair, c), *self._plan()]"),
     Mutation("UF-11 target", "controller", "self.targets += ((pair, c, site),)", "pass"),
     Mutation("UF-12 end of the round", "balancer", "if orders or not self.controller.whole:", "if orders:"),
     Mutation("UF-13 the emptiest site", "controller", "return min(allowed)[1] if allowed else None", "return max(allowed)[1] if allowed else None"),
-    Mutation("UF-14 windows", "flux_lab/partition_size", "self.lost.setdefault(pair, now)", "self.lost[pair] = now"),
-    Mutation("UF-14 attempts", "flux_lab/partition_size", "self.started.get((pair, attempt), lost)", "lost"),
-    Mutation("UF-14 fewest", "flux_lab/partition_size", "ceil(prices.per_byte * state", "int(prices.per_byte * state"),
-    Mutation("LB-1, LB-2 destination", "flux_lab/repartition", "if move.origin != self.site:", "if False:"),
-    Mutation("LB-3", "flux_lab/repartition", "return PausePart(move.part)", "return None"),
-    Mutation("LB-4", "flux_lab/repartition", "self.buffer.stall(message.part)", "pass"),
-    Mutation("LB-5", "flux_lab/repartition", "if len(paused) < self.producers:", "if False:"),
-    Mutation("LB-6", "flux_lab/repartition", "self.parts.discard(message.part)", "pass"),
-    Mutation("LB-7", "flux_lab/repartition", "self.operator.install_partition_state(message.part, message.state)", "pass"),
-    Mutation("LB-8 home", "flux_lab/repartition", "self.home[message.part] = message.site", "pass"),
-    Mutation("LB-8 go on", "flux_lab/repartition", "self.buffer.resume(message.part)", "pass"),
-    Mutation("LB-9", "flux_lab/repartition", "return not self.waiting", "return True"),
     Mutation("SP-1 lent", "spill", "self.pages += pages", "pass"),
     Mutation("SP-1 given back", "spill", "given = max(0, min(self.wanted_back, self.free))", "given = 0"),
     Mutation("SP-2 threshold", "spill", "while self.active and self.pool.free < wanted + self.threshold:", "while self.active and self.pool.free < wanted:"),
@@ -265,13 +241,8 @@ def _paths(mutation: Mutation, folder: Path) -> list[tuple[str, ...]]:
     if mutation.file.startswith("operators"):
         return [("tests/flux_runtime/operators/test_flux_operators.py",)]
     parts = NEAR.get(mutation.file, (mutation.file,))
-    near = tuple(map(_near, parts))
+    near = tuple(f"tests/flux_runtime/protocol/test_flux_{part}.py" for part in parts)
     return [near, TESTS] if (folder / near[0]).exists() else [TESTS]
-
-
-def _near(module: str) -> str:
-    folder = "tests/flux_lab" if module.startswith("flux_lab/") else "tests/flux_runtime/protocol"
-    return f"{folder}/test_flux_{module.removeprefix('flux_lab/')}.py"
 
 
 def try_out(mutation: Mutation, seeds: int) -> str:

@@ -23,9 +23,6 @@ those who write an operator; the rest proves the protocol.
   `disks` that are slow, and `rounds` of balancing; `share`, `stage`: models of the papers' cluster.
 - `scenario`, `report`: one run under the clock from a seed or file, on one screen and in
   `pictures`; `spacetime`: who sent whom what and when.
-- `pooler`: runs the copies of one site in turn; `pooled`: a world of them. `partition_size`: how
-  many partitions keep the time without a partner short.
-- `repartition`, over a `skew_buffer`: the load balancing of 2003, without replication.
 - `actions`: the list of the protocol's actions, held to code, tests and mutations.
 - `resume`: a smaller pair protocol, and its own world, until jobs run it.
 - `shell`: whole jobs, leader, sites and clients, on a simulated system that fails.

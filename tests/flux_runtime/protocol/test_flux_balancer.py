@@ -268,3 +268,54 @@ def test_uf_8_an_answer_of_an_aborted_round_does_not_count_in_the_next() -> None
     late = SiteStatistics(site=0, utilisation=1.0, processed={})
     balancer.statistics(0, late, 3.1)
     assert balancer.answers == {}
+
+
+def gathering() -> Balancer:
+    """A balancer that has asked three sites."""
+    shape = Shape(widths=(2,))
+    balancer = Balancer(Controller(shape, chained(shape, 2), frozenset(range(3))), CLUSTER)
+    balancer.tick(0.0)
+    assert balancer.tick(1.0) == [RequestStatistics(0)]
+    return balancer
+
+
+def idle(site: int) -> SiteStatistics:
+    return SiteStatistics(site=site, utilisation=0.0, processed={})
+
+
+def test_uf_9_a_site_that_joins_while_answers_come_in_is_not_waited_for() -> None:
+    balancer = gathering()
+    balancer.controller.site_joined(3)
+    assert balancer.statistics(0, idle(0), 1.1) == []
+    assert balancer.statistics(0, idle(1), 1.1) == []
+    assert balancer.mode is Mode.GATHERING
+    assert balancer.statistics(0, idle(2), 1.2) == [ResetStatistics(0)]
+
+
+def test_uf_9_a_site_that_leaves_while_answers_come_in_is_not_waited_for() -> None:
+    balancer = gathering()
+    for site in (0, 1):
+        balancer.statistics(0, idle(site), 1.1)
+    balancer.controller.site_failed(2)
+    assert balancer.tick(1.2) == [ResetStatistics(0)], "it had no copies, so nothing has failed"
+
+
+def test_uf_9_gathering_that_takes_long_makes_the_next_phase_as_long() -> None:
+    balancer = gathering()
+    for site in (0, 1, 2):
+        balancer.statistics(0, idle(site), 3.5)
+    assert balancer.wakes_at == pytest.approx(3.5 + 2.5)
+
+
+def test_uf_7_a_failure_that_is_mended_between_two_looks_ends_the_round_too() -> None:
+    balancer = gathering()
+    view = balancer.controller
+    assert isinstance(view, Controller)
+    view.copy_failed(Node(0, 0, 0, 0))
+    view.notice(CatchUpReady(Pair(0, 0), view.failures))
+    view.notice(CatchUpDone(Pair(0, 0), 1))
+    for end in (THE_INGRESS, view.shape.egress):
+        view.notice(FoldInDone(Pair(0, 0), 1, end))
+    assert view.whole
+    assert balancer.tick(1.1) == [ResetStatistics(1)]
+    assert balancer.round == 1
