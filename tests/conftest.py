@@ -28,6 +28,7 @@ settings.load_profile("blazes")
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # each command would compile the package anew
 os.environ.setdefault("SPARK_SUBMIT_OPTS", spark_classes.options())  # Spark passes it on to Java
 
 LONGEST = ("test_seal_faults", "test_flux_on_spark", "test_drivers", "test_flux_soak_on_spark")

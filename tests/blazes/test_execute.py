@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from itertools import product
 from pathlib import Path
 
 import pytest
 
 from annotations.whitebox.confinement import open_ways
 from annotations.whitebox.sandbox import Limits
-from blazes.cli import COMMANDS
+from blazes.cli import COMMANDS, main
 from tests.blazes.hostile import ATTACKS, DEEDS, SECRET, SHADOWS, Hostile, drawn, hostile
 
 ROOT = Path(__file__).parents[2]
@@ -59,6 +61,24 @@ def blazes(flow: Hostile, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+Command = Callable[..., tuple[int, str]]
+
+
+@pytest.fixture
+def command(
+    flow: Hostile, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Command:
+    """A command in the folder of the dataflow, in this process: its status and what it says."""
+    monkeypatch.setenv(SECRET, SECRET)
+
+    def run(*arguments: str) -> tuple[int, str]:
+        with contextlib.chdir(flow.folder):
+            status = main(arguments)
+        return status, "".join(capsys.readouterr())
+
+    return run
+
+
 def environment() -> dict[str, str]:
     return os.environ | {SECRET: SECRET, "PYTHONPATH": str(ROOT)}
 
@@ -93,16 +113,13 @@ def test_reading_runs_nothing(command: str, flow: Hostile) -> None:
         assert SAYS[command] in told
 
 
-@pytest.mark.parametrize("command", PROJECTS)
-def test_a_project_is_not_run_to_be_read(command: str, flow: Hostile) -> None:
+def test_a_project_is_not_run_to_be_read(flow: Hostile, command: Command) -> None:
     flow.write("deeds", "writes")
     (flow.folder / "spark-pipeline.yml").write_text(
         "name: p\nstorage: file:///tmp/p\nlibraries: [{glob: {include: deeds.py}}]\n"
     )
-    for project in ("deeds.py", "spark-pipeline.yml", "."):
-        ended = blazes(flow, command, project)
-        assert ended.returncode == 2
-        assert "Traceback" not in ended.stderr
+    for name, project in product(PROJECTS, ("deeds.py", "spark-pipeline.yml", ".")):
+        assert command(name, project)[0] == 2
     assert flow.done() == set()
 
 
@@ -252,35 +269,37 @@ def test_a_command_that_is_ended_takes_the_code_with_all_that_it_started(
     ],
 )
 def test_the_option_decides_and_else_the_configuration(
-    option: tuple[str, ...], configured: str, runs: bool, flow: Hostile
+    option: tuple[str, ...], configured: str, runs: bool, flow: Hostile, command: Command
 ) -> None:
     flow.write("deeds", "environment")
     (flow.folder / "pyproject.toml").unlink()
     (flow.folder.parent / "pyproject.toml").write_text(f"[tool.blazes]\n{configured}\n")
-    ended = blazes(flow, "check", "flow.yaml", *option)
-    assert ended.returncode == 0
+    status, told = command("check", "flow.yaml", *option)
+    assert status == 0
     assert ("environment" in flow.done()) is runs
-    assert ("BLZ089" in ended.stdout) is not runs
+    assert ("BLZ089" in told) is not runs
 
 
-def test_an_answer_that_was_kept_is_no_permission(flow: Hostile, tmp_path: Path) -> None:
+def test_an_answer_that_was_kept_is_no_permission(
+    flow: Hostile, command: Command, tmp_path: Path
+) -> None:
     """What a command says does not depend on what was run on this machine before."""
     code = flow.folder / "deeds.py"
     body = "class Keep:\n    def __getattr__(self, name):\n        return lambda r: r.distinct()\n"
     code.write_text(f"{body}def score(clicks):\n    return Keep().one(clicks)\n")
     os.utime(code, (1e9, 1e9))
-    assert "BLZ089" not in blazes(flow, "check", "flow.yaml", "--execute").stdout
+    assert "BLZ089" not in command("check", "flow.yaml", "--execute")[1]
     assert len(list((tmp_path / "cache").rglob("*.json"))) == 1
-    assert "BLZ089" in blazes(flow, "check", "flow.yaml").stdout
+    assert "BLZ089" in command("check", "flow.yaml")[1]
 
 
-def test_a_function_that_can_be_followed_need_not_be_run(flow: Hostile) -> None:
+def test_a_function_that_can_be_followed_need_not_be_run(flow: Hostile, command: Command) -> None:
     flow.write("deeds", "writes")
     code = flow.folder / "deeds.py"
     code.write_text("def score(clicks):\n    return clicks.distinct()\n")
-    ended = blazes(flow, "derive", "flow.yaml")
-    assert "OW" not in ended.stdout
-    assert "CW" in ended.stdout
+    told = command("derive", "flow.yaml")[1]
+    assert "OW" not in told
+    assert "CW" in told
     assert flow.done() == set()
 
 
@@ -295,39 +314,45 @@ def test_a_function_that_can_be_followed_need_not_be_run(flow: Hostile) -> None:
         ("[tool.blazes\n", "pyproject.toml: "),
     ],
 )
-def test_a_wrong_configuration_is_refused(text: str, says: str, flow: Hostile) -> None:
+def test_a_wrong_configuration_is_refused(
+    text: str, says: str, flow: Hostile, command: Command
+) -> None:
     (flow.folder / "pyproject.toml").write_text(text)
-    ended = blazes(flow, "check", "flow.yaml")
-    assert ended.returncode == 2
-    assert says in ended.stderr
+    status, told = command("check", "flow.yaml")
+    assert status == 2
+    assert says in told
 
 
-def test_a_function_that_cannot_be_described_is_not_compiled(flow: Hostile) -> None:
+def test_a_function_that_cannot_be_described_is_not_compiled(
+    flow: Hostile, command: Command
+) -> None:
     """Told with the place of what failed; nobody is asked to vouch for it."""
     (flow.folder / "deeds.py").write_text("def score(clicks):\n    return clicks.count()\n")
     (flow.folder / "pyproject.toml").unlink()
     for options, place in (((), "flow.yaml:2:19"), (("--execute",), "deeds.py:2:1")):
-        ended = blazes(flow, "compile", "flow.yaml", *options)
-        assert ended.returncode == 2
-        assert f"{place}: BLZ509 nothing is known of Score.scores: " in ended.stderr
-        assert "`why:`" not in ended.stderr
+        status, told = command("compile", "flow.yaml", *options)
+        assert status == 2
+        assert f"{place}: BLZ509 nothing is known of Score.scores: " in told
+        assert "`why:`" not in told
         assert not (flow.folder / "target").exists()
     (flow.folder / "deeds.py").write_text("def score(clicks):\n    return clicks.distinct()\n")
-    assert blazes(flow, "compile", "flow.yaml", "--execute").returncode == 0
+    assert command("compile", "flow.yaml", "--execute")[0] == 0
 
 
-def test_claims_about_functions_are_checked_where_they_may_be_run(flow: Hostile) -> None:
+def test_claims_about_functions_are_checked_where_they_may_be_run(
+    flow: Hostile, command: Command
+) -> None:
     (flow.folder / "deeds.py").write_text(
         "def score(clicks):\n    return clicks.groupBy('id').count()\n"
     )
     text = flow.dataflow.read_text()
     label = "{annotation: {from: clicks, to: scores, label: CW}, python:"
     flow.dataflow.write_text(text.replace("{python:", label))
-    assert "BLZ084" not in blazes(flow, "check", "flow.yaml").stdout
-    assert "BLZ084" in blazes(flow, "check", "flow.yaml", "--execute").stdout
-    strict = blazes(flow, "derive", "flow.yaml", "--strict")
-    assert strict.returncode == 1
-    assert "deeds:score was not run" in strict.stdout
+    assert "BLZ084" not in command("check", "flow.yaml")[1]
+    assert "BLZ084" in command("check", "flow.yaml", "--execute")[1]
+    status, told = command("derive", "flow.yaml", "--strict")
+    assert status == 1
+    assert "deeds:score was not run" in told
 
 
 def test_the_limits_are_those_that_the_pages_state() -> None:
