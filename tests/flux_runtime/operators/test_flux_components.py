@@ -124,7 +124,7 @@ def test_replicas_and_partitions_answer_like_one_instance(batches: Any) -> None:
             assert canonical(mine) == canonical([{**row, "replica": replica} for row in wanted])
 
 
-@settings(max_examples=30)
+@settings(max_examples=12)
 @given(BATCHES)
 def test_a_chain_of_components_is_the_same_in_any_number_of_partitions(batches: Any) -> None:
     one, many = Flow(chain(1)), Flow(chain(4))
