@@ -22,6 +22,7 @@ from flux_runtime.sealing.events import (
     Chunk,
     Coverage,
     Group,
+    Groups,
     Ingested,
     KeyText,
     ReleaseFinished,
@@ -115,7 +116,7 @@ class Traffic:
             INPUT,
             self._batch,
             self._time,
-            tuple(groups),
+            Groups.of(groups),
             coverage=Coverage("query", str(self._batch - 1), str(self._batch)),
             chunk=Chunk("records", len(groups), keys, 0, {"part-00000.parquet": (1000, 1)}),
         )

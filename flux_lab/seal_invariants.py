@@ -38,6 +38,7 @@ def _check_partitions(tracker: Tracker) -> None:
             if members is not None:
                 others = (share.received.keys() | share.votes.keys()) - members
                 assert not others, f"SE-7: {key} of {name} took {others}"
+            assert share.complete_by_counts in (None, share.complete), f"SE-1: {key} of {name}"
             assert share.batches == sorted(set(share.batches)), (key, name)
             assert all(rows > 0 for rows in share.received.values()), (key, name)
             assert all(0 < n < share.received[p] for p, n in share.repeats.items()), (key, name)

@@ -6,19 +6,17 @@ Events go into `Tracker.handle`; findings come out of it.
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias, overload
 
 KeyText: TypeAlias = str
 """A key value as text; `flux_runtime.sealing.keys` says how."""
 
 
 class Group(NamedTuple):
-    """The records of one micro-batch that agree in key, producer and punctuation.
-
-    A tuple, since there is one for each key and producer of every micro-batch.
-    """
+    """The records of one micro-batch that agree in key, producer and punctuation."""
 
     key: KeyText
     producer: str
@@ -26,6 +24,65 @@ class Group(NamedTuple):
     """What the punctuation promises; None: these are data records."""
     digest: str | None
     rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class Groups(Sequence[Group]):
+    """The groups of one micro-batch in columns: there is one for each key and producer.
+
+    Those of a key stand together, those of records before those of punctuations.
+    """
+
+    keys: Sequence[KeyText]
+    """Each once."""
+    starts: Sequence[int]
+    """Where the groups of each key begin, and the number of groups."""
+    middles: Sequence[int]
+    """Where the punctuations of each key begin."""
+    producers: Sequence[str]
+    promised: Sequence[int | None]
+    digests: Sequence[str | None]
+    rows: Sequence[int]
+
+    @classmethod
+    def of(cls, groups: Iterable[Group]) -> Groups:
+        """Groups in any order.
+
+        >>> groups = Groups.of([Group("k", "a", 1, None, 1), Group("k", "a", None, None, 1)])
+        >>> groups.keys, groups.starts, groups.middles, groups.promised
+        (['k'], [0, 2], [1], [None, 1])
+        """
+        by_key: dict[KeyText, tuple[list[Group], list[Group]]] = {}
+        for group in groups:
+            by_key.setdefault(group.key, ([], []))[group.promised is not None].append(group)
+        starts, middles, every = [0], [], list[Group]()
+        for records, punctuations in by_key.values():
+            middles.append(len(every) + len(records))
+            every += records + punctuations
+            starts.append(len(every))
+        _, producers, promised, digests, rows = zip(*every, strict=True) if every else ((),) * 5
+        return cls([*by_key], starts, middles, [*producers], [*promised], [*digests], [*rows])
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @overload
+    def __getitem__(self, position: int) -> Group: ...
+
+    @overload
+    def __getitem__(self, position: slice) -> list[Group]: ...
+
+    def __getitem__(self, position: int | slice) -> Group | list[Group]:
+        if isinstance(position, slice):
+            return [self[i] for i in range(*position.indices(len(self)))]
+        at = range(len(self))[position]
+        return Group(
+            self.keys[bisect_right(self.starts, at) - 1],
+            self.producers[at],
+            self.promised[at],
+            self.digests[at],
+            self.rows[at],
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +141,7 @@ class Ingested:
     input: str
     batch: int
     time: float
-    groups: tuple[Group, ...]
+    groups: Groups
     rejected: int = 0
     """Records without a usable key or producer, unreadable ones, punctuations without a count."""
     coverage: Coverage = Coverage()

@@ -109,14 +109,34 @@ class Share:
         """SE-1 holds for this input."""
         return self.counted and not self.uncounted and not any(self.contradictions("", ""))
 
-    def add(self, producer: str, rows: int, batch: int) -> bool:
-        """Records were buffered; whether they are the first ones in their chunk.
+    @property
+    def complete_by_counts(self) -> bool | None:
+        """`complete`, where counts alone decide and nothing contradicts them; else None."""
+        producers = self.producers
+        if not producers or self.identified or self.disputes or self.excused or self.repeats:
+            return None
+        received, votes, complete = self.received, self.votes, True
+        for producer in producers:
+            vote = votes.get(producer)
+            if vote is None:
+                complete = False
+                continue
+            held = received.get(producer, 0)
+            if held > vote.count or vote.digest is not None:
+                return None
+            complete &= held == vote.count
+        return complete
+
+    def add(self, records: Iterable[tuple[str, int]], batch: int) -> bool:
+        """Records of producers were buffered; whether they are the first ones in their chunk.
 
         What was counted before says nothing any more.
         """
-        self.received[producer] = self.received.get(producer, 0) + rows
-        if self.counts:
-            self.counts = _without(self.counts, producer)
+        received = self.received
+        for producer, rows in records:
+            received[producer] = received.get(producer, 0) + rows
+            if self.counts:
+                self.counts = _without(self.counts, producer)
         if self.batches and self.batches[-1] == batch:
             return False
         self.batches.append(batch)
@@ -236,6 +256,17 @@ class Partition:
         return all(share.complete for share in self.shares.values())
 
     @property
+    def complete_by_counts(self) -> bool | None:
+        """`complete`, where counts alone decide and nothing contradicts them; else None."""
+        complete = True
+        for share in self.shares.values():
+            of_share = share.complete_by_counts
+            if of_share is None:
+                return None
+            complete &= of_share
+        return complete
+
+    @property
     def counted(self) -> bool:
         """Every waiting input has all votes and records, as far as is known."""
         return all(share.counted for share in self.shares.values())
@@ -310,7 +341,7 @@ def _share_to_json(share: Share, sets: Mapping[tuple[str, ...], int]) -> list[An
         usual = [
             sets.get(members, members),
             list(map(received.get, members)),
-            [_vote_to_json(votes.get(p)) for p in members] if votes else [],
+            [*map(_vote_to_json, map(votes.get, members))] if votes else [],
             share.batches,
         ]
     if not (share.repeats or share.counts or share.disputes or share.excused or share.outsiders):

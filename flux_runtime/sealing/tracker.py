@@ -15,8 +15,9 @@ from __future__ import annotations
 
 import base64
 import enum
+import functools
 import hashlib
-from collections.abc import Collection, Iterable, Iterator, Mapping, MutableMapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, TypeAlias
 
@@ -48,6 +49,9 @@ from flux_runtime.sealing.manifest import DamagedError
 from flux_runtime.sealing.partition import Partition, Share, Status, Vote
 
 FRESH: Final = "run with --fresh, which deletes state and results and starts from the sources"
+
+MARKS_KEPT: Final = 4096
+"""Marks of punctuations at hand: one does not depend on the partition, and counts repeat."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,11 +249,10 @@ class Tracker:
         """Partitions of a micro-batch whose producer set has not been looked up yet."""
         if not isinstance(self.rules.inputs[event.input], Registered):
             return []
-        keys = dict.fromkeys(group.key for group in event.groups)
         unknown = self.unknown_sets.get(event.input, {})
         return [
             key
-            for key in keys
+            for key in event.groups.keys
             if key in unknown or (key not in self.partitions and self.released.get(key) is None)
         ]
 
@@ -382,16 +385,16 @@ class Tracker:
     def _on_ingested(self, event: Ingested) -> Iterator[Finding]:
         if self.replayed(event.input, event.batch, event.coverage):  # SE-10
             return
+        groups, name = event.groups, event.input
         exceptions = self._exceptions(event)
         decided = self._decide_ones(event)
         self._assessed = None
-        self.ingested[event.input] = event.batch, event.coverage
+        self.ingested[name] = event.batch, event.coverage
         self.counters.rejected += event.rejected
-        self.counters.rows += sum(group.rows for group in event.groups if group.promised is None)
         strangers: list[Group] = []
         refused: set[int] = set()
         for position, verdict in exceptions.items():
-            group = event.groups[position]
+            group = groups[position]
             if verdict is Verdict.LATE:  # SE-5
                 self.counters.late += group.rows
             elif verdict is Verdict.UNKNOWN:  # SE-7
@@ -401,24 +404,34 @@ class Tracker:
                 refused.add(position)
         touched: dict[KeyText, Share] = {}
         disputed: dict[tuple[KeyText, str], list[Vote]] = {}
-        current: KeyText | None = None
-        for position, (key, producer, promised, digest, rows) in enumerate(event.groups):
-            if position in refused:
-                continue
-            if key != current:
-                current = key
-                share = touched[key] = self._share(event.input, key, event.time, decided)
-            if promised is not None:  # SE-6: equal ones are one
-                if share.vote(producer, Vote(promised, digest)):
-                    disputed[key, producer] = []
-            elif share.add(producer, rows, event.batch):
-                self._refer(event.input, event.batch)
+        producers, of_groups = groups.producers, groups.rows
+        rows = needing = 0
+        columns = zip(groups.keys, groups.starts, groups.middles, groups.starts[1:], strict=False)
+        for key, start, middle, end in columns:
+            rows += sum(of_groups[start:middle])
+            records: Sequence[int] = range(start, middle)
+            punctuations: Sequence[int] = range(middle, end)
+            if refused and not refused.isdisjoint(range(start, end)):
+                records = [i for i in records if i not in refused]
+                punctuations = [i for i in punctuations if i not in refused]
+                if not records and not punctuations:
+                    continue
+            share = touched[key] = self._share(name, key, event.time, decided)
+            if records:
+                taken = [(producers[i], of_groups[i]) for i in records]
+                needing += share.add(taken, event.batch)
+            for i in punctuations:  # SE-6: equal ones are one
+                if share.vote(producers[i], Vote(groups.promised[i] or 0, groups.digests[i])):
+                    disputed[key, producers[i]] = []
+        self.counters.rows += rows
+        if needing:
+            self._refer(name, event.batch, needing)
         for group in strangers:  # whose records lie in the same chunk as a member's
             if group.promised is None and group.key in touched:
                 share = touched[group.key]
                 if event.batch in share.batches[-1:]:
                     share.exclude(group.producer)
-        for key, producer, promised, digest, _ in event.groups if disputed else ():
+        for key, producer, promised, digest, _ in groups if disputed else ():
             if promised is not None and (key, producer) in disputed:
                 disputed[key, producer].append(Vote(promised, digest))
         for (key, producer), newest in disputed.items():
@@ -427,8 +440,8 @@ class Tracker:
         for key, share in touched.items():
             self.partitions[key].last = event.time
             if share.votes or share.excused or not share.producers:  # or nothing can follow
-                yield from self._check(key, event.input)
-        yield from self._keep(event.input, event.batch, event.chunk)
+                yield from self._check(key, name)
+        yield from self._keep(name, event.batch, event.chunk)
 
     def _keep(self, name: str, number: int, chunk: Chunk) -> Iterator[Finding]:
         if number in self.references.get(name, {}):
@@ -441,6 +454,14 @@ class Tracker:
         """After a change of a partition: is it contradictory (SE-6) or complete (SE-1)?"""
         partition = self.partitions[key]
         self.changes.partitions.add(key)
+        if partition.status is Status.OPEN:
+            complete = partition.complete_by_counts
+            if complete is not None:
+                self.counting.pop(key, None)
+                if complete:
+                    self._enter(key, partition, Status.SEALED)
+                    yield Sealed(key)
+                return
         for contradiction in partition.shares[name].contradictions(key, name):
             if partition.status is not Status.QUARANTINED:
                 self._enter(key, partition, Status.QUARANTINED)
@@ -613,31 +634,37 @@ class Tracker:
         """
         if not isinstance(self.rules.inputs[event.input], One):
             return {}
-        decided: dict[KeyText, tuple[bool, str]] = {}
-        for group in event.groups:
-            partition = self.partitions.get(group.key)
+        groups = event.groups
+        decided: dict[KeyText, str] = {}
+        columns = zip(groups.keys, groups.starts, groups.middles, groups.starts[1:], strict=False)
+        for key, start, middle, end in columns:
+            partition = self.partitions.get(key)
             if partition is None or partition.shares[event.input].producers is None:
-                mine = (group.promised is None, group.producer)
-                decided[group.key] = min(mine, decided.get(group.key, mine))
-        return {key: producer for key, (_, producer) in decided.items()}
+                decided[key] = min(groups.producers[middle:end] or groups.producers[start:middle])
+        return decided
 
     def _exceptions(self, event: Ingested) -> dict[int, Verdict]:
         """Position -> what becomes of a group, of those that are not just taken."""
         if self._assessed is not None and self._assessed[0] is event:
             return self._assessed[1]
-        name, decided = event.input, self._decide_ones(event)
+        name, groups, decided = event.input, event.groups, self._decide_ones(event)
+        senders = set(groups.producers)
+        strangers: dict[tuple[str, ...], set[str]] = {}
         verdicts: dict[int, Verdict] = {}
-        key: KeyText | None = None
-        for position, group in enumerate(event.groups):
-            if group.key != key:
-                key = group.key
-                complete, producers = self._standing(name, key, decided)
+        for key, start, end in zip(groups.keys, groups.starts, groups.starts[1:], strict=False):
+            complete, producers = self._standing(name, key, decided)
             if complete is not None:
-                verdicts[position] = _late(group, name, complete)
+                verdicts |= {i: _late(groups[i], name, complete) for i in range(start, end)}
             elif producers is None:
-                verdicts[position] = Verdict.UNDECIDED
-            elif group.producer not in producers:
-                verdicts[position] = Verdict.UNKNOWN  # SE-7
+                verdicts |= dict.fromkeys(range(start, end), Verdict.UNDECIDED)
+            else:
+                outside = strangers.get(producers)
+                if outside is None:
+                    outside = strangers[producers] = senders.difference(producers)
+                if outside:
+                    for i in range(start, end):
+                        if groups.producers[i] in outside:
+                            verdicts[i] = Verdict.UNKNOWN  # SE-7
         self._assessed = event, verdicts
         return verdicts
 
@@ -651,7 +678,7 @@ class Tracker:
             votes = None if released is None else released.votes
             return votes, self._initial_set(name, key, decided)
         share = partition.shares[name]
-        if partition.status in (Status.SEALED, Status.RELEASING):
+        if partition.status is Status.SEALED or partition.status is Status.RELEASING:
             return [vote_mark(name, p, vote) for p, vote in share.votes.items()], None
         if share.producers is not None:
             return None, share.producers
@@ -706,9 +733,9 @@ class Tracker:
         was = self.released[key]
         return was.batches.get(name, []), was.outsiders.get(name, ())
 
-    def _refer(self, name: str, batch: int) -> None:
+    def _refer(self, name: str, batch: int, count: int = 1) -> None:
         of_input = self.references.setdefault(name, {})
-        of_input[batch] = of_input.get(batch, 0) + 1
+        of_input[batch] = of_input.get(batch, 0) + count
 
     def _unrefer(self, name: str, batches: Iterable[int]) -> Iterator[Finding]:
         of_input = self.references.get(name, {})
@@ -737,6 +764,7 @@ def _upto(batch: int) -> str:
     return "no micro-batch" if batch < 0 else f"micro-batches up to {batch}"
 
 
+@functools.lru_cache(maxsize=MARKS_KEPT)
 def vote_mark(name: str, producer: str, vote: Vote) -> str:
     """A punctuation in 11 characters, to recognise it when it comes again.
 

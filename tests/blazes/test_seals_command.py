@@ -12,7 +12,7 @@ import pytest
 from blazes.cli import main
 from flux_runtime.observe.decisions import Excuse, Resolve, pending
 from flux_runtime.observe.gates import DESCRIPTION, LEDGER, describe
-from flux_runtime.sealing.events import Group, Ingested
+from flux_runtime.sealing.events import Group, Groups, Ingested
 from flux_runtime.sealing.keys import key_text
 from flux_runtime.sealing.ledger import Ledger
 from flux_runtime.sealing.storage import LocalStorage
@@ -35,9 +35,9 @@ def project(tmp_path: Path) -> Path:
         bad = key_text(["bad"])
         contradiction = (Group(bad, "ads-1", None, None, 2), Group(bad, "ads-1", 1, None, 1))
         with Ledger(unit / LEDGER, rules) as ledger:
-            ledger.record(Ingested("clicks", 0, time.time() - 4000.0, votes))
+            ledger.record(Ingested("clicks", 0, time.time() - 4000.0, Groups.of(votes)))
             if replica == 3:
-                ledger.record(Ingested("clicks", 1, time.time() - 4000.0, contradiction))
+                ledger.record(Ingested("clicks", 1, time.time() - 4000.0, Groups.of(contradiction)))
     (folder / "plan.json").write_text(json.dumps({"dataflow": str(uuid.uuid4())}), encoding="utf-8")
     return folder
 

@@ -10,7 +10,7 @@ import pytest
 
 from flux_runtime.observe.decisions import Decision, Excuse, Resolve, pending, request, taken
 from flux_runtime.observe.gates import DESCRIPTION, LEDGER, describe, read_gates
-from flux_runtime.sealing.events import Excused, Found, Group, Ingested, Resolution
+from flux_runtime.sealing.events import Excused, Found, Group, Groups, Ingested, Resolution
 from flux_runtime.sealing.keys import key_text
 from flux_runtime.sealing.ledger import Ledger
 from flux_runtime.sealing.storage import LocalStorage
@@ -42,7 +42,7 @@ def vote(key: str, producer: str, count: int) -> Group:
 
 def test_open_partitions_and_what_they_wait_for(tmp_path: Path) -> None:
     ledger = gate(tmp_path)
-    groups = (data("7", "ads-1", 3), vote("7", "ads-1", 5), data("8", "ads-2", 1))
+    groups = Groups.of([data("7", "ads-1", 3), vote("7", "ads-1", 5), data("8", "ads-2", 1)])
     ledger.record(Ingested("clicks", 0, 1000.0, groups))
     ledger.record(Found("views", 1001.0, {key_text(["7"]): ("p",)}))
     (view,) = read_gates(tmp_path)
@@ -62,9 +62,11 @@ def test_open_partitions_and_what_they_wait_for(tmp_path: Path) -> None:
 
 def test_excused_and_contradictory_partitions(tmp_path: Path) -> None:
     ledger = gate(tmp_path, rules=Rules(inputs={"clicks": All(("ads-1", "ads-2"))}))
-    ledger.record(Ingested("clicks", 0, 1.0, (vote("7", "ads-1", 1), vote("8", "ads-1", 0))))
+    ledger.record(
+        Ingested("clicks", 0, 1.0, Groups.of([vote("7", "ads-1", 1), vote("8", "ads-1", 0)]))
+    )
     ledger.record(Excused("clicks", key_text(["7"]), "ads-2", "gone", "kim", 2.0))
-    ledger.record(Ingested("clicks", 1, 3.0, (data("8", "ads-1", 2),)))
+    ledger.record(Ingested("clicks", 1, 3.0, Groups.of([data("8", "ads-1", 2)])))
     (view,) = read_gates(tmp_path)
     seven, eight = view.partitions
     assert seven.excused == {"clicks": ("ads-2",)}
@@ -74,7 +76,7 @@ def test_excused_and_contradictory_partitions(tmp_path: Path) -> None:
 
 
 def test_reading_changes_nothing(tmp_path: Path) -> None:
-    gate(tmp_path).record(Ingested("clicks", 0, 1.0, (data("7", "ads-1", 1),)))
+    gate(tmp_path).record(Ingested("clicks", 0, 1.0, Groups.of([data("7", "ads-1", 1)])))
 
     def contents() -> dict[Path, bytes]:
         files = (f for f in tmp_path.rglob("*") if f.is_file() and not f.name.startswith("LOG"))
@@ -91,7 +93,7 @@ def test_reading_while_the_job_writes_and_tidies(tmp_path: Path) -> None:
 
     def write() -> None:
         for batch in range(400):
-            ledger.record(Ingested("clicks", batch, 1.0, (data("7", "ads-1", 1),)))
+            ledger.record(Ingested("clicks", batch, 1.0, Groups.of([data("7", "ads-1", 1)])))
             if batch % 100 == 0:
                 ledger._db.flush()
         done.set()

@@ -14,11 +14,10 @@ process and whenever a file was touched.
 
 from __future__ import annotations
 
-import itertools
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial, reduce
+from functools import reduce
 from typing import Final
 
 import numpy as np
@@ -31,7 +30,7 @@ from pyspark.sql.types import DataType, StructType
 from flux_runtime.sealing import manifest
 from flux_runtime.sealing.events import (
     Chunk,
-    Group,
+    Groups,
     KeyText,
     Reading,
     chunk_name,
@@ -57,15 +56,13 @@ CODEC: Final = "lz4_raw"
 
 _NO_GROUP: Final = (MALFORMED, UNREADABLE)
 _PRODUCER_OF: Final = "__producer_of_key"
-_GROUP: Final = partial(tuple.__new__, Group)
-"""`Group._make` without a step in Python; there are tens of thousands in a micro-batch."""
 
 
 @dataclass(frozen=True, slots=True)
 class Census:
     """What a chunk holds."""
 
-    groups: tuple[Group, ...]
+    groups: Groups
     rejected: int
     """Records without a usable key or producer, unreadable ones, punctuations without a count."""
     rows: int
@@ -285,7 +282,7 @@ class Buffer:
 def census_of(counted: pa.Table, key_length: int, form: str, files: manifest.Files) -> Census:
     """What a counted table says: key columns, producer, count, digest if there is one.
 
-    Python sees every key and producer once; the groups are put together in columns.
+    Python sees every key and every producer once; the rest is done in columns.
     """
     columns = [counted.column(i) for i in range(key_length + 2)]
     keys, key_of = _keys(columns[:key_length])
@@ -296,30 +293,29 @@ def census_of(counted: pa.Table, key_length: int, form: str, files: manifest.Fil
     usable_key = np.array([key is not None for key in keys], bool)[key_of]
     usable_producer = np.array([p is not None for p in producers], bool)[producer_of]
     taken = np.flatnonzero(usable_key & usable_producer & ~np.isin(count, _NO_GROUP))
-    order = taken[
-        np.lexsort(
-            (count[taken], _ranks(producers)[producer_of[taken]], _ranks(keys)[key_of[taken]])
-        )
-    ]
-    digests: Iterable[str | None] = itertools.repeat(None)
+    producer_rank = _ranks(producers)[producer_of]
+    place = (2 * _ranks(keys)[key_of] + (count != DATA)) * len(producers) + producer_rank
+    order = taken[np.lexsort((count[taken], place[taken]))]
+    is_data, key_of = count[order] == DATA, key_of[order]
+    starts = np.flatnonzero(np.diff(key_of, prepend=-1))
+    middles = starts + np.add.reduceat(is_data, starts, dtype=np.int64)
+    digests: Sequence[str | None] = [None] * len(order)
     if counted.column_names[key_length + 2] == DIGEST:
         digests = counted.column(DIGEST).take(order).to_pylist()
-    groups = map(
-        _GROUP,
-        zip(
-            np.array(keys, object)[key_of[order]].tolist(),
-            np.array(producers, object)[producer_of[order]].tolist(),
-            [None if promised == DATA else promised for promised in count[order].tolist()],
-            digests,
-            records[order].tolist(),
-            strict=False,
-        ),
+    groups = Groups(
+        np.array(keys, object)[key_of[starts]].tolist(),
+        [*starts.tolist(), len(order)],
+        middles.tolist(),
+        np.array(producers, object)[producer_of[order]].tolist(),
+        [None if promised == DATA else promised for promised in count[order].tolist()],
+        digests,
+        records[order].tolist(),
     )
     total = int(records.sum())
-    with_data = np.unique(key_of[taken][count[taken] == DATA]).size
-    rejected = total - int(records[taken].sum())
+    rejected = total - int(records[order].sum())
+    with_data = int(np.count_nonzero(middles > starts))
     chunk = Chunk(form, int(size.sum()), with_data, rejected, files)
-    return Census(tuple(groups), rejected, total, chunk)
+    return Census(groups, rejected, total, chunk)
 
 
 def _keys(columns: Sequence[pa.ChunkedArray]) -> tuple[list[KeyText | None], np.ndarray]:

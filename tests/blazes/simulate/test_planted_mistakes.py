@@ -20,7 +20,7 @@ from blazes.simulate.hunt import Hunt, Hunted
 from blazes.simulate.messages import Kind, Message
 from blazes.simulate.network import Refused
 from codegen.seals import Route
-from flux_runtime.sealing.events import Coverage, Finding, Found, Ingested
+from flux_runtime.sealing.events import Coverage, Finding, Found, Groups, Ingested
 from flux_runtime.sealing.partition import Share
 from flux_runtime.sealing.tracker import Tracker, Verdict
 from flux_runtime.spark.sealed import chunks
@@ -94,10 +94,15 @@ def one_vote_is_enough(patch: pytest.MonkeyPatch) -> None:
         )
 
     patch.setattr(Share, "counted", property(counted))
+    patch.setattr(Share, "complete_by_counts", property(counted))
 
 
 def counts_are_not_compared(patch: pytest.MonkeyPatch) -> None:
+    def voted(self: Share) -> bool:
+        return bool(self.producers) and not self.missing
+
     patch.setattr(Share, "_arrived", lambda self, producer, promised: True)
+    patch.setattr(Share, "complete_by_counts", property(voted))
 
 
 def without(verdict: Verdict) -> Plant:
@@ -137,7 +142,7 @@ def a_record_is_miscounted(patch: pytest.MonkeyPatch) -> None:
     def wrong(*arguments: Any) -> chunks.Census:
         found = census_of(*arguments)
         groups = [g._replace(rows=g.rows - (g.rows > 2)) for g in found.groups]
-        return replace(found, groups=tuple(groups))
+        return replace(found, groups=Groups.of(groups))
 
     patch.setattr(chunks, "census_of", wrong)
 
@@ -148,7 +153,7 @@ def a_punctuation_is_data(patch: pytest.MonkeyPatch) -> None:
     def wrong(*arguments: Any) -> chunks.Census:
         found = census_of(*arguments)
         groups = [g._replace(promised=None) if g.promised == 0 else g for g in found.groups]
-        return replace(found, groups=tuple(groups))
+        return replace(found, groups=Groups.of(groups))
 
     patch.setattr(chunks, "census_of", wrong)
 

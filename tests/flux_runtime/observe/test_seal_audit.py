@@ -12,7 +12,7 @@ import pytest
 from flux_runtime.observe.gates import DESCRIPTION, LEDGER, describe
 from flux_runtime.observe.seal_audit import damage_of_seals
 from flux_runtime.sealing import manifest
-from flux_runtime.sealing.events import Chunk, Coverage, Group, Ingested
+from flux_runtime.sealing.events import Chunk, Coverage, Group, Groups, Ingested
 from flux_runtime.sealing.ledger import Ledger
 from flux_runtime.sealing.storage import LocalStorage
 from flux_runtime.sealing.tracker import All, Rules
@@ -38,7 +38,7 @@ def unit(tmp_path: Path) -> Path:
             buffer.write(f"{name}/part-0", b"rows of a chunk")
             chunk = Chunk("records", 1, 1, 0, manifest.take(buffer, name))
             coverage = Coverage("query-1", str(batch - 1), str(batch))
-            groups = (Group('["1"]', "a", None, None, 1),)
+            groups = Groups.of([Group('["1"]', "a", None, None, 1)])
             event = Ingested("clicks", batch, 1.0, groups, coverage=coverage, chunk=chunk)
             ledger.record(event)
             for log in ("offsets", "commits"):

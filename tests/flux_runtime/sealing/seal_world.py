@@ -24,6 +24,7 @@ from flux_runtime.sealing.events import (
     Finding,
     Found,
     Group,
+    Groups,
     Ingested,
     Outsider,
     Quarantined,
@@ -54,9 +55,9 @@ class Batch:
     messages: tuple[Message, ...]
 
 
-def groups(messages: tuple[Message, ...]) -> tuple[Group, ...]:
+def groups(messages: tuple[Message, ...]) -> Groups:
     counted = Counter((m.key, m.producer, m.count) for m in messages)
-    return tuple(
+    return Groups.of(
         Group(key, producer, count, None, rows)
         for (key, producer, count), rows in sorted(counted.items(), key=repr)
     )

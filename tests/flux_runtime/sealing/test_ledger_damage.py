@@ -17,6 +17,7 @@ from flux_runtime.sealing.events import (
     Chunk,
     Coverage,
     Group,
+    Groups,
     Ingested,
     ReleaseFinished,
     ReleaseStarted,
@@ -49,7 +50,7 @@ def grown(path: Path) -> tuple[Ledger, list[tuple[Any, ...]]]:
         )
         covered = Coverage("query", str(batch), str(batch + 1))
         chunk = Chunk("records", 5, 2, {"part": (1, 2)})
-        ledger.record(Ingested("items", batch, float(batch), groups, 0, covered, chunk))
+        ledger.record(Ingested("items", batch, float(batch), Groups.of(groups), 0, covered, chunk))
         states.append(state(ledger))
         if batch % 3 == 2:
             release = ledger.tracker.next_release()
@@ -140,7 +141,7 @@ def test_a_damaged_table_that_is_met_in_the_background_is_refused_at_the_next_wr
         covered = Coverage("query", str(batch), str(batch + 1))
         chunk = Chunk("records", 0, 0, 0, {"part": (1, 2)})
         groups = tuple(Group(key, "a", 0, None, 1) for key in keys)
-        ledger.record(Ingested("items", batch, 0.0, groups, 0, covered, chunk))
+        ledger.record(Ingested("items", batch, 0.0, Groups.of(groups), 0, covered, chunk))
         release = ledger.tracker.next_release()
         if release is not None:
             ledger.record(ReleaseStarted(release, 0.0), ReleaseFinished(release.number, 0.0))
@@ -232,7 +233,7 @@ def test_a_ledger_that_another_driver_has_taken_over_is_left_as_it_is(tmp_path: 
         return {file.name: file.read_bytes() for file in files if not file.name.startswith("LOG")}
 
     ledger = Ledger(tmp_path / "ledger", RULES, guard=guard)
-    ledger.record(Ingested("items", 0, 0.0, (Group("k", "a", None, None, 3),), 0))
+    ledger.record(Ingested("items", 0, 0.0, Groups.of([Group("k", "a", None, None, 3)]), 0))
     newer = True
     before = contents()
     ledger.close()
@@ -262,7 +263,7 @@ def test_a_full_disk_stops_the_ledger_which_goes_on_from_what_is_written(
         groups = tuple(Group(f"{batch} {i}", "a", None, None, 2) for i in range(50))
         covered = Coverage("query", str(batch), str(batch + 1))
         chunk = Chunk("records", 100, 50, 0, {"part": (1, 2)})
-        ledger.record(Ingested("items", batch, float(batch), groups, 0, covered, chunk))
+        ledger.record(Ingested("items", batch, float(batch), Groups.of(groups), 0, covered, chunk))
 
     folder = tmp_path / "ledger"
     states: list[tuple[Any, ...]] = []

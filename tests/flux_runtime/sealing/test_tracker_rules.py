@@ -19,6 +19,7 @@ from flux_runtime.sealing.events import (
     Forgotten,
     Found,
     Group,
+    Groups,
     Ingested,
     Outsider,
     Quarantined,
@@ -68,7 +69,7 @@ class Story:
         keys = len({group.key for group in groups if group.promised is None})
         rows = sum(group.rows for group in groups if group.promised is None)
         chunk = Chunk("records", rows, keys, 0, {"part": (rows, 0)})
-        return Ingested(input, number, time, groups, 0, covered(number), chunk)
+        return Ingested(input, number, time, Groups.of(groups), 0, covered(number), chunk)
 
     def asked(self, number: int, keys: dict[str, int]) -> list:
         return self.tell(Requested("ask", number, 0.0, keys, 0, covered(number), Chunk()))

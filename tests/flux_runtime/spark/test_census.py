@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from pyspark.sql.types import BooleanType, DataType, DateType, LongType, StringType
 
 from flux_runtime.sealing import manifest
-from flux_runtime.sealing.events import Group
+from flux_runtime.sealing.events import Group, Groups
 from flux_runtime.sealing.keys import KEY_BYTES_MAX, key_text
 from flux_runtime.sealing.storage import LocalStorage
 from flux_runtime.spark.feed import COUNT, DATA, DIGEST, MALFORMED, PRODUCER, UNREADABLE
@@ -126,6 +126,8 @@ def test_the_census_of_any_chunk(chunk: tuple[list[type[DataType]], bool, list[R
     assert found is not None
     groups, rejected, records, with_data = by_hand(rows, len(types), digests=digests)
     assert sorted(map(repr, found.groups)) == sorted(map(repr, groups))
-    assert [g[:2] for g in found.groups] == sorted(g[:2] for g in groups)
+    places = [(g.key, g.promised is not None, g.producer) for g in found.groups]
+    assert places == sorted(places)
+    assert found.groups == Groups.of(found.groups)
     assert (found.rejected, found.rows, found.chunk.keys) == (rejected, records, with_data)
     assert found.chunk.rows == len(rows)
