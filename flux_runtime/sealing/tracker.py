@@ -408,18 +408,17 @@ class Tracker:
         rows = needing = 0
         columns = zip(groups.keys, groups.starts, groups.middles, groups.starts[1:], strict=False)
         for key, start, middle, end in columns:
-            rows += sum(of_groups[start:middle])
-            records: Sequence[int] = range(start, middle)
+            records = [*zip(producers[start:middle], of_groups[start:middle], strict=True)]
             punctuations: Sequence[int] = range(middle, end)
+            rows += sum(of_groups[start:middle])
             if refused and not refused.isdisjoint(range(start, end)):
-                records = [i for i in records if i not in refused]
+                records = [r for i, r in enumerate(records, start) if i not in refused]
                 punctuations = [i for i in punctuations if i not in refused]
                 if not records and not punctuations:
                     continue
             share = touched[key] = self._share(name, key, event.time, decided)
             if records:
-                taken = [(producers[i], of_groups[i]) for i in records]
-                needing += share.add(taken, event.batch)
+                needing += share.add(records, event.batch)
             for i in punctuations:  # SE-6: equal ones are one
                 if share.vote(producers[i], Vote(groups.promised[i] or 0, groups.digests[i])):
                     disputed[key, producers[i]] = []

@@ -15,10 +15,10 @@ process and whenever a file was touched.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -330,7 +330,11 @@ def _keys(columns: Sequence[pa.ChunkedArray]) -> tuple[list[KeyText | None], np.
         [v[i] for i in of_each]
         for (v, _), of_each in zip(of_columns, firsts.T.tolist(), strict=True)
     )
-    return list(map(_name, zip(*chosen, strict=True))), key_of
+    name: Callable[[Any], KeyText | None] = _name
+    longest = sum(max(map(len, filter(None, v)), default=0) for v, _ in of_columns)
+    if 4 * longest <= KEY_BYTES_MAX and not any(None in v for v, _ in of_columns):
+        name = key_text
+    return list(map(name, zip(*chosen, strict=True))), key_of
 
 
 def _encoded(values: pa.ChunkedArray) -> tuple[list[str | None], np.ndarray]:
@@ -342,7 +346,8 @@ def _encoded(values: pa.ChunkedArray) -> tuple[list[str | None], np.ndarray]:
 def _ranks(values: Sequence[str | None]) -> np.ndarray:
     """The place of each text in their order."""
     ranks = np.empty(len(values), np.int64)
-    ranks[sorted(range(len(values)), key=lambda i: values[i] or "")] = np.arange(len(values))
+    sortable = [value or "" for value in values]
+    ranks[sorted(range(len(values)), key=sortable.__getitem__)] = np.arange(len(values))
     return ranks
 
 
