@@ -1,8 +1,8 @@
 """A sealed unit at work: buffer, vote, release (specification 1.4).
 
 Every waiting input has a streaming query of its own, which writes micro-batches to the buffer and
-tells the tracker; so has every requesting input. One background thread releases what is complete,
-while the next micro-batches are being buffered.
+tells the tracker; so has every requesting input. In the background one thread releases what is
+complete, while the next micro-batches are being buffered, and another keeps house.
 """
 
 from __future__ import annotations
@@ -153,6 +153,7 @@ class Gate:
         }
         self._tidy()
         self.releaser = Releaser(f"release {self.name}", self._work, self._housekeeping, self._busy)
+        self._house = threading.Lock()
         self._ahead = 0
         self._compacted = False
         self._released = threading.Condition()
@@ -267,7 +268,7 @@ class Gate:
         """A micro-batch is in the ledger: release what is complete, and do not run too far ahead.
 
         Raises:
-            BaseException: what ended the background thread.
+            BaseException: what ended a background thread.
         """
         self.releaser.wake()
         with self._released:
@@ -300,7 +301,7 @@ class Gate:
             **values,
         )
 
-    # ---- the background thread
+    # ---- the background threads
 
     def _work(self) -> bool:
         if self._recount():
@@ -452,6 +453,10 @@ class Gate:
         )
 
     def _housekeeping(self) -> None:
+        with self._house:
+            self._keep_house()
+
+    def _keep_house(self) -> None:
         with self.ledger.lock:
             tracker = self.ledger.tracker
             due = tracker.lookups_due()

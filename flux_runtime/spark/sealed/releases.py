@@ -1,10 +1,12 @@
-"""The background thread of a sealed unit: look-ups, digests, and one release after the other.
+"""The background threads of a sealed unit: one makes releases, the other keeps house.
 
 Releases overlap the buffering of the next micro-batches and are group-committed: each takes all
 partitions that are complete by then. While micro-batches follow each other, releases are made in a
 small part of the time, since one large release costs hardly more than a small one; when the job has
-caught up with its input, each is made at once. Nothing is remembered here; what to do is read off
-the tracker, so that a restart goes on by itself.
+caught up with its input, each is made at once. Neither thread waits for the other: what a person
+has decided is taken up while releases follow each other, and a registry that does not answer holds
+up no release. Nothing is remembered here; what to do is read off the tracker, so that a restart
+goes on by itself.
 """
 
 from __future__ import annotations
@@ -26,12 +28,12 @@ LOOK_S: Final = 0.05
 
 
 class Releaser:
-    """Runs `work` in a thread of its own until it has nothing left to do, again and again.
+    """Runs `work` in a thread until it has nothing left to do, again and again.
 
     Args:
-        name: of the thread.
+        name: of the thread that works.
         work: does one piece of work and says whether there was any.
-        housekeeping: called about every `PERIOD_S` seconds.
+        housekeeping: called about every `PERIOD_S` seconds, in a thread of its own.
         busy: whether a micro-batch is being processed for which a release can wait.
     """
 
@@ -51,18 +53,22 @@ class Releaser:
         self._idle = True
         self._ending = False
         self._hurry = False
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._threads = (
+            self._thread(name, self._release),
+            self._thread(f"{name}: housekeeping", self._keep_house),
+        )
 
     def start(self) -> None:
-        """Start the thread; what a crash left unfinished is done first."""
+        """Start the threads; what a crash left unfinished is done first."""
         self._due = True
         self._idle = False
-        self._thread.start()
+        for thread in self._threads:
+            thread.start()
 
     @property
     def started(self) -> bool:
         """Whether `start` has been called."""
-        return self._thread.ident is not None
+        return self._threads[0].ident is not None
 
     def wake(self) -> None:
         """There may be something to do."""
@@ -72,7 +78,7 @@ class Releaser:
             self._changed.notify_all()
 
     def drain(self) -> None:
-        """Wait until there is nothing to do, or the thread has failed."""
+        """Wait until there is nothing to do, or a thread has failed."""
         with self._changed:
             self._hurry = True
             self._changed.notify_all()
@@ -80,15 +86,16 @@ class Releaser:
             self._hurry = False
 
     def stop(self) -> None:
-        """End the thread after the piece of work it is at."""
+        """End the threads after the piece of work they are at."""
         with self._changed:
             self._ending = True
             self._changed.notify_all()
-        if self._thread.is_alive():
-            self._thread.join()
+        for thread in self._threads:
+            if thread.is_alive():
+                thread.join()
 
     def check(self) -> None:
-        """Raise what ended the thread, if it failed."""
+        """Raise what ended a thread, if one failed."""
         if self.error is not None:
             raise self.error
 
@@ -105,25 +112,32 @@ class Releaser:
                         break
         return worked
 
-    def _run(self) -> None:
-        try:
-            self._housekeeping()
-            kept_house = time.monotonic()
-            while True:
-                with self._changed:
-                    self._changed.wait_for(lambda: self._due or self._ending, PERIOD_S)
-                    if self._ending:
-                        return
-                    self._due = False
-                while not self._ending and self._work_and_rest():
-                    pass
-                if time.monotonic() - kept_house >= PERIOD_S:
-                    self._housekeeping()
-                    kept_house = time.monotonic()
-                with self._changed:
-                    self._idle = not self._due
-                    self._changed.notify_all()
-        except BaseException as error:
+    def _release(self) -> None:
+        while True:
             with self._changed:
-                self.error = error
+                self._changed.wait_for(lambda: self._due or self._ending)
+                if self._ending:
+                    return
+                self._due = False
+            while not self._ending and self._work_and_rest():
+                pass
+            with self._changed:
+                self._idle = not self._due
                 self._changed.notify_all()
+
+    def _keep_house(self) -> None:
+        while not self._ending:
+            self._housekeeping()
+            with self._changed:
+                self._changed.wait_for(lambda: self._ending, PERIOD_S)
+
+    def _thread(self, name: str, loop: Callable[[], None]) -> threading.Thread:
+        def guarded() -> None:
+            try:
+                loop()
+            except BaseException as error:
+                with self._changed:
+                    self.error = error
+                    self._changed.notify_all()
+
+        return threading.Thread(target=guarded, name=name, daemon=True)
