@@ -647,8 +647,7 @@ class Tracker:
         if self._assessed is not None and self._assessed[0] is event:
             return self._assessed[1]
         name, groups, decided = event.input, event.groups, self._decide_ones(event)
-        senders = set(groups.producers)
-        strangers: dict[tuple[str, ...], set[str]] = {}
+        sets: dict[tuple[str, ...], frozenset[str]] = {}
         verdicts: dict[int, Verdict] = {}
         for key, start, end in zip(groups.keys, groups.starts, groups.starts[1:], strict=False):
             complete, producers = self._standing(name, key, decided)
@@ -657,12 +656,12 @@ class Tracker:
             elif producers is None:
                 verdicts |= dict.fromkeys(range(start, end), Verdict.UNDECIDED)
             else:
-                outside = strangers.get(producers)
-                if outside is None:
-                    outside = strangers[producers] = senders.difference(producers)
-                if outside:
+                members = sets.get(producers)
+                if members is None:
+                    members = sets[producers] = frozenset(producers)
+                if not members.issuperset(groups.producers[start:end]):
                     for i in range(start, end):
-                        if groups.producers[i] in outside:
+                        if groups.producers[i] not in members:
                             verdicts[i] = Verdict.UNKNOWN  # SE-7
         self._assessed = event, verdicts
         return verdicts
