@@ -87,7 +87,8 @@ class Traffic:
         """Open partitions that stay open."""
         while count > 0:
             part = min(count, FILL // len(PRODUCERS))
-            self._ingest([group for key in self._new_keys(part) for group in _records(key)])
+            groups = [group for key in self._new_keys(part) for group in _records(key)]
+            self._ingest(Groups.of(groups))
             count -= part
 
     def batch(self, groups: int) -> tuple[float, float]:
@@ -95,10 +96,11 @@ class Traffic:
         new = list(self._new_keys(groups // len(PRODUCERS) // 2))
         content = [group for key in new for group in _records(key)]
         content += [group for key in self._unsealed for group in _punctuations(key)]
+        arrived = Groups.of(content)
         self._unsealed = new
         self._time += len(new) * self._second
         wall, cpu = time.perf_counter(), time.process_time()
-        self._ingest(content)
+        self._ingest(arrived)
         return time.perf_counter() - wall, time.process_time() - cpu
 
     def reopened_s(self) -> float:
@@ -108,15 +110,15 @@ class Traffic:
         self._ledger = opened(self._folder)
         return time.perf_counter() - began
 
-    def _ingest(self, groups: Sequence[Group]) -> None:
+    def _ingest(self, groups: Groups) -> None:
         self._batch += 1
         ledger = self._ledger
-        keys = len({group.key for group in groups if group.promised is None})
+        keys = sum(map(int.__gt__, groups.middles, groups.starts))
         event = Ingested(
             INPUT,
             self._batch,
             self._time,
-            Groups.of(groups),
+            groups,
             coverage=Coverage("query", str(self._batch - 1), str(self._batch)),
             chunk=Chunk("records", len(groups), keys, 0, {"part-00000.parquet": (1000, 1)}),
         )
