@@ -10,6 +10,7 @@ from functools import lru_cache
 from itertools import combinations
 from typing import Final, NamedTuple
 
+from annotations.dataflow import Component, Dataflow, Endpoint, Path
 from annotations.vocabulary import FunctionalDependency, Gate, Key
 
 RULES: Final = ("blazes", "icde14")
@@ -91,6 +92,51 @@ def within(
         known = dependent & there
         if known and determinant <= there:
             yield FunctionalDependency(determinant, known)
+
+
+def within_schema(
+    schema: Collection[str] | None, fds: tuple[FunctionalDependency, ...]
+) -> tuple[FunctionalDependency, ...]:
+    """The dependencies of a stream's records; all of them where its schema is not declared."""
+    return fds if schema is None else tuple(within(schema, fds))
+
+
+class PathDependencies:
+    """The dependencies that hold over all records that meet on a path, whatever stream they are of.
+
+    A dependency is promised over the streams that have all of its attributes. So it says something
+    of records that meet only where all of their streams have them; a stream whose schema is not
+    declared is taken to have every attribute.
+    """
+
+    def __init__(self, dataflow: Dataflow) -> None:
+        self._fds = dataflow.fds
+        self._attributes: dict[Endpoint, Key] = {}
+        """Input interface -> the attributes that all streams into it have."""
+        self._within: dict[Key, tuple[FunctionalDependency, ...]] = {}
+        for stream in dataflow.streams.values() if self._fds else ():
+            if stream.consumer is not None and stream.schema is not None:
+                names = frozenset(stream.schema)
+                known = self._attributes.get(stream.consumer, names)
+                self._attributes[stream.consumer] = known & names
+
+    def of(self, component: Component, path: Path) -> tuple[FunctionalDependency, ...]:
+        """Those of a path: its own records meet those that are written to its state."""
+        if path.annotation.kind.confluent or not self._attributes:
+            return self._fds
+        writers = (
+            other.source
+            for other in component.paths
+            if other.annotation.kind.writes and other.state == path.state
+        )
+        interfaces = (Endpoint(component.name, name) for name in {path.source, *writers})
+        schemas = [self._attributes[end] for end in interfaces if end in self._attributes]
+        if not schemas:
+            return self._fds
+        names = frozenset.intersection(*schemas)
+        if names not in self._within:
+            self._within[names] = within_schema(names, self._fds)
+        return self._within[names]
 
 
 def compatible(gate: Gate, key: Key, fds: Iterable[FunctionalDependency], *, rules: str) -> bool:

@@ -18,11 +18,11 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from annotations.dataflow import Dataflow, Path, Stream
-from annotations.dependencies import closure, compatible, minimal_keys
+from annotations.dependencies import closure, minimal_keys
 from annotations.file.splits import under
 from annotations.gc_pause import gc_paused
 from annotations.phrases import listed, tupled
-from annotations.vocabulary import AnnotationKind, FunctionalDependency, Gate, Key, Label
+from annotations.vocabulary import AnnotationKind, FunctionalDependency, Key, Label
 from blazes.analysis import Analysis, analyze
 from blazes.coordination import Entry, Mode, Plan, Strategy, Vote, plan
 from blazes.core.deliveries import Delivered
@@ -471,19 +471,20 @@ class _Candidates:
         if gate.attributes is None or path in self._propagation.unprotected:
             return
         needed = self._needed(path)
-        for key in self._keys(gate, needed):
+        for key in self._keys(path, needed):
             changes = self._traced(path, needed, key)
             if changes:
                 yield _joined(changes)
-        yield from self._by_dependency(gate, needed)
+        yield from self._by_dependency(path, needed)
 
-    def _keys(self, gate: Gate, needed: list[StreamEdge]) -> list[Key]:
-        """The minimal keys that fit the gate, and those that the streams have already."""
-        fds = self._dataflow.fds
+    def _keys(self, path: PathEdge, needed: list[StreamEdge]) -> list[Key]:
+        """The minimal keys that fit the path, and those that the streams have already."""
+        interpreter, gate = self._propagation.interpreter, path.shape.gate
+        assert gate is not None
+        fds = interpreter.dependencies(path.shape)
         reachable = closure(gate.attributes or (), fds)
         minimal = minimal_keys(gate, reachable, fds, rules=self._rules.name)
-        fits = self._propagation.interpreter.compatible
-        there = [key for key in self._common(needed) if fits(gate, key)]
+        there = [key for key in self._common(needed) if interpreter.compatible(path.shape, key)]
         return list(dict.fromkeys([*minimal, *there]))
 
     def _common(self, needed: list[StreamEdge]) -> list[Key]:
@@ -499,14 +500,15 @@ class _Candidates:
             inputs.add(path.input)
         return in_file_order(stream for source in inputs for stream in source.streams)
 
-    def _by_dependency(self, gate: Gate, needed: list[StreamEdge]) -> Iterator[Changes]:
+    def _by_dependency(self, path: PathEdge, needed: list[StreamEdge]) -> Iterator[Changes]:
         """The dependency that would make the seals that there are fit the gate."""
-        if self._rules.name != BLAZES or not gate.attributes:
+        gate, interpreter = path.shape.gate, self._propagation.interpreter
+        if self._rules.name != BLAZES or gate is None or not gate.attributes:
             return
         for key in self._common(needed):
-            if compatible(gate, key, self._dataflow.fds, rules=BLAZES):
+            if interpreter.compatible(path.shape, key):
                 continue
-            missing = key - closure(gate.attributes, self._dataflow.fds)
+            missing = key - closure(gate.attributes, interpreter.dependencies(path.shape))
             yield (Depending(FunctionalDependency(gate.attributes, missing)),)
 
     def _traced(self, path: PathEdge, needed: list[StreamEdge], key: Key) -> list[Change]:
@@ -561,9 +563,8 @@ class _Candidates:
 
     def _passes(self, path: PathEdge, key: Key, found: list[Change]) -> bool:
         """Whether a path can wait for the key, perhaps once its code is changed."""
-        gate, interpreter = path.shape.gate, self._propagation.interpreter
-        assert gate is not None
-        if not interpreter.compatible(gate, key):
+        interpreter = self._propagation.interpreter
+        if not interpreter.compatible(path.shape, key):
             return False
         refusal = interpreter.refusal(path.shape, key)
         if refusal is not None:

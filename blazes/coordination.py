@@ -18,7 +18,15 @@ from typing import TYPE_CHECKING
 from annotations.dataflow import Path
 from annotations.dependencies import minimal_keys
 from annotations.gc_pause import gc_paused
-from annotations.vocabulary import AnnotationKind, Gate, Key, Label, StreamLabel, Within
+from annotations.vocabulary import (
+    AnnotationKind,
+    FunctionalDependency,
+    Gate,
+    Key,
+    Label,
+    StreamLabel,
+    Within,
+)
 from blazes.analysis import Analysis, explore, labels_of, verdict_of
 from blazes.core.deliveries import Delivered, Repairs
 from blazes.core.graph import Input, PathEdge, StreamEdge, in_file_order
@@ -198,7 +206,7 @@ class _Entries:
         self._propagation = propagation
         self._graph = propagation.graph
         self._mode = mode
-        self._keys: dict[tuple[Key, Key], list[Key]] = {}
+        self._keys: dict[tuple[Key, Key, tuple[FunctionalDependency, ...]], list[Key]] = {}
         self._waits = waits(propagation)
         self._single = single_producers(propagation, self._waits) if self._waits else set()
         knows_ids = self._waits and propagation.interpreter.rules.name == BLAZES
@@ -265,14 +273,14 @@ class _Entries:
             scope=self._scope(gate, others),
             mode=self._mode,
             alternatives=self._alternatives(path, gate),
-            refused=tuple(self._refused(path, gate, others)),
+            refused=tuple(self._refused(path, others)),
         )
 
-    def _refused(self, path: PathEdge, gate: Gate, inputs: Iterable[Input]) -> Iterator[Refused]:
+    def _refused(self, path: PathEdge, inputs: Iterable[Input]) -> Iterator[Refused]:
         interpreter, labels = self._propagation.interpreter, self._propagation.input_labels
         keys = {key for source in inputs for key in labels[source].keys}
         for key in sorted(keys, key=sorted):
-            if interpreter.compatible(gate, key):
+            if interpreter.compatible(path.shape, key):
                 refusal = interpreter.refusal(path.shape, key)
                 if refusal is not None:
                     yield Refused(key, refusal)
@@ -311,11 +319,11 @@ class _Entries:
             common = names if common is None else common & names
         if common is None:
             return ()
-        keys = self._keys.get((gate.attributes, common))
+        fds = propagation.interpreter.dependencies(path.shape)
+        keys = self._keys.get((gate.attributes, common, fds))
         if keys is None:
-            rules = propagation.interpreter.rules.name
-            keys = minimal_keys(gate, common, self._graph.dataflow.fds, rules=rules)
-            self._keys[gate.attributes, common] = keys
+            keys = minimal_keys(gate, common, fds, rules=propagation.interpreter.rules.name)
+            self._keys[gate.attributes, common, fds] = keys
         sealed = tuple([stream.name for stream in streams])
         takes = propagation.interpreter.takes
         return tuple([Alternative(key, sealed) for key in keys if takes(path.shape, key)])

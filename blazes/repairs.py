@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from annotations.dataflow import Position
 from annotations.delivery import appends_again, repeats_of, replaces_rows, tells_arrival
-from annotations.dependencies import closure
+from annotations.dependencies import closure, within_schema
 from annotations.vocabulary import Delivery, Key, Label, Repeats
 from blazes.core.deliveries import (
     CORRUPT,
@@ -216,7 +216,8 @@ class _Planning:
                 continue
             declared = stream.declared
             key = declared.sink.key if declared.sink is not None else ()
-            wrong_key = bool(key) and not self._deliveries.determines(key, before.id)
+            determines = self._deliveries.determines
+            wrong_key = bool(key) and not determines(declared, key, before.id)
             asked = declared.delivery == EXACTLY_ONCE
             again = appends_again(declared) and stream.name not in repairs.transactional
             missed = asked and self._base(stream) > ONCE
@@ -359,7 +360,8 @@ class _Planning:
         return self._reached[stream]
 
     def _bound(self, stream: StreamEdge, known: Key) -> Bound | None:
-        determined = closure(known, self._graph.dataflow.fds)
+        fds = within_schema(stream.declared.schema, self._graph.dataflow.fds)
+        determined = closure(known, fds)
         keys = self._propagation.stream_labels[stream].keys
         fitting = [key for key in keys if key <= determined]
         if fitting:

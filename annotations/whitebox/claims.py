@@ -11,9 +11,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from annotations.dataflow import Dataflow, Path
+from annotations.dataflow import Component, Dataflow, Path
 from annotations.delivery import repeats_of
-from annotations.dependencies import closure
+from annotations.dependencies import PathDependencies, closure
 from annotations.diagnostics import CODES, Diagnostic
 from annotations.vocabulary import FunctionalDependency, Repeats, Rows, Within
 from annotations.whitebox.code import Code
@@ -33,20 +33,22 @@ def unshown_claims(dataflow: Dataflow, *, execute: Limits | None = None) -> tupl
         execute: what functions may take when they are run to be read; None: nothing is run.
     """
     code = Code(dataflow, execute=execute)
+    dependencies = PathDependencies(dataflow)
     return tuple(
         diagnostic
         for component in dataflow.components.values()
         if any(path.derived is None for path in component.paths)
         for output in code.outputs(component)
         if not output.undescribed
-        for diagnostic in _of_output(component.name, component.paths, output, dataflow.fds)
+        for diagnostic in _of_output(component, output, dependencies)
     )
 
 
 def _of_output(
-    name: str, paths: Sequence[Path], output: Output, fds: Sequence[FunctionalDependency]
+    component: Component, output: Output, dependencies: PathDependencies
 ) -> Iterator[Diagnostic]:
-    written = {path.source: path for path in paths if path.target == output.name}
+    name = component.name
+    written = {path.source: path for path in component.paths if path.target == output.name}
     for shown in output.paths():
         claim = written.get(shown.source)
         if claim is None or claim.derived is not None or claim.why is not None:
@@ -60,7 +62,7 @@ def _of_output(
                 f"{name} {claim} is written `{difference[0]}`, and its code gives `{difference[1]}`"
             )
             yield Diagnostic(CODES["BLZ077"], message, claim.position)
-        if more_than_shown(claim, shown, fds):
+        if more_than_shown(claim, shown, dependencies.of(component, claim)):
             message = f"{name} {claim} is written {said(claim)}, and its code gives {said(shown)}"
             why = "; ".join(
                 f"{reason.text} ({reason.position})" if reason.position else reason.text

@@ -165,8 +165,10 @@ def _write(
 
 def _derived(code: Code, component: Component) -> Iterator[dict[str, Any]]:
     """The records of the derived paths of a component, as JSON data."""
+    from annotations.dependencies import PathDependencies
     from annotations.whitebox import claims
 
+    dependencies = PathDependencies(code.dataflow)
     for output in code.outputs(component):
         written = {
             p.source: p for p in component.paths if p.target == output.name and p.derived is None
@@ -174,7 +176,9 @@ def _derived(code: Code, component: Component) -> Iterator[dict[str, Any]]:
         for path in output.paths():
             claim = written.get(path.source)
             differs = claim is not None and claims.said(claim) != claims.said(path)
-            more = claim is not None and claims.more_than_shown(claim, path, code.dataflow.fds)
+            more = claim is not None and claims.more_than_shown(
+                claim, path, dependencies.of(component, claim)
+            )
             yield _data(component.name, output, path) | {
                 "written": str(claim.annotation) if claim is not None and differs else None,
                 "why": claim.why if claim is not None else None,

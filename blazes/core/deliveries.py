@@ -13,7 +13,7 @@ from typing import Final
 
 from annotations.dataflow import Stream
 from annotations.delivery import appends_again, may_repeat, repeats_of
-from annotations.dependencies import closure
+from annotations.dependencies import closure, within_schema
 from annotations.vocabulary import AnnotationKind, Delivery, Key, Label, Repeats, Rows, StreamLabel
 from blazes.core.effects import Interpreter, at_least, images
 from blazes.core.graph import Cycle, Graph, Lineage, Output, PathEdge, StreamEdge
@@ -238,9 +238,10 @@ class Deliveries:
     def _tainted(self, *, rep: bool) -> Label:
         return self._interpreter.consequence(Conclusion.TAINT, rep=rep)
 
-    def determines(self, key: Iterable[str], known: Key | None) -> bool:
-        """Whether rows of equal key are copies of one row, known by this id."""
-        return known is not None and known <= closure(key, self.graph.dataflow.fds)
+    def determines(self, stream: Stream, key: Iterable[str], known: Key | None) -> bool:
+        """Whether a stream's rows of equal key are copies of one row, known by this id."""
+        fds = within_schema(stream.schema, self.graph.dataflow.fds)
+        return known is not None and known <= closure(key, fds)
 
     def _at_sink(
         self,
@@ -256,7 +257,7 @@ class Deliveries:
             return (base if base is CORRUPT else ONCE), label
         sink = stream.declared.sink
         if sink is not None and sink.key:
-            if self.determines(sink.key, known):
+            if self.determines(stream.declared, sink.key, known):
                 return ONCE, label
             label = at_least(label, self._tainted(rep=rep))
             return (CORRUPT if base is REPEAT else base), label

@@ -15,7 +15,6 @@ from annotations.dependencies import compatible
 from annotations.vocabulary import (
     ASYNC,
     FunctionalDependency,
-    Gate,
     Key,
     Label,
     StreamLabel,
@@ -96,7 +95,7 @@ class Interpreter:
         self.rules = rules
         self.dynamic = dynamic
         self._fds = fds
-        self._compatible: dict[tuple[Gate, Key], bool] = {}
+        self._compatible: dict[tuple[Shape, Key], bool] = {}
         self._fits: dict[tuple[Shape, StreamLabel], bool] = {}
         self._effects: dict[tuple[Shape, StreamLabel, bool], Effect] = {}
         self._harmed: dict[tuple[Effect, bool], Effect] = {}
@@ -114,12 +113,17 @@ class Interpreter:
 
     # ---- gates and keys
 
-    def compatible(self, gate: Gate, key: Key) -> bool:
+    def dependencies(self, shape: Shape) -> tuple[FunctionalDependency, ...]:
+        """The dependencies that count on a path; the published rules go by names alone."""
+        return shape.fds if self.rules.splitting else self._fds
+
+    def compatible(self, shape: Shape, key: Key) -> bool:
         """Specification 2.5, each question asked once."""
-        answer = self._compatible.get((gate, key))
+        answer = self._compatible.get((shape, key))
         if answer is None:
-            answer = compatible(gate, key, self._fds, rules=self.rules.name)
-            self._compatible[gate, key] = answer
+            fds, gate = self.dependencies(shape), shape.gate
+            answer = gate is not None and compatible(gate, key, fds, rules=self.rules.name)
+            self._compatible[shape, key] = answer
         return answer
 
     def fits(self, shape: Shape, label: StreamLabel) -> bool:
@@ -134,10 +138,7 @@ class Interpreter:
 
     def takes(self, shape: Shape, key: Key) -> bool:
         """True for a key that is compatible with the gate, and by which the code splits."""
-        gate = shape.gate
-        if gate is None or not self.compatible(gate, key):
-            return False
-        return self.refusal(shape, key) is None
+        return self.compatible(shape, key) and self.refusal(shape, key) is None
 
     def refusal(self, shape: Shape, key: Key) -> Refusal | None:
         """Why whole partitions of this key are not enough for the code (SP-1 to SP-22)."""

@@ -15,7 +15,8 @@ from operator import attrgetter
 from typing import Any, TypeAlias, TypeVar
 
 from annotations.dataflow import Component, Dataflow, Path, Splits, Stream
-from annotations.vocabulary import Annotation, AnnotationKind, Gate
+from annotations.dependencies import PathDependencies
+from annotations.vocabulary import Annotation, AnnotationKind, FunctionalDependency, Gate
 
 Lineage = tuple[tuple[str, str], ...]
 
@@ -30,6 +31,8 @@ class Shape:
     nondeterministic: bool = False
     splits: Splits | None = None
     """Says whether a seal on a key is enough for the code; None: the gate decides."""
+    fds: tuple[FunctionalDependency, ...] = ()
+    """The dependencies that hold over all records that meet on an order-sensitive path (SP-2)."""
     gate: Gate | None = field(init=False)
     """None for a confluent path."""
     kind: AnnotationKind = field(init=False)
@@ -203,6 +206,7 @@ class Graph:
 
     def _add_paths(self, *, shared_state: bool) -> None:
         shapes: dict[object, Shape] = {}
+        dependencies = PathDependencies(self.dataflow)
         for component in self.dataflow.components.values():
             inputs: dict[str, Input] = {}
             outputs: dict[str, Output] = {}
@@ -214,7 +218,7 @@ class Graph:
                 if target is None:
                     target = Output(component, declared.target, number, [], [])
                     outputs[declared.target] = target
-                shape = _shape(declared, shapes)
+                shape = _shape(declared, dependencies.of(component, declared), shapes)
                 path = PathEdge(declared, component, number, shape, source, target)
                 source.paths.append(path)
                 target.paths.append(path)
@@ -279,10 +283,10 @@ class Graph:
         return [stream for stream in self.streams if stream.consumer is None] or self.streams
 
 
-def _shape(path: Path, shapes: dict[object, Shape]) -> Shape:
+def _shape(path: Path, fds: tuple[FunctionalDependency, ...], shapes: dict[object, Shape]) -> Shape:
     """The shape of a path, the same object for equal ones."""
     lineage = None if path.lineage is None else tuple(sorted(path.lineage.items()))
-    content = (path.annotation, lineage, path.nondeterministic is not None, path.splits)
+    content = (path.annotation, lineage, path.nondeterministic is not None, path.splits, fds)
     shape = shapes.get(content)
     if shape is None:
         shape = shapes[content] = Shape(*content)

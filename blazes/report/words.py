@@ -256,15 +256,14 @@ def why_then(index: Index, entry: Entry) -> str | None:
 
 def fits(index: Index, step: Step) -> bool:
     """True where a key of the step's input is compatible with its path's gate."""
-    gate = step.path.annotation.gate
-    return gate is not None and any(_compatible(index, gate, key) for key in step.input.keys)
+    return any(_compatible(index, step.path, key) for key in step.input.keys)
 
 
-def _compatible(index: Index, gate: Gate, key: Key) -> bool:
-    from annotations.dependencies import compatible
-
-    analysis = index.plan.analysis
-    return compatible(gate, key, analysis.dataflow.fds, rules=analysis.rules)
+def _compatible(index: Index, path: Path, key: Key) -> bool:
+    propagation = index.plan.analysis.propagation
+    assert propagation is not None
+    shape = next(edge.shape for edge in propagation.graph.paths if edge.declared is path)
+    return propagation.interpreter.compatible(shape, key)
 
 
 def _no_help(index: Index, component: str, path: Path) -> str:
@@ -273,7 +272,7 @@ def _no_help(index: Index, component: str, path: Path) -> str:
     streams = list(index.streams_into(component, sorted(writers)))
     gate = path.annotation.gate
     keys = common_keys(streams, index.plan)
-    if not keys or gate is None or any(_compatible(index, gate, key) for key in keys):
+    if not keys or gate is None or any(_compatible(index, path, key) for key in keys):
         return ""
     sealed = tupled(min(keys, key=_size))
     if not gate.attributes:

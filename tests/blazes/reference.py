@@ -44,15 +44,16 @@ def merge(labels: list[StreamLabel]) -> StreamLabel:
     return StreamLabel(Label.SEAL, keys) if keys else ASYNC
 
 
-def determined(attributes: Key, dataflow: Dataflow) -> Key:
-    """What the attributes determine."""
+def determined(attributes: Key, dataflow: Dataflow, there: Key | None = None) -> Key:
+    """What the attributes determine, of records that have those that are `there`; None: all."""
     known = set(attributes)
     for _ in range(2 * len(dataflow.fds) + 1):
         for fd in dataflow.fds:
-            if fd.determinant <= known:
-                known |= fd.dependent
-            if fd.injective and fd.dependent <= known:
-                known |= fd.determinant
+            ways = [(fd.determinant, fd.dependent)]
+            ways += [(fd.dependent, fd.determinant)] * fd.injective
+            for determinant, dependent in ways:
+                if determinant <= known and (there is None or determinant <= there):
+                    known |= dependent if there is None else dependent & there
     return frozenset(known)
 
 
@@ -248,13 +249,13 @@ class Reference:
 
     # ---- rules
 
-    def compatible(self, annotation: Annotation, key: Key) -> bool:
-        assert annotation.gate is not None
-        gate = annotation.gate.attributes
+    def compatible(self, component: Component, path: Path, key: Key) -> bool:
+        assert path.annotation.gate is not None
+        gate = path.annotation.gate.attributes
         if gate is None:
             return False
         if self.rules == "blazes":
-            return key <= determined(gate, self.dataflow)
+            return key <= determined(gate, self.dataflow, self.shared(component, path))
         return any(
             frozenset(part) <= determined(key, self.dataflow)
             and key <= determined(frozenset(part), self.dataflow)
@@ -262,8 +263,19 @@ class Reference:
             for part in combinations(sorted(gate), size)
         )
 
-    def fits(self, label: StreamLabel, annotation: Annotation) -> bool:
-        return any(self.compatible(annotation, key) for key in label.keys)
+    def shared(self, component: Component, path: Path) -> Key | None:
+        """The attributes that all declared streams have whose records meet on the path."""
+        inputs = {path.source, *(writer.source for _, writer in self.writers(component, path))}
+        schemas = [
+            frozenset(stream.schema)
+            for name in inputs
+            for stream in self.entering(component.name, name)
+            if stream.schema is not None
+        ]
+        return frozenset.intersection(*schemas) if schemas else None
+
+    def fits(self, label: StreamLabel, component: Component, path: Path) -> bool:
+        return any(self.compatible(component, path, key) for key in label.keys)
 
     def writers(self, component: Component, path: Path) -> list[tuple[PathId, Path]]:
         """All write paths of the path's state group, itself included."""
@@ -274,7 +286,7 @@ class Reference:
 
     def writers_fit(self, component: Component, path: Path) -> bool:
         return all(
-            self.fits(self.input(component.name, writer.source), path.annotation)
+            self.fits(self.input(component.name, writer.source), component, path)
             for _, writer in self.writers(component, path)
         )
 
@@ -291,15 +303,15 @@ class Reference:
             if each.target == path.target and (component.name, number) != at
         ]
         return bool(others) and all(
-            self.fits(self.input(component.name, each.source), path.annotation) for each in others
+            self.fits(self.input(component.name, each.source), component, path) for each in others
         )
 
     def rules_fired(self, component: Component, path: Path, label: StreamLabel) -> set[str]:
         """Section 2.1, row by row, without orders."""
-        kind, annotation = path.annotation.kind, path.annotation
+        kind = path.annotation.kind
         severity = label.label
         blazes = self.rules == "blazes"
-        fits = kind in (OR, OW) and self.fits(label, annotation)
+        fits = kind in (OR, OW) and self.fits(label, component, path)
         fired = set()
         if severity in (Label.ASYNC, Label.RUN) and kind is OR:
             fired.add("R1")
@@ -321,7 +333,7 @@ class Reference:
             fired.add("N2" if kind.writes else "N1")
         return fired
 
-    def through(self, path: Path, label: StreamLabel) -> StreamLabel:
+    def through(self, component: Component, path: Path, label: StreamLabel) -> StreamLabel:
         """Section 2.2."""
         if label.label is not Label.SEAL:
             return label
@@ -329,7 +341,7 @@ class Reference:
         if not path.annotation.kind.confluent:
             if self.rules == "icde14":
                 return ASYNC
-            keys = {key for key in keys if self.compatible(path.annotation, key)}
+            keys = {key for key in keys if self.compatible(component, path, key)}
         if path.lineage is not None:
             keys = set(chain.from_iterable(self._copies(key, path) for key in keys))
         return seal(*keys) if keys else ASYNC
@@ -349,7 +361,7 @@ class Reference:
         own = self.own_input(component.name, path.source)
         rep = self.rep[component.name]
         fired = self.rules_fired(component, path, label)
-        found, owned, why = [self.through(path, label)], [own], set()
+        found, owned, why = [self.through(component, path, label)], [own], set()
         race = fired & {"R1", "R2", "R4", "S1", "S2"}
         self.origins.pop(at, None)
         if race and at in self.ordered:

@@ -80,7 +80,7 @@ class DeliveryReference(Reference):
     def _waits(self, at: PathId, component: Component, path: Path) -> bool:
         """What enters is held back until its partition is complete."""
         label = self.input(component.name, path.source)
-        sealed = path.annotation.kind is OW and self.fits(label, path.annotation)
+        sealed = path.annotation.kind is OW and self.fits(label, component, path)
         if sealed and (not self._shared(component, path) or self.writers_fit(component, path)):
             return True
         group = self.group(component, path)
@@ -220,7 +220,7 @@ class DeliveryReference(Reference):
         if stream.producer and stream.consumer is None and stream.sink and how != "Corrupt":
             if stream.sink.key:
                 if known is not None and known <= determined(
-                    frozenset(stream.sink.key), self.dataflow
+                    frozenset(stream.sink.key), self.dataflow, names
                 ):
                     how = "Once"
                 else:

@@ -14,8 +14,8 @@ from reference import PathId, Reference, order_sensitive, smallest_sets
 from strategies import ATTRIBUTES, dataflows, many_dataflows
 
 from annotations.dataflow import Dataflow, Endpoint, Producers, Stream
-from annotations.dependencies import compatible
-from annotations.vocabulary import STAR, AnnotationKind, Key, Label
+from annotations.dependencies import compatible, within
+from annotations.vocabulary import STAR, AnnotationKind, FunctionalDependency, Key, Label
 from blazes.analysis import analyze
 from blazes.coordination import Entry, Mode, Plan, Scope, Strategy, Vote, plan
 from blazes.report.index import state_group
@@ -156,7 +156,7 @@ def check_seal(found: Plan, entry: Entry) -> None:
     waited = [s for i in entry.inputs for s in entering(dataflow, entry.component, i)]
     assert set(entry.streams) == {stream.name for stream in waited}
     for interface, key in entry.seals.items():
-        assert compatible(gate, key, dataflow.fds, rules=found.analysis.rules)
+        assert compatible(gate, key, promised(found, entry), rules=found.analysis.rules)
         for stream in entering(dataflow, entry.component, interface):
             assert key in found.repaired[stream.name].keys
     if entry.vote is Vote.NONE:
@@ -330,7 +330,7 @@ def test_every_minimal_key_that_makes_an_order_unnecessary_is_an_alternative() -
                     continue
                 streams = {each.name: replace(each, seals=(*each.seals, key)) for each in needed}
                 sealed = planned(replace(dataflow, streams={**dataflow.streams, **streams}))
-                helps = compatible(gate, key, dataflow.fds, rules="blazes") and any(
+                helps = compatible(gate, key, promised(found, entry), rules="blazes") and any(
                     each.strategy is Strategy.SEAL and names[id(each.path)] == names[id(entry.path)]
                     for each in sealed.entries
                 )
@@ -345,6 +345,13 @@ def test_every_minimal_key_that_makes_an_order_unnecessary_is_an_alternative() -
     assert behind > 0
 
 
+def promised(found: Plan, entry: Entry) -> list[FunctionalDependency]:
+    """The dependencies that count on a path, by the reference analyser."""
+    dataflow, rules = found.analysis.dataflow, found.analysis.rules
+    there = Reference(dataflow, rules).shared(dataflow.components[entry.component], entry.path)
+    return list(dataflow.fds if rules != "blazes" or there is None else within(there, dataflow.fds))
+
+
 def offers(found: Plan, entry: Entry) -> list[set[Key]]:
     """For each input that waits, the keys that it could wait for."""
     dataflow = found.analysis.dataflow
@@ -356,7 +363,7 @@ def offers(found: Plan, entry: Entry) -> list[set[Key]]:
             for key in frozenset.intersection(
                 *(found.repaired[s.name].keys for s in entering(dataflow, entry.component, name))
             )
-            if compatible(gate, key, dataflow.fds, rules=found.analysis.rules)
+            if compatible(gate, key, promised(found, entry), rules=found.analysis.rules)
         }
         for name in entry.inputs
     ]
