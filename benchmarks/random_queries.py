@@ -676,6 +676,7 @@ class Queries:
             sets = [f"ROLLUP ({by})", f"CUBE ({by})", f"GROUPING SETS (({by}), ({keys[0].text}))"]
             if len(keys) > 1:
                 sets.append(f"{keys[0].text}, ROLLUP ({keys[1].text})")
+                sets.append(f"GROUPING SETS (({by}), {keys[0].text}, ({keys[0].text}))")
             return f" GROUP BY {self.rng.choice(sets)}"
         return f" GROUP BY {by}"
 

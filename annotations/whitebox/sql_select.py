@@ -699,11 +699,13 @@ class Select:
             raise NotUnderstood("WITH TOTALS is not understood", group)
         keys: list[Expression] = []
         optional: set[int] = set()
+        several = False
         if group.args.get("all"):
             keys = [v for v in (self._value(item) for _, item in items) if not aggregates(v)]
             return tuple(keys), None
         for node in group.expressions:
             if isinstance(node, exp.Rollup | exp.Cube | exp.GroupingSets):
+                several = True
                 self._add_sets(node, items, keys, optional)
             else:
                 keys.append(self._key(node, items))
@@ -711,9 +713,10 @@ class Select:
             for node in group.args.get(name) or ():
                 # Without a comma before them the sets choose among the keys: GROUP BY a, b
                 # GROUPING SETS ((a)), GROUP BY a, b WITH ROLLUP.
+                several = True
                 optional |= set(range(len(keys)))
                 self._add_sets(node, items, keys, optional)
-        if not optional:
+        if not several:
             return tuple(keys), None
         # Which sets there are does not matter, only which keys are in all of them.
         every = frozenset(range(len(keys)))
@@ -722,14 +725,20 @@ class Select:
     def _add_sets(
         self, node: Any, items: list[tuple[str, Any]], keys: list[Expression], optional: set[int]
     ) -> None:
+        """Add the keys of the sets; `optional`: places of those that are not in all of them."""
+        sets: list[set[int]] = []
         for element in node.expressions:
             inner = element.this if isinstance(element, exp.Paren) else element
             parts = inner.expressions if isinstance(inner, exp.Tuple) else [inner]
+            places = set()
             for part in parts:
                 key = self._key(part, items)
                 if key not in keys:
                     keys.append(key)
-                optional.add(keys.index(key))
+                places.add(keys.index(key))
+            sets.append(places)
+        in_all = set.intersection(*sets) if isinstance(node, exp.GroupingSets) else set()
+        optional |= set().union(*sets) - in_all
 
     def _key(self, node: Any, items: list[tuple[str, Any]]) -> Expression:
         """A grouping key: an expression, the place of an item, or its name."""

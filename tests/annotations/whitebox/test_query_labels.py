@@ -108,6 +108,9 @@ def test_chance_in_what_is_read_of_tables_is_chance_of_the_stream(
         ("SELECT n, count(*) AS c FROM a GROUP BY n, k GROUPING SETS ((n))", False),
         ("SELECT k, count(*) AS c FROM a GROUP BY k WITH ROLLUP", False),
         ("SELECT k, n, count(*) AS c FROM a GROUP BY k, GROUPING SETS ((n), ())", True),
+        ("SELECT k, n, count(*) AS c FROM a GROUP BY GROUPING SETS ((k, n), (k))", True),
+        ("SELECT k, n, count(*) AS c FROM a GROUP BY GROUPING SETS ((k, n), (n))", False),
+        ("SELECT k, n, count(*) AS c FROM a GROUP BY GROUPING SETS ((k)), ROLLUP (k)", False),
         # A NULL that an outer join puts in place of k empties NOT IN for every partition.
         (
             "SELECT k FROM c WHERE k = 5 AND 5 NOT IN (SELECT b.k FROM a LEFT JOIN b ON a.k = b.k)",
