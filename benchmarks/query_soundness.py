@@ -74,6 +74,8 @@ CASES: Final = 6
 SIZES: Final = (2, 3, 4, 5, 6, 8)
 MORE: Final = 12
 """So many times more contents for a key by which a query seems to split though that is refused."""
+LARGER: Final = (4, 6, 8, 12, 16, 24)
+"""Their sizes: a query that counts, or asks for much at once, shows nothing on fewer records."""
 PRICED: Final = 5
 """Of so many queries one is asked whether caution was needed, which takes longer than the rest."""
 KEYS_MAX: Final = 2
@@ -582,11 +584,11 @@ def tables_of(given: Schemas, rng: random.Random) -> dict[str, Sequence[Row]]:
     return {each.name: contents(rng, each) for each in given.tables if each.role is Role.TABLE}
 
 
-def cases_of(given: Schemas, rng: random.Random) -> list[Case]:
+def cases_of(given: Schemas, rng: random.Random, *, sizes: Sequence[int] = SIZES) -> list[Case]:
     """Contents, and how they come."""
     found = []
     for _ in range(CASES):
-        items = records(rng, given, rng.choice(SIZES))
+        items = records(rng, given, rng.choice(sizes))
         if items:
             found.append(Case(items, split(items, rng)))
     return found
@@ -617,7 +619,7 @@ def _price(
 def _splits_wrongly(it: Subject, key: Key, rng: random.Random) -> bool:
     """Whether other contents show that a query does not split by a key."""
     schemas = it.query.schemas
-    cases = cases_of(schemas, rng)
+    cases = cases_of(schemas, rng, sizes=LARGER)
     engine = Duck(it.query, tables_of(schemas, rng))
     return bool(refuted(engine, it.operator, [(splitting(it, key), case) for case in cases]))
 
