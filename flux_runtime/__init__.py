@@ -4,6 +4,6 @@
 - `sealing`, `ordering`, `protocol`: seals, orders and Flux as state machines; `operators`: what
   Flux stages compute.
 - `site`: Flux in processes; `disk`: partitions of a site that do not fit into its memory.
-- `secrets`: options whose value is elsewhere.
+- `secrets`: options whose value is elsewhere; `past_range`: what a range beside a job is asked for.
 - `zookeeper`, `commits`: agreement, on a cluster and on disk; `observe`: traces of a run.
 """

@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.types import DataType, StringType, StructType
 
+from flux_runtime.past_range import absolute
 from flux_runtime.secrets import resolved
 from flux_runtime.spark.context import file_name
 from flux_runtime.spark.ends.avro import Avro
@@ -83,8 +84,8 @@ class Job:
     Args:
         root: relative paths of sources, sinks and registrations are relative to it.
         results: where sinks without a path write.
-        backfill: source -> where its files are of a past range, in place of its own path; sinks
-            of files write into `results` then, whatever their path. None: it is no such range.
+        backfill: source -> where its past range is, of files in place of its own path; sinks of
+            files write into `results` then, whatever their path. None: it is no such range.
     """
 
     root: Path
@@ -148,7 +149,7 @@ class Job:
         source = Source(
             name=name,
             format=format,
-            path=(self.backfill or {}).get(name, self.own_paths[name]),
+            path=self._path(name, format),
             options=self._options(f"source {name}", options),
             declared=dict(options or {}),
             ddl=schema,
@@ -533,6 +534,13 @@ class Job:
     def _new(self, name: str) -> None:
         if name in self.sources or name in self.units or name in self.loops:
             raise ValueError(f"there are two streams or units named {name}")
+
+    def _path(self, name: str, format: str) -> str | None:
+        """Where a source is read: at its own path, or where its past range is."""
+        of_range = None if self.backfill is None else self.backfill.get(name)
+        if of_range is None or format == "kafka":
+            return self.own_paths[name]
+        return absolute(of_range)
 
     def _resolved(self, path: str | None) -> str | None:
         if path is None or urlsplit(path).scheme:

@@ -25,11 +25,12 @@ from flux_runtime.commits.owner import Ownership
 from flux_runtime.observe.ending import FAIL_ON, FAILED_ON, Left, parse_fail_on
 from flux_runtime.observe.exposition import serving
 from flux_runtime.observe.run_folder import RunFolder
+from flux_runtime.past_range import add_options, parsed
 from flux_runtime.sealing.manifest import DamagedError
 from flux_runtime.sealing.storage import LocalStorage, Storage, local_path, make_folder
 from flux_runtime.sealing.tracker import Registered
 from flux_runtime.secrets import RedactingFormatter, redacted, resolved
-from flux_runtime.spark.backfill import Range, parsed
+from flux_runtime.spark.backfill import Range
 from flux_runtime.spark.changes import Change, changes
 from flux_runtime.spark.fingerprint import fingerprint
 from flux_runtime.spark.flux.stage import forget_memberships
@@ -521,21 +522,10 @@ def _settings(argv: Sequence[str] | None, **given: Any) -> Settings:
         help=f"exit with {FAILED_ON} where the run leaves any of: {', '.join(FAIL_ON)}",
     )
     beside = parser.add_argument_group("a past range, beside the running job")
-    add = beside.add_argument
-    add("--backfill", metavar="NAME", help="bring the range of this name in, once, and end")
-    add(
-        "--source",
-        action="append",
-        default=[],
-        metavar="STREAM=PATH",
-        help="where the files of the range are: a folder, or a pattern; once for each source",
+    beside.add_argument(
+        "--backfill", metavar="NAME", help="bring the range of this name in, once, and end"
     )
-    add("--only", action="append", default=[], metavar="SINK", help="a sink that gets it (all)")
-    add(
-        "--replace",
-        action="store_true",
-        help="rows of a table with a key may replace those of the running job",
-    )
+    add_options(beside, required=False)
     args = parser.parse_args(argv)
     folder: Path = given["folder"]
     data: Path = (args.data_dir or folder).resolve()
@@ -548,7 +538,7 @@ def _settings(argv: Sequence[str] | None, **given: Any) -> Settings:
         if args.fresh or args.compare:
             parser.error("--backfill goes on from where it was, without --fresh and --compare")
         try:
-            backfill = parsed(args.backfill, args.source, args.only, replace=args.replace)
+            backfill = parsed(args.backfill, args)
         except ValueError as error:
             parser.error(str(error))
         past = Range(backfill, data, state)

@@ -17,13 +17,16 @@ from pyspark.sql import SparkSession
 from flux_runtime.commits.fence import FencedStorage
 from flux_runtime.commits.owner import Location, Ownership
 from flux_runtime.observe.ending import Units, what_is_left
+from flux_runtime.observe.gates import CHECKPOINT, UNITS
 from flux_runtime.observe.run_folder import RunFolder
 from flux_runtime.sealing.storage import Storage, local_path
 from flux_runtime.secrets import redacted
 from flux_runtime.spark.context import Context, LookUp, Running, file_name
 from flux_runtime.spark.ends.commit import Folders
+from flux_runtime.spark.ends.kafka_source import FORMAT, began, begin, format_of
 from flux_runtime.spark.ends.outputs import Output, Sink
 from flux_runtime.spark.ends.retention import Retention, units_behind
+from flux_runtime.spark.ends.source import Source
 from flux_runtime.spark.flux.stage import Hosting
 from flux_runtime.spark.job import Job
 from flux_runtime.spark.native import Native
@@ -191,6 +194,7 @@ def run_job(
         ownership.claim()
     fenced = FencedStorage(local_path(state.uri()), ownership.fence)
     check_channels(job, session, fenced)
+    keep_starts(job, session, fenced)
     channels = owned_channels(job, ownership)
     retention = Retention(
         fenced,
@@ -241,6 +245,24 @@ def check_channels(job: Job, session: SparkSession, state: Storage) -> None:
         )
     if before != now:
         state.write(CHANNELS, json.dumps(now, indent=1).encode())
+
+
+def keep_starts(job: Job, session: SparkSession, state: Storage) -> None:
+    """Keep where the job begins to read topics, unless it has begun without that."""
+    for source in job.sources.values():
+        if source.format != "kafka" or source.begins is not None or format_of(session) != FORMAT:
+            continue
+        readers = [unit for unit in job.units.values() if reads(unit, source)]
+        have_begun = any(
+            state.names(f"{UNITS}/{file_name(unit.name)}/{CHECKPOINT}") for unit in readers
+        )
+        if not have_begun or began(state, source.name) is not None:
+            source.begins = begin(state, source.name, source.options)
+
+
+def reads(unit: Unit, source: Source) -> bool:
+    """Whether a unit reads a source itself."""
+    return any(feed.origin is source for _, feed in unit.inputs())
 
 
 def _columns(schema: Mapping[str, Any]) -> str:

@@ -1,8 +1,9 @@
 """Kafka as a source, where Spark's own jar of it is not at hand: over confluent-kafka.
 
 The columns and the options are those of Spark's source: `subscribe` (topics, with commas between),
-`startingOffsets` (`latest`, `earliest`, or JSON), `maxOffsetsPerTrigger`, `failOnDataLoss`, and
-`kafka.` before any setting of librdkafka. Only committed transactions are read, unless
+`startingOffsets` (`latest`, `earliest`, or JSON), `startingTimestamp`, `maxOffsetsPerTrigger`,
+`failOnDataLoss`, and `kafka.` before any setting of librdkafka. Where a job begins to read is
+resolved once and kept in its state (`began`). Only committed transactions are read, unless
 `kafka.isolation.level` says otherwise. A partition that is new is read from its beginning. What was
 deleted before it was read, with its topic or by retention, stops the query.
 """
@@ -13,6 +14,7 @@ import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any, Final
 
 import pyarrow as pa
@@ -26,6 +28,9 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 from pyspark.sql.types import StructType
+
+from flux_runtime.past_range import End, Offsets
+from flux_runtime.sealing.storage import Storage, file_name
 
 FORMAT: Final = "blazes_kafka"
 COLUMNS: Final = (
@@ -50,23 +55,56 @@ _ARROW: Final = pa.schema(
     ]
 )
 
-Offsets = dict[str, dict[str, int]]
-"""Topic -> partition, as text -> the next offset to read."""
+STARTS: Final = "starts"
+"""In the state folder: where the job began to read each source."""
+BEGIN: Final = "keptOffsets"
+"""Option: where the job began, or a range of its own begins."""
+END: Final = "endingOffsets"
+"""Option: where a range ends; a query ends there, too."""
+_NOT_SUPPORTED: Final = ("startingOffsetsByTimestamp", "assign", "subscribePattern")
+"""Options of Spark's source that say what is read, and that this one does not have."""
 
 
 class KafkaSourceError(Exception):
     """A topic that cannot be read as it should be; the message says what to do."""
 
 
-def format_of(session: SparkSession) -> str:
-    """The format by which a session reads Kafka: Spark's own where its jar is there."""
+def format_of(session: SparkSession, *, ends: bool = False) -> str:
+    """The format by which a session reads Kafka: Spark's own where its jar is there.
+
+    Args:
+        session: that reads.
+        ends: whether it reads a range that ends somewhere, which Spark's own cannot.
+    """
     jvm: Any = session._jvm
     try:
         jvm.java.lang.Thread.currentThread().getContextClassLoader().loadClass(_SPARKS_OWN)
     except Py4JJavaError:
-        session.dataSource.register(KafkaSource)
-        return FORMAT
-    return "kafka"
+        ends = True
+    if not ends:
+        return "kafka"
+    session.dataSource.register(KafkaSource)
+    return FORMAT
+
+
+def began(state: Storage, source: str) -> Offsets | None:
+    """Where a job began to read a source; None: it has not begun, or that was not kept."""
+    text = state.read(f"{STARTS}/{file_name(source)}")
+    offsets: Offsets | None = None if text is None else json.loads(text)
+    return offsets
+
+
+def begin(state: Storage, source: str, options: Mapping[str, str]) -> Offsets:
+    """Resolve where a job begins to read a source, and keep it: it is resolved once."""
+    reader = KafkaReader(options)
+    kept = began(state, source)
+    if kept is None or kept.keys() != {*reader._topics()}:
+        try:
+            kept = reader.resolved()
+        finally:
+            reader.stop()
+        state.write(f"{STARTS}/{file_name(source)}", json.dumps(kept).encode())
+    return kept
 
 
 class KafkaSource(DataSource):
@@ -105,6 +143,9 @@ class KafkaReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self._options = {name.lower(): text for name, text in options.items()}
+        unknown = [n for n in _NOT_SUPPORTED if n.lower() in self._options]
+        if unknown:
+            raise KafkaSourceError(f"{', '.join(unknown)}: only Spark's own Kafka source has that")
         missing = [n for n in ("kafka.bootstrap.servers", "subscribe") if n not in self._options]
         if missing:
             raise KafkaSourceError(f"a kafka source needs the options {missing}")
@@ -126,11 +167,30 @@ class KafkaReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def initialOffset(self) -> Offsets:  # noqa: N802
         """Where a new query begins."""
-        begins = self._options.get("startingoffsets", "latest")
-        if begins.lower() in ("earliest", "latest"):
-            at = 0 if begins.lower() == "earliest" else 1
-            return self._watermarks(at)
-        given: Offsets = json.loads(begins)
+        kept = self._offsets_of(BEGIN)
+        if kept is None:
+            return self.resolved()
+        if self._end is not None:
+            return kept
+        low = self._watermarks(0)
+        earliest = self._begins == "earliest"
+        return {
+            topic: {
+                partition: max(kept.get(topic, {}).get(partition, 0), first if earliest else 0)
+                for partition, first in of_topic.items()
+            }
+            for topic, of_topic in low.items()
+        }
+
+    def resolved(self) -> Offsets:
+        """Where a query would begin now, after its options."""
+        if "startingtimestamp" in self._options:
+            moment = int(self._options["startingtimestamp"])
+            strategy = self._options.get("startingoffsetsbytimestampstrategy", "error").lower()
+            return self.at(moment, else_latest=strategy == "latest")
+        if self._begins in ("earliest", "latest"):
+            return self._watermarks(0 if self._begins == "earliest" else 1)
+        given: Offsets = json.loads(self._begins)
         ends = (self._watermarks(0), self._watermarks(1))
         return {
             topic: {
@@ -139,6 +199,72 @@ class KafkaReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             }
             for topic, of_topic in ends[0].items()
         }
+
+    def at(self, moment_ms: int, *, else_latest: bool) -> Offsets:
+        """The first offsets whose messages are not older than a moment; else where they end.
+
+        Raises:
+            KafkaSourceError: there is none in some partition, and the end is not wanted.
+        """
+        import confluent_kafka as kafka
+
+        offsets = self._watermarks(1)
+        places = [
+            kafka.TopicPartition(topic, int(partition), moment_ms)
+            for topic, of_topic in offsets.items()
+            for partition in of_topic
+        ]
+        for found in self._asking.offsets_for_times(places, TIMEOUT_S):
+            if found.error is not None:
+                raise kafka.KafkaException(found.error)
+            if found.offset >= 0:
+                offsets[found.topic][str(found.partition)] = found.offset
+            elif not else_latest:
+                raise KafkaSourceError(
+                    f"partition {found.partition} of topic {found.topic} has no message from "
+                    f"{datetime.fromtimestamp(moment_ms / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC on. "
+                    "Begin earlier, or set `startingOffsetsByTimestampStrategy: latest`"
+                )
+        return offsets
+
+    def between(self, begin: End, end: End, job_began: Offsets) -> tuple[Offsets, Offsets]:
+        """A range of messages as offsets of all partitions.
+
+        Raises:
+            ValueError: it is not there, or has not passed yet.
+        """
+        low, high = self._watermarks(0), self._watermarks(1)
+        first, last = self._resolved(begin, low), self._resolved(end, job_began)
+        if end is None:  # a partition that came later is the job's from its beginning
+            last = {t: {p: last[t].get(p, 0) for p in of} for t, of in high.items()}
+            first = {t: {p: min(n, last[t][p]) for p, n in of.items()} for t, of in first.items()}
+        problems = []
+        for topic, of_topic in high.items():
+            for partition, upto in of_topic.items():
+                place = f"partition {partition} of topic {topic}"
+                one, two = first[topic].get(partition), last[topic].get(partition)
+                if one is None or two is None:
+                    problems.append(f"{place}: the range names no offset of it")
+                elif two < one:
+                    problems.append(f"{place}: the range ends at offset {two}, before {one}")
+                elif two > upto or (one < low[topic][partition] and one < two):
+                    there = f"{low[topic][partition]} to {upto}"
+                    problems.append(f"{place} has the offsets {there}, not {one} to {two}")
+        if problems:
+            raise ValueError("\n".join(problems))
+        return first, last
+
+    def _resolved(self, end: End, otherwise: Offsets) -> Offsets:
+        if isinstance(end, datetime):
+            if end > datetime.now(UTC):
+                raise ValueError(f"{end.isoformat()} is not over; a range is of the past")
+            return self.at(round(end.timestamp() * 1000), else_latest=True)
+        given = otherwise if end is None else end
+        topics = self._topics()
+        others = ", ".join(sorted(given.keys() - {*topics}))
+        if others:
+            raise ValueError(f"the source does not read the topic {others}")
+        return {topic: dict(given.get(topic, {})) for topic in topics}
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         """See the option `maxOffsetsPerTrigger`."""
@@ -151,7 +277,7 @@ class KafkaReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: Offsets, limit: ReadLimit) -> Offsets:  # noqa: N802
         """Up to where the next micro-batch reads."""
-        end = self._watermarks(1) if self._target is None else self._target
+        end = self._end or self._target or self._watermarks(1)
         self._newest = end
         if not isinstance(limit, ReadMaxRows):
             return end
@@ -224,6 +350,24 @@ class KafkaReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # ---- parts
 
     @property
+    def _begins(self) -> str:
+        begins = self._options.get("startingoffsets", "latest")
+        return begins.lower() if begins.lower() in ("earliest", "latest") else begins
+
+    @property
+    def _end(self) -> Offsets | None:
+        """Where the range ends that is read; None: it goes on."""
+        return self._offsets_of(END)
+
+    def _offsets_of(self, option: str) -> Offsets | None:
+        text = self._options.get(option.lower())
+        offsets: Offsets | None = None if text is None else json.loads(text)
+        return offsets
+
+    def _topics(self) -> list[str]:
+        return [*map(str.strip, self._options["subscribe"].split(","))]
+
+    @property
     def _settings(self) -> dict[str, Any]:
         given = {
             name.removeprefix("kafka."): text
@@ -241,8 +385,7 @@ class KafkaReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             try:
                 if self._asking is None:
                     self._asking = kafka.Consumer(self._settings)
-                topics = map(str.strip, self._options["subscribe"].split(","))
-                return {topic: self._watermarks_of(topic, which) for topic in topics}
+                return {topic: self._watermarks_of(topic, which) for topic in self._topics()}
             except kafka.KafkaException as error:
                 self.stop()  # it may know a topic that was made anew by its old partitions
                 if not again:
@@ -280,8 +423,8 @@ class KafkaReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         raise KafkaSourceError(
             f"partition {partition} of topic {topic} was read up to offset {wanted}, and what is "
             f"there goes from or up to {there}: messages were deleted before they were read, or "
-            "the topic was made anew. Start with --fresh, or set `failOnDataLoss: false` to go on "
-            "without them"
+            "the topic was made anew. Start with --fresh (a range: bring the rest in under another "
+            "name), or set `failOnDataLoss: false` to go on without them"
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,8 +13,9 @@ from pyspark.sql import functions as sf
 from pyspark.sql.streaming.readwriter import DataStreamReader
 from pyspark.sql.types import DataType, StringType, StructType
 
+from flux_runtime.past_range import Offsets
 from flux_runtime.spark.ends.avro import Avro
-from flux_runtime.spark.ends.kafka_source import format_of
+from flux_runtime.spark.ends.kafka_source import BEGIN, END, FORMAT, format_of
 from flux_runtime.spark.feed import (
     COUNT,
     DATA,
@@ -50,7 +52,7 @@ _NEVER_TOO_OLD: Final = "10000d"
 """Spark's file source silently skips files a week older than the newest; a record lost."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(slots=True, kw_only=True, eq=False)
 class Source:
     """An external source. `path` is absolute, or a URI."""
 
@@ -72,6 +74,10 @@ class Source:
     `headers.NAME`."""
     id: tuple[str, ...] = ()
     """Columns that identify a record: a sealed unit drops one that is known before it counts."""
+    begins: Offsets | None = None
+    """Of Kafka: where the job began to read, or a range does; set when it starts."""
+    ends: Offsets | None = None
+    """Of Kafka: where a range ends; None: it is no range."""
 
     @property
     def value_format(self) -> str | None:
@@ -143,7 +149,10 @@ class Source:
         if format in FILE_FORMATS:
             options.setdefault("maxFileAge", _NEVER_TOO_OLD)
         if format == "kafka":
-            format = format_of(session)
+            format = format_of(session, ends=self.ends is not None)
+            if format == FORMAT:
+                places = {BEGIN: self.begins, END: self.ends}
+                options |= {name: json.dumps(at) for name, at in places.items() if at is not None}
         return session.readStream.format(format).options(**options)
 
     def _decoded(self, messages: DataFrame, schema: StructType) -> DataFrame:

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from benchmarks.sink_servers import kafka_broker, make_topic
 from flux_lab.seal_invariants import validate
 from flux_runtime.observe.run_folder import RunFolder
 from flux_runtime.sealing.ledger import Ledger
@@ -40,6 +41,18 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     )
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="session")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with kafka_broker(tmp_path_factory.mktemp("broker")) as address:
+        yield address
+
+
+@pytest.fixture
+def topic(broker: str, tmp_path: Path) -> str:
+    make_topic(broker, tmp_path.name)
+    return tmp_path.name
 
 
 @dataclass

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import random
 import shutil
+import time
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Producer
 from deltalake import DeltaTable
 from ends_job import Project, total, until
 from pyspark.sql import DataFrame
 
+from flux_runtime.past_range import parsed
+from flux_runtime.sealing.storage import LocalStorage
 from flux_runtime.spark import Feed, Job, Producers, Punctuation, faults
-from flux_runtime.spark.backfill import Range, parsed
+from flux_runtime.spark.backfill import Range
+from flux_runtime.spark.ends.kafka_source import STARTS, KafkaReader
+from flux_runtime.spark.ends.kafka_source import begin as begin_to_read
 
 JOB = """
 from pathlib import Path
@@ -111,8 +119,155 @@ def test_a_range_is_brought_in_once_beside_a_running_job_also_where_it_is_killed
     assert in_table() == [(1, 30), (2, 7), (11, 12), (12, 13), (13, 5)]
 
 
+KAFKA_JOB = """
+import json, os
+from pathlib import Path
+from flux_runtime.spark import Job, Producers, Punctuation, main
+from ends_job import total
+
+def build(job: Job) -> None:
+    items = job.source(
+        "items", format="kafka", options=json.loads(os.environ["ITEMS"]),
+        schema="k INT, v INT, p STRING, sealed BOOLEAN, n BIGINT", value="json", producer="p",
+        punctuation=Punctuation(when="sealed", count="n"),
+    )
+    one = {"items": Producers.one()}
+    totals = job.seal("Total", total, waits={"item": [items]}, key=("k",), producers=one)
+    job.sink("table", [totals], format="delta", path="table")
+
+main(build, name="shop", folder=Path(__file__).parent)
+"""
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(1800)
+def test_messages_from_before_a_job_began_are_brought_in_once(
+    broker: str, topic: str, tmp_path: Path
+) -> None:
+    project = Project(tmp_path, name="shop")
+    (project.path / "job.py").write_text(KAFKA_JOB)
+    latest = {"subscribe": topic, "startingOffsets": "latest", "maxOffsetsPerTrigger": "4"}
+    options = {"kafka.bootstrap.servers": broker, **latest}
+    given = {"ITEMS": json.dumps(options)}
+    producer = Producer({"bootstrap.servers": broker})
+
+    def send(k: int, *values: int) -> None:
+        rows = [{"k": k, "v": v, "p": "a"} for v in values]
+        for row in [*rows, {"k": k, "p": "a", "sealed": True, "n": len(values)}]:
+            producer.produce(topic, json.dumps(row).encode(), partition=len(producer) % 2)
+        producer.flush(30)
+
+    def in_table() -> list[tuple[int, int]]:
+        found = DeltaTable(project.path / "table").to_pyarrow_table().to_pylist()
+        return sorted((row["k"], row["s"]) for row in found)
+
+    send(1, 10, 20)
+    send(2, 7)
+    ranges = ("--backfill", "old", "--source", "items=..")
+    status, err = project.run(*ranges, **given)
+    assert (status, "where the running job began to read it is not known" in err) == (1, True), err
+    begin_to_read(LocalStorage(project.path / "state"), "items", options)  # as a job that begins
+    send(3, 5)
+    status, err = project.run(*ranges, **given, **{faults.VARIABLE: "delta-committed"})
+    assert status == -9, err
+    for said in ("shop-old: finished; ", "shop-old: all of it is in; nothing was done"):
+        status, err = project.run(*ranges, **given)
+        assert (status, said in err) == (0, True), err
+        assert in_table() == [(1, 30), (2, 7)]
+    assert project.run(**given)[0] == 0
+    assert in_table() == [(1, 30), (2, 7), (3, 5)]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_messages_that_come_in_elsewhere_are_refused_whatever_the_range(
+    broker: str, topic: str, tmp_path: Path, seed: int
+) -> None:
+    """Random ranges, by offsets and by times, beside a job that began anywhere."""
+    draw, now = random.Random(seed), round(time.time() * 1000)
+    producer, sent = Producer({"bootstrap.servers": broker}), list[tuple[int, int, int]]()
+    options = {"kafka.bootstrap.servers": broker, "subscribe": topic}
+    partitions = len(KafkaReader(options).resolved()[topic])
+    for second in sorted(draw.sample(range(60), 12)):
+        of = draw.randrange(partitions)
+        at = now - 100_000 + 1000 * second
+        sent.append((of, len([p for p, *_ in sent if p == of]), at))
+        producer.produce(topic, b"{}", partition=of, timestamp=at)
+        producer.flush(30)
+    ends = {p: len([of for of, *_ in sent if of == p]) for p in range(partitions)}
+    began = {p: draw.randint(ends[p] // 2, ends[p]) for p in ends if draw.random() < 0.9}
+    state = LocalStorage(tmp_path / "state")
+    kept = {topic: {str(p): n for p, n in began.items()}}
+    state.write(f"{STARTS}/items", json.dumps(kept).encode())
+
+    def passed_range(name: str, text: str) -> dict[int, tuple[int, int]]:
+        job = Job(root=tmp_path, results=tmp_path / "results", backfill={"items": text})
+        items = job.source("items", format="kafka", options=options, schema="k INT", value="json")
+        totals = job.native("P", passed, inputs={"records": [items]}, stateless=True)
+        job.sink("table", [totals], format="delta", path="table")
+        given = argparse.Namespace(source=[f"items={text}"], only=[], replace=False)
+        assert Range(parsed(name, given), tmp_path, tmp_path / "state").begin(job)
+        begins, upto = job.sources["items"].begins, job.sources["items"].ends
+        assert begins is not None
+        assert upto is not None
+        return {p: (begins[topic][str(p)], upto[topic][str(p)]) for p in range(partitions)}
+
+    def drawn() -> tuple[str, dict[int, tuple[int, int]]]:
+        """A range, and its offsets."""
+        if draw.random() < 0.5:
+            one = {p: draw.randint(0, ends[p]) for p in ends}
+            two = {p: draw.randint(one[p], ends[p]) for p in ends}
+            texts = [json.dumps({topic: {str(p): n for p, n in of.items()}}) for of in (one, two)]
+        else:
+            times = sorted(now - 100_000 + 500 * draw.randrange(121) for _ in range(2))
+            one, two = (
+                {p: len([at for of, _, at in sent if of == p and at < moment]) for p in ends}
+                for moment in times
+            )
+            texts = [datetime.fromtimestamp(at / 1000, UTC).isoformat() for at in times]
+        if draw.random() < 0.3:
+            texts[0], one = "", dict.fromkeys(ends, 0)
+        if draw.random() < 0.2:
+            texts[1], two = "", {p: began.get(p, 0) for p in ends}
+            one = {p: min(one[p], two[p]) for p in ends}
+        return "..".join(texts), {p: (one[p], two[p]) for p in ends}
+
+    brought: list[dict[int, tuple[int, int]]] = []
+    for number in range(25):
+        text, wanted = drawn() if number else ("..", {p: (0, began.get(p, 0)) for p in ends})
+        empty = all(a == b for a, b in wanted.values())
+        of_job = any(a < b and b > began.get(p, 0) for p, (a, b) in wanted.items())
+        twice = any(
+            max(wanted[p][0], other[p][0]) < min(wanted[p][1], other[p][1])
+            for other in brought
+            for p in ends
+        )
+        if empty or of_job or twice:
+            why = "there is no message" if empty else "would come twice"
+            with pytest.raises(ValueError, match=why):
+                passed_range(f"{number}", text)
+        else:
+            assert passed_range(f"{number}", text) == wanted
+            producer.produce(topic, b"{}", partition=0)  # what comes later changes no range
+            producer.flush(30)
+            assert passed_range(f"{number}", text) == wanted
+            brought.append(wanted)
+            ends[0] += 1
+    assert brought or not any(began.values())
+    for text, why in {
+        "x": "a range of messages is FROM..TO",
+        "2999-01-01..": "is not over",
+        "..2999-01-01": "is not over",
+        f'{{"{topic}": {{}}}}..2020-01-01': "the range names no offset",
+        '{"other": {"0": 1}}..': "does not read the topic other",
+        f'{{"{topic}": {{"0": 99}}}}..{{"{topic}": {{"0": 999}}}}': "has the offsets",
+    }.items():
+        with pytest.raises(ValueError, match=why):
+            passed_range("bad", text)
+
+
 def begin(root: Path, name: str, *sources: str, only: tuple[str, ...] = ("table",)) -> bool:
-    backfill = parsed(name, sources, only, replace=False)
+    given = argparse.Namespace(source=[*sources], only=[*only], replace=False)
+    backfill = parsed(name, given)
     job = Job(root=root, results=root / "results", backfill=backfill.sources)
     build(job)
     other = source(job, "others")

@@ -7,7 +7,7 @@ import json
 import random
 import time
 from base64 import b64encode
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,32 +22,22 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from benchmarks.sink_servers import (
     committed_messages,
-    kafka_broker,
     make_topic,
     schema_registry,
 )
+from flux_runtime.past_range import Offsets
+from flux_runtime.sealing.storage import LocalStorage
 from flux_runtime.spark import Avro, Job, Producers, Punctuation, sql
 from flux_runtime.spark.ends.avro import HEADER, registered
 from flux_runtime.spark.ends.kafka_source import (
+    BEGIN,
     KafkaReader,
     KafkaSourceError,
-    Offsets,
     _batch,
+    begin,
     format_of,
 )
 from flux_runtime.spark.query import Query
-
-
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with kafka_broker(tmp_path_factory.mktemp("broker")) as address:
-        yield address
-
-
-@pytest.fixture
-def topic(broker: str, tmp_path: Path) -> str:
-    make_topic(broker, tmp_path.name)
-    return tmp_path.name
 
 
 def send(
@@ -141,6 +131,45 @@ def test_what_was_committed_is_read_once_whatever_the_limit(broker: str, topic: 
     of.prepareForTriggerAvailableNow()
     send(broker, topic, [(0, b"later")])
     assert of.latestOffset(end, ReadAllAvailable()) == end
+
+
+def test_where_a_job_begins_to_read_is_resolved_once(
+    broker: str, topic: str, tmp_path: Path
+) -> None:
+    state, options = LocalStorage(tmp_path), reader(broker, topic)._options
+    send(broker, topic, [(0, b"before")])
+    latest = {**options, "startingoffsets": "latest"}
+    kept = begin(state, "items", latest)
+    send(broker, topic, [(n % 2, b"%d" % n) for n in range(3)])
+    admin = AdminClient({"bootstrap.servers": broker})
+    admin.create_partitions([NewPartitions(topic, 3)])[topic].result(30)
+    send(broker, topic, [(2, b"3")])
+    assert begin(state, "items", latest) == kept  # as after a kill before the first micro-batch
+    of = KafkaReader({**latest, BEGIN: json.dumps(kept)})
+    start = of.initialOffset()
+    assert values(of, start, of.latestOffset(start, ReadAllAvailable())) == [
+        b"%d" % n for n in range(4)
+    ]
+    delete_records(broker, topic, 0, 2)
+    earliest = KafkaReader({**options, BEGIN: json.dumps({topic: {"0": 0, "1": 0}})})
+    assert earliest.initialOffset() == {topic: {"0": 2, "1": 0, "2": 0}}
+
+
+def test_a_query_begins_at_a_time_and_is_refused_where_it_cannot(broker: str, topic: str) -> None:
+    now = round(time.time() * 1000)
+    producer = Producer({"bootstrap.servers": broker})
+    for n in range(4):
+        producer.produce(topic, b"%d" % n, partition=n % 2, timestamp=now - 4000 + 1000 * n)
+    producer.flush(30)
+    at = {"startingTimestamp": str(now - 2500)}
+    assert reader(broker, topic, **at).initialOffset() == {topic: {"0": 1, "1": 1}}
+    late = {"startingTimestamp": str(now - 1500)}
+    with pytest.raises(KafkaSourceError, match=r"partition 0 .* has no message from"):
+        reader(broker, topic, **late).initialOffset()
+    strategy = {"startingOffsetsByTimestampStrategy": "latest"}
+    assert reader(broker, topic, **late, **strategy).initialOffset() == {topic: {"0": 2, "1": 1}}
+    with pytest.raises(KafkaSourceError, match="assign: only Spark's own"):
+        reader(broker, topic, assign="{}")
 
 
 def test_a_new_partition_is_read_from_its_beginning_and_a_topic_that_went_is_told(
