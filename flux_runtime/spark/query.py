@@ -233,12 +233,14 @@ def _offsets(text: str | None) -> Mapping[str, int]:
     {'orders/0': 7, 'orders/1': 9}
     >>> _offsets('{"logOffset": 3}'), _offsets("12"), _offsets(None)
     ({}, {}, {})
+    >>> _offsets('{"orders": {"0": 7}, "#ids": {"orders": "x"}}')  # see `ends.kafka_source`
+    {'orders/0': 7}
     """
     topics = json.loads(text) if text and text.startswith("{") else {}
     return {
         f"{topic}/{partition}": offset
         for topic, offsets in topics.items()
-        if isinstance(offsets, dict)
+        if isinstance(offsets, dict) and topic[:1] != "#"
         for partition, offset in offsets.items()
     }
 

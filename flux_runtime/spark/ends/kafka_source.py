@@ -5,11 +5,14 @@ The columns and the options are those of Spark's source: `subscribe` (topics, wi
 `failOnDataLoss`, and `kafka.` before any setting of librdkafka. Where a job begins to read is
 resolved once and kept in its state (`began`). Only committed transactions are read, unless
 `kafka.isolation.level` says otherwise. A partition that is new is read from its beginning. What was
-deleted before it was read, with its topic or by retention, stops the query.
+deleted before it was read, with its topic or by retention, stops the query. So does a topic that
+was made anew, however long it is by now: an offset carries the topics' ids, and digests of the last
+messages before it, which are read again and compared (`MARKS`).
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -61,6 +64,17 @@ BEGIN: Final = "keptOffsets"
 """Option: where the job began, or a range of its own begins."""
 END: Final = "endingOffsets"
 """Option: where a range ends; a query ends there, too."""
+IDS: Final = "#ids"
+MARKS: Final = "#marks"
+"""In an offset, beside the topics, whose names have no `#`: topic -> its id, where the broker gives
+one; and topic -> partition -> [offset, digest] of the last messages before the offset."""
+CHECK_S: Final = 5.0
+"""How often marks are compared and made anew, at most."""
+_MARKS: Final = 3
+_WINDOW: Final = 8
+"""So many messages are marks, and so many offsets before the position are looked at for them."""
+_NO_ID: Final = "A" * 22
+"""What brokers without ids give for one."""
 _NOT_SUPPORTED: Final = ("startingOffsetsByTimestamp", "assign", "subscribePattern")
 """Options of Spark's source that say what is read, and that this one does not have."""
 
@@ -153,6 +167,9 @@ class KafkaReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._newest: Offsets | None = None
         self._asking: Any = None
         """The driver's consumer, by which it asks for offsets."""
+        self._compared: tuple[float, Any, set[tuple[str, str]]] = (0.0, None, set())
+        """When marks were compared last, which, and the partitions that are others."""
+        self._marked = 0.0
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_asking": None}  # tasks have consumers of their own
@@ -275,8 +292,12 @@ class KafkaReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Take note of what there is."""
         self._target = self._watermarks(1)
 
-    def latestOffset(self, start: Offsets, limit: ReadLimit) -> Offsets:  # noqa: N802
-        """Up to where the next micro-batch reads."""
+    def latestOffset(self, start: Any, limit: ReadLimit) -> Any:  # noqa: N802
+        """Up to where the next micro-batch reads; the same offset again where nothing is new."""
+        end = self._limited(_positions(start), limit)
+        return start if end == _positions(start) else {**end, **self._marks(start, end)}
+
+    def _limited(self, start: Offsets, limit: ReadLimit) -> Offsets:
         end = self._end or self._target or self._watermarks(1)
         self._newest = end
         if not isinstance(limit, ReadMaxRows):
@@ -305,9 +326,10 @@ class KafkaReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The end of the topics when it was last asked for, for those who watch the query."""
         return self._newest
 
-    def partitions(self, start: Offsets, end: Offsets) -> Sequence[Slice]:
+    def partitions(self, start: Any, end: Any) -> Sequence[Slice]:
         """What is read between two offsets, one slice for each partition of a topic."""
-        low = self._watermarks(0)
+        low, others = self._watermarks(0), self._others(start)
+        start, end = _positions(start), _positions(end)
         slices = []
         for topic, of_topic in end.items():
             known = start.get(topic)
@@ -318,12 +340,118 @@ class KafkaReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 if begin < first or begin > upto:
                     self._lost(topic, partition, begin, first if begin < first else upto)
                     begin = first
+                elif (topic, partition) in others:
+                    self._made_anew(topic, partition, begin)
+                    begin = first
                 if begin < upto:
                     slices.append(Slice(topic, int(partition), begin, upto))
         for topic, of_topic in start.items():
             for partition in sorted(of_topic.keys() - end.get(topic, {}).keys()):
                 self._lost(topic, partition, of_topic[partition], 0)
         return slices
+
+    # ---- whether a topic is still the one that was read
+
+    def _others(self, start: Any) -> set[tuple[str, str]]:
+        """The (topic, partition) of which something else is there than what was read."""
+        known = {name: start[name] for name in (IDS, MARKS) if name in start}
+        at, compared, others = self._compared
+        if compared == known and time.monotonic() < at + CHECK_S:
+            return others
+        ids = self._ids() if IDS in known else {}
+        others = {
+            (topic, partition)
+            for topic, was in known.get(IDS, {}).items()
+            if ids.get(topic, was) != was
+            for partition in start.get(topic, {})
+        }
+        marks = {
+            (topic, partition): dict(of)
+            for topic, of_topic in known.get(MARKS, {}).items()
+            for partition, of in of_topic.items()
+            if (topic, partition) not in others
+        }
+        windows = {place: (min(of), max(of) + 1) for place, of in marks.items()}
+        for place, found in self._digests(windows).items():
+            if any(found.get(at, digest) != digest for at, digest in marks[place].items()):
+                others.add(place)
+        self._compared = (time.monotonic(), known, others)
+        return others
+
+    def _marks(self, start: Any, end: Offsets) -> dict[str, Any]:
+        """By what it will be known that what comes before an offset is still there."""
+        others = self._others(start)
+        known = {name: start[name] for name in (IDS, MARKS) if name in start}
+        if not others and time.monotonic() < self._marked + CHECK_S:
+            return known
+        windows = {
+            (topic, partition): (max(0, upto - _WINDOW), upto)
+            for topic, of_topic in end.items()
+            for partition, upto in of_topic.items()
+        }
+        marks: dict[str, dict[str, Any]] = {}
+        for (topic, partition), found in self._digests(windows).items():
+            newest = [[offset, found[offset]] for offset in sorted(found)[-_MARKS:]]
+            if not newest and (topic, partition) not in others:
+                newest = known.get(MARKS, {}).get(topic, {}).get(partition, [])
+            if newest:
+                marks.setdefault(topic, {})[partition] = newest
+        ids = self._ids()
+        self._marked = time.monotonic()
+        return {**({IDS: ids} if ids else {}), **({MARKS: marks} if marks else {})}
+
+    def _ids(self) -> dict[str, str]:
+        """Topic -> its id, of those that have one; a topic that is made anew gets another."""
+        import confluent_kafka as kafka
+        from confluent_kafka.admin import AdminClient
+
+        asked = kafka.TopicCollection(self._topics())
+        try:
+            told = AdminClient(self._settings).describe_topics(asked, request_timeout=TIMEOUT_S)
+            found = {topic: str(of.result(TIMEOUT_S).topic_id) for topic, of in told.items()}
+        except kafka.KafkaException:  # older brokers, and jobs that may not ask
+            return {}
+        return {topic: given for topic, given in found.items() if given != _NO_ID}
+
+    def _digests(
+        self, windows: Mapping[tuple[str, str], tuple[int, int]]
+    ) -> dict[tuple[str, str], dict[int, str]]:
+        """The digests of the messages of some offsets, by offset; of those that are there."""
+        import confluent_kafka as kafka
+
+        low, high = self._watermarks(0), self._watermarks(1)
+        digests: dict[tuple[str, str], dict[int, str]] = {place: {} for place in windows}
+        upto = {}
+        places = []
+        for (topic, partition), (begin, end) in windows.items():
+            first, last = (of.get(topic, {}).get(partition, 0) for of in (low, high))
+            if max(begin, first) < min(end, last):
+                upto[topic, partition] = min(end, last)
+                place = kafka.TopicPartition(topic, int(partition), max(begin, first))
+                places.append(place)
+        if not places:
+            return digests
+        small = {"fetch.message.max.bytes": 1 << 16, "enable.partition.eof": True}
+        consumer = kafka.Consumer({**self._settings, **small})
+        try:
+            consumer.assign(places)
+            deadline = time.monotonic() + TIMEOUT_S
+            while upto and time.monotonic() < deadline:
+                message = consumer.poll(0.1)
+                if message is None:
+                    continue
+                error, at = message.error(), message.offset()
+                if error is not None and error.code() != kafka.KafkaError._PARTITION_EOF:
+                    raise kafka.KafkaException(error)
+                of = (str(message.topic()), str(message.partition()))
+                end = upto.get(of, 0)
+                if error is None and at is not None and at < end:
+                    digests[of][at] = _digest(message)
+                if error is not None or at is None or at >= end - 1:
+                    upto.pop(of, None)
+        finally:
+            consumer.close()
+        return digests
 
     # ---- messages
 
@@ -417,6 +545,16 @@ class KafkaReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         offset = given.get(topic, {}).get(partition, -1)
         return {-2: low, -1: high}.get(offset, offset)
 
+    def _made_anew(self, topic: str, partition: str, position: int) -> None:
+        if self._options.get("failondataloss", "true").lower() == "false":
+            return
+        raise KafkaSourceError(
+            f"topic {topic} was made anew: partition {partition} was read up to offset {position}, "
+            "and has other messages before it now, so that nobody knows which of those that are "
+            "there were read. Start with --fresh (a range: under another name), or set "
+            "`failOnDataLoss: false` to read it from its beginning"
+        )
+
     def _lost(self, topic: str, partition: str, wanted: int, there: int) -> None:
         if self._options.get("failondataloss", "true").lower() == "false":
             return
@@ -464,6 +602,16 @@ def _messages(consumer: Any, part: Slice) -> Iterator[Any]:
                 f"partition {part.partition} of topic {part.topic} gives nothing after offset "
                 f"{reached}, and was to give all before {part.end}"
             )
+
+
+def _positions(offset: Any) -> Offsets:
+    """An offset without its marks."""
+    return {topic: of for topic, of in offset.items() if topic[0] != "#"}
+
+
+def _digest(message: Any) -> str:
+    parts = (message.timestamp(), message.key(), message.value(), message.headers())
+    return hashlib.blake2b(repr(parts).encode(), digest_size=8).hexdigest()
 
 
 def _batch(messages: Sequence[Any]) -> pa.RecordBatch:
