@@ -105,21 +105,24 @@ def schema_registry() -> Iterator[str]:
 
 
 class _Registry(http.server.BaseHTTPRequestHandler):
-    schemas: ClassVar[list[str]] = []
+    schemas: ClassVar[list[dict[str, Any]]] = []
+    subjects: ClassVar[dict[str, list[dict[str, Any]]]] = {}
 
     def do_GET(self) -> None:
-        """`/schemas/ids/N`."""
-        number = int(self.path.rpartition("/")[2])
-        if not 0 < number <= len(self.schemas):
+        """`/schemas/ids/N`, `/subjects/NAME/versions/N`."""
+        place, _, last = self.path.rpartition("/")
+        known = self.schemas if place == "/schemas/ids" else self.subjects.get(place, [])
+        if not 0 < int(last) <= len(known):
             self._answer(404, {"error_code": 40403, "message": "Schema not found"})
             return
-        self._answer(200, {"schema": self.schemas[number - 1]})
+        self._answer(200, known[int(last) - 1])
 
     def do_POST(self) -> None:
         """`/subjects/NAME/versions`."""
-        given = json.loads(self.rfile.read(int(self.headers["Content-Length"])))["schema"]
-        if given not in self.schemas:
-            self.schemas.append(given)
+        given = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        for known in (self.schemas, self.subjects.setdefault(self.path, [])):
+            if given not in known:
+                known.append(given)
         self._answer(200, {"id": self.schemas.index(given) + 1})
 
     def log_message(self, *_: Any) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
@@ -43,11 +44,12 @@ class AvroError(ValueError):
     """A schema that messages of a dataflow cannot have; the message says why."""
 
 
-def columns_of(text: str) -> dict[str, str]:
+@cache
+def columns_of(text: str) -> Mapping[str, str]:
     """The columns of a schema, and their types in Spark.
 
     >>> columns_of('{"type": "record", "name": "R", "fields": [{"name": "k", "type": "long"}]}')
-    {'k': 'BIGINT'}
+    mappingproxy({'k': 'BIGINT'})
 
     Raises:
         AvroError: it is no schema of records, or has a type that is not supported.
@@ -60,7 +62,7 @@ def columns_of(text: str) -> dict[str, str]:
         raise AvroError("it is not the schema of a record")
     named: dict[str, Any] = {}
     _name(schema, named)
-    return dict(_fields(schema, named, ()))
+    return MappingProxyType(dict(_fields(schema, named, ())))
 
 
 def difference(columns: Mapping[str, str], name: str, declared: str) -> str | None:

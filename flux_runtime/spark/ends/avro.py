@@ -234,22 +234,51 @@ def parsed(schema: str) -> Any:
 
 @functools.cache
 def written_by(registry: str, number: int) -> Any:
-    """The schema of a number, which never changes.
+    """The schema of a number, which never changes, with those that it refers to.
 
     Raises:
         KeyError: there is none.
-        UnreadableError: it is no schema of records in Avro that stands for itself.
+        UnreadableError: it is no schema of records in Avro, or refers to what is not there.
         AvroError: no answer.
     """
     answer = _ask(registry, f"schemas/ids/{number}")
     kind = answer.get("schemaType", "AVRO")
-    if kind != "AVRO" or answer.get("references"):
-        what = f"of {kind}" if kind != "AVRO" else "one that refers to others"
-        raise UnreadableError(f"schema {number} is {what}, which is not supported")
+    if kind != "AVRO":
+        raise UnreadableError(f"schema {number} is of {kind}, which is not supported")
     schema = json.loads(answer["schema"])
     if not isinstance(schema, dict) or schema.get("type") != "record":
         raise UnreadableError(f"schema {number} is not one of records")
-    return parsed(answer["schema"])
+    named: dict[str, Any] = {}
+    _refer(registry, answer, named, set())
+    return _parse(schema, named, f"schema {number}")
+
+
+def _refer(
+    registry: str, answer: Mapping[str, Any], named: dict[str, Any], known: set[tuple[str, int]]
+) -> None:
+    """Parse the schemas that one refers to, and those that they refer to, each before its user."""
+    for reference in answer.get("references") or ():
+        subject, version = str(reference["subject"]), int(reference["version"])
+        if (subject, version) in known:
+            continue
+        known.add((subject, version))
+        what = f"the schema {reference['name']} (version {version} of {subject})"
+        path = f"subjects/{urllib.parse.quote(subject, safe='')}/versions/{version}"
+        try:
+            referred = _ask(registry, path)
+        except KeyError:
+            raise UnreadableError(f"{what}, which is referred to, is not in the registry") from None
+        _refer(registry, referred, named, known)
+        _parse(json.loads(referred["schema"]), named, what)
+
+
+def _parse(schema: Any, named: dict[str, Any], what: str) -> Any:
+    import fastavro
+
+    try:
+        return fastavro.parse_schema(schema, named_schemas=named)
+    except Exception as error:  # of many kinds: a type that is not known, one that is there twice
+        raise UnreadableError(f"{what}: {type(error).__name__}: {error}") from None
 
 
 @functools.cache

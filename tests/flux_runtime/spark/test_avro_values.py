@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import fastavro
 import pytest
@@ -33,6 +34,7 @@ from flux_runtime.spark.ends.avro import (
     Decoder,
     Encoder,
     UnreadableError,
+    _ask,
     _same,
     converter,
     registered,
@@ -310,6 +312,35 @@ def test_records_are_read_by_the_schema_that_they_were_written_by(registry: str)
     with pytest.raises(AvroError, match=r"at 127.0.0.1:9 does not answer") as raised:
         elsewhere(values[1])
     assert not isinstance(raised.value, UnreadableError)  # nobody knows what it is: the task fails
+
+
+def test_schemas_that_a_schema_refers_to_are_followed(registry: str) -> None:
+    unit = {"type": "enum", "name": "Unit", "symbols": ["KG", "M"]}
+    item = {"type": "record", "name": "Item", "fields": [{"name": "of", "type": "Unit"}]}
+    fields = [{"name": "item", "type": "Item"}, {"name": "unit", "type": "Unit"}]
+    order = {"type": "record", "name": "Order", "fields": fields}
+
+    def post(subject: str, schema: Any, *names: str, version: int = 1) -> int:
+        to = [{"name": name, "subject": f"a/{name}", "version": version} for name in names]
+        body = {"schema": json.dumps(schema), **({"references": to} if to else {})}
+        return int(_ask(registry, f"subjects/{quote(subject, safe='')}/versions", body)["id"])
+
+    post("a/Unit", unit)
+    post("a/Item", item, "Unit")
+    number = post("orders-value", order, "Item", "Unit")
+    whole = json.loads(json.dumps(order).replace('"Item"', json.dumps(item), 1))
+    whole["fields"][0]["type"]["fields"][0]["type"] = unit
+    record = {"item": {"of": "KG"}, "unit": "M"}
+    value = HEADER.pack(0, number) + encoded(whole, record)
+    of = columns(item="STRUCT<of: STRING>", unit="STRING")
+    for schema in (None, json.dumps(whole)):
+        assert Decoder(Avro(schema, registry), of)(value) == record
+    lost = post("lost-value", order, "Item", "Unit", version=2)
+    with pytest.raises(UnreadableError, match=r"the schema Item \(version 2 of a/Item\), which is"):
+        Decoder(Avro(None, registry), of)(HEADER.pack(0, lost) + value[5:])
+    alone = post("alone-value", order)
+    with pytest.raises(UnreadableError, match=f"schema {alone}: UnknownType: Item"):
+        Decoder(Avro(None, registry), of)(HEADER.pack(0, alone) + value[5:])
 
 
 @pytest.mark.parametrize(
