@@ -7,8 +7,9 @@ with awkward values in them (`benchmarks/function_values.py`), by Spark and by t
 site runs. Where Spark has a value the site has the same, in the same type; where Spark fails on a
 record (ANSI mode) the site sets that record aside. Then random queries
 (`benchmarks/random_queries.py`), as far as sites take them, over random records: the same bag of
-rows. Last, what sites keep in place of records (`benchmarks/site_arrivals_on_spark.py`). Prints
-each difference with SQL that shows it, and then exits with 1.
+rows. Then Python functions on batches (`benchmarks/site_functions_on_spark.py`). Last, what sites
+keep in place of records (`benchmarks/site_arrivals_on_spark.py`). Prints each difference with SQL
+that shows it, and then exits with 1.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ import pyarrow as pa
 
 from annotations.whitebox.inputs import Input
 from annotations.whitebox.sql import read
-from benchmarks import random_queries
+from benchmarks import random_queries, site_functions_on_spark
 from benchmarks.function_values import BY_NAME, Sample
 from codegen.site_sql import ON_SITES, site_refusals, site_sql
 from flux_runtime.operators.components import Component
@@ -308,14 +309,26 @@ class Prover:
             self._same(answers[0], theirs)
 
     def _same(self, answered: _Answered, theirs: Any) -> None:
-        mine = bag(answered.rows)
-        due = None if theirs is None else bag(theirs)
-        if due is None and answered.case.function == "sum":
+        if theirs is None and answered.case.function == "sum":
             self.report.failed += 1  # a part of it overflows in one order, and not in another
-        elif due is None:
-            self._differ(answered.case, "an error", _shown(mine))
+        else:
+            self._compared(answered.case, answered.rows, theirs)
+
+    def same(self, function: str, rows: Any, theirs: Any) -> None:
+        """Compare the rows of a Python function with Spark's; None: Spark fails."""
+        self._compared(Case("python", function), rows, theirs)
+
+    def differ(self, function: str, spark: object, site: object) -> None:
+        """Note what a site and Spark make of a Python function."""
+        self._differ(Case("python", function), spark, site)
+
+    def _compared(self, case: Case, rows: Any, theirs: Any) -> None:
+        mine = bag(rows)
+        due = None if theirs is None else bag(theirs)
+        if due is None:
+            self._differ(case, "an error", _shown(mine))
         elif due != mine:
-            self._differ(answered.case, _shown(due - mine), _shown(mine - due))
+            self._differ(case, _shown(due - mine), _shown(mine - due))
 
     def _answer(self, sql: str) -> Any:
         """Spark's rows; None where it fails."""
@@ -454,6 +467,7 @@ def prove(
     types: Sequence[str] = TYPES,
     mixed: int | None = None,
     rows: int = 40,
+    functions: int = 3,
 ) -> Report:
     """Try the table over these types; of two different types, `mixed` pairs."""
     prover = Prover(spark, seed)
@@ -466,7 +480,10 @@ def prove(
     if mixed is not None:
         pairs = prover.rng.sample(pairs, min(mixed, len(pairs)))
     for combination in (*alike, *pairs):
-        prover.prove(listed, *prover.columns([BY_NAME[name] for name in combination], rows))
+        table, given = prover.columns([BY_NAME[name] for name in combination], rows)
+        prover.prove(listed, table, given)
+        if only is None:
+            site_functions_on_spark.prove(prover, table, functions)
     if only is None:
         prover.random(queries)
     return prover.report

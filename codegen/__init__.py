@@ -7,8 +7,8 @@ In the order in which a plan meets them:
   with the Python functions that `operators` looks up; `network`: who feeds whom; `cycles`: in
   which order.
 - `gates`, `seals`: which outputs wait, and how punctuations reach them; `sites`: what runs on
-  Flux sites, as far as `duckdb_sql` can evaluate it there and no one of the `processors` asks for
-  more; `ends`: sources and sinks.
+  Flux sites, as far as `duckdb_sql` can evaluate it there and `site_python` asks for no more;
+  `ends`: sources and sinks.
 - `stages`, `lowering`: drafts become stages, whose classes are in `model`; `partial`,
   `summaries`: aggregates in place of records; `site_sql`: what Flux sites evaluate as Spark does;
   `site_state`: what they keep for it, by `deltas` of new records and `windows` of event time;

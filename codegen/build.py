@@ -246,7 +246,10 @@ def step(flux_step: Step) -> Call:
     if flux_step.query is None:
         assert flux_step.function.on_sites is not None
         run = Code(flux_step.function.on_sites.replace(":", "."))
-        named.append(("schema", schema_value(flux_step.schema or {})))
+        if flux_step.function.batches:
+            named.append(("batches", True))
+        else:
+            named.append(("schema", schema_value(flux_step.schema or {})))
         if flux_step.function.processor is not None:
             named.append(("processor", processor(flux_step.function.processor)))
     else:

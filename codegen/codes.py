@@ -119,10 +119,12 @@ _ROWS: Final = (
         "BLZ515",
         Severity.ERROR,
         "code that a Flux site cannot run",
-        "A site is a process beside Spark. It runs Flux operators, StatefulProcessors that do the "
-        "same in both copies, and SQL that is known to mean the same in DuckDB.",
-        "correct the processor, or write a Flux operator (operator: module:function) or a "
-        "StatefulProcessor (processor: {class: module:Class, key: [...]})",
+        "A site is a process beside Spark. It runs SQL that is known to mean the same in DuckDB, "
+        "and Python that does the same in both copies: confluent functions that map batches, "
+        "StatefulProcessors, Flux operators.",
+        "correct the SQL or the Python, or write a function that returns mapInPandas or mapInArrow "
+        "of its input (python: module:function, annotation CR), a StatefulProcessor (processor: "
+        "{class: module:Class, key: [...]}), or a Flux operator (operator: module:function)",
     ),
     Code(
         "BLZ516",

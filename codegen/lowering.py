@@ -179,6 +179,7 @@ class Lowering:
             python=implementation.python if implementation else None,
             operator=implementation.operator if implementation else None,
             processor=implementation.processor if implementation else None,
+            batches=draft.kind is Kind.FLUX and bool(implementation and implementation.python),
             distinct=implementation.distinct if implementation else (),
         )
 
@@ -439,7 +440,7 @@ class Lowering:
             gives=gives(draft),
             reads=draft.reads if keeping is not None else (),
             gate=gate(draft),
-            schema=schema if keeping is None else None,
+            schema=schema if keeping is None and not function.batches else None,
             kept={} if keeping is None else keeping.summaries,
             deltas={} if keeping is None else keeping.deltas,
             times={} if keeping is None else keeping.times,

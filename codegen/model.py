@@ -58,6 +58,8 @@ class Function:
     """`module:function` that gives a Flux operator; the job defines nothing for it."""
     processor: Processor | None = None
     """A StatefulProcessor; the job defines nothing for it."""
+    batches: bool = False
+    """Sites call the Python function themselves; the job defines nothing for it."""
     drops: str | None = None
     """A column of the only input."""
     distinct: tuple[str, ...] = ()
@@ -67,6 +69,8 @@ class Function:
     @property
     def on_sites(self) -> str | None:
         """`module:name` of what only sites run; None where the job defines it."""
+        if self.batches:
+            return self.python
         return self.processor.make if self.processor is not None else self.operator
 
     @property
@@ -234,7 +238,7 @@ class Step:
     name: str
     function: Function
     query: str | None
-    """What the function's SQL is in DuckDB's dialect; None where an operator runs."""
+    """What the function's SQL is in DuckDB's dialect; None where Python runs."""
     gives: str
     """When the output is put out: `records`, `new`, `answers` or `changes`."""
     reads: tuple[str, ...]

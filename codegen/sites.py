@@ -1,7 +1,8 @@
 """Outputs that run on Flux sites: which do, what a site can evaluate, and what runs in one stage.
 
 A site is a Python process beside Spark. SQL runs there in DuckDB (`codegen.site_sql`); what is not
-known to mean the same is refused. Anything else has to be a Flux operator.
+known to mean the same is refused. So is Python that two copies would not do alike, or that asks for
+more than sites have (`codegen.site_python`).
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from blazes.coordination import Strategy
 from codegen.codes import CODES
 from codegen.drafts import Draft, Kind, reference_of
 from codegen.network import Network
-from codegen.processors import processor_refusals
+from codegen.site_python import function_refusals, processor_refusals
 from codegen.site_sql import site_refusals
 from codegen.site_state import gives, kept_on_sites, schema_of
 from codegen.windows import END, START, Refused, has_windows, windowed
@@ -71,8 +72,8 @@ def _flux_problems(
             for reason in dict.fromkeys(_reasons(net, draft, implementation.sql, plan)):
                 yield Diagnostic(CODES["BLZ515"], f"{at}: {reason}", implementation.position)
     elif implementation.python is not None:
-        message = f"{at} is computed by {implementation.python}, a function of Spark's DataFrames"
-        yield Diagnostic(CODES["BLZ515"], message, implementation.position)
+        for reason in function_refusals(net, draft, implementation.python):
+            yield Diagnostic(CODES["BLZ515"], f"{at}: {reason}", implementation.position)
     else:
         if implementation.processor is not None:
             for reason in processor_refusals(net, draft, implementation.processor):

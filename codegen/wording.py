@@ -254,6 +254,8 @@ def step(flux_step: Step) -> str:
     if processor is not None:
         engine = f"the StatefulProcessor {processor.make}"
         engine += "" if processor.time == "none" else f", told {processor.time} time"
+    if flux_step.function.batches:
+        engine = f"{flux_step.function.python}, batch by batch"
     if gate is None:
         apart = "in any partition"
     elif gate:

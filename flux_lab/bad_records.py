@@ -2,11 +2,11 @@
 
     python -m flux_lab.bad_records 0 300
 
-Each run draws a chain of components (SQL that fails on some records, SQL whose sums overflow once
-they have grown, a Python operator that fails with half of its state changed), input with such
-records in it, and a schedule of the simulator. Three things have to hold: the copies agree (the
-checkers of `flux_lab.checks`), exactly the records that cannot be processed are set aside, and the
-results are those of the others.
+Each run draws a chain of components (SQL and a Python function that fail on some records, SQL whose
+sums overflow once they have grown, a Python operator that fails with half of its state changed),
+input with such records in it, and a schedule of the simulator. Three things have to hold: the
+copies agree (the checkers of `flux_lab.checks`), exactly the records that cannot be processed are
+set aside, and the results are those of the others.
 """
 
 from __future__ import annotations
@@ -17,16 +17,18 @@ import random
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 
 import pyarrow as pa
+from pyspark.sql.types import StructType
 
 from flux_lab.plans import Plan, plan_of
 from flux_lab.reference import reference
 from flux_lab.sweep import RunError, Totals, run
 from flux_lab.world import World
+from flux_runtime.operators.batch_function import FunctionPlan
 from flux_runtime.operators.components import Component, Components
 from flux_runtime.operators.query import Gives, QueryPlan, Summary, tagged
 from flux_runtime.operators.rows import Batch, number, with_sn
@@ -87,6 +89,31 @@ def double(buckets: int) -> Component:
     return Component(name="Double", buckets=buckets, gate=None, plan=plan)
 
 
+def doubled(batches: Iterator[Any]) -> Iterator[Any]:
+    """Each record with `v * 2`, in Python, which is no BIGINT any more where it overflows."""
+    for batch in batches:
+        values = pa.array([v * 2 for v in batch.column("v").to_pylist()], pa.int64())
+        yield pa.RecordBatch.from_arrays([batch.column("key"), values], names=["key", "v"])
+
+
+def doubling(click: Any) -> Any:
+    """The function of batches that doubles."""
+    return click.mapInArrow(doubled, StructType().add("key", "long").add("v", "long"))
+
+
+def double_in_python(buckets: int) -> Component:
+    """The same as `double`, of a function of batches."""
+    plan = FunctionPlan(function=f"{__name__}:doubling", columns=COLUMNS, output=COLUMNS)
+    return Component(
+        name="Double",
+        buckets=buckets,
+        gate=None,
+        function=plan,
+        interfaces=("click",),
+        output=COLUMNS,
+    )
+
+
 def totals(buckets: int) -> Component:
     """The sum by key, which overflows once it has grown."""
     plan = QueryPlan(
@@ -138,7 +165,8 @@ SUMS: Final[Mapping[str, Callable[[int], Component]]] = {
 
 def components(kind: str, widths: Sequence[int]) -> Components:
     """A chain whose last stage sums; before it, with two widths, one that doubles."""
-    before = [double(width) for width in widths[:-1][-1:]]
+    doubles = double_in_python if kind == "partial" else double
+    before = [doubles(width) for width in widths[:-1][-1:]]
     return Components(stages=(*before, SUMS[kind](widths[-1])))
 
 

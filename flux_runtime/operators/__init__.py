@@ -12,6 +12,7 @@ input: no wall clock, no randomness, no iteration over unordered sets (DET-1 to 
 - `join`: symmetric hash join with a window; requests answered from what has accumulated.
 - `query`: a component's SQL, in DuckDB's `evaluation`, over `kept_rows` and windows of
   `event_time`.
+- `batch_function`: a function of the user's on batches.
 - `processor`: PySpark's `StatefulProcessor`, with its handle in `processor_handle`, variables and
   timers in `processor_state`, values in `processor_values`.
 - `unprocessable`: records that an operator cannot process, as dead letters among its results.

@@ -31,6 +31,7 @@ from flux_runtime.protocol.dataflow import Dataflow, Operator
 from flux_runtime.protocol.vocabulary import Pair, Shape
 
 if TYPE_CHECKING:
+    from flux_runtime.operators.batch_function import FunctionPlan
     from flux_runtime.operators.processor import ProcessorPlan
 
 ACK_EVERY: Final = 8
@@ -50,8 +51,9 @@ class Component:
         operator: `module:function` that takes nothing and gives a Flux operator, in place of SQL.
             It is handed all columns of the input, and `flux_interface` before them.
         processor: a StatefulProcessor, in place of SQL.
-        interfaces: of the input, by number, where an operator computes it.
-        output: (column, Arrow type) of what an operator puts out.
+        function: a Python function of batches, in place of SQL.
+        interfaces: of the input, by number, where no SQL computes it.
+        output: (column, Arrow type) of what is put out where no SQL computes it.
     """
 
     name: str
@@ -60,13 +62,16 @@ class Component:
     plan: QueryPlan | None = None
     operator: str | None = None
     processor: ProcessorPlan | None = None
+    function: FunctionPlan | None = None
     interfaces: tuple[str, ...] = ()
     output: tuple[tuple[str, Any], ...] = ()
 
     def __post_init__(self) -> None:
-        ways = (self.plan, self.operator, self.processor)
+        ways = (self.plan, self.operator, self.processor, self.function)
         if sum(way is not None for way in ways) != 1:
-            raise ValueError(f"{self.name}: either SQL, an operator or a processor computes it")
+            raise ValueError(
+                f"{self.name}: SQL, an operator, a processor or a function computes it"
+            )
 
     def rehearse(self) -> None:
         """Find out before records come whether a site can compute it.
@@ -94,6 +99,10 @@ class Component:
             from flux_runtime.operators.processor import Processor  # needs pandas and pyspark
 
             return Entered(Processor(self.processor, letters, replica=replica))
+        if self.function is not None:
+            from flux_runtime.operators.batch_function import BatchFunction  # needs pyspark
+
+            return Entered(SettingAside(BatchFunction(self.function, replica=replica), letters))
         assert self.operator is not None
         declared = Declared(load_operator(self.operator), self.output, replica)
         return Entered(SettingAside(Replayed(declared), letters))

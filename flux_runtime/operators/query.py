@@ -195,7 +195,7 @@ class Query:
         """
         self._before = self._state
         if batch.num_rows == 0:
-            return self._output(self._output_schema.empty_table(), 0, 0)
+            return put_out(self._output_schema.empty_table(), 0, 0, self.replica)
         name = self._names[batch.column(INTERFACE)[0].as_py()]
         came = pa.Table.from_batches([batch.select(list(self.plan.schema(name).names))])
         try:
@@ -204,7 +204,7 @@ class Query:
             self.undo()
             raise
         number, offset = ints(batch, SN[0])[-1], ints(batch, SN[1])[-1]
-        return self._output(results, int(number), int(offset))
+        return put_out(results, int(number), int(offset), self.replica)
 
     def undo(self) -> None:
         """Return to the state before the last batch."""
@@ -374,21 +374,6 @@ class Query:
     def _evaluate(self, tables: Mapping[str, Any]) -> Any:
         return evaluate(self._query, tables).cast(self._output_schema)
 
-    def _output(self, results: Any, number: int, offset: int) -> Batch:
-        n = results.num_rows
-        fields, columns = list(results.schema), [_flat(column) for column in results.columns]
-        first = 0
-        if self.replica is not None:
-            fields.append(pa.field(REPLICA, pa.int32(), nullable=False))
-            columns.append(pa.array(np.full(n, self.replica, np.int32)))
-            first = (self.replica - 1) * REPLICA_STEP
-        sn = [
-            np.full(n, number, np.int64),
-            np.full(n, offset, np.int64),
-            np.arange(first, first + n, dtype=np.int64),
-        ]
-        return with_sn(columns, fields, sn)
-
     def get_state(self) -> dict[str, Any]:
         """The kept rows, the results where they matter, watermarks, and limits.
 
@@ -454,6 +439,23 @@ def _ordered(plan: QueryPlan) -> str:
 def _ends_by(rows: Any, watermark_us: int) -> Any:
     """Which rows are of windows that have ended."""
     return pc.less_equal(rows.column(END), pa.scalar(watermark_us, pa.timestamp("us")))
+
+
+def put_out(results: Any, number: int, offset: int, replica: int | None) -> Batch:
+    """Results of a batch, all in the place of its last row, in their order."""
+    n = results.num_rows
+    fields, columns = list(results.schema), [_flat(column) for column in results.columns]
+    first = 0
+    if replica is not None:
+        fields.append(pa.field(REPLICA, pa.int32(), nullable=False))
+        columns.append(pa.array(np.full(n, replica, np.int32)))
+        first = (replica - 1) * REPLICA_STEP
+    sn = [
+        np.full(n, number, np.int64),
+        np.full(n, offset, np.int64),
+        np.arange(first, first + n, dtype=np.int64),
+    ]
+    return with_sn(columns, fields, sn)
 
 
 def _flat(column: Any) -> Any:

@@ -221,7 +221,7 @@ class FluxUnit(Unit):
         frames = self.frames(lambda feed: no_rows(session, feed))
         for step in self.steps:
             if found:
-                names = step.parameters() if step.query is not None else ("rows",)
+                names = step.parameters() if step.schema is None else ("rows",)
                 if len(names) != 1:
                     raise ValueError(f"{step.name} does not take the output of one other component")
                 frames = {names[0]: frames[""]}

@@ -22,7 +22,7 @@ CASE = re.compile(
     r"```text\n(?P<found>(?:.*\n)*?)```$",
     re.MULTILINE,
 )
-OPERATORS = """
+OPERATORS = '''
 def one(clicks):
     return clicks
 
@@ -51,7 +51,22 @@ class Fair(StatefulProcessor):
 def elsewhere(clicks):
     from library import score
     return score(clicks)
-"""
+
+def doubled(batches):
+    for batch in batches:
+        yield batch.take([0, 0]) if chance.random() < 2 else batch
+
+def chancy(clicks):
+    return clicks.mapInArrow(doubled, "id INT")
+
+def spark(clicks):
+    """A docstring."""
+    return clicks.mapInArrow(iter, "id INT").withColumn("day", None)
+
+def longer(clicks):
+    more = clicks.mapInPandas(iter, "id INT", barrier=True)
+    return more
+'''
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType, TimestampNTZType, TimestampType
 
+from flux_runtime.operators.batch_function import FunctionPlan, mapped
 from flux_runtime.operators.components import Component
 from flux_runtime.operators.event_time import event_time
 from flux_runtime.operators.processor import ProcessorPlan, initialized
@@ -106,11 +107,13 @@ class Step:
         deltas: input -> (SQL of what its new records add, other input -> (columns, its columns)
             that are equal where rows of both meet): then only inputs in `kept` are kept.
         times: input -> the attributes of its `flux_runtime.operators.event_time.EventTime`.
+        batches: `fn` maps batches, and sites call it as it is.
         gives: when the output is put out: see `flux_runtime.operators.query.Gives`.
         gate: attributes by which the work is partitioned, as far as all inputs have them; none: all
             records are kept together. None: records need not be kept together.
         schema: columns that an operator or a processor puts out, `name TYPE, ...`.
         processor: `fn` is a StatefulProcessor, and this is how it is run.
+        batches: `fn` is a function of DataFrames that maps batches, and sites call it themselves.
     """
 
     name: str
@@ -123,12 +126,14 @@ class Step:
     processor: Processor | None = None
     deltas: Mapping[str, tuple[str, Matches]] = field(default_factory=dict)
     times: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    batches: bool = False
 
     def __post_init__(self) -> None:
-        if (self.query is None) == (self.schema is None):
+        ways = (self.query is not None, self.schema is not None, self.batches)
+        if sum(ways) != 1:
             raise ValueError(
                 f"{self.name}: `query` says what a site computes, or `schema` what an operator "
-                "puts out"
+                "puts out, or `batches` that a function maps them"
             )
         Gives(self.gives)
         if self.query is None and self.fn.__module__ == "__main__":
@@ -170,8 +175,10 @@ class Step:
         if self.query is None:
             named = f"{self.fn.__module__}:{self.fn.__qualname__}"
             plan_of = self.processor
-            if plan_of is not None and len(inputs) != 1:
-                raise ValueError(f"{self.name}: a processor takes one input")
+            if (plan_of is not None or self.batches) and len(inputs) != 1:
+                raise ValueError(f"{self.name}: a processor or a function takes one input")
+            if self.batches:
+                return self._of_batches(named, inputs, output, partitions)
             return Component(
                 name=self.name,
                 buckets=buckets,
@@ -198,6 +205,27 @@ class Step:
             times={name: event_time(time) for name, time in self.times.items()},
         )
         return Component(name=self.name, buckets=buckets, gate=gate, plan=plan)
+
+    def _of_batches(
+        self, named: str, inputs: Mapping[str, StructType], output: StructType, partitions: int
+    ) -> Component:
+        schemas = _Parsed(parse_schema)
+        (columns,) = map(to_arrow, inputs.values())
+        function = FunctionPlan(
+            function=named,
+            columns=tuple((field.name, field.type) for field in columns),
+            output=arrow_columns(output),
+            schemas=schemas,
+        )
+        mapped(function)
+        return Component(
+            name=self.name,
+            buckets=partitions,
+            gate=None,
+            function=replace(function, schemas=dict(schemas)),
+            interfaces=tuple(inputs),
+            output=function.output,
+        )
 
 
 def common_gate(gate: Sequence[str], inputs: Mapping[str, Columns]) -> tuple[str, ...]:

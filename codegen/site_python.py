@@ -1,7 +1,8 @@
-"""Refusals of a StatefulProcessor by sites, read off the text of its class: nothing is run.
+"""Refusals of Python by sites, read off the text of a class or a function: nothing is run.
 
-Both copies of a partition have to do the same, so nothing in the class, or in a function of its
-module that it names, may ask for a clock, a random number or a process's own addresses.
+Both copies of a partition have to do the same, so nothing in a StatefulProcessor or a function, or
+in a definition of its module that it names, may ask for a clock, a random number or a process's own
+addresses. A function has to say how batches are mapped, for a site has no DataFrames.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from annotations.dataflow import Endpoint, Processor
+from annotations.vocabulary import AnnotationKind
 from codegen.drafts import Draft, folder_of
 from codegen.network import Network
 from codegen.operators import OperatorError, find, installed, parsed
@@ -41,6 +43,8 @@ FIXED: Final = frozenset({"uuid.UUID", "uuid.uuid3", "uuid.uuid5", "time.strptim
 """Names of these modules that depend on their arguments alone."""
 SEEDED: Final = frozenset({"random.Random", "numpy.random.default_rng", "numpy.random.RandomState"})
 """Names that do so where they are called with an argument."""
+MAPS: Final = frozenset({"mapInPandas", "mapInArrow"})
+MAPPED: Final = "mapInPandas or mapInArrow of its input"
 
 
 def processor_refusals(net: Network, draft: Draft, processor: Processor) -> Iterator[str]:
@@ -55,30 +59,82 @@ def processor_refusals(net: Network, draft: Draft, processor: Processor) -> Iter
             for name in needed:
                 if name not in stream.schema:
                     yield f"there is no column {name} in {stream.name}"
-    yield from chances(processor, draft, net)
+    _, chances = _read(net, processor.make)
+    yield from chances
 
 
-def chances(processor: Processor, draft: Draft, net: Network) -> Iterator[str]:
-    """All that the class asks for and that differs between two copies."""
+def function_refusals(net: Network, draft: Draft, reference: str) -> Iterator[str]:
+    """Why a site cannot run a function, as far as the file and the text of the function tell."""
+    if not draft.reads_only:
+        path = next(p for p in draft.paths if p.annotation.kind is not AnnotationKind.CR)
+        yield f"{reference} is {path.annotation}; of functions a site runs those that are CR"
+        return
+    if len(draft.inputs) != 1:
+        yield f"a function takes one input, and {reference} has {', '.join(draft.inputs)}"
+        return
+    reasons, chances = _read(net, reference)
+    yield from reasons
+    yield from chances
+
+
+def _read(net: Network, reference: str) -> tuple[Iterator[str], Iterator[str]]:
+    """(why a definition does more than map batches, what it asks for and copies differ in)."""
     try:
-        operator = find(processor.make, folder_of(net.plan.analysis.dataflow))
+        operator = find(reference, folder_of(net.plan.analysis.dataflow))
     except OperatorError:
-        return  # which is said elsewhere
+        return iter(()), iter(())  # which is said elsewhere
     file = operator.file or installed(operator.module)
     if file is None or file.suffix != ".py":
+        return iter([f"{reference} has no text that could be read"]), iter(())
+    tree, name = parsed(file), operator.function
+    definitions = [n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == name]
+    if operator.parameters is None or len(definitions) != 1:
+        reasons = iter([f"{file.name} does not define {name} as one function"])
+    else:
+        reasons = _unmapped(definitions[0], file.name)
+    return reasons, _chances(tree, name, file.name)
+
+
+def _unmapped(definition: ast.FunctionDef, file: str) -> Iterator[str]:
+    """Why a function is not `return frame.mapInPandas(...)` or `mapInArrow`, or several in turn."""
+    name = definition.name
+    arguments = definition.args
+    parameters = [a.arg for a in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)]
+    body = [
+        n
+        for n in definition.body
+        if not isinstance(n, ast.FunctionDef | ast.Import | ast.ImportFrom)
+    ]
+    body = body[1:] if ast.get_docstring(definition) is not None else body
+    if len(body) != 1 or not isinstance(body[0], ast.Return):
+        yield f"{file}:{definition.lineno}: {name} does more than to return {MAPPED}"
         return
-    tree = parsed(file)
+    value = body[0].value
+    while isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute):
+        called = value.func.attr
+        if called not in MAPS:
+            yield f"{file}:{value.lineno}: {called} is Spark's; {name} has to return {MAPPED}"
+            return
+        if len(value.args) > 2 or {k.arg for k in value.keywords} - {"func", "schema"}:
+            yield f"{file}:{value.lineno}: {called} is told more than a function and a schema"
+        value = value.func.value
+    used = [n for n in ast.walk(definition) if isinstance(n, ast.Name) and n.id in parameters]
+    if len(parameters) != 1 or len(used) != 1 or value is not used[0]:
+        yield f"{file}:{definition.lineno}: {name} does more than to return {MAPPED}"
+
+
+def _chances(tree: ast.Module, name: str, file: str) -> Iterator[str]:
+    """All that a definition asks for and that differs between two copies."""
     imported = _imports(tree)
     seeded = {id(n.func) for n in ast.walk(tree) if isinstance(n, ast.Call) and n.args}
-    reached = sorted(_reached(tree, operator.function), key=lambda n: (n.lineno, n.col_offset))
+    reached = sorted(_reached(tree, name), key=lambda n: (n.lineno, n.col_offset))
     for node in reached:
-        name = _name(node, imported)
-        if name is None or (name in SEEDED and id(node) in seeded):
+        asked = _name(node, imported)
+        if asked is None or (asked in SEEDED and id(node) in seeded):
             continue
-        why = _chance(name)
+        why = _chance(asked)
         if why is not None:
-            place = f"{file.name}:{node.lineno}"
-            yield f"{place}: {name} depends on {why}, in which two copies differ"
+            yield f"{file}:{node.lineno}: {asked} depends on {why}, in which two copies differ"
 
 
 def _chance(name: str) -> str | None:
