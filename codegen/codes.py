@@ -265,6 +265,18 @@ _ROWS: Final = (
         "set copies: 2, or leave availability: pairs and balance out",
     ),
     Code(
+        "BLZ536",
+        Severity.WARNING,
+        "state on Flux sites that is kept for ever",
+        "Every later record can still meet what came first, so no record of the inputs, or no row "
+        "that was put out, can be forgotten: state grows with every record, as Spark's would "
+        "without a watermark.",
+        "bound the times of both sides of a join in its condition (b.ts BETWEEN a.at - INTERVAL 5 "
+        "MINUTES AND a.at + INTERVAL 1 HOUR), group by a window in place of DISTINCT and other "
+        "groups, and promise a lateness: for the streams; or give the sites a disk for what they "
+        "keep (site_memory in the deployment section)",
+    ),
+    Code(
         "BLZ541",
         Severity.WARNING,
         "a project that was edited by hand",

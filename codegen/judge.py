@@ -13,7 +13,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Final
 
 from annotations.dataflow import Endpoint
-from annotations.diagnostics import Diagnostic
+from annotations.diagnostics import Diagnostic, errors_among
 from blazes.coordination import Plan
 from codegen.deduplication import with_deduplication
 from codegen.drafts import folder_of
@@ -41,6 +41,8 @@ class Judgement:
     sealed: Mapping[Endpoint, Route]
     problems: tuple[Diagnostic, ...]
     """Everything that cannot be compiled, in the order of the file."""
+    warnings: tuple[Diagnostic, ...] = ()
+    """What can be, and will hurt."""
 
 
 def judged(plan: Plan) -> Judgement:
@@ -66,11 +68,14 @@ def judged(plan: Plan) -> Judgement:
             problems += source_problems(stream)
         if stream.consumer is None:
             problems += sink_problems(stream, folder_of(plan.analysis.dataflow))
-    return Judgement(plan, net, sealed, tuple(sorted(dict.fromkeys(problems), key=place)))
+    ordered = sorted(dict.fromkeys(problems), key=place)
+    errors = errors_among(ordered)
+    warnings = tuple(problem for problem in ordered if problem not in errors)
+    return Judgement(plan, net, sealed, tuple(errors), warnings)
 
 
 def refusals(plan: Plan) -> tuple[Diagnostic, ...]:
-    """The compiler's refusals of a dataflow that is meant to be compiled.
+    """The compiler's refusals of a dataflow that is meant to be compiled, and its warnings.
 
     A file without sources, or without code, is a model of a dataflow: it is not held against it
     that these are missing, and of one that has neither nothing is said.
@@ -80,7 +85,9 @@ def refusals(plan: Plan) -> tuple[Diagnostic, ...]:
     if not sources and not code:
         return ()
     missing = (frozenset() if sources else OF_SOURCES) | (frozenset() if code else OF_CODE)
-    return tuple(problem for problem in judged(plan).problems if problem.code.id not in missing)
+    judgement = judged(plan)
+    problems = (*judgement.problems, *judgement.warnings)
+    return tuple(problem for problem in problems if problem.code.id not in missing)
 
 
 def place(problem: Diagnostic) -> tuple[str, int, int]:

@@ -12,7 +12,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -89,6 +89,28 @@ def kept_on_sites(net: Network, draft: Draft, sql: str) -> Keeping:
             sql, known, as_set=draft.as_set, lateness_s=lambda name: lateness_of(net, draft, name)
         )
     return kept_groups(sql, known, writes=draft.writes, gate=gate(draft) or ())
+
+
+def unbounded(keeping: Keeping, gives: str, inputs: Iterable[str]) -> str | None:
+    """The state that a site keeps for ever of a query, beside a row for each group; None: none.
+
+    Args:
+        keeping: what is kept.
+        gives: when the output is put out.
+        inputs: whose records are kept where nothing less is.
+    """
+    if gives == "records" or any("duration_us" in time for time in keeping.times.values()):
+        return None
+    grows_only = gives in ("new", "distinct")
+    records = [*inputs]
+    if keeping.deltas:
+        records = [] if keeping.times else [*keeping.summaries]
+    elif keeping.summaries:
+        records = []
+    parts = [f"the records of {' and '.join(records)}"] if records else []
+    if gives == "distinct" or (grows_only and not keeping.deltas):
+        parts.append("all rows that it has put out")
+    return ", and ".join(parts) or None
 
 
 def kept_confluent(

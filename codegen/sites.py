@@ -18,7 +18,7 @@ from codegen.drafts import Draft, Kind, reference_of
 from codegen.network import Network
 from codegen.site_python import function_refusals, processor_refusals
 from codegen.site_sql import site_refusals
-from codegen.site_state import gives, kept_on_sites, schema_of
+from codegen.site_state import gives, kept_on_sites, schema_of, unbounded
 from codegen.windows import END, START, Refused, has_windows, windowed
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ ANSI: Final = "spark.sql.ansi.enabled"
 
 
 def site_problems(net: Network, code: Callable[[], Code]) -> Iterator[Diagnostic]:
-    """Why outputs that should run on Flux sites cannot; `code` gives the dataflow's."""
+    """Why outputs that should run on Flux sites cannot, or grow there; `code` gives the code."""
     for at, draft in net.drafts.items():
         strategies = {entry.strategy for entry in draft.entries}
         wanted = draft.component.asks_for_sites
@@ -69,8 +69,11 @@ def _flux_problems(
             yield Diagnostic(CODES["BLZ510"], message, draft.position)
         plan = code().plan(draft.component, draft.output)
         if plan is not None:
-            for reason in dict.fromkeys(_reasons(net, draft, implementation.sql, plan)):
+            reasons = dict.fromkeys(_reasons(net, draft, implementation.sql, plan))
+            for reason in reasons:
                 yield Diagnostic(CODES["BLZ515"], f"{at}: {reason}", implementation.position)
+            if not reasons:
+                yield from _growth(net, draft, implementation.sql)
     elif implementation.python is not None:
         for reason in function_refusals(net, draft, implementation.python):
             yield Diagnostic(CODES["BLZ515"], f"{at}: {reason}", implementation.position)
@@ -81,6 +84,16 @@ def _flux_problems(
         if not any(stream.schema for stream in net.leaving[at]):
             message = f"the output of {reference_of(implementation)} at {at} has no schema"
             yield Diagnostic(CODES["BLZ516"], message, implementation.position)
+
+
+def _growth(net: Network, draft: Draft, sql: str) -> Iterator[Diagnostic]:
+    """The state that a site would keep for ever."""
+    keeping, when = kept_on_sites(net, draft, sql), gives(draft)
+    stored = draft.writes if when == "answers" else draft.inputs
+    if (state := unbounded(keeping, when, stored)) is not None:
+        assert draft.implementation is not None
+        message = f"{draft.at} keeps {state} on Flux sites for ever"
+        yield Diagnostic(CODES["BLZ536"], message, draft.implementation.position)
 
 
 def _reasons(net: Network, draft: Draft, sql: str, plan: Relation) -> Iterator[str]:

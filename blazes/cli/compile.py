@@ -89,6 +89,7 @@ def run(arguments: argparse.Namespace) -> int:
     limits = allowed(arguments, arguments.file)
     decided, warnings = options.job_plan_of(arguments, limits)
     judgement = judged(decided)
+    warnings = (*warnings, *judgement.warnings)
     result = lowered(judgement)
     if arguments.check_with_spark:
         check_with_spark(judgement)

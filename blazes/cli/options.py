@@ -218,17 +218,18 @@ def unshown(dataflow: Dataflow, execute: Limits | None) -> Sequence[Diagnostic]:
 
 
 def compiler_refusals(dataflow: Dataflow, decided: Plan | None = None) -> tuple[Diagnostic, ...]:
-    """The refusals of `blazes compile`; `decided` is its plan, where it is known."""
+    """The refusals and warnings of `blazes compile`; `decided` is its plan, where it is known."""
     if not (dataflow.has_sources or dataflow.has_code):
         return ()
     from codegen.judge import refusals
 
     refused = refusals(decided or plan(analyze(dataflow)))
+    errors = errors_among(refused)
     return tuple(
-        [
-            replace(diagnostic, message=f"compile refuses this: {diagnostic.message}")
-            for diagnostic in refused
-        ]
+        replace(diagnostic, message=f"compile refuses this: {diagnostic.message}")
+        if diagnostic in errors
+        else diagnostic
+        for diagnostic in refused
     )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime as dt
+import random
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -11,11 +13,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks import site_arrivals_on_spark as arriving
 from benchmarks.site_arrivals_on_spark import prove
 from codegen.deltas import deltas
 from codegen.site_sql import site_sql
-from codegen.site_state import kept_confluent, kept_windows
-from codegen.windows import Refused, windowed
+from codegen.site_state import Keeping, kept_confluent, kept_windows, unbounded
+from codegen.windows import END, START, Refused, windowed
 from flux_runtime.operators.evaluation import evaluate
 from flux_runtime.operators.event_time import event_time
 from flux_runtime.operators.query import Delta, Gives, Query, QueryPlan, Summary, rehearse, tagged
@@ -290,6 +293,83 @@ def test_a_session_is_put_out_once_and_of_sums_only() -> None:
     listed = windowed(text.format("collect_list(k)"), TIMED)
     with pytest.raises(Refused, match="over such aggregates"):
         kept_windows(listed, TIMED["t"], final=True, **options)
+
+
+def kept_rows(keeping: Keeping, gives: Gives, ddl: Mapping[str, Mapping[str, str]]) -> list[int]:
+    """How many rows a site keeps after 10, 20 and 30 batches of a steady stream with few keys."""
+    types = {"INT": pa.int32(), "TIMESTAMP": pa.timestamp("us")}
+    inputs = {n: [(c, types[t]) for c, t in columns.items()] for n, columns in ddl.items()}
+    seen = {name: pa.schema(columns) for name, columns in inputs.items()}
+    if gives is Gives.CHANGES:
+        stamps = [(START, types["TIMESTAMP"]), (END, types["TIMESTAMP"])]
+        seen = {name: pa.schema([*columns, *stamps]) for name, columns in inputs.items()}
+    summaries = {name: Summary(*texts) for name, texts in keeping.summaries.items()}
+    nothing = {name: schema.empty_table() for name, schema in seen.items()}
+    if not keeping.deltas:
+        nothing.update({n: evaluate(s.of_record, {n: nothing[n]}) for n, s in summaries.items()})
+    operator = Query(
+        QueryPlan(
+            sql=keeping.query,
+            inputs=inputs,
+            output=[(f.name, f.type) for f in evaluate(keeping.query, nothing).schema],
+            gives=gives,
+            gate=("k",) if gives is Gives.CHANGES else (),
+            summaries=summaries,
+            deltas={name: Delta(*delta) for name, delta in keeping.deltas.items()},
+            times={name: event_time(time) for name, time in keeping.times.items()},
+        )
+    )
+    counts, rng = [], random.Random(0)
+    for batch in range(30):
+        for place, columns in enumerate(inputs.values()):
+            rows = [
+                {"k": rng.randrange(3), "n": rng.choice([None, 0, 3]), "i": 8 * batch + row}
+                for row in range(8)
+            ]
+            for row in rows:
+                at = dt.datetime(2024, 1, 1) + dt.timedelta(minutes=40 * batch + rng.randrange(20))
+                row.update(at=at, ts=at if rng.random() < 0.9 else None)
+            table = pa.Table.from_pylist(rows, pa.schema(columns))
+            operator.process(number(tagged(table, place), len(inputs) * batch + place))
+        if batch % 10 == 9:
+            state = operator.get_state()
+            counts.append(sum(len(t) for t in [*state["kept"].values(), state["put_out"]]))
+    return counts
+
+
+def grown(rng: random.Random) -> Iterator[tuple[str, str | None, list[int]]]:
+    """(a random query, what it is said to keep for ever, how many rows it keeps)."""
+    lateness = rng.choice([lambda _: 60.0, lambda _: 60.0, arriving._unpromised])
+    query = arriving.confluent(rng)
+    ddl = {n: dict.fromkeys(columns, "INT") for n, columns in query.ddl.items()}
+    drawn = [(query.sql, query.as_set, ddl)]
+    within = rng.choice(arriving.RANGES).format(rng.choice((0, 1, 7)), rng.choice((1, 3)))
+    ranged = {n: {"k": "INT", "n": "INT", at: "TIMESTAMP"} for n, at in (("a", "at"), ("b", "ts"))}
+    for distinct in ("", "DISTINCT "):
+        sql = f"SELECT {distinct}a.k, a.at, b.n FROM a JOIN b ON a.k = b.k AND {within}"
+        drawn.append((sql, bool(distinct), ranged))
+    for sql, as_set, columns in drawn:
+        keeping = kept_confluent(sql, columns, as_set=as_set, lateness_s=lateness)
+        gives = Gives.DISTINCT if as_set else Gives.NEW
+        said = unbounded(keeping, gives.value, columns)
+        yield sql, said, kept_rows(keeping, gives, columns)
+    (call,) = rng.choice(arriving.LENGTHS)
+    sql = rng.choice(arriving.FINAL_WINDOWS).format(w=call, name=call.partition("(")[0])
+    timed = {"k": "INT", "n": "INT", "at": "TIMESTAMP"}
+    keeping = kept_windows(
+        windowed(sql, {"a": timed}), timed, lateness_s=60.0, final=True, gate=("k",)
+    )
+    said = unbounded(keeping, "changes", ["a"])
+    yield sql, said, kept_rows(keeping, Gives.CHANGES, {"a": timed})
+
+
+def test_what_is_not_said_to_be_kept_for_ever_is_not() -> None:
+    rng, growing = random.Random(4), 0
+    for _ in range(3):
+        for sql, said, (first, second, third) in grown(rng):
+            growing += said is not None and third > 1.4 * second
+            assert said is not None or third <= 1.2 * max(first, second) + 40, (sql, first, third)
+    assert growing >= 3
 
 
 @pytest.fixture(scope="module")
