@@ -259,10 +259,10 @@ _ROWS: Final = (
     Code(
         "BLZ535",
         Severity.ERROR,
-        "copies: 1 where a second copy is needed",
-        "What goes on when a process fails, and what moves while it works, has a second copy that "
-        "does the work meanwhile.",
-        "set copies: 2, or leave availability: pairs and balance out",
+        "one copy where a second is needed",
+        "What goes on when a process fails, and what moves while it works, has a second copy on "
+        "another site that does the work meanwhile.",
+        "set copies: 2 and sites: 2 or more, or leave availability: pairs and balance out",
     ),
     Code(
         "BLZ536",

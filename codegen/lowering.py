@@ -416,7 +416,7 @@ class Lowering:
             reads=reads,
             replicas=draft.component.replicas,
             sites=deployment.sites,
-            copies=deployment.copies,
+            copies=min(deployment.copies, deployment.sites),
             partitions=deployment.partitions,
             balance=deployment.balance,
             site_memory=deployment.site_memory,

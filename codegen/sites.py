@@ -52,13 +52,14 @@ def _flux_problems(
         message = f"{at} has engine: spark, which cannot run it"
         yield Diagnostic(CODES["BLZ511"], message, draft.position)
     deployment = net.plan.analysis.dataflow.deployment
-    if deployment.copies == 1:
+    single = "copy" if deployment.copies == 1 else "site"
+    if 1 in (deployment.copies, deployment.sites):
         if draft.component.availability == "pairs":
-            message = f"{at} has availability: pairs, and the deployment one copy"
+            message = f"{at} has availability: pairs, and the deployment one {single}"
             yield Diagnostic(CODES["BLZ535"], message, draft.position)
         elif deployment.balance != "none":
             message = f"the partitions of {at} would move by balance: {deployment.balance}, and "
-            message += "the deployment has one copy of each"
+            message += f"the deployment has one {single}"
             yield Diagnostic(CODES["BLZ535"], message, draft.position)
     if implementation is None:
         return

@@ -459,7 +459,9 @@ DEPLOYMENT: Final = _record(
         "trigger": Entry(INTERVAL, "Interval between micro-batches; as fast as possible without."),
         "conf": Entry(_OPTIONS, "Spark settings."),
         "sites": Entry(
-            Count(), "How many Spark tasks host a Flux stage; 3 without: a pair and a standby."
+            Count(),
+            "How many Spark tasks host a Flux stage; 3 without: a pair and a standby. With 1 there "
+            "is one copy.",
         ),
         "copies": Entry(
             Count("1 or 2", most=2),
