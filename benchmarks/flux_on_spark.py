@@ -23,7 +23,8 @@ which commits nothing. Two things are measured, each as a job of its own:
   commit is there that its rows are counted in, for every row; then the executor that works dies
   (SIGKILL), and later, on Flux sites, one site; each time the longest silence at the sink.
 
-Turns go round the ways. Results are compared with the truth; exit status 1 if one is wrong.
+Turns go round the ways. Results are compared with the truth; exit status 1 if one is wrong, or if
+a way fails: then the others are measured all the same.
 """
 
 from __future__ import annotations
@@ -439,8 +440,8 @@ class Measured:
     usual_gap_s: list[float] = field(default_factory=list)
     executor_gap_s: list[float] = field(default_factory=list)
     """Longest silence at the sink after an executor died; infinite: nothing came any more."""
-    site_gap_s: list[float] = field(default_factory=list)
     wrong: int = 0
+    failures: list[str] = field(default_factory=list)
 
 
 def throughput(way: str, folder: Path, zookeeper: str, options: Any, measured: Measured) -> None:
@@ -668,17 +669,23 @@ def main() -> int:
                 for kind, measure in (("throughput", throughput), ("latency", latency)):
                     if options.only in (None, kind):
                         folder = root / f"{way}-{kind}-{turn}"
-                        if way == REAL_TIME:
-                            real_time(folder, options, of, paced=kind == "latency")
-                        else:
-                            measure(way, folder, ensemble.hosts, options, of)
+                        try:
+                            if way == REAL_TIME:
+                                real_time(folder, options, of, paced=kind == "latency")
+                            else:
+                                measure(way, folder, ensemble.hosts, options, of)
+                        except Exception as error:  # the other ways go on
+                            of.failures.append(f"{kind}: {type(error).__name__}: {error}")
                         shutil.rmtree(folder, ignore_errors=True)
                         print(f"  {way} {kind}: {asdict(of)}", file=sys.stderr, flush=True)
+                        if options.json:
+                            of_ways = {each: asdict(result) for each, result in measured.items()}
+                            options.json.write_text(json.dumps(of_ways, indent=1) + "\n")
     Console().print(table(measured))
-    if options.json:
-        of_ways = {way: asdict(of) for way, of in measured.items()}
-        options.json.write_text(json.dumps(of_ways, indent=1) + "\n")
-    return int(any(of.wrong for of in measured.values()))
+    for way, of in measured.items():
+        for failure in of.failures:
+            print(f"{way} {failure.partition(chr(10))[0]}")
+    return int(any(of.wrong or of.failures for of in measured.values()))
 
 
 if __name__ == "__main__":
