@@ -440,6 +440,7 @@ class Measured:
     usual_gap_s: list[float] = field(default_factory=list)
     executor_gap_s: list[float] = field(default_factory=list)
     """Longest silence at the sink after an executor died; infinite: nothing came any more."""
+    site_gap_s: list[float] = field(default_factory=list)
     wrong: int = 0
     failures: list[str] = field(default_factory=list)
 
