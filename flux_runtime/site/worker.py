@@ -177,19 +177,31 @@ class Worker(Shell):
             address = await self.loop.run_in_executor(None, self.found.leader)
             if address is not None:
                 with suppress(OSError, asyncio.TimeoutError):
-                    connection = await dial(
-                        self,
-                        self.config.key,
-                        address,
-                        peer="leader",
-                        timeout_s=DIAL_TIMEOUT_S,
-                    )
-                    await self._until_replaced(connection, address)
+                    connection = await self._dialed(address)
+                    if connection is not None:
+                        await self._until_replaced(connection, address)
                     if LEADER in self.links or self.state.registered:
                         since = time.monotonic()
             if time.monotonic() - since > self.config.patience_s:
                 raise Fenced(f"no controller for {self.config.patience_s:g} s")
             await asyncio.sleep(AGAIN_S)
+
+    async def _dialed(self, address: tuple[str, int]) -> Connection | None:
+        """A connection to whoever leads at an address; None if another has been elected meanwhile.
+
+        A machine that is gone does not refuse: nobody answers, for as long as the attempt may last.
+        """
+        dialing = self.loop.create_task(
+            dial(self, self.config.key, address, peer="leader", timeout_s=DIAL_TIMEOUT_S)
+        )
+        try:
+            while not (await asyncio.wait({dialing}, timeout=LEADER_LOOK_S))[0]:
+                now = await self.loop.run_in_executor(None, self.found.leader)
+                if now not in (None, address) and not dialing.done():
+                    return None
+            return dialing.result()
+        finally:
+            dialing.cancel()
 
     async def _until_replaced(self, connection: Connection, address: tuple[str, int]) -> None:
         """Until the connection is closed, or another leader has been elected."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 import uuid
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -23,6 +25,7 @@ from flux_lab.shell.kernel import Kernel, Process
 from flux_lab.shell.mistakes import MISTAKES, Mistake, found_at, planted
 from flux_lab.shell.sweep import SETTINGS, run, sweep
 from flux_runtime.site.leader import Leader
+from flux_runtime.site.worker import LEADER_LOOK_S, Worker
 from flux_runtime.zookeeper.client import connect
 from flux_runtime.zookeeper.election import Candidate
 
@@ -105,6 +108,43 @@ def test_a_leader_that_closes_over_a_question_is_not_asked_for_ever() -> None:
     with planted(Mistake("a question closes the connection", Leader, "controlled", said, closing)):
         story = run(0).story
     assert "has closed 10 connections over Where" in story
+
+
+def follows_after_s(seed: int) -> float:
+    """From an election until a site follows that has dialed the machine of the dead leader."""
+    kernel = Kernel(seed)
+    plan = replace(plan_of(kernel.rng), controllers=2, batches=16)
+    cluster = Cluster(kernel, plan, seed)
+
+    def until(done: Callable[[], Any]) -> float:
+        end = kernel.now + 30.0
+        while not done() and kernel.now < end:
+            kernel.run(kernel.now + 0.02)
+        assert done()
+        return kernel.now
+
+    def elected(terms: int) -> bool:
+        return len(cluster.leaders) == terms and cluster.leaders[-1].state.leading
+
+    with substituted(cluster):
+        cluster.start()
+        until(lambda: elected(1))
+        process = cluster.leader_process[cluster.leaders[0]]
+        cluster.network.dead_machines.add(process.machine)
+        process.kill()
+        cluster.start_site(plan.sites)
+        newcomer = cluster.sites[plan.sites]
+        since = until(lambda: elected(2))
+        took = until(lambda: newcomer in cluster.workers and cluster.workers[newcomer].state.leader)
+        cluster.end()
+    return took - since
+
+
+def test_a_site_does_not_dial_a_dead_machine_while_another_leads() -> None:
+    look = "if now not in (None, address) and not dialing.done():"
+    assert max(map(follows_after_s, range(6))) < LEADER_LOOK_S + 1.0
+    with planted(Mistake("nobody looks who leads meanwhile", Worker, "_dialed", look, "if False:")):
+        assert max(map(follows_after_s, range(6))) > LEADER_LOOK_S + 1.5
 
 
 # ---- the simulated ZooKeeper beside a real one
