@@ -497,10 +497,10 @@ def _rows() -> dict[str, Function]:
     for names, reason in _CHANCE.items():
         kind(names, Kind.CHANCE)
         claim(names, chance=reason)
-    # How PySpark's front end writes a function that its author marks so, or whose text shows it.
+    # How PySpark's front end writes a function that its author marks so.
     kind("udf.asNondeterministic", Kind.CHANCE, in_spark=False)
     claim("udf.asNondeterministic", chance="calls a Python function that is declared "
-          "nondeterministic, reads a clock, draws at random or keeps something")  # fmt: skip
+          "nondeterministic")  # fmt: skip
     for names, aggregation in _aggregates().items():
         kind(names, Kind.AGGREGATE)
         claim(names, aggregation=aggregation)

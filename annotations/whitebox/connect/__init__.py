@@ -7,7 +7,7 @@ script or notebook, whose text `program` gives; `project` plans a pipeline; what
 knows has stand-ins in `outside` and `databricks`. `interpreter` follows a script that is not run,
 with what is `permitted`, and its `classes`. `carrying` gives the text of a query in PySpark
 again: `frame_text` of its DataFrames, `expression_text` of what they compute, `definitions` of the
-functions of the user; `chance` is what the text of these shows. User code runs, so all of this
-happens in a process of its own (`annotations.whitebox.pyspark_code`); nothing else of this package
-may be imported before that process has said how (`channel.prepare`).
+functions of the user. User code runs, so all of this happens in a
+process of its own (`annotations.whitebox.pyspark_code`); nothing else of this package may be
+imported before that process has said how (`channel.prepare`).
 """

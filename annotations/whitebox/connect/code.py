@@ -34,22 +34,20 @@ def _group_map(home: Relations, found: Any, at: Position | None) -> Built:
     if found.HasField("initial_input"):
         inside.append(home.build(found.initial_input))
     reason = f"`{function.function_name}` {what}"
-    same = function.deterministic
-    return home.user_code(inside, reason, at, schema=from_proto(schema), deterministic=same)
+    return home.user_code(inside, reason, at, schema=from_proto(schema))
 
 
 def _co_group_map(home: Relations, found: Any, at: Position | None) -> Built:
     inside = [home.build(found.input), home.build(found.other)]
     reason = f"`{found.func.function_name}` sees whole groups of two inputs"
-    schema, same = from_proto(found.func.python_udf.output_type), found.func.deterministic
-    return home.user_code(inside, reason, at, schema=schema, deterministic=same)
+    schema = from_proto(found.func.python_udf.output_type)
+    return home.user_code(inside, reason, at, schema=schema)
 
 
 def _apply_in_pandas_with_state(home: Relations, found: Any, at: Position | None) -> Built:
     reason = f"`{found.func.function_name}` keeps state of its own (applyInPandasWithState)"
-    schema, same = ddl_type(found.output_schema), found.func.deterministic
-    inside = [home.build(found.input)]
-    return home.user_code(inside, reason, at, schema=schema, deterministic=same)
+    schema = ddl_type(found.output_schema)
+    return home.user_code([home.build(found.input)], reason, at, schema=schema)
 
 
 CONVERTERS: Final[dict[str, Converter]] = {

@@ -10,7 +10,6 @@ from types import SimpleNamespace
 from typing import Any, Final
 
 from annotations.whitebox.connect.answers import Answers, Refused
-from annotations.whitebox.connect.chance import by_chance
 
 _HARMLESS: Final = frozenset(
     {"setLogLevel", "setCheckpointDir", "setJobGroup", "setJobDescription", "setLocalProperty"}
@@ -42,7 +41,6 @@ def stand_in(spark: Any, answers: Answers) -> None:
     """Make `SparkSession.builder...getOrCreate()` give this session, and keep it open."""
     from pyspark.serializers import CloudPickleSerializer
     from pyspark.sql import SparkSession
-    from pyspark.sql.connect.expressions import CommonInlineUserDefinedFunction
     from pyspark.sql.connect.functions import builtin
     from pyspark.sql.connect.group import GroupedData
     from pyspark.sql.connect.session import SparkSession as Connected
@@ -72,14 +70,6 @@ def stand_in(spark: Any, answers: Answers) -> None:
         named = zip(call, columns, strict=True)
         return grouped.agg(*[each.alias(f"{function}({c})") for each, c in named])
 
-    build = CommonInlineUserDefinedFunction.__init__
-
-    def built(call: Any, *arguments: Any, **named: Any) -> None:
-        build(call, *arguments, **named)
-        if by_chance(getattr(call._function, "_func", None)):
-            call._deterministic = False
-
-    _replace(CommonInlineUserDefinedFunction, __init__=built)
     # Nothing is ever sent to a worker.
     _replace(GroupedData, _numeric_agg=numeric)
     _replace(CloudPickleSerializer, dumps=lambda _, value: answers.keep(value))
