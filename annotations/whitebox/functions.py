@@ -498,7 +498,9 @@ def _rows() -> dict[str, Function]:
         kind(names, Kind.CHANCE)
         claim(names, chance=reason)
     # How PySpark's front end writes a function that its author marks so.
-    kind("udf.asNondeterministic", Kind.CHANCE, in_spark=False)
+    kind("udf.asNondeterministic udf.chance", Kind.CHANCE, in_spark=False)
+    claim("udf.chance", chance="calls a Python function that asks the clock, the machine or a "
+          "service, or draws at random")  # fmt: skip
     claim("udf.asNondeterministic", chance="calls a Python function that is declared "
           "nondeterministic")  # fmt: skip
     for names, aggregation in _aggregates().items():

@@ -16,7 +16,7 @@ import pyspark
 import pyspark.sql.connect.proto as pb
 
 from annotations.dataflow import Position
-from annotations.whitebox.connect import outside
+from annotations.whitebox.connect import outside, user_functions
 from annotations.whitebox.connect.datatypes import ddl_type, struct_to_proto, to_proto
 from annotations.whitebox.connect.places import caller
 from annotations.whitebox.datatypes import DataType, Family
@@ -110,6 +110,7 @@ class Answers:
                 return key
         key = str(len(self.objects)).encode()
         self.objects[key] = function
+        user_functions.SHOWN[key] = user_functions.shown(function)
         return key
 
     # ---- settings

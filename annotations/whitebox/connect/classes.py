@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from annotations.whitebox.connect.outside import Outside
+from annotations.whitebox.connect.outside import Outside, lost
 
 MARKERS: Final = frozenset({"ABC", "Generic", "Protocol", "object"})
 """Bases that do nothing to what a class does."""
@@ -277,4 +277,5 @@ def forget(target: Class | Object) -> None:
     """Know nothing any more of what an object, or a class, holds."""
     target.lost = True
     if isinstance(target, Object):
-        target.names = {name: Outside(f"${name}") for name in target.names}
+        for name, value in target.names.items():
+            target.names[name] = lost(value, name)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
-from annotations.whitebox.connect.outside import Outside
+from annotations.whitebox.connect.outside import Outside, by_default
 from annotations.whitebox.connect.places import caller
 from annotations.whitebox.connect.project import Flow, Project
 
@@ -29,7 +29,7 @@ class _Widgets:
 
     def get(self, name: str, *default: Any) -> Any:
         if name in self._given:
-            return self._given[name]
+            return by_default(self._given[name], name)
         return default[0] if default else Outside(f"${name}")
 
     getArgument = get  # noqa: N815

@@ -10,6 +10,7 @@ from typing import Any, Final
 from annotations.dataflow import Position
 from annotations.whitebox.connect.datatypes import ddl_type, from_proto
 from annotations.whitebox.connect.scope import Built, Names, part, type_of
+from annotations.whitebox.connect.user_functions import SHOWN, Shown
 from annotations.whitebox.datatypes import (
     BOOLEAN,
     NAMES,
@@ -35,7 +36,9 @@ RENAMED: Final = {
 }
 """What the client calls an operator -> what the representation calls it."""
 
-AGGREGATING: Final = frozenset({202, 252, 216, 253})
+BATCHED: Final = frozenset({200, 204, 250, 251})
+"""Evaluation types of Python functions that are given batches of values."""
+AGGREGATING: Final = frozenset({202, 203, 216, 217, 252, 253, 254})
 """Evaluation types of Python functions that aggregate."""
 _LITERALS: Final = {
     "boolean": BOOLEAN,
@@ -228,7 +231,8 @@ def sort_key(found: Any, value: Callable[[Any], Expression]) -> SortKey:
 
 
 def user_function(found: Any, arguments: tuple[Expression, ...], at: Position | None) -> Expression:
-    """A function of the user: a scalar one is taken at its word, that it is deterministic."""
+    """A function of the user: a scalar one is taken at its word, that it is deterministic, where
+    its text shows nothing else."""
     name = found.function_name or "a function"
     if found.WhichOneof("function") != "python_udf":
         return Unknown(f"`{name}` is compiled code, which is not read", arguments, at, calls=True)
@@ -238,6 +242,15 @@ def user_function(found: Any, arguments: tuple[Expression, ...], at: Position | 
     type_ = from_proto(found.python_udf.output_type)
     if not found.deterministic:
         return Call("udf.asNondeterministic", arguments, type_, True, at)
+    text = SHOWN.get(found.python_udf.command, Shown())
+    if text.kept:
+        reason = f"`{name}` changes `{text.kept}`, which is there for the next record"
+        return Unknown(reason, arguments, at)
+    if text.batch and found.python_udf.eval_type in BATCHED:
+        reason = f"`{name}` sees how records are divided into batches (`{text.batch}`)"
+        return Unknown(reason, arguments, at)
+    if text.chance:
+        return Call("udf.chance", arguments, type_, True, at)
     vouched = f"the Python function `{name}` is taken to depend on its arguments alone"
     return Call(name, arguments, type_, True, at, user=vouched)
 

@@ -114,7 +114,9 @@ class FrameText:
         """The body without the names of tables that nothing in it is called by."""
         written = [text for line in body for text in _STRING.findall(line)]
         for name in self.tables:
-            if not any(re.search(rf"\b{name}\.", text, re.IGNORECASE) for text in written):
+            if not any(
+                re.search(rf"(?<!\w){re.escape(name)}\.", text, re.IGNORECASE) for text in written
+            ):
                 body = [line.replace(f".alias({_text(name)})", "") for line in body]
         return body
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import ast
 import operator
+import re
 from collections.abc import (
     Callable,
     ItemsView,
@@ -24,14 +25,15 @@ from collections.abc import (
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Final
+from typing import Any, Final, TypeAlias, TypeGuard
 
 from annotations.dataflow import Position
 from annotations.whitebox.connect import classes, outside, permitted, places
 from annotations.whitebox.connect.answers import Refused
 from annotations.whitebox.connect.classes import Class, Method, Object, Super
-from annotations.whitebox.connect.outside import UNREAD, Outside
+from annotations.whitebox.connect.outside import UNREAD, Default, Open, Outside
 from annotations.whitebox.connect.program import program
+from annotations.whitebox.connect.user_functions import Chance
 
 STEPS_MAX: Final = 200_000
 """Statements and expressions that are worked out of one script."""
@@ -70,6 +72,15 @@ _UNARY: Final[Mapping[type[ast.unaryop], Callable[[Any], Any]]] = {
     ast.Not: operator.not_,
 }
 
+_UNSET: Final = object()
+_MISSING: Final = re.compile(r"ImportError|ModuleNotFound|NameError")
+"""Errors that say where a script runs."""
+_TRANSPARENT: Final = frozenset(
+    {"abc", "airflow", "backoff", "cachetools", "click", "contextlib", "dagster", "dataclasses"}
+    | {"fire", "functools", "hydra", "invoke", "loguru", "luigi", "mlflow", "prefect", "retry"}
+    | {"retrying", "tenacity", "typeguard", "typer", "typing"}
+)
+"""Modules whose decorators change nothing of what a function returns."""
 _SUPER: Final = "super()"
 """The name in a method's scope of what `super()` gives."""
 _COMPARING: Final = (all, any, bool, len, max, min, range, set, sorted, sum)
@@ -96,6 +107,18 @@ class _Leave(Exception):  # noqa: N818
 
 class Ended(Refused):
     """The script ends here: it raises an error, or is too long to be followed."""
+
+
+class Raised(Ended):
+    """The script raises an error."""
+
+
+_State: TypeAlias = list[tuple[dict[str, Any] | list[Any], Any]]
+"""Whatever holds values that statements may set, and a copy of it."""
+
+
+class _Yielded(list[Any]):
+    """What a generator of the script yields, all of it at once."""
 
 
 class Namespace:
@@ -133,6 +156,22 @@ class Function:
             co_freevars=tuple(sorted(inner)) if inner else (),
         )
 
+    def batches(self) -> int:
+        """As a function of pandas, its kind: of series, of iterators of them, or an aggregate."""
+        args = self._node.args
+        taken = " ".join(
+            ast.unparse(each.annotation)
+            for each in (*args.posonlyargs, *args.args)
+            if each.annotation is not None
+        )
+        returns = getattr(self._node, "returns", None)
+        given = "Series" if returns is None else ast.unparse(returns)
+        if "Iterator[" in given:
+            return 204
+        if "Series" in given or "DataFrame" in given:
+            return 200
+        return 217 if "Iterator[" in taken else 202
+
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         """The value that the function returns."""
         bound = _bound(self._node.args, self._defaults, arguments, named)
@@ -151,6 +190,13 @@ class Scope:
     outer: Scope | None = None
     shared: dict[str, Scope] = field(default_factory=dict)
     """Names that belong to a scope around it."""
+
+    def around(self) -> Iterator[Scope]:
+        """The scopes around it, the nearest first."""
+        scope = self.outer
+        while scope is not None:
+            yield scope
+            scope = scope.outer
 
     def share(self, names: Sequence[str], *, whole: bool) -> None:
         """Let names be those of the module (`global`), or of the nearest scope that has them."""
@@ -191,6 +237,9 @@ class Interpreter:
         self._given |= {id(reduce): reduce, id(_same): _same}
         partial = self._partial
         self._given |= {id(function): function for function in (partial, _wraps)}
+        self._standard["contextlib"] = Namespace({"contextmanager": _same, "closing": _same})
+        self._pandas = self._pandas_udf
+        self._given[id(self._pandas)] = self._pandas
         self._standard["functools"] = Namespace(
             {"reduce": reduce, "partial": partial, "wraps": _wraps}
         )
@@ -198,7 +247,17 @@ class Interpreter:
         self.objects: list[Object] = []
         """All objects that were made of the script's own classes."""
         self._steps = 0
-        self._depth = 0
+        self._calls: list[ast.AST] = []
+        """The functions that are being called, the innermost last."""
+        self._results: list[list[Any]] = []
+        """Of each, the values that it may have returned before."""
+        self._yields: list[_Yielded] = []
+        """Of each, what it has yielded."""
+        self._unsure = 0
+        """In how many ways that may not be taken the place lies that is being read."""
+        self._leaves: list[list[tuple[bool, _State]]] = []
+        """Of each loop, the ways out of a turn that may have been taken: whether it goes on, and
+        what was there."""
         self.at: Position | None = None
         """The place that is being read."""
         places.reading(lambda: self.at)
@@ -256,17 +315,23 @@ class Interpreter:
                     result = self.value(item.context_expr, scope)
                     if isinstance(result, Object):
                         result = self.call(classes.attribute(result, "__enter__"))
+                    elif isinstance(result, _Yielded):
+                        result = result[0] if len(result) == 1 else _unknown(item.context_expr)
                     if item.optional_vars is not None:
                         self._assign(item.optional_vars, result, scope)
                 self._body(body, scope)
-            case ast.Try():
-                self._body([*node.body, *node.orelse, *node.finalbody], scope)
+            case ast.Try() | ast.TryStar():
+                self._try(node, scope)
+            case ast.While(test=test):
+                self._repeated(f"`while {ast.unparse(test)[:60]}`", node, scope)
+            case ast.Match():
+                self._match(node, scope)
             case ast.Return(value=value):
                 raise _Return(None if value is None else self.value(value, scope))
             case ast.Break() | ast.Continue():
                 raise _Leave(isinstance(node, ast.Continue))
             case ast.Raise():
-                raise Ended(f"the script raises {ast.unparse(node)[6:80] or 'an error'}")
+                raise Raised(f"the script raises {ast.unparse(node)[6:80] or 'an error'}")
             case ast.Pass() | ast.Assert() | ast.AnnAssign():
                 pass
             case _:
@@ -293,26 +358,185 @@ class Interpreter:
 
     def _if(self, node: ast.If, scope: Scope) -> None:
         test = self.value(node.test, scope)
-        if isinstance(test, Outside) or not isinstance(test, bool | int | str | list | dict | None):
+        if not _decides(test) or not isinstance(test, bool | int | str | list | dict | None):
             if _ends(node.body) and not node.orelse and not _describes_all(node.body):
                 return  # a check of what only the running script has
-            outside.note(f"`if {ast.unparse(node.test)[:60]}` is not known, and was left out")
-            self._forget(node, scope)
+            outside.note(f"`if {ast.unparse(node.test)[:60]}` is not known, and was read both ways")
+            outside.BOTH.append(ast.unparse(node.test)[:60])
+            self._ways([node.body, node.orelse], scope, f"whether `{ast.unparse(node.test)[:60]}`")
             return
         self._body(node.body if test else node.orelse, scope)
 
-    def _forget(self, node: ast.AST, scope: Scope) -> None:
-        """Know nothing any more of what statements that were left out may have changed."""
+    def _match(self, node: ast.Match, scope: Scope) -> None:
+        """A `match`, whose cases are not told apart: each is a way."""
+        subject = f"`match {ast.unparse(node.subject)[:60]}`"
+        outside.note(f"{subject} is not worked out, and every case of it is read")
+        for part in ast.walk(node):
+            for name in ("name", "rest"):
+                if isinstance(part, ast.pattern) and isinstance(getattr(part, name, None), str):
+                    scope.put(getattr(part, name), Outside(f"${getattr(part, name)}"))
+        last = node.cases[-1]
+        whole = last.guard is None and isinstance(last.pattern, ast.MatchAs)
+        bodies = [case.body for case in node.cases]
+        self._ways([*bodies, *([] if whole else [[]])], scope, subject)
+
+    def _try(self, node: ast.Try | ast.TryStar, scope: Scope) -> None:
+        """A `try`: where an error is met, its handlers are ways beside the one without. Handlers of
+        a name or a module that is missing are for another place than that where the job runs."""
+        handlers = [
+            handler.body
+            for handler in node.handlers
+            if handler.type is None or not _MISSING.search(ast.unparse(handler.type))
+        ]
+        for handler in node.handlers:
+            if handler.name is not None:
+                scope.put(handler.name, Outside(f"${handler.name}"))
+        try:
+            self._ways(
+                [[*node.body, *node.orelse], *handlers],
+                scope,
+                "whether an error is met",
+                tried=True,
+            )
+        finally:
+            self._body(node.finalbody, scope)
+
+    def _ways(
+        self,
+        ways: Sequence[Sequence[ast.stmt]],
+        scope: Scope,
+        test: str,
+        *,
+        tried: bool = False,
+    ) -> None:
+        """Follow several ways of which one is taken, and it is not known which: what they set is
+        not known after it, where they differ. The first of a `try` is taken for the usual one."""
+        before = self._state(scope)
+        ended: list[_State] = []
+        stopped: list[Raised | _Return | _Leave] = []
+        left: list[tuple[bool, _State]] = []
+        for number, way in enumerate(ways):
+            _restore(before)
+            self._unsure += not tried or number > 0
+            try:
+                self._body(way, scope)
+            except (Raised, _Return, _Leave) as stop:
+                stopped.append(stop)
+                if isinstance(stop, _Leave):
+                    left.append((stop.on, self._state(scope)))
+            else:
+                if not _ends(way):
+                    ended.append(self._state(scope))
+            finally:
+                self._unsure -= not tried or number > 0
+        returned = [stop.value for stop in stopped if isinstance(stop, _Return)]
+        if self._leaves:
+            self._leaves[-1] += left
+        if self._results and (ended or left):
+            self._results[-1] += returned
+        if ended:
+            self._either(ended, test)
+        elif left:
+            self._either([state for _, state in left], test)
+            raise _Leave(any(on for on, _ in left))
+        elif returned:
+            raise _Return(self._one_of(returned, "result", test))
+        else:
+            raise stopped[0] if stopped else Raised("the script ends")
+
+    def _state(self, scope: Scope) -> _State:
+        """Whatever may be set from here: names, what objects and classes hold, lists."""
+        todo: list[Any] = [scope.names, *(each.names for each in scope.around())]
+        todo += [each.names for each in self.objects]
+        found: dict[int, tuple[Any, Any]] = {}
+        while todo:
+            holder = todo.pop()
+            if id(holder) in found or isinstance(holder, _Environment):
+                continue
+            found[id(holder)] = (holder, holder.copy() if type(holder) is dict else list(holder))
+            inside = holder.values() if isinstance(holder, dict) else holder
+            todo += [
+                each.names if isinstance(each, Class) else each
+                for each in inside
+                if type(each) in (dict, list) or isinstance(each, Class)
+            ]
+        return list(found.values())
+
+    def _either(self, states: Sequence[_State], test: str) -> None:
+        """Let everything that may be set be as in one of several states."""
+        holders = {id(holder): holder for state in states for holder, _ in state}
+        copies = [{id(holder): copy for holder, copy in state} for state in states]
+        for key, holder in holders.items():
+            several = [each[key] for each in copies if key in each]
+            if isinstance(holder, dict):
+                names = dict.fromkeys(name for each in several for name in each)
+                made = {
+                    name: self._one_of([each.get(name, _UNSET) for each in several], name, test)
+                    for name in names
+                }
+                holder.clear()
+                holder.update(made)
+            elif len({len(each) for each in several}) == 1:
+                holder[:] = [
+                    self._one_of(parts, "item", test) for parts in zip(*several, strict=True)
+                ]
+            else:
+                every = {id(part): part for each in several for part in each}
+                holder[:] = every.values()
+
+    def _one_of(self, values: Sequence[Any], name: str, test: str) -> Any:
+        """One of several values, it is not known which: of DataFrames, what any reads is read."""
+        several: list[Any] = []
+        for value in values:
+            if value is not _UNSET and not any(_same_value(value, each) for each in several):
+                several.append(value)
+        made = [value for value in several if value is not None]
+        if len(several) == 1 or (len(made) == 1 and not isinstance(made[0], permitted.PLAIN)):
+            return made[0] if made else None  # nothing can be done with the others
+        frames = [value for value in made if permitted.frame(value)]
+        if not frames:
+            return Outside(f"${name}")
+        whole = frames[0]
+        for frame in frames[1:]:
+            whole = whole.union(frame)
+        return whole.hint(UNREAD, f"{test} is not known here")
+
+    def _repeated(self, what: str, node: ast.While | ast.For, scope: Scope) -> None:
+        """A loop of which it is not known how often it runs: its body is read once, of values that
+        are those of any turn."""
+        if _describes(node):
+            outside.note(f"{what}, which is not known here, was read once")
+        self._forget(node, scope, again=True)
+        turn: list[ast.stmt] = [*node.body]
+        if isinstance(node, ast.For):
+            for name in _stored(node.target):
+                scope.put(name, Outside(f"${name}"))
+        self._leaves.append([])
+        forever = isinstance(node, ast.While) and isinstance(node.test, ast.Constant)
+        try:
+            self._ways([turn] if forever else [turn, []], scope, "how often a loop runs")
+        except _Leave:
+            pass
+        finally:
+            left = [state for _, state in self._leaves.pop()]
+        self._either([*left, self._state(scope)], "how often a loop runs")
+        self._body(node.orelse, scope)
+
+    def _forget(self, node: ast.AST, scope: Scope, *, again: bool = False) -> None:
+        """Know nothing any more of what statements that were left out may have changed, or that
+        come again: a DataFrame is then any that they name."""
+        named = {inner.id: scope.value(inner.id) for inner in ast.walk(node) if _is_name(inner)}
+        frames = [value for value in named.values() if permitted.frame(value)]
         for name in _stored(node):
             before = scope.value(name)
-            left = f"`{name}` may be another one: what sets it was left out, as nothing was run"
-            lost = before.hint(UNREAD, left) if permitted.frame(before) else Outside(f"${name}")
-            scope.put(name, lost)
+            if again and permitted.frame(before):
+                before = self._one_of([before, *frames], name, "how often a loop runs")
+            scope.put(name, outside.lost(before, name))
         for inner in ast.walk(node):
             if isinstance(inner, ast.Attribute | ast.Subscript) and isinstance(
                 inner.ctx, ast.Store
             ):
-                self._lose(inner.value, scope)
+                self._lose(inner.value, scope, again)
             elif isinstance(inner, ast.Call):
                 function = self._found(inner.func, scope)
                 if isinstance(function, Class | Function | Method | Object):
@@ -320,18 +544,20 @@ class Interpreter:
                         classes.forget(held)
                 for part in (inner.func, *inner.args, *(k.value for k in inner.keywords)):
                     self._lose(part.value if part is inner.func and isinstance(
-                        part, ast.Attribute) else part, scope)  # fmt: skip
+                        part, ast.Attribute) else part, scope, again)  # fmt: skip
 
-    def _lose(self, node: ast.AST, scope: Scope) -> None:
-        """Know nothing any more of what an object, a list or a dictionary holds."""
+    def _lose(self, node: ast.AST, scope: Scope, again: bool) -> None:
+        """Know nothing any more of what an object, a list or a dictionary holds, nor, unless what
+        changes it is read, how much."""
         holder = self._found(node, scope)
         if isinstance(holder, Object):
             classes.forget(holder)
         elif isinstance(holder, dict):
-            holder.update({key: Outside(f"${key}") for key in holder})
+            holder.update({key: outside.lost(value, key) for key, value in holder.items()})
         elif isinstance(holder, list):
-            holder[:] = [Outside("$item") for _ in holder]
-        if isinstance(holder, dict | list | set) and isinstance(node, ast.Name):
+            holder[:] = [outside.lost(value, "item") for value in holder]
+        several = isinstance(holder, set) or (isinstance(holder, dict | list) and not again)
+        if several and isinstance(node, ast.Name):
             scope.put(node.id, Outside(f"${node.id}"))
 
     def _lose_all(self, node: ast.AST, scope: Scope) -> None:
@@ -359,19 +585,32 @@ class Interpreter:
         return None
 
     def _for(
-        self, target: ast.expr, values: Any, body: Sequence[ast.stmt], scope: Scope, node: ast.AST
+        self, target: ast.expr, values: Any, body: Sequence[ast.stmt], scope: Scope, node: ast.For
     ) -> None:
         if isinstance(values, Outside) or not isinstance(values, list | tuple | dict | range | set):
-            outside.note(f"a loop over `{_shown(values)}`, which is not known here, was left out")
-            self._forget(node, scope)
+            self._repeated(f"a loop over `{_shown(values)}`", node, scope)
             return
-        for value in values:
+        broken: list[_State] = []
+        for value in list(values):
             self._assign(target, value, scope)
+            self._leaves.append([])
+            ended: _Leave | None = None
             try:
                 self._body(body, scope)
             except _Leave as left:
-                if not left.on:
-                    break
+                ended = left
+            finally:
+                leaves = self._leaves.pop()
+            broken += [state for on, state in leaves if not on]
+            gone_on = [state for on, state in leaves if on]
+            if gone_on:
+                self._either([self._state(scope), *gone_on], "how far a loop comes")
+            if ended is not None and not ended.on:
+                break
+        else:
+            self._body(node.orelse, scope)
+        if broken:
+            self._either([self._state(scope), *broken], "how far a loop comes")
 
     def _assign(self, target: ast.expr, value: Any, scope: Scope) -> None:
         match target:
@@ -421,6 +660,8 @@ class Interpreter:
                 found = self._module(base, scope.file)
             if alias.name == "*":
                 scope.names.update(permitted.all_of(found) if found is not None else {})
+                if found is permitted.module("pyspark.sql.functions"):
+                    scope.names["pandas_udf"] = self._pandas
             else:
                 inner = self._module(f"{base}.{alias.name}", scope.file, only_known=True)
                 value = self._attribute(found, alias.name) if inner is None else inner
@@ -476,23 +717,23 @@ class Interpreter:
                 return self._binary(op, self.value(left, scope), self.value(right, scope))
             case ast.UnaryOp(op=op, operand=operand):
                 inner = self.value(operand, scope)
-                return _unknown(node) if isinstance(inner, Outside) else _UNARY[type(op)](inner)
-            case ast.Compare(left=left, ops=[op], comparators=[right]):
-                one, other = self.value(left, scope), self.value(right, scope)
-                if isinstance(one, Outside) or isinstance(other, Outside):
-                    return self._mixed(node, one, other)
-                if not isinstance(op, ast.Is | ast.IsNot) and _holds_object((one, other)):
-                    return _unknown(node)
-                return _COMPARED[type(op)](one, other)
+                return _UNARY[type(op)](inner) if _decides(inner) else _unknown(node)
+            case ast.Compare(left=left, ops=ops, comparators=others):
+                return self._compared(node, self.value(left, scope), ops, others, scope)
             case ast.BoolOp(op=op, values=values):
                 return self._boolean(op, values, scope)
             case ast.IfExp(test=test, body=body, orelse=orelse):
                 known = self.value(test, scope)
-                if isinstance(known, Outside):
-                    return self._either(node, scope)
+                if not _decides(known):
+                    values = [self.value(part, scope) for part in (body, orelse)]
+                    return self._one_of(
+                        values, ast.unparse(node)[:40], f"whether `{ast.unparse(test)[:60]}`"
+                    )
                 return self.value(body if known else orelse, scope)
             case ast.JoinedStr(values=values):
-                return "".join(str(self._piece(piece, scope)) for piece in values)
+                pieces = [self._piece(piece, scope) for piece in values]
+                whole = "".join(map(str, pieces))
+                return Default(whole) if any(isinstance(p, Open) for p in pieces) else whole
             case ast.List(elts=parts):
                 return list(self._items(parts, scope))
             case ast.Tuple(elts=parts):
@@ -508,6 +749,16 @@ class Interpreter:
                 return slice(*(None if end is None else self.value(end, scope) for end in ends))
             case ast.Lambda():
                 return Function(self, node, scope)
+            case ast.Yield(value=part):
+                self._yields[-1].append(None if part is None else self.value(part, scope))
+                return None
+            case ast.YieldFrom(value=part):
+                several = self.value(part, scope)
+                known = isinstance(several, list | tuple | range)
+                self._yields[-1] += several if known else [Outside(f"{_shown(several)}[]")]
+                return None
+            case ast.SetComp(elt=part):
+                return {self.value(part, inner) for inner in self._loops(node.generators, scope)}
             case ast.ListComp(elt=part) | ast.GeneratorExp(elt=part):
                 return [self.value(part, inner) for inner in self._loops(node.generators, scope)]
             case ast.DictComp(key=key, value=value):
@@ -521,14 +772,29 @@ class Interpreter:
                 return result
         return _unknown(node)
 
-    def _either(self, node: ast.IfExp, scope: Scope) -> Any:
-        """One of two values, it is not known which: of DataFrames, what either reads is read."""
-        values = [self.value(part, scope) for part in (node.body, node.orelse)]
-        frames = [value for value in values if permitted.frame(value)]
-        if not frames:
-            return _unknown(node)
-        both = frames[0] if len(frames) == 1 else frames[0].union(frames[1])
-        return both.hint(UNREAD, f"whether `{ast.unparse(node.test)[:60]}` is not known here")
+    def _compared(
+        self,
+        node: ast.AST,
+        one: Any,
+        ops: Sequence[ast.cmpop],
+        others: Sequence[ast.expr],
+        scope: Scope,
+    ) -> Any:
+        result: Any = True
+        for op, part in zip(ops, others, strict=True):
+            other = self.value(part, scope)
+            if isinstance(one, Outside) or isinstance(other, Outside):
+                return self._mixed(node, one, other)
+            identity = isinstance(op, ast.Is | ast.IsNot)
+            if not identity and (
+                _holds_object((one, other)) or isinstance(one, Open) or isinstance(other, Open)
+            ):
+                return _unknown(node)
+            result = _COMPARED[type(op)](one, other)
+            if len(ops) > 1 and not (isinstance(result, bool) and result):
+                return result if isinstance(result, bool) else _unknown(node)
+            one = other
+        return result
 
     def _piece(self, piece: ast.expr, scope: Scope) -> Any:
         if not isinstance(piece, ast.FormattedValue):
@@ -576,7 +842,7 @@ class Interpreter:
 
     def _true(self, test: ast.expr, scope: Scope) -> bool:
         value = self.value(test, scope)
-        if isinstance(value, Outside):
+        if not _decides(value):
             raise TypeError("not known")
         return bool(value)
 
@@ -587,7 +853,9 @@ class Interpreter:
             return Outside("$text")
         if type(op) not in _BINARY or not (permitted.value(one) and permitted.value(other)):
             return Outside("$value")
-        return _BINARY[type(op)](one, other)
+        result = _BINARY[type(op)](one, other)
+        by_default = isinstance(one, Open) or isinstance(other, Open)
+        return outside.by_default(result, "value") if by_default else result
 
     def _mixed(self, node: ast.AST, one: Any, other: Any) -> Any:
         """Of something that is not known: a column where a column takes part."""
@@ -600,8 +868,10 @@ class Interpreter:
         result: Any = None
         for value in values:
             result = self.value(value, scope)
-            if isinstance(result, Outside):
-                return result
+            if not _decides(result):
+                last = self.value(values[-1], scope)
+                whole = isinstance(op, ast.Or) and type(last) is str
+                return Default(last) if whole else _as_unknown(result)
             if bool(result) == isinstance(op, ast.Or):
                 return result
         return result
@@ -620,6 +890,8 @@ class Interpreter:
             return classes.attribute(owner, name)
         if isinstance(owner, Namespace):
             return owner.names.get(name, Outside(f"${name}"))
+        if name == "pandas_udf" and owner is permitted.module("pyspark.sql.functions"):
+            return self._pandas
         if isinstance(owner, Function) or not permitted.attribute(owner, name):
             return Outside(f"${name}")
         found = getattr(owner, name)
@@ -652,6 +924,8 @@ class Interpreter:
                 for each in (*arguments, *named.values()):
                     if isinstance(each, Class | Object):
                         classes.forget(each)
+            if len(arguments) == 1 and isinstance(arguments[0], Function | Method):
+                return self._decorated(function, arguments[0])
             return Outside.__call__(function, *arguments, **named)
         if isinstance(function, Class):
             return classes.made(self, function, arguments, named)
@@ -669,14 +943,20 @@ class Interpreter:
         owner: Any = getattr(function, "__self__", None)
         name = getattr(function, "__name__", "")
         unknown = any(map(_holds_unknown, (*arguments, *named.values())))
-        if unknown and permitted.frame(owner) and not permitted.harmless(name):
-            return owner.hint(UNREAD, f"an argument of `{name}` is not known, as nothing was run")
+        frame = permitted.frame_of(owner)
+        if unknown and frame is not None and not permitted.harmless(name):
+            return frame.hint(UNREAD, f"an argument of `{name}` is not known, as nothing was run")
         if unknown and permitted.reader(owner) and name == "schema":
             return owner
         if unknown and permitted.writer(owner) and name in ("foreachBatch", "foreach"):
             return owner.foreachBatch(_unknown_body)
+        if permitted.column(owner) or permitted.of_functions(function):
+            arguments = tuple(map(self._by_chance, arguments))
+            named = {key: self._by_chance(value) for key, value in named.items()}
         try:
             result = function(*arguments, **named)
+            if any(isinstance(each, Open) for each in (owner, *arguments, *named.values())):
+                return outside.by_default(result, str(name))
             if isinstance(result, _VIEWS):
                 return list(result)
             if callable(result):
@@ -685,12 +965,49 @@ class Interpreter:
         except (Refused, Ended, _Return, _Leave):
             raise
         except Exception as failed:
-            if permitted.frame(owner):
+            if frame is not None:
                 reason = f"`{name}` was not understood without being run: {type(failed).__name__}"
-                return owner.hint(UNREAD, reason)
+                return frame.hint(UNREAD, reason)
             if permitted.writer(owner):
                 return owner.foreachBatch(_unknown_body)
             return Outside(f"${name}")
+
+    def _by_chance(self, value: Any) -> Any:
+        """A column for a value that is another one each time; any other value as it is."""
+        from pyspark.sql.connect.udf import _create_udf
+
+        found = Chance.of(value)
+        return value if found is None else _create_udf(found, "string", 100, name="lit")()
+
+    def _pandas_udf(self, function: Any = None, returnType: Any = None, kind: Any = None) -> Any:  # noqa: N803
+        """`pandas_udf`, of a function whose kind its annotations say."""
+        from pyspark.sql.connect.udf import _create_udf
+
+        if not isinstance(function, Function):
+            return self._partially(function if returnType is None else returnType, kind)
+        made = _create_udf(function, returnType, kind or function.batches())
+        self._given[id(made)] = made
+        return made
+
+    def _partially(self, returns: Any, kind: Any) -> Any:
+        def decorate(function: Any) -> Any:
+            return self._pandas_udf(function, returns, kind)
+
+        self._given[id(decorate)] = decorate
+        return decorate
+
+    def _decorated(self, decorator: Outside, function: Function | Method) -> Any:
+        """A function behind a decorator that is not known: it may do anything to a DataFrame."""
+        if outside.root(decorator) in _TRANSPARENT:
+            return function
+
+        def decorated(*arguments: Any, **named: Any) -> Any:
+            result = function(*arguments, **named)
+            reason = f"what `{decorator[1:]}` does to `{function.__name__}` is not known here"
+            return result.hint(UNREAD, reason) if permitted.frame(result) else result
+
+        self._given[id(decorated)] = decorated
+        return decorated
 
     def called(
         self,
@@ -699,21 +1016,39 @@ class Interpreter:
         bound: dict[str, Any],
     ) -> Any:
         """The value of a call of a function of the script, with these arguments."""
-        if self._depth >= DEPTH_MAX:
+        if len(self._calls) >= DEPTH_MAX:
             raise Ended("its functions call each other too deeply to be followed")
-        scope = Scope(outer.file, bound, outer)
-        at, self._depth = self.at, self._depth + 1
+        name = getattr(node, "name", "lambda")
+        if self._unsure and any(node is called for called in self._calls):
+            return Outside(f"${name}()")  # how often it calls itself is not known
+        scope, at, yielded = Scope(outer.file, bound, outer), self.at, _Yielded()
+        self._calls.append(node)
+        self._results.append([])
+        self._yields.append(yielded)
+        result: Any = None
+        ends = True
         try:
             if isinstance(node, ast.Lambda):
-                return self.value(node.body, scope)
-            if any(isinstance(inner, ast.Yield | ast.YieldFrom) for inner in ast.walk(node)):
-                return Outside(f"${node.name}()")
-            self._body(node.body, scope)
+                result = self.value(node.body, scope)
+            else:
+                self._body(node.body, scope)
         except _Return as returned:
-            return returned.value
+            result = returned.value
+        except Raised:
+            ends = False
+            if not self._results[-1]:
+                raise
         finally:
-            self.at, self._depth = at, self._depth - 1
-        return None
+            self.at, _ = at, self._calls.pop()
+            several = self._results.pop()
+            self._yields.pop()
+        if yielded or (isinstance(node, ast.FunctionDef) and _yields(node)):
+            return yielded
+        if not several:
+            return result
+        return self._one_of(
+            [*several, *([result] if ends else [])], f"{name}()", f"what `{name}` gives"
+        )
 
     def defaults(self, parameters: ast.arguments, scope: Scope) -> dict[str, Any]:
         """The values that parameters have by default."""
@@ -770,6 +1105,10 @@ class _Environment(dict[str, Any]):
     def __missing__(self, name: str) -> Outside:
         return Outside(f"${name}")
 
+    def get(self, name: str, default: Any = None) -> Any:
+        """The default, where it is a text; a value that is not known without one."""
+        return Default(default) if isinstance(default, str) else Outside(f"${name}")
+
 
 def _standard(arguments: list[str]) -> dict[str, Namespace]:
     """The few parts of Python's library that scripts are configured by."""
@@ -787,12 +1126,41 @@ def _unknown_body(*_: Any) -> None:
     raise Refused("the function is not known, as nothing was run")
 
 
+def _decides(value: Any) -> bool:
+    """Whether what a condition gives is known: neither a value that is not, nor one by default."""
+    return not isinstance(value, Outside | Open)
+
+
+def _as_unknown(value: Any) -> Any:
+    return value if isinstance(value, Outside) else Outside(f"${str(value)[:40]}")
+
+
+def _same_value(one: Any, other: Any) -> bool:
+    if one is other:
+        return True
+    if type(one) is not type(other) or not isinstance(one, str | int | float | bool | Outside):
+        return False
+    return str.__eq__(one, other) is True if isinstance(one, str) else bool(one == other)
+
+
+def _yields(node: ast.FunctionDef) -> bool:
+    """Whether a function is a generator."""
+    todo: list[ast.AST] = [*node.body]
+    while todo:
+        inner = todo.pop()
+        if isinstance(inner, ast.Yield | ast.YieldFrom):
+            return True
+        if not isinstance(inner, ast.FunctionDef | ast.Lambda | ast.ClassDef):
+            todo += ast.iter_child_nodes(inner)
+    return False
+
+
 def _unknown(node: ast.AST) -> Outside:
     return Outside(f"${ast.unparse(node)[:40]}")
 
 
 def _shown(value: Any) -> str:
-    return value if isinstance(value, Outside) else f"${type(value).__name__}"
+    return value if isinstance(value, str) else f"${type(value).__name__}"
 
 
 def _holds_unknown(value: Any) -> bool:
@@ -835,6 +1203,20 @@ def _small(one: Any, other: Any) -> bool:
     return len(numbers) < 2 or abs(numbers[0] * numbers[1]) < TEXT_MAX
 
 
+def _is_name(node: ast.AST) -> TypeGuard[ast.Name]:
+    return isinstance(node, ast.Name)
+
+
+def _restore(state: _State) -> None:
+    """Let everything be as it was."""
+    for holder, copy in state:
+        if isinstance(holder, dict):
+            holder.clear()
+            holder.update(copy)
+        else:
+            holder[:] = copy
+
+
 def _stored(node: ast.AST) -> set[str]:
     """The names that a statement sets."""
     names = {
@@ -851,6 +1233,8 @@ def _free(node: ast.AST) -> set[str]:
 
 def _ends(body: Sequence[ast.stmt]) -> bool:
     """Whether a branch leaves the script or the function."""
+    if not body:
+        return False
     last = body[-1]
     if isinstance(last, ast.Expr) and isinstance(last.value, ast.Call):
         return ast.unparse(last.value.func) in ("sys.exit", "exit", "quit")

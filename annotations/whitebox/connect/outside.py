@@ -2,15 +2,17 @@
 
 `Outside` is a value that is not known here: a text that shows where it comes from (`$BROKERS`,
 `$boto3.client()`), of which every attribute, item and call is such a value again. So a script comes
-as far as its queries without any of them. A loop over such a value cannot be followed; it is noted,
-once for each line, and so is every module for which another stands in.
+as far as its queries without any of them. A loop over such a value is read once; it is noted, once
+for each line, and so is every module for which another stands in.
 """
 
 from __future__ import annotations
 
 import ast
+import dis
 import json
 import os
+import re
 import sys
 import time
 from collections.abc import Callable, Iterator, MutableSequence
@@ -44,6 +46,9 @@ MADE: Final[set[str]] = set()
 """Texts that stand for values which are not known."""
 DECIDED: Final[dict[str, None]] = {}
 """Those of them that were taken for a number, or decided what the script did."""
+
+
+_UNPACK: Final = dis.opmap["UNPACK_SEQUENCE"]
 
 
 class Outside(str):
@@ -100,9 +105,13 @@ class Outside(str):
         return str.__getitem__(self, key) if isinstance(key, slice) else Outside(f"{self}[{key}]")
 
     def __iter__(self) -> Iterator[Any]:
+        caller_ = sys._getframe(1)
+        operation, count = caller_.f_code.co_code[caller_.f_lasti : caller_.f_lasti + 2]
+        if operation == _UNPACK:
+            return iter([self[place] for place in range(count)])
         DECIDED[str(self)] = None
-        note(f"a loop over `{self}`, which is not known here, was left out")
-        return iter(())
+        note(f"a loop over `{self}`, which is not known here, was read once")
+        return iter([Outside(f"{self}[]")])
 
     def __int__(self) -> int:
         DECIDED[str(self)] = None
@@ -124,6 +133,70 @@ class Outside(str):
 
     def __mro_entries__(self, _: Any) -> tuple[type, ...]:
         return ()
+
+
+def root(value: str) -> str:
+    """The module that a value which is not known comes from: `click` of `$click.command()`."""
+    return re.split(r"\W", value.lstrip("$"), maxsplit=1)[0]
+
+
+def lost(value: Any, name: str) -> Any:
+    """What is known of a value that may be another one by now: what a DataFrame reads."""
+    if type(value).__name__ == "DataFrame" and hasattr(value, "hint"):
+        return value.hint(UNREAD, f"`{name}` may be another one, as nothing was run")
+    return Outside(f"${name}")
+
+
+BOTH: Final[list[str]] = []
+"""What was not known, of every place that was read both ways."""
+
+
+class Open:
+    """What may have another value where the script runs: conditions on it are not decided here."""
+
+
+class Default(str, Open):
+    """The text that an argument, a variable or a parameter has where nobody gives it another."""
+
+    def __eq__(self, other: object) -> bool:
+        if _users(sys._getframe(1).f_code.co_filename):
+            DECIDED[str(self)] = None
+        return str.__eq__(self, other)
+
+    __hash__ = str.__hash__
+
+    def lower(self) -> Default:
+        """The same in small letters."""
+        return Default(str.lower(self))
+
+    def upper(self) -> Default:
+        """The same in capital letters."""
+        return Default(str.upper(self))
+
+    def strip(self, chars: str | None = None) -> Default:
+        """The same without blanks around it."""
+        return Default(str.strip(self, chars))
+
+
+class DefaultNumber(int, Open):
+    """A number by default."""
+
+
+class Defaults(list[Any], Open):
+    """Arguments of a script, or parts of one, of which there may be others."""
+
+    def __contains__(self, asked: object) -> bool:
+        if _users(sys._getframe(1).f_code.co_filename):
+            DECIDED[f"{asked!r} in the arguments"] = None
+        return list.__contains__(self, asked)
+
+
+def by_default(value: Any, name: str) -> Any:
+    """What was made of a value by default: another one, where it is a text, number or list."""
+    if isinstance(value, bool | None):
+        return Outside(f"${name}")
+    made: Any = {str: Default, int: DefaultNumber, list: Defaults}.get(type(value))
+    return value if made is None else made(value)
 
 
 UNREAD: Final = "blazes_unread"
@@ -186,21 +259,25 @@ def stand_ins(text: str, path: str) -> None:
     """Let every way to the outside lead to stand-ins, for a script with this text."""
     sys.meta_path.insert(0, _Finder(first=True))
     sys.meta_path.append(_Finder(first=False))
-    arguments(text, path)
+    arguments(text, path, run=True)
     time.sleep = lambda _: None
     _environment()
     _json()
 
 
-def arguments(text: str, path: str) -> list[str]:
-    """The arguments that stand in for those of a script, its own name first."""
+def arguments(text: str, path: str, *, run: bool) -> list[str]:
+    """The arguments that stand in for those of a script, its own name first. Where it is not run,
+    nothing is decided by what a parser gives."""
     import argparse
 
-    sys.argv = [path, *arguments_of(text)]
+    sys.argv = Defaults([path, *arguments_of(text)])
     parse = argparse.ArgumentParser.parse_known_args
 
     def parsed(parser: Any, args: Any = None, namespace: Any = None) -> Any:
-        return parse(parser, _required(parser) if args is None else args, namespace)
+        given, rest = parse(parser, _required(parser) if args is None else args, namespace)
+        for name, value in [] if run else vars(given).items():
+            setattr(given, name, by_default(value, name))
+        return given, rest
 
     argparse.ArgumentParser.parse_known_args = parsed  # type: ignore[assignment,method-assign]
     return sys.argv
@@ -280,7 +357,7 @@ def _required(parser: Any) -> list[str]:
 
 def _value(action: Any) -> str:
     if action.choices:
-        return str(next(iter(action.choices)))
+        return Default(next(iter(action.choices)))
     value = Outside(
         f"${action.metavar or action.dest}"
         if isinstance(action.metavar, str)

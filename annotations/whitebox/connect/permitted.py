@@ -41,7 +41,8 @@ _NOT: Final = frozenset(
     | {"client", "copyFromLocalToFs", "dataSource", "pandas_udf", "register_dataframe_accessor"}
 )
 """Members that load or send something, or say less of a function than its text does."""
-_VALUES: Final = (str, int, float, bool, bytes, list, tuple, dict, set, range, slice, type(None))
+PLAIN: Final = (str, int, float, bool, bytes, list, tuple, dict, set, range, slice)
+_VALUES: Final = (*PLAIN, type(None))
 _HARMLESS: Final = frozenset({"alias", "repartition", "coalesce", "persist", "cache", "hint"})
 
 
@@ -157,6 +158,19 @@ def _is(found: Any, *names: str) -> bool:
 def frame(found: Any) -> bool:
     """Whether an object is a DataFrame."""
     return _is(found, "DataFrame")
+
+
+def of_functions(found: Any) -> bool:
+    """Whether an object is one of PySpark's functions of columns."""
+    name = str(getattr(found, "__module__", ""))
+    return callable(found) and name.startswith(
+        ("pyspark.sql.functions", "pyspark.sql.connect.functions")
+    )
+
+
+def frame_of(found: Any) -> Any:
+    """The DataFrame that an object is, or that it groups; None of any other."""
+    return found if frame(found) else found._df if _is(found, "GroupedData") else None
 
 
 def column(found: Any) -> bool:

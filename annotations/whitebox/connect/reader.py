@@ -23,7 +23,7 @@ from typing import Any, Final
 from annotations.whitebox.connect.functions import functions
 from annotations.whitebox.connect.pipelines import pipeline
 from annotations.whitebox.connect.project import read_sql
-from annotations.whitebox.connect.reading import Reading
+from annotations.whitebox.connect.reading import Reading, describe
 from annotations.whitebox.connect.scripts import script
 from annotations.whitebox.connect.seen import Seen
 
@@ -91,7 +91,13 @@ def _several(request: Mapping[str, Any]) -> Iterator[dict[str, Any] | None]:
         if not child:
             os.setpgid(0, 0)
             os.chdir(asked["folder"])
-            _put(target, _answered(home, asked))
+            try:
+                answer = _answered(home, asked)
+            except Exception as failed:
+                answer = {
+                    "error": f"reading it failed, by a mistake of the reader: {describe(failed)}"
+                }
+            _put(target, answer)
             os._exit(0)
         ended, _, _ = select.select([pidfd := os.pidfd_open(child)], [], [], request["seconds"])
         if not ended:

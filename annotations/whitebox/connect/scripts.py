@@ -6,6 +6,7 @@ once, with a batch that has the columns of the query: what it writes are the que
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -100,7 +101,7 @@ def _follow(home: Reading, text: str, path: Path) -> None:
         else:
             scope.names |= interpreter.run(program(found), found, scope.names).names
 
-    interpreter = Interpreter(outside.MODULES, outside.arguments(text, str(path)))
+    interpreter = Interpreter(outside.MODULES, outside.arguments(text, str(path), run=False))
     scope = Scope(path)
     names = {
         "spark": home.spark,
@@ -182,14 +183,20 @@ def _called(home: Reading, body: Any, batch: str) -> tuple[list[Started], str]:
     texts: list[list[dict[str, Any]]] = []
     try:
         for number, home.answers.rows in ((0, 1), (_MANY, 1), (0, _MANY), (0, 0)):
+            known = len(outside.BOTH)
             body(home.spark.table(f"`{batch}`"), number)
             written, home.answers.started = home.answers.started, []
             first = first or written
+            unknown = outside.BOTH[known:]
             texts.append([_query(home, each)[0] for each in written])
             if number == home.answers.rows == 0:
                 texts[-1] = [*texts[0]] if all(t in texts[0] for t in texts[-1]) else texts[-1]
     finally:
         home.answers.rows = None
+    if unknown:
+        last = {json.dumps(q.get("table_name") or q.get("path")): each
+                for q, each in zip(texts[0], first, strict=True)}  # fmt: skip
+        return list(last.values()), f"what is written depends on `{unknown[0]}`, which is not known"
     expected, of_number, *of_rows = texts
     if of_number != expected:
         return first, "what is written depends on the number of the micro-batch"

@@ -5,14 +5,21 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
+from random import Random
 from typing import Final
 
 import pytest
 
 from annotations.diagnostics import BadInput
 from annotations.file import importing
+from annotations.whitebox.components import written_path
+from annotations.whitebox.existing import Graph, derived, read_all
+from annotations.whitebox.pyspark_code import Unreadable
 from annotations.whitebox.sandbox import Limits
+from tests.corpus.test_corpus import claims_more
 
 ROOT: Final = Path(__file__).parents[3]
 ATTACKS: Final = """\
@@ -218,3 +225,149 @@ def test_a_reason_names_a_line_of_the_script(tmp_path: Path) -> None:
     (component,) = dataflow.components.values()
     places = [path.position for path in component.paths]
     assert [(place.file, place.line) for place in places if place] == [(str(script), 4)]
+
+
+# ---- ways that may be taken
+
+SCRIPTS: Final = int(os.environ.get("BLAZES_RANDOM_SCRIPTS", "12"))
+"""Random scripts; more of them are tried by hand."""
+_OPERATIONS: Final = (
+    'df = df.dropDuplicates(["k"])',
+    "df = df.distinct()",
+    "df = df.limit(3)",
+    'df = df.withColumn("v", F.rand())',
+    'df = df.where("v > 1")',
+    "df = df.union(other)",
+    "df, other = other, df",
+    'held["df"] = held["df"].dropDuplicates(["k"])',
+    'df = held["df"]',
+    "box.df = box.df.limit(2)",
+    "df = box.df",
+    'start(df, "early")',
+)
+_UNKNOWN: Final = (
+    'os.environ.get("C")',
+    '"--c" in sys.argv',
+    'os.getenv("C", "no").lower() in ("yes", "1")',
+    'not os.getenv("C", "")',
+    "args.c",
+    'args.mode == "full"',
+    'dbutils.widgets.get("c") == "yes"',
+)
+_HEAD: Final = """\
+import argparse, os, sys
+from pyspark.sql import SparkSession, functions as F
+spark = SparkSession.builder.getOrCreate()
+parser = argparse.ArgumentParser()
+parser.add_argument("--c", action="store_true")
+parser.add_argument("--mode", choices=["part", "full"], default="part")
+args = parser.parse_args()
+dbutils.widgets.text("c", "no")
+class Box: pass
+def start(df, name):
+    df.writeStream.queryName(name).format("console").start()
+df, other = (spark.readStream.schema("k INT, v DOUBLE").json(p) for p in ("/a/df", "/a/other"))
+held, box = {"df": df}, Box()
+box.df = df
+"""
+
+
+def _block(random: Random, marks: list[str], depth: int = 0) -> list[str]:
+    """Random statements; each place whose way is not known is noted in `marks`, as its kind."""
+    lines: list[str] = []
+    for _ in range(random.randint(1, 3)):
+        kind = random.choice(["", "if", "try", "loop", "leave", "return"])
+        if not kind or depth > 1 or len(marks) > 2:
+            lines.append(random.choice(_OPERATIONS))
+            continue
+        mark = f"<{len(marks)}>"
+        marks.append(kind)
+        body = [f"    {line}" for line in _block(random, marks, depth + 1)]
+        other = [f"    {line}" for line in _block(random, marks, depth + 1)]
+        lines += {
+            "if": [f"if {mark}:", *body, "else:", *other],
+            "try": ["try:", f"    {mark}", *body, "except ValueError:", *other],
+            "loop": [f"for each in {mark}:", *body],
+            "leave": ["for each in range(2):", f"    if {mark}: break", *body],
+            "return": ["def inner(df, other):", f"    if {mark}: return other", *body,
+                       "    return df", "df = inner(df, other)"],
+        }[kind]  # fmt: skip
+    return lines
+
+
+_WAYS: Final = {"try": ("pass", "raise ValueError"), "loop": ("()", "range(2)")}
+
+
+def _scripts(seed: int) -> tuple[str, list[str]]:
+    """A script that takes ways which are not known, and one for each choice of them."""
+    random, marks = Random(seed), list[str]()
+    text = "\n".join(_block(random, marks))
+
+    def filled(parts: Sequence[str]) -> str:
+        made = text
+        for number, part in enumerate(parts):
+            made = made.replace(f"<{number}>", part)
+        return f'{_HEAD}{made}\nstart(df, "last")\n'
+
+    unknown = {"try": "pass", "loop": 'os.environ["L"].split()'}
+    asked = [unknown.get(kind) or random.choice(_UNKNOWN) for kind in marks]
+    ways = [_WAYS.get(kind, ("False", "True")) for kind in marks]
+    return filled(asked), [filled(each) for each in product(*ways)]
+
+
+def _started(graph: Graph | Unreadable) -> dict[str, list[str]]:
+    """`source -> query` -> the labels that it has, of all queries that have this name."""
+    found: dict[str, list[str]] = {}
+    assert isinstance(graph, Graph), graph
+    for name, node in derived(graph).items():
+        for source, path in node.paths.items():
+            chance = ", chance" if path.nondeterministic else ""
+            label = str(written_path(path, "out").annotation) + chance
+            found.setdefault(f"{source} -> {name.split('_')[0]}", []).append(label)
+    return found
+
+
+def test_no_way_is_overlooked(tmp_path: Path) -> None:
+    """Whatever way a script takes, what was said of it without knowing the way is as careful."""
+    files: list[Path] = []
+    groups: list[tuple[str, int]] = []
+    for seed in range(SCRIPTS):
+        unknown, taken = _scripts(seed)
+        groups.append((unknown, len(taken)))
+        for text in (unknown, *taken):
+            files.append(tmp_path / f"script_{len(files)}.py")
+            files[-1].write_text(text)
+    graphs = iter(read_all(files, execute=Limits(120.0), follow=True))
+    for unknown, count in groups:
+        said = _started(next(graphs))
+        for _ in range(count):
+            for path, labels in _started(next(graphs)).items():
+                for label in labels:
+                    careful = [each for each in said.get(path, ()) if not claims_more(each, label)]
+                    assert careful, f"{path} is {label}, and {said} was said of\n{unknown}"
+
+
+@pytest.mark.parametrize(
+    ("part", "label"),
+    [
+        ('df = df.withColumn("at", F.lit(datetime.now().isoformat()))', "CR, chance"),
+        (
+            'df = df.withColumn("at", F.when(df.v > 1, str(uuid.uuid4())).otherwise("-"))',
+            "CR, chance",
+        ),
+        ('df = df.withColumn("at", F.lit(os.environ["RELEASE"]))', "CR"),
+        ("df = cleaned(df)", "OW[*]"),
+        ("df = tried(df)", "CR"),
+        ('df = df.groupBy("k").agg(agg.of("v"))', "OW[*]"),
+    ],
+)
+def test_what_is_not_known_is_not_taken_for_nothing(part: str, label: str, tmp_path: Path) -> None:
+    file = tmp_path / "job.py"
+    file.write_text(
+        "import agg, places, tenacity, uuid\nfrom datetime import datetime\n"
+        f"{_HEAD}@places.logged\ndef cleaned(df): return df.where('v > 1')\n"
+        f"@tenacity.retry(stop=3)\ndef tried(df): return df.where('v > 1')\n"
+        f'{part}\nstart(df, "last")\n'
+    )
+    (graph,) = read_all([file], execute=Limits(60.0), follow=True)
+    assert _started(graph)["df -> last"] == [label]

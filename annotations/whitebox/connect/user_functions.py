@@ -1,0 +1,310 @@
+"""What the text of a function that Spark calls for each record shows: that its result is left to
+chance, or depends on records before it or on how records are divided into batches.
+
+A scalar function is taken at its word, that it depends on its arguments alone. Its text may say
+otherwise: it asks the clock, draws at random, asks a service, or changes what it keeps. Functions
+of the same module that it calls are looked through, too. What the text does not show is not found.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+from annotations.whitebox.connect.program import program
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+CHANCE: Final = _words(
+    """
+    arrow.now arrow.utcnow datetime.date.today datetime.datetime.now datetime.datetime.today
+    datetime.datetime.utcnow faker numpy.random os.getpid os.urandom pandas.Timestamp.now
+    pandas.Timestamp.today pandas.Timestamp.utcnow pendulum.now platform.node random secrets
+    socket threading.get_ident time.gmtime time.localtime time.monotonic time.perf_counter
+    time.time time.time_ns torch.rand uuid.uuid1 uuid.uuid4 aiohttp boto3 httpx openai
+    psycopg2 pymongo pymysql redis requests urllib.request urllib3
+    """
+)
+"""The clock, the machine, chance and services: functions, or modules of them."""
+_CHANGING: Final = _words(
+    """
+    add append appendleft clear discard extend insert pop popitem popleft remove reverse
+    setdefault sort subtract update
+    """
+)
+_HOLDERS: Final = _words(
+    """
+    Counter OrderedDict defaultdict deque dict list set
+    """
+)
+_WHOLE: Final = _words(
+    """
+    argmax argmin argsort autocorr bfill corr count cov cummax cummin cumprod cumsum describe
+    diff drop_duplicates duplicated ewm expanding factorize ffill fit fit_transform head
+    idxmax idxmin iloc interpolate kurt max mean median min mode nlargest nsmallest nunique
+    pct_change prod qcut quantile rank rolling sample sem shift skew sort_index sort_values
+    std sum tail unique value_counts var
+    """
+)
+"""Members of Series and DataFrames whose result depends on all rows of a batch."""
+
+_Definition: TypeAlias = ast.FunctionDef | ast.Lambda
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What the text of a function shows: a word of the text for each, empty where it does not."""
+
+    chance: str = ""
+    kept: str = ""
+    batch: str = ""
+
+
+@dataclass(frozen=True)
+class Chance:
+    """Stands for a value that is another one each time, where it goes into a query."""
+
+    text: str
+    """What gives it."""
+
+    def __call__(self) -> None:
+        """Nothing calls it."""
+
+    @classmethod
+    def of(cls, value: object) -> Chance | None:
+        """What a text which is not known stands for, where it is that."""
+        found = _CALLED.search(value) if isinstance(value, str) and "$" in value else None
+        return None if found is None else cls(found[1])
+
+
+_SEEDED: Final = re.compile(r"(random\.)?Random(\(.+)?$|np\.random\.default_rng\(.+")
+"""What draws from a seed."""
+_CALLED: Final = re.compile(
+    r"\$((?:" + "|".join(map(re.escape, sorted(CHANCE))) + r")(?:\.\w+)*)\("
+)
+
+
+def shown(function: Any) -> Shown:
+    """What the text of a function of the user shows; nothing where it has none."""
+    if isinstance(function, Chance):
+        return Shown(chance=function.text)
+    while hasattr(function, "__wrapped__"):
+        function = function.__wrapped__
+    code = getattr(getattr(function, "__func__", function), "__code__", None)
+    file = Path(getattr(code, "co_filename", "") or "<")
+    if code is None or not file.is_file():
+        return Shown()
+    try:
+        module = _module(file)
+    except (ValueError, SyntaxError):
+        return Shown()
+    lambdas = code.co_name == "<lambda>"
+    found = [
+        node
+        for node in module.definitions
+        if isinstance(node, ast.Lambda) == lambdas and _first_line(node) == code.co_firstlineno
+    ]
+    return module.looked_at(found[0]) if found else Shown()
+
+
+@cache
+def _module(file: Path) -> _Module:
+    return _Module(ast.parse(program(file)))
+
+
+@dataclass
+class _Module:
+    """The text of a module."""
+
+    tree: ast.Module
+    definitions: list[_Definition] = field(init=False)
+    imported: dict[str, str] = field(init=False)
+    """Name -> what it is called in the module that it comes from."""
+    values: dict[str, ast.expr] = field(init=False)
+    """Name -> what it is set to, outside of the functions that are looked at or around them."""
+
+    def __post_init__(self) -> None:
+        nodes = list(ast.walk(self.tree))
+        self.definitions = [n for n in nodes if isinstance(n, ast.FunctionDef | ast.Lambda)]
+        self.imported, self.values = {}, {}
+        for node in nodes:
+            match node:
+                case ast.Import(names=names):
+                    for alias in names:
+                        root = alias.name if alias.asname else alias.name.partition(".")[0]
+                        self.imported[alias.asname or root] = root
+                case ast.ImportFrom(module=str(base), names=names, level=0):
+                    for alias in names:
+                        self.imported[alias.asname or alias.name] = f"{base}.{alias.name}"
+                case ast.Assign(targets=[ast.Name(id=name)], value=value):
+                    self.values.setdefault(name, value)
+                case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value):
+                    self.values.setdefault(name, value)
+
+    def looked_at(self, node: _Definition, seen: frozenset[int] = frozenset()) -> Shown:
+        """What a function shows, and those of the module that it calls."""
+        own = Shown(self._chance(node), self._kept(node), self._batch(node))
+        functions = {d.name: d for d in self.definitions if isinstance(d, ast.FunctionDef)}
+        for name in {inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name)}:
+            called = functions.get(name)
+            if called is None or called is node or id(called) in seen:
+                continue
+            other = self.looked_at(called, seen | {id(node)})
+            own = Shown(own.chance or other.chance, own.kept or other.kept, own.batch)
+        return own
+
+    def _chance(self, node: _Definition) -> str:
+        for call in _calls(node):
+            name = self._called(call.func)
+            if not _SEEDED.match(ast.unparse(call.func)) and any(
+                f"{name}.".startswith(f"{word}.") for word in CHANCE
+            ):
+                return ast.unparse(call.func)[:60]
+        return ""
+
+    def _called(self, node: ast.expr, depth: int = 0) -> str:
+        """What a function is called in the module that it comes from."""
+        match node:
+            case ast.Attribute(value=owner, attr=name):
+                return f"{self._called(owner, depth)}.{name}"
+            case ast.Name(id=name) if name in self.imported:
+                return self.imported[name]
+            case ast.Name(id=name) if name in self.values and depth < 5:
+                return self._called(self.values[name], depth + 1)
+            case ast.Call(func=function):
+                return self._called(function, depth)
+        return ""
+
+    def _kept(self, node: _Definition) -> str:
+        own = _own(node)
+        shared = {n for inner in ast.walk(node) if isinstance(inner, ast.Global | ast.Nonlocal)
+                  for n in inner.names}  # fmt: skip
+        for inner in ast.walk(node):
+            match inner:
+                case ast.Name(id=name, ctx=ast.Store() | ast.Del()) if name in shared:
+                    if not _once(node, name, own):
+                        return name
+                case ast.Subscript(ctx=ast.Store() | ast.Del()) | ast.Attribute(ctx=ast.Store()):
+                    root = _root(inner)
+                    if root and root not in own:
+                        return ast.unparse(inner)[:60]
+                case ast.Call(func=ast.Attribute(value=owner, attr=name)) if name in _CHANGING:
+                    if self._holds(owner, own):
+                        return ast.unparse(owner)[:60]
+                case ast.Call(func=ast.Name(id="next"), args=[ast.Name(id=name), *_]):
+                    if name not in own:
+                        return name
+        return ""
+
+    def _holds(self, node: ast.expr, own: Mapping[str, Any]) -> bool:
+        """Whether an expression is a list or the like that is there before the function is."""
+        root = _root(node)
+        if not root or root in own:
+            return False
+        value = self.values.get(root)
+        if isinstance(node, ast.Attribute) or root not in self.values:
+            return root == "self" or root not in self.imported
+        holders = (ast.List, ast.Dict, ast.Set, ast.ListComp, ast.DictComp, ast.SetComp)
+        name = self._called(value).rpartition(".")[2] if isinstance(value, ast.Call) else ""
+        plain = isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id
+        return isinstance(value, holders) or name in _HOLDERS or plain in _HOLDERS
+
+    def _batch(self, node: _Definition) -> str:
+        """What a function of pandas does with all rows of a batch."""
+        for inner in _outer(node):
+            if not isinstance(inner, ast.Attribute) or inner.attr not in _WHOLE:
+                continue
+            owner = inner.value
+            if isinstance(owner, ast.Attribute) and owner.attr in ("str", "dt", "cat", "list"):
+                continue
+            calls = (c for c in _calls(node) if c.func is inner)
+            if not any(k.arg == "axis" and _by_record(k.value) for c in calls for k in c.keywords):
+                return ast.unparse(inner)[:60]
+        assigned = [part for part in getattr(node, "body", ()) if isinstance(part, ast.Assign)]
+        before = {name for part in assigned for name in _stored(part)}
+        loops = [inner for inner in _outer(node) if isinstance(inner, ast.For)]
+        return next((name for loop in loops for name in _stored(loop) if name in before), "")
+
+
+def _stored(node: ast.AST) -> Iterator[str]:
+    for inner in ast.walk(node):
+        if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Store):
+            yield inner.id
+
+
+def _by_record(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value in (1, "columns")
+
+
+def _calls(node: ast.AST) -> Iterator[ast.Call]:
+    return (inner for inner in ast.walk(node) if isinstance(inner, ast.Call))
+
+
+def _outer(node: _Definition) -> Iterator[ast.AST]:
+    """The parts of a function that lie in no function inside of it."""
+    todo: list[ast.AST] = [*node.body] if isinstance(node, ast.FunctionDef) else [node.body]
+    while todo:
+        inner = todo.pop()
+        yield inner
+        if not isinstance(inner, ast.FunctionDef | ast.Lambda):
+            todo += ast.iter_child_nodes(inner)
+
+
+def _own(node: _Definition) -> dict[str, None]:
+    """The names that are new with every call: not `self`, nor a parameter with a list or the like
+    by default, nor what is set for all calls."""
+    args = node.args
+    named = [*args.posonlyargs, *args.args]
+    defaults = dict(zip((a.arg for a in reversed(named)), reversed(args.defaults), strict=False))
+    own = {a.arg for a in (*named, *args.kwonlyargs, args.vararg, args.kwarg) if a is not None}
+    own -= {
+        n for n, d in defaults.items() if isinstance(d, ast.List | ast.Dict | ast.Set | ast.Call)
+    }
+    own -= {"self"}
+    for inner in ast.walk(node):
+        if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Store):
+            own.add(inner.id)
+        elif isinstance(inner, ast.arg) and inner not in named:
+            own.add(inner.arg)
+    for inner in ast.walk(node):
+        if isinstance(inner, ast.Global | ast.Nonlocal):
+            own -= set(inner.names)
+    return dict.fromkeys(own)
+
+
+def _once(node: _Definition, name: str, own: Mapping[str, Any]) -> bool:
+    """Whether a name is set only where it is `None`, and to what no call decides."""
+    allowed: set[ast.AST] = set()
+    for test in (inner for inner in ast.walk(node) if isinstance(inner, ast.If)):
+        if ast.unparse(test.test) not in (f"{name} is None", f"not {name}"):
+            continue
+        for statement in test.body:
+            if isinstance(statement, ast.Assign):
+                read = {n.id for n in ast.walk(statement.value) if isinstance(n, ast.Name)}
+                if not read & own.keys():
+                    allowed |= set(statement.targets)
+    stores = [n for n in ast.walk(node) if isinstance(n, ast.Name) and n.id == name
+              and not isinstance(n.ctx, ast.Load)]  # fmt: skip
+    return all(store in allowed for store in stores)
+
+
+def _root(node: ast.AST) -> str:
+    while isinstance(node, ast.Subscript | ast.Attribute):
+        node = node.value
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def _first_line(node: _Definition) -> int:
+    return min([int(node.lineno), *(int(d.lineno) for d in getattr(node, "decorator_list", ()))])
+
+
+SHOWN: Final[dict[bytes, Shown]] = {}
+"""What stands for a function in a plan -> what its text shows."""
