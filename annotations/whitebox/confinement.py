@@ -6,7 +6,8 @@ then executes the command:
 - files: nothing can be read or executed but what lies below the folders that the policy names,
   nothing written but below its scratch folder (Landlock);
 - the network and every other socket, ways into other processes, changes of a file's mode, owner,
-  times and attributes, mounts and namespaces (seccomp);
+  times, flags and attributes, what happens in folders, mounts and namespaces, how other processes
+  run, the machine's clock, name and devices (seccomp);
 - signals to processes outside (Landlock, Linux 6.12).
 
 No rights are needed for any of it. `open_ways` says what this machine cannot close. The standard
@@ -25,7 +26,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 _LIBC: Final = ctypes.CDLL(None, use_errno=True)
 _PR_SET_NO_NEW_PRIVS: Final = 38
@@ -33,6 +34,8 @@ _PR_SET_SECCOMP: Final = 22
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
 
 _EXECUTE, _WRITE, _READ, _LIST = 1, 1 << 1, 1 << 2, 1 << 3
+_DEVICES: Final = 1 << 6 | 1 << 11
+"""Making devices."""
 _LOOK: Final = _READ | _LIST
 _ACCESS_BITS: Final = {1: 13, 2: 14, 3: 15, 4: 15, 5: 16}
 """Version of Landlock -> how many kinds of access to files it knows; later ones know as many."""
@@ -51,6 +54,10 @@ _DENIED: Final[Mapping[str, tuple[int, ...]]] = {
         90, 91, 92, 93, 94, 132, 235, 260, 261, 268, 280, 452,  # mode, owner, times
         188, 189, 190, 197, 198, 199, 463, 466,  # attributes
         29, 30, 64, 68, 240,  # shared memory, semaphores and queues of System V; mq_open
+        253, 254, 294, 300, 301, 303, 304,  # what happens in folders; files by their handles
+        141, 142, 144, 251, 256, 279, 314, 440, 448,  # how processes run, and where
+        103, 153, 159, 163, 164, 167, 168, 169, 170, 171, 172, 173, 175, 176, 179, 227, 246,
+        305, 313, 320, 443,  # the machine: its log, clock, swap, names, ports, modules, quotas
     ),
     "aarch64": (
         198,
@@ -60,11 +67,25 @@ _DENIED: Final[Mapping[str, tuple[int, ...]]] = {
         52, 53, 54, 55, 88, 452,
         5, 6, 7, 14, 15, 16, 463, 466,
         194, 196, 190, 186, 180,
+        26, 27, 262, 263, 264, 265,
+        118, 119, 140, 30, 238, 239, 274, 440, 448,
+        58, 60, 89, 104, 105, 106, 112, 116, 142, 161, 162, 170, 171, 224, 225, 266, 273, 294, 443,
     ),
 }
 """Machine -> the system calls that are refused (EACCES)."""
 _ARCHITECTURE: Final = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
-_PRLIMIT: Final = {"x86_64": 302, "aarch64": 261}
+_ALONE: Final = {"x86_64": (302, 203), "aarch64": (261, 122)}
+"""Calls that may be made for this process alone: prlimit, sched_setaffinity."""
+_CLONE: Final = {"x86_64": 56, "aarch64": 220}
+_CLONE3: Final = 435
+_NAMESPACES: Final = 0x7E020000
+_IOCTL: Final = {"x86_64": 16, "aarch64": 29}
+_COMMANDS: Final = (
+    0x40086602, 0x40046602, 0x401C5820,  # flags of a file
+    0x5412, 0x541C,  # what seems to be typed
+    0xC0189436,  # sharing what two files have
+)
+"""Commands to files and devices that are refused."""
 # fmt: on
 
 
@@ -131,7 +152,7 @@ def _close_files(readable: Iterable[str], listed: Iterable[str], writable: Itera
     for path in listed:
         _allow(ruleset, path, _LIST)
     for path in writable:
-        _allow(ruleset, path, every & ~_EXECUTE)
+        _allow(ruleset, path, every & ~(_EXECUTE | _DEVICES))
     for path in ("/dev/null", "/dev/zero", "/dev/urandom", "/dev/random"):
         _allow(ruleset, path, _READ | _WRITE)
     _call(_RESTRICT_SELF, ruleset, 0)
@@ -173,19 +194,23 @@ def _close_calls() -> None:
     machine = platform.machine()
     refused = 0x00050000 | 13  # SECCOMP_RET_ERRNO, EACCES
     denied = _DENIED[machine]
-    steps: list[tuple[int, int, int, int]] = [
+    steps: list[_Step] = [
         (0x20, 0, 0, 4),  # load the architecture
         (0x15, 1, 0, _ARCHITECTURE[machine]),
         (0x06, 0, 0, refused),
         (0x20, 0, 0, 0),  # load the number of the call
         (0x35, 0, 1, 0x40000000),  # the other calling convention of x86-64
         (0x06, 0, 0, refused),
-        (0x15, 0, 3, _PRLIMIT[machine]),  # limits of this process alone
-        (0x20, 0, 0, 16),
-        (0x15, 1, 0, 0),
-        (0x06, 0, 0, refused),
-        (0x20, 0, 0, 0),
     ]
+    for number in _ALONE[machine]:
+        steps += _argument(number, 0, [(0x15, 1, 0, 0), (0x06, 0, 0, refused)])
+    steps += _argument(_CLONE[machine], 0, [(0x45, 0, 1, _NAMESPACES), (0x06, 0, 0, refused)])
+    # Its flags are in memory, where no filter looks: the C library takes the older call instead.
+    steps += [(0x15, 0, 1, _CLONE3), (0x06, 0, 0, 0x00050000 | 38)]
+    commands: list[_Step] = []
+    for command in _COMMANDS:
+        commands += [(0x15, 0, 1, command), (0x06, 0, 0, refused)]
+    steps += _argument(_IOCTL[machine], 1, commands)
     for number in denied:
         steps += [(0x15, 0, 1, number), (0x06, 0, 0, refused)]
     steps.append((0x06, 0, 0, 0x7FFF0000))  # SECCOMP_RET_ALLOW
@@ -193,6 +218,15 @@ def _close_calls() -> None:
     program = _Program(len(steps), ctypes.cast(text, ctypes.c_void_p))
     if _LIBC.prctl(_PR_SET_SECCOMP, 2, ctypes.byref(program), 0, 0):
         raise OSError(ctypes.get_errno(), "seccomp refuses its filter")
+
+
+_Step: TypeAlias = tuple[int, int, int, int]
+
+
+def _argument(number: int, place: int, steps: list[_Step]) -> list[_Step]:
+    """What looks at an argument of a call, and then has the number of the call again."""
+    inside = [(0x20, 0, 0, 16 + 8 * place), *steps]
+    return [(0x15, 0, len(inside), number), *inside, (0x20, 0, 0, 0)]
 
 
 if __name__ == "__main__":

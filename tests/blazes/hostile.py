@@ -128,6 +128,28 @@ DEEDS: Final[Mapping[str, str]] = {
                     os._exit(0)
             frame = frame.f_back
     """,
+    "forges depths": """
+        frame = sys._getframe()
+        while frame is not None:
+            for value in list(frame.f_locals.values()):
+                if isinstance(value, dict) and "answer" in value:
+                    forged = '{"functions": ' + "[" * 200_000 + "]" * 200_000 + "}"
+                    pathlib.Path(value["answer"]).write_text(forged)
+                    os._exit(0)
+            frame = frame.f_back
+    """,
+    "forges what it saw": """
+        frame = sys._getframe()
+        while frame is not None:
+            for value in list(frame.f_locals.values()):
+                if isinstance(value, dict) and "answer" in value:
+                    seen = {"files": ["/dev/zero", "/proc/self/mem", "\\0", 7], "folders": ["/"],
+                            "searched": [None], "outside": None}
+                    forged = {"functions": [{"plan": {"nodes": [1e999, 10**400]}}], "seen": seen}
+                    pathlib.Path(value["answer"]).write_text(json.dumps(forged))
+                    os._exit(0)
+            frame = frame.f_back
+    """,
     "forges a pipe": """
         frame = sys._getframe()
         while frame is not None:
@@ -205,6 +227,90 @@ ATTACKS: Final[Mapping[str, str]] = {
     "shares memory": """
         from multiprocessing import shared_memory
         shared_memory.SharedMemory(create=True, size=10).unlink()
+    """,
+    "reads by a program in memory": """
+        program = os.memfd_create("cat")
+        os.write(program, pathlib.Path("/bin/cat").resolve().read_bytes())
+        subprocess.run([f"/proc/self/fd/{program}", OUTSIDE / "secret"], pass_fds=[program],
+                       check=True)
+    """,
+    "reads in a race of links": """
+        link, turn = HOME / "race", True
+        def turns():
+            while turn:
+                for target in (__file__, OUTSIDE / "secret"):
+                    (HOME / "next").symlink_to(target)
+                    (HOME / "next").replace(link)
+        racing = threading.Thread(target=turns)
+        racing.start()
+        try:
+            until = time.monotonic() + 1
+            while time.monotonic() < until:
+                try:
+                    if link.read_text().startswith(SECRET):
+                        break
+                except OSError:
+                    pass
+            else:
+                raise OSError
+        finally:
+            turn = False
+            racing.join()
+    """,
+    "reads the memory of a process": "open(f'/proc/{WATCHER}/mem', 'rb').close()",
+    "makes a device": "os.mknod(HOME / 'device', 0o20600, os.makedev(1, 3))",
+    "watches a folder": """
+        libc = ctypes.CDLL(None)
+        if libc.inotify_add_watch(libc.inotify_init1(0), os.fsencode(OUTSIDE), 0x20) < 0:
+            raise OSError
+    """,
+    "changes the flags of a file": """
+        import fcntl
+        with open(__file__) as file:
+            fcntl.ioctl(file, 0x40086602, (0x40).to_bytes(8, "little"))
+    """,
+    "slows a process down": "os.setpriority(os.PRIO_PROCESS, WATCHER, os.getpriority(0, WATCHER))",
+    "moves a process": "os.sched_setaffinity(WATCHER, os.sched_getaffinity(WATCHER))",
+    "signals its parent": "os.kill(os.getppid(), 0)",
+    "signals by a descriptor": "signal.pidfd_send_signal(os.pidfd_open(WATCHER), 0)",
+    "connects by an abstract name": """
+        socket.socket(socket.AF_UNIX).bind(f"\\0blazes-{os.getpid()}")
+    """,
+    "shares memory of System V": """
+        libc = ctypes.CDLL(None)
+        if libc.shmctl(libc.shmget(0, 4096, 0o1600), 0, None) < 0:
+            raise OSError
+    """,
+    "shares memory by a file": "open('/dev/shm/blazes-attack', 'w').close()",
+    "makes a namespace": """
+        libc = ctypes.CDLL(None)
+        child = libc.syscall(56, 0x10000000 | 17, 0, 0, 0, 0)
+        if child == 0:
+            os._exit(0)
+        if child < 0:
+            raise OSError
+        os.waitpid(child, 0)
+    """,
+    "opens a terminal": "os.openpty()",
+    "traces its like": """
+        child = os.fork()
+        if child == 0:
+            os._exit(ctypes.CDLL(None).ptrace(0, 0, 0, 0) != 0)
+        if os.waitpid(child, 0)[1]:
+            raise OSError
+    """,
+    "asks a ring": """
+        if ctypes.CDLL(None).syscall(425, 4, ctypes.create_string_buffer(120)) < 0:
+            raise OSError
+    """,
+    "keeps a key": """
+        if ctypes.CDLL(None).syscall(248, b"user", b"blazes", b"x", 1, -3) < 0:
+            raise OSError
+    """,
+    "sets the name of the machine": """
+        name = socket.gethostname().encode()
+        if ctypes.CDLL(None).sethostname(name, len(name)) < 0:
+            raise OSError
     """,
 }
 """Name -> what should fail behind walls, and does not without them."""
