@@ -57,6 +57,8 @@ _INSERT: Final = re.compile(
 )
 _OVERWRITE: Final = re.compile(r"\s*INSERT\s+OVERWRITE\b", re.IGNORECASE)
 _QUERY: Final = re.compile(r"(?:\s|\(|--.*\n|/\*.*?\*/)*(SELECT|WITH|FROM|VALUES|TABLE)\b", re.I)
+_OPEN_TABLE: Final = re.compile(r"\b(?:FROM|JOIN)\s+`?\$[^\s.`]+`?(?=[\s);]|$)", re.I)
+"""A table whose name is not known, and that may be a temporary view."""
 
 
 class Refused(Exception):  # noqa: N818 - it is the user's code that meets it
@@ -269,6 +271,10 @@ class Answers:
             self._written(written, merge=_MERGE.match(text) is not None)
             relation = pb.Relation()
             relation.local_relation.schema = "struct<>"
+        elif (not _QUERY.match(text) or (self.views and _OPEN_TABLE.search(text))) and any(
+            made in text for made in outside.MADE
+        ):
+            relation = self._of_views(f"the query `{text.strip()[:60]}` is not known here")
         elif not _QUERY.match(text):
             relation = pb.Relation()
             relation.local_relation.schema = "struct<>"
@@ -292,6 +298,29 @@ class Answers:
             over = mode.MODE_OVERWRITE if _OVERWRITE.match(found[0]) else mode.MODE_APPEND
             command = pb.WriteOperationV2(table_name=target, input=read, mode=over)
         self.started.append(Started(command, dict(self.views), caller()))
+
+    def _of_views(self, reason: str) -> Any:
+        """A query that is not known: it may read any of the temporary views."""
+        whole = pb.Relation()
+        for name in self.views:
+            view = pb.Relation()
+            view.subquery_alias.alias = name
+            view.subquery_alias.input.CopyFrom(self.views[name])
+            if whole.WhichOneof("rel_type") is None:
+                whole = view
+                continue
+            both = pb.Relation()
+            both.join.left.CopyFrom(whole)
+            both.join.right.CopyFrom(view)
+            both.join.join_type = pb.Join.JOIN_TYPE_CROSS
+            whole = both
+        if whole.WhichOneof("rel_type") is None:
+            whole.local_relation.schema = "struct<>"
+        made = pb.Relation()
+        made.hint.input.CopyFrom(whole)
+        made.hint.name = outside.UNREAD
+        made.hint.parameters.add().literal.string = reason
+        return made
 
     def _with_views(self, relation: Any, text: str) -> Any:
         """The query with the temporary views that its text may mean, as they are now."""

@@ -112,6 +112,7 @@ class Method:
         self.__name__ = function.__name__
         self.__qualname__ = function.__name__
         self.__module__ = "__main__"
+        self.node = getattr(function, "node", None)
         self.__doc__ = None
         self.__code__ = function.__code__
         self._function = function

@@ -75,6 +75,8 @@ _UNARY: Final[Mapping[type[ast.unaryop], Callable[[Any], Any]]] = {
 _UNSET: Final = object()
 _MISSING: Final = re.compile(r"ImportError|ModuleNotFound|NameError")
 """Errors that say where a script runs."""
+_MAPS: Final = frozenset({"imap", "imap_unordered", "map", "map_async", "starmap"})
+"""What calls a function for each of several values."""
 _TRANSPARENT: Final = frozenset(
     {"abc", "airflow", "backoff", "cachetools", "click", "contextlib", "dagster", "dataclasses"}
     | {"fire", "functools", "hydra", "invoke", "loguru", "luigi", "mlflow", "prefect", "retry"}
@@ -113,6 +115,7 @@ class Raised(Ended):
     """The script raises an error."""
 
 
+Definition: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 _State: TypeAlias = list[tuple[dict[str, Any] | list[Any], Any]]
 """Whatever holds values that statements may set, and a copy of it."""
 
@@ -134,7 +137,7 @@ class Function:
     def __init__(
         self,
         interpreter: Interpreter,
-        node: ast.FunctionDef | ast.Lambda,
+        node: Definition,
         scope: Scope,
         kind: Class | None = None,
     ) -> None:
@@ -155,6 +158,11 @@ class Function:
             co_name=self.__name__,
             co_freevars=tuple(sorted(inner)) if inner else (),
         )
+
+    @property
+    def node(self) -> Definition:
+        """Its text."""
+        return self._node
 
     def batches(self) -> int:
         """As a function of pandas, its kind: of series, of iterators of them, or an aggregate."""
@@ -296,7 +304,7 @@ class Interpreter:
                 self._assign(target, result, scope)
             case ast.Global(names=names) | ast.Nonlocal(names=names):
                 scope.share(names, whole=isinstance(node, ast.Global))
-            case ast.FunctionDef():
+            case ast.FunctionDef() | ast.AsyncFunctionDef():
                 scope.names[node.name] = self._defined(node, scope)
             case ast.ClassDef():
                 kind = classes.defined(self, node, scope, Scope(scope.file, {}, scope))
@@ -310,7 +318,7 @@ class Interpreter:
                 self._if(node, scope)
             case ast.For(target=target, iter=values, body=body):
                 self._for(target, self.value(values, scope), body, scope, node)
-            case ast.With(items=items, body=body):
+            case ast.With(items=items, body=body) | ast.AsyncWith(items=items, body=body):
                 for item in items:
                     result = self.value(item.context_expr, scope)
                     if isinstance(result, Object):
@@ -636,12 +644,16 @@ class Interpreter:
                 else:
                     self._lose_all(container, scope)
 
-    def _defined(self, node: ast.FunctionDef, scope: Scope) -> Any:
+    def _defined(self, node: ast.FunctionDef | ast.AsyncFunctionDef, scope: Scope) -> Any:
         result: Any = Function(self, node, scope)
         at = self.at
         for decorator in reversed(node.decorator_list):
             self.at = Position(str(scope.file), decorator.lineno, decorator.col_offset + 1)
-            result = self._call(self.value(decorator, scope), (result,), {})
+            wrapper = self.value(decorator, scope)
+            unknown = isinstance(wrapper, Outside) and isinstance(result, Function)
+            result = (
+                self._decorated(wrapper, result) if unknown else self._call(wrapper, (result,), {})
+            )
         self.at = at
         return result
 
@@ -749,6 +761,8 @@ class Interpreter:
                 return slice(*(None if end is None else self.value(end, scope) for end in ends))
             case ast.Lambda():
                 return Function(self, node, scope)
+            case ast.Await(value=inner):
+                return self.value(inner, scope)
             case ast.Yield(value=part):
                 self._yields[-1].append(None if part is None else self.value(part, scope))
                 return None
@@ -924,6 +938,7 @@ class Interpreter:
                 for each in (*arguments, *named.values()):
                     if isinstance(each, Class | Object):
                         classes.forget(each)
+            self._handed_over(str(function).rpartition(".")[2], arguments, named)
             if len(arguments) == 1 and isinstance(arguments[0], Function | Method):
                 return self._decorated(function, arguments[0])
             return Outside.__call__(function, *arguments, **named)
@@ -996,6 +1011,25 @@ class Interpreter:
         self._given[id(decorate)] = decorate
         return decorate
 
+    def _handed_over(self, name: str, arguments: tuple[Any, ...], named: Mapping[str, Any]) -> None:
+        """Call functions that are handed to threads and the like; others that may start queries,
+        with arguments that are not known."""
+        first, *rest = arguments or (None,)
+        target, several = named.get("target"), named.get("args", ())
+        if isinstance(first, Function | Method) and name == "submit":
+            self._call(first, tuple(rest), dict(named))
+        elif isinstance(first, Function | Method) and name in _MAPS and _lists(rest):
+            for values in zip(*rest, strict=False):
+                self._call(first, values if name != "starmap" else tuple(values[0]), {})
+        elif isinstance(target, Function | Method) and isinstance(several, tuple | list):
+            self._call(target, tuple(several), dict(named.get("kwargs") or {}))
+        else:
+            for each in (*arguments, *named.values()):
+                if isinstance(each, Function | Method) and each.node and _describes(each.node):
+                    self._unsure += 1
+                    self._call(each, (), {})
+                    self._unsure -= 1
+
     def _decorated(self, decorator: Outside, function: Function | Method) -> Any:
         """A function behind a decorator that is not known: it may do anything to a DataFrame."""
         if outside.root(decorator) in _TRANSPARENT:
@@ -1011,7 +1045,7 @@ class Interpreter:
 
     def called(
         self,
-        node: ast.FunctionDef | ast.Lambda,
+        node: Definition,
         outer: Scope,
         bound: dict[str, Any],
     ) -> Any:
@@ -1042,7 +1076,7 @@ class Interpreter:
             self.at, _ = at, self._calls.pop()
             several = self._results.pop()
             self._yields.pop()
-        if yielded or (isinstance(node, ast.FunctionDef) and _yields(node)):
+        if yielded or (not isinstance(node, ast.Lambda) and _yields(node)):
             return yielded
         if not several:
             return result
@@ -1126,6 +1160,10 @@ def _unknown_body(*_: Any) -> None:
     raise Refused("the function is not known, as nothing was run")
 
 
+def _lists(values: Sequence[Any]) -> bool:
+    return bool(values) and all(isinstance(each, list | tuple | range) for each in values)
+
+
 def _decides(value: Any) -> bool:
     """Whether what a condition gives is known: neither a value that is not, nor one by default."""
     return not isinstance(value, Outside | Open)
@@ -1143,14 +1181,14 @@ def _same_value(one: Any, other: Any) -> bool:
     return str.__eq__(one, other) is True if isinstance(one, str) else bool(one == other)
 
 
-def _yields(node: ast.FunctionDef) -> bool:
+def _yields(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
     """Whether a function is a generator."""
     todo: list[ast.AST] = [*node.body]
     while todo:
         inner = todo.pop()
         if isinstance(inner, ast.Yield | ast.YieldFrom):
             return True
-        if not isinstance(inner, ast.FunctionDef | ast.Lambda | ast.ClassDef):
+        if not isinstance(inner, Definition | ast.ClassDef):
             todo += ast.iter_child_nodes(inner)
     return False
 

@@ -43,7 +43,11 @@ _NOT: Final = frozenset(
 """Members that load or send something, or say less of a function than its text does."""
 PLAIN: Final = (str, int, float, bool, bytes, list, tuple, dict, set, range, slice)
 _VALUES: Final = (*PLAIN, type(None))
-_HARMLESS: Final = frozenset({"alias", "repartition", "coalesce", "persist", "cache", "hint"})
+_HARMLESS: Final = frozenset(
+    {"alias", "repartition", "coalesce", "persist", "cache", "hint"}
+    | {"createTempView", "createOrReplaceTempView", "createGlobalTempView"}
+    | {"createOrReplaceGlobalTempView"}
+)
 
 
 def _nothing(*_: Any, **__: Any) -> None:

@@ -16,7 +16,11 @@ from typing import Any, Final
 from annotations.dataflow import Position
 from annotations.vocabulary import Within
 from annotations.whitebox import ir, plan_json
-from annotations.whitebox.connect.reading import Reading, place_text  # first: prepares the process
+from annotations.whitebox.connect.reading import (
+    Reading,
+    place_text,
+    sources,
+)  # first: prepares the process
 
 # isort: split
 from annotations.whitebox.connect import outside, permitted, texts
@@ -38,6 +42,8 @@ _MANY: Final = 1_000_003
 """A number of a micro-batch, or of its records, that no code expects."""
 _REPLACING: Final = {"WriteOperation": (2,), "WriteOperationV2": (2, 3, 5, 6)}
 """Modes in which a write removes rows that were there, all or those of a partition."""
+_UNSEEN: Final = "unknown_stream"
+"""The source of a query that is not known to read a stream, and does."""
 _SEVERAL: Final = "; the function writes more than that: let a query of its own write this"
 _FOLLOWED: Final = (
     "the script was read without being run, and not all that it does is known: --execute runs it "
@@ -270,6 +276,14 @@ def _query(home: Reading, started: Started) -> tuple[dict[str, Any], ir.Relation
             described["trigger"] = getattr(command, name) if name[0] == "p" else "available now"
     read = command.source_table_plan if target else command.input
     plan = home.plan(read, started.views)
-    described["plan"] = plan_json.to_json(plan)
     described["code"] = carried(home, read, started.views)
+    if hasattr(command, "output_mode") and not any(
+        source.role in (ir.Role.STREAM, ir.Role.REQUEST) for source in sources(plan)
+    ):
+        # Spark starts no query that reads no stream: it lies in what is not known.
+        home.sources.read.setdefault(_UNSEEN, {"format": "table", "streaming": True})
+        stream = ir.Source(_UNSEEN, (), ir.Role.STREAM, complete=False, position=started.position)
+        reason = "which stream it reads is not known here"
+        plan = ir.Opaque((stream, plan), plan.columns, reason, True, True, started.position)
+    described["plan"] = plan_json.to_json(plan)
     return described, plan

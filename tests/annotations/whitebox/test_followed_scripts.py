@@ -371,3 +371,36 @@ def test_what_is_not_known_is_not_taken_for_nothing(part: str, label: str, tmp_p
     )
     (graph,) = read_all([file], execute=Limits(60.0), follow=True)
     assert _started(graph)["df -> last"] == [label]
+
+
+_GO: Final = """\
+async def go(name):
+    spark.readStream.schema("k INT").json("/a/" + name).writeStream.queryName("q").start()
+"""
+
+
+@pytest.mark.parametrize(
+    ("part", "expected"),
+    [
+        ("spark.sql(agg.query()).writeStream.queryName('q').start()",
+         {"unknown_stream -> q": ["OW[*], chance"]}),
+        ("spark.table('made').writeStream.queryName('q').start()",
+         {"unknown_stream -> q": ["OW[*], chance"]}),
+        ("v = os.environ['V']\ndf.createOrReplaceTempView(v)\n"
+         "spark.sql(f'SELECT k FROM {v}').writeStream.queryName('q').start()",
+         {"df -> q": ["OW[*]"]}),
+        (f"import asyncio\n{_GO}asyncio.run(go('a'))", {"a -> q": ["CR"]}),
+        (f"import threading\n{_GO[6:]}threading.Thread(target=go, args=('a',)).start()",
+         {"a -> q": ["CR"]}),
+        (f"import concurrent.futures as f\n{_GO[6:]}with f.ThreadPoolExecutor() as pool:\n"
+         "    pool.map(go, ['a', 'b'])", {"a -> q": ["CR"], "b -> q": ["CR"]}),
+        (f"{_GO[6:]}agg.schedule(go)", {"name -> q": ["CR"]}),
+    ],
+)  # fmt: skip
+def test_no_query_is_lost_and_none_reads_nothing(
+    part: str, expected: dict[str, list[str]], tmp_path: Path
+) -> None:
+    file = tmp_path / "job.py"
+    file.write_text(f"import agg\n{_HEAD}{part}\n")
+    (graph,) = read_all([file], execute=Limits(60.0), follow=True)
+    assert _started(graph) == expected
