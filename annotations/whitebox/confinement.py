@@ -224,7 +224,7 @@ _Step: TypeAlias = tuple[int, int, int, int]
 
 
 def _argument(number: int, place: int, steps: list[_Step]) -> list[_Step]:
-    """What looks at an argument of a call, and then has the number of the call again."""
+    """Steps that look at an argument of a call, and then load the number of the call again."""
     inside = [(0x20, 0, 0, 16 + 8 * place), *steps]
     return [(0x15, 0, len(inside), number), *inside, (0x20, 0, 0, 0)]
 

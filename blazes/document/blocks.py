@@ -26,6 +26,8 @@ class Span:
 
     text: str
     role: str = ""
+    to: str = ""
+    """The address of what it names: a page leads there."""
 
 
 Words: TypeAlias = str | Span | tuple[str | Span, ...]

@@ -28,6 +28,7 @@ h1 { margin: 0; font-size: 1.7rem } .about, .soft, .note { color: var(--soft) } 
 h2 { margin: 2.5rem 0 .8rem; padding-bottom: .2rem; border-bottom: 1px solid var(--grid);
   font-size: 1.25rem }
 .at { color: var(--soft); font: 400 .8rem ui-monospace, monospace; margin-left: .5rem }
+a { color: inherit; text-decoration: underline dotted; text-underline-offset: .2em }
 p, ul, ol, dl { max-width: 46rem } p { margin: .5rem 0 } ul, ol { padding-left: 1.4rem }
 code, pre { font: .85em/1.45 ui-monospace, monospace }
 .verdict { font-size: 1.1rem; padding: .6rem 1rem; border-left: 4px solid; background: var(--shade);
@@ -61,6 +62,8 @@ details { margin: .4rem 0 } summary { cursor: pointer } summary h2 { display: in
   transform: translateY(.7em); white-space: nowrap }
 .under { text-align: center; padding: 0 .4rem; grid-area: 2/1 }
 @media (max-width: 40rem) { main { margin: 1rem auto } dd { margin-left: .5rem }
+  td code { overflow-wrap: anywhere } td:first-child { min-width: 6rem }
+  th, td { padding-right: .6rem } th { white-space: normal }
   h2 .at { display: block; margin-left: 0 } .spare { display: none } }
 """
 
@@ -225,7 +228,8 @@ def _piece(piece: b.Span) -> str:
     if piece.role == "prose":
         return "".join(f"<code>{x}</code>" if n % 2 else x for n, x in enumerate(text.split("`")))
     if piece.role == "code":
-        return f"<code>{text}</code>"
+        text = f"<code>{text}</code>"
+        return f'<a href="{escape(piece.to)}">{text}</a>' if piece.to else text
     if piece.role in PALETTE:
         return f'<span class="label c-{piece.role}">{text}</span>'
     return f'<span class="{piece.role}">{text}</span>' if piece.role else text

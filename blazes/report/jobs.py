@@ -108,7 +108,7 @@ def _rows(jobs: Iterable[Job], folder: Path) -> Iterator[tuple[b.Words, ...]]:
         reason = job.text.replace(str(job.file), "it").replace(job.file.name, "it")
         alike.setdefault(str(job.file) if job.plan else reason, []).append(job)
     for first, *others in alike.values():
-        place = b.code(_place(first, folder))
+        place = b.Span(_place(first, folder), "code", first.file.resolve().as_uri())
         if first.plan is not None:
             label = b.Span(str(first.label), first.label.name.lower())
             yield place, label, b.Span(first.text, "prose")
