@@ -101,6 +101,8 @@ class Imported:
     """What the job does otherwise than the project."""
     reasons: Mapping[str, str]
     """Component -> why it has no code."""
+    unread: tuple[str, ...] = ()
+    """What was not read, and where: something may be missing."""
 
 
 def imported(path: Path, *, module: str | None, execute: Limits | None = None) -> Imported:
@@ -114,6 +116,7 @@ def imported(path: Path, *, module: str | None, execute: Limits | None = None) -
         module=functions if functions is not None and functions.functions else None,
         changes=tuple(changes(graph)),
         reasons={} if functions is None else functions.reasons,
+        unread=tuple(_left_out(graph)),
     )
 
 
@@ -206,9 +209,13 @@ def _head(graph: Graph) -> Iterator[str]:
     yield f"# Imported from {graph.origin.name} by `blazes import`."
     yield "# The annotations were derived from the code; the comments say from what."
     yield "# TODO marks what the code cannot say."
+    for text in _left_out(graph):
+        yield from _comment(f"NOT READ: {text}; something may be missing", "")
+
+
+def _left_out(graph: Graph) -> Iterator[str]:
     for message, position in graph.problems:
-        where = shown(position, graph.origin.parent)
-        yield from _comment(f"NOT READ: {where} {message}; something may be missing", "")
+        yield f"{shown(position, graph.origin.parent)} {message}".strip()
 
 
 def _component(graph: Graph, derivation: Derived, known: Mapping[str, Derived]) -> Iterator[str]:

@@ -79,5 +79,7 @@ def _summary(target: Path, imported: Imported) -> Iterator[str]:
             yield f"\n  {component}"
         yield f"  - {change.before}"
         yield f"  + {change.after}"
+    for text in imported.unread:
+        yield f"\n  not read, so that something may be missing: {text}"
     for name, reason in imported.reasons.items():
         yield f"\n  {name} has no code here, and cannot be compiled: {reason}"

@@ -39,6 +39,8 @@ STEPS_MAX: Final = 200_000
 """Statements and expressions that are worked out of one script."""
 DEPTH_MAX: Final = 60
 """Calls of the script's own functions inside of each other."""
+TURNS_DEPTH_MAX: Final = 4
+"""Loops inside of each other of which a second turn is read."""
 TEXT_MAX: Final = 2**20
 """Letters or items of a value that is worked out."""
 
@@ -261,6 +263,8 @@ class Interpreter:
         """Of each, the values that it may have returned before."""
         self._yields: list[_Yielded] = []
         """Of each, what it has yielded."""
+        self.made: list[list[Any]] = []
+        """Lists that get what the script makes: queries, datasets."""
         self._unsure = 0
         """In how many ways that may not be taken the place lies that is being read."""
         self._leaves: list[list[tuple[bool, _State]]] = []
@@ -514,20 +518,25 @@ class Interpreter:
         are those of any turn."""
         if _describes(node):
             outside.note(f"{what}, which is not known here, was read once")
-        self._forget(node, scope, again=True)
-        turn: list[ast.stmt] = [*node.body]
-        if isinstance(node, ast.For):
-            for name in _stored(node.target):
-                scope.put(name, Outside(f"${name}"))
-        self._leaves.append([])
         forever = isinstance(node, ast.While) and isinstance(node.test, ast.Constant)
-        try:
-            self._ways([turn] if forever else [turn, []], scope, "how often a loop runs")
-        except _Leave:
-            pass
-        finally:
-            left = [state for _, state in self._leaves.pop()]
-        self._either([*left, self._state(scope)], "how often a loop runs")
+        body: list[ast.stmt] = [*node.body]
+        before = [len(each) for each in self.made]
+        for _ in range(1 if self._unsure > TURNS_DEPTH_MAX else 2):
+            # Behind the first turn, what it has made may be what the next one begins with.
+            for made, count in zip(self.made, before, strict=True):
+                del made[count:]
+            self._forget(node, scope, again=True)
+            if isinstance(node, ast.For):
+                for name in _stored(node.target):
+                    scope.put(name, Outside(f"${name}"))
+            self._leaves.append([])
+            try:
+                self._ways([body] if forever else [body, []], scope, "how often a loop runs")
+            except _Leave:
+                pass
+            finally:
+                left = [state for _, state in self._leaves.pop()]
+            self._either([*left, self._state(scope)], "how often a loop runs")
         self._body(node.orelse, scope)
 
     def _forget(self, node: ast.AST, scope: Scope, *, again: bool = False) -> None:

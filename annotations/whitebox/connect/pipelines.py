@@ -48,6 +48,7 @@ def _followed(home: Reading, specification: Path) -> Any:
         folder = specification.parent.resolve()
         permitted.wall(specification)
         interpreter = Interpreter(outside.MODULES, [str(specification)])
+        interpreter.made = [home.answers.pipeline]
         with graph_element_registration_context(registry):
             for library in spec.libraries:
                 for file in folder.glob(library.include):

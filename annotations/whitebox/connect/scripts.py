@@ -65,7 +65,7 @@ def script(home: Reading, request: Mapping[str, Any]) -> dict[str, Any]:
             text = program(path)
             if request.get("follow"):
                 with registration(home):
-                    _follow(home, text, path)
+                    _follow(home, text, path, [pipeline.functions, pipeline.project.flows])
             else:
                 outside.stand_ins(text, str(path))
                 if request.get("arguments"):
@@ -95,8 +95,9 @@ def noted(*, follow: bool) -> list[Any]:
     return [[text, place_text(at)] for text, at in outside.NOTES]
 
 
-def _follow(home: Reading, text: str, path: Path) -> None:
-    """Follow a program without running it, with what a platform puts in place."""
+def _follow(home: Reading, text: str, path: Path, made: list[list[Any]]) -> None:
+    """Follow a program without running it, with what a platform puts in place. `made`: lists
+    of what it defines."""
     sys.path.remove(str(path.parent))
     permitted.wall(path)
 
@@ -108,6 +109,7 @@ def _follow(home: Reading, text: str, path: Path) -> None:
             scope.names |= interpreter.run(program(found), found, scope.names).names
 
     interpreter = Interpreter(outside.MODULES, outside.arguments(text, str(path), run=False))
+    interpreter.made = [home.answers.started, home.answers.pipeline, *made]
     scope = Scope(path)
     names = {
         "spark": home.spark,
