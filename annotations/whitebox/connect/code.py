@@ -2,52 +2,65 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 from annotations.dataflow import Position
 from annotations.whitebox.connect.datatypes import ddl_type, from_proto
 from annotations.whitebox.connect.relations import Converter, Relations
 from annotations.whitebox.connect.scope import Built
+from annotations.whitebox.connect.user_functions import SHOWN, Shown
+from annotations.whitebox.datatypes import DataType
+
+
+def _user_code(
+    home: Relations,
+    inside: Sequence[Built],
+    function: Any,
+    what: str,
+    at: Position | None,
+    schema: DataType | None,
+    *,
+    writes: bool = True,
+) -> Built:
+    """What a function makes of rows: the same each time, unless its author or its text says no."""
+    text = SHOWN.get(function.python_udf.command, Shown())
+    other = text.chance or text.kept
+    reason = f"`{function.function_name}` {what}"
+    if other:
+        reason += f", and `{other}` in it is not the same each time"
+    same = function.deterministic and not other
+    return home.user_code(inside, reason, at, schema=schema, writes=writes, deterministic=same)
 
 
 def _map_partitions(home: Relations, found: Any, at: Position | None) -> Built:
-    function = found.func
-    name = function.function_name
-    return home.user_code(
-        [home.build(found.input)],
-        f"`{name}` sees how records are divided into batches (mapInPandas, mapInArrow)",
-        at,
-        schema=from_proto(function.python_udf.output_type),
-        writes=False,
-        deterministic=function.deterministic,
-    )
+    schema = from_proto(found.func.python_udf.output_type)
+    what = "sees how records are divided into batches (mapInPandas, mapInArrow)"
+    return _user_code(home, [home.build(found.input)], found.func, what, at, schema, writes=False)
 
 
 def _group_map(home: Relations, found: Any, at: Position | None) -> Built:
-    function = found.func
     stateful = found.HasField("transform_with_state_info")
-    schema = function.python_udf.output_type
+    schema = found.func.python_udf.output_type
     if stateful:
         schema = found.transform_with_state_info.output_schema
     what = "keeps state of its own (transformWithState)" if stateful else "sees whole groups"
     inside = [home.build(found.input)]
     if found.HasField("initial_input"):
         inside.append(home.build(found.initial_input))
-    reason = f"`{function.function_name}` {what}"
-    return home.user_code(inside, reason, at, schema=from_proto(schema))
+    return _user_code(home, inside, found.func, what, at, from_proto(schema))
 
 
 def _co_group_map(home: Relations, found: Any, at: Position | None) -> Built:
     inside = [home.build(found.input), home.build(found.other)]
-    reason = f"`{found.func.function_name}` sees whole groups of two inputs"
     schema = from_proto(found.func.python_udf.output_type)
-    return home.user_code(inside, reason, at, schema=schema)
+    return _user_code(home, inside, found.func, "sees whole groups of two inputs", at, schema)
 
 
 def _apply_in_pandas_with_state(home: Relations, found: Any, at: Position | None) -> Built:
-    reason = f"`{found.func.function_name}` keeps state of its own (applyInPandasWithState)"
+    what = "keeps state of its own (applyInPandasWithState)"
     schema = ddl_type(found.output_schema)
-    return home.user_code([home.build(found.input)], reason, at, schema=schema)
+    return _user_code(home, [home.build(found.input)], found.func, what, at, schema)
 
 
 CONVERTERS: Final[dict[str, Converter]] = {

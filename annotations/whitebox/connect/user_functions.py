@@ -85,8 +85,8 @@ class Chance:
         return None if found is None else cls(found[1])
 
 
-_SEEDED: Final = re.compile(r"(random\.)?Random(\(.+)?$|np\.random\.default_rng\(.+")
-"""What draws from a seed."""
+_SEEDED: Final = _words("random.Random numpy.random.default_rng numpy.random.RandomState")
+"""What makes a generator; what is drawn from it repeats where it is made from a seed."""
 _CALLED: Final = re.compile(
     r"\$((?:" + "|".join(map(re.escape, sorted(CHANCE))) + r")(?:\.\w+)*)\("
 )
@@ -112,7 +112,8 @@ def shown(function: Any) -> Shown:
         for node in module.definitions
         if isinstance(node, ast.Lambda) == lambdas and _first_line(node) == code.co_firstlineno
     ]
-    return module.looked_at(found[0]) if found else Shown()
+    texts = [module.looked_at(node) for node in found]
+    return next((text for text in texts if text != Shown()), Shown())
 
 
 @cache
@@ -162,13 +163,33 @@ class _Module:
         return own
 
     def _chance(self, node: _Definition) -> str:
-        for call in _calls(node):
-            name = self._called(call.func)
-            if not _SEEDED.match(ast.unparse(call.func)) and any(
-                f"{name}.".startswith(f"{word}.") for word in CHANCE
+        own, nodes = _own(node), list(ast.walk(node))
+        owners = {id(inner.value) for inner in nodes if isinstance(inner, ast.Attribute)}
+        for inner in nodes:
+            if isinstance(inner, ast.Call) and (
+                _root(inner.func) in ("__import__", "id")
+                or (self._called(inner.func) in _SEEDED and not (inner.args or inner.keywords))
             ):
-                return ast.unparse(call.func)[:60]
+                return ast.unparse(inner)[:60]
+            if not isinstance(inner, ast.Attribute | ast.Name) or id(inner) in owners:
+                continue
+            name = self._called(inner)
+            if (
+                any(f"{name}.".startswith(f"{word}.") for word in CHANCE)
+                and name not in _SEEDED
+                and not self._seeded(inner)
+                and _root(inner) not in own
+            ):
+                return ast.unparse(inner)[:60]
         return ""
+
+    def _seeded(self, node: ast.AST) -> bool:
+        """Whether it is a member of a generator that is made there, from a seed."""
+        while isinstance(node, ast.Attribute):
+            node = node.value
+        if not isinstance(node, ast.Call) or self._called(node.func) not in _SEEDED:
+            return False
+        return bool(node.args or node.keywords)
 
     def _called(self, node: ast.expr, depth: int = 0) -> str:
         """What a function is called in the module that it comes from."""
@@ -228,7 +249,8 @@ class _Module:
             calls = (c for c in _calls(node) if c.func is inner)
             if not any(k.arg == "axis" and _by_record(k.value) for c in calls for k in c.keywords):
                 return ast.unparse(inner)[:60]
-        assigned = [part for part in getattr(node, "body", ()) if isinstance(part, ast.Assign)]
+        body = node.body if isinstance(node, ast.FunctionDef) else []
+        assigned = [part for part in body if isinstance(part, ast.Assign)]
         before = {name for part in assigned for name in _stored(part)}
         loops = [inner for inner in _outer(node) if isinstance(inner, ast.For)]
         return next((name for loop in loops for name in _stored(loop) if name in before), "")
@@ -262,9 +284,16 @@ def _own(node: _Definition) -> dict[str, None]:
     """The names that are new with every call: not `self`, nor a parameter with a list or the like
     by default, nor what is set for all calls."""
     args = node.args
-    named = [*args.posonlyargs, *args.args]
-    defaults = dict(zip((a.arg for a in reversed(named)), reversed(args.defaults), strict=False))
-    own = {a.arg for a in (*named, *args.kwonlyargs, args.vararg, args.kwarg) if a is not None}
+    placed = [*args.posonlyargs, *args.args]
+    named = [*placed, *args.kwonlyargs]
+    defaults = {
+        a.arg: default
+        for a, default in (
+            *zip(reversed(placed), reversed(args.defaults), strict=False),
+            *zip(args.kwonlyargs, args.kw_defaults, strict=True),
+        )
+    }
+    own = {a.arg for a in (*named, args.vararg, args.kwarg) if a is not None}
     own -= {
         n for n, d in defaults.items() if isinstance(d, ast.List | ast.Dict | ast.Set | ast.Call)
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -41,6 +42,12 @@ CASES = [
     ("return time.time() - x", "chance"),
     ("return np.random.normal(x)", "chance"),
     ("return requests.get(x).text", "chance"),
+    ("return list(map(random.choice, [x]))", "chance"),
+    ("return random.Random().random()", "chance"),
+    ("drawn = random.Random()\n    return drawn.random()", "chance"),
+    ("drawn = random.Random(x)\n    return drawn.random()", ""),
+    ("return __import__('random').random()", "chance"),
+    ("random = x + 1\n    return random", ""),
     ("return api.get(x).json()", "chance"),
     ("seen.add(x)\n    return len(seen)", "kept"),
     ("return keeps(x)", "kept"),
@@ -70,6 +77,28 @@ def test_what_a_function_shows(body: str, expected: str, tmp_path: Path) -> None
     assert [name for name in ("chance", "kept", "batch") if getattr(found, name)] == (
         [expected] if expected else []
     ), found
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("asked = lambda x: random.random() + x", "chance"),
+        ("asked = lambda x: seen.add(x) or len(seen)", "kept"),
+        ("asked = lambda x: x + 1", ""),
+        ("asked = [lambda x: x, lambda x: time.time()][0]", "chance"),  # which one is not known
+        ("def asked(x, *, by={}):\n    by[x] = 1\n    return len(by)", "kept"),
+        ("def asked(x, *, by={}):\n    return by.get(x)", ""),
+        ("def around():\n    box = [0]\n    def inner(x):\n        box[0] += x\n"
+         "        return box[0]\n    return inner\nasked = around()", "kept"),
+    ],
+)  # fmt: skip
+def test_what_another_kind_of_function_shows(text: str, expected: str, tmp_path: Path) -> None:
+    file = tmp_path / "module.py"
+    file.write_text(HEAD + text)
+    names: dict[str, Any] = {"__name__": "module", "requests": None}
+    exec(compile("seen = set()\n" * HEAD.count("\n") + text, str(file), "exec"), names)
+    found = shown(names["asked"])
+    assert [n for n in ("chance", "kept") if getattr(found, n)] == ([expected] if expected else [])
 
 
 def test_a_function_without_a_text_shows_nothing() -> None:
