@@ -191,7 +191,15 @@ MISTAKES: Final = (
         "_tell_of_broken",
         "for number, why in self.broken.items():",
         "broken, self.broken = self.broken, {}\n        for number, why in broken.items():",
-        "links",
+        "accusations",
+    ),
+    Mistake(
+        "a site that dials a dead leader does not look who leads",
+        worker.Worker,
+        "_dialed",
+        "if now not in (None, address) and not dialing.done():",
+        "if False:",
+        "silence",
     ),
     Mistake(
         "a closed connection is nobody's failure",
@@ -434,6 +442,7 @@ HARMLESS: Final = {
     "sites that do not come back to a new leader stay": "as above: their successors accuse them",
     "a state of an attempt that was given up is installed": "whoever gives up forgets the standby",
     "a candidate leads for ever": "its sites leave it, and what it would record of that is refused",
+    "a site that dials a dead leader does not look who leads": "the attempt ends, only later",
     "nobody deposes a leader that is gone": "its session ends all the same, only later",
 }
 """Mistakes that another line of defence makes good, and which."""

@@ -76,6 +76,10 @@ SETTINGS: Final = {
     "leaders": Setting(kinds=LEADERS, faults={"count": 8}),
     "losses": Setting(kinds=LEADERS, faults={"count": 8, "reckless": True}),
     "links": Setting(kinds=LINKS, faults={"count": 8}),
+    "accusations": Setting(
+        kinds={"link reset": 2.0, "leader killed": 1.0, "leader deposed": 1.0},
+        faults={"count": 14, "gap_s": 0.0},
+    ),
     "zombies": Setting(
         kinds=ZOMBIES,
         faults={"count": 8, "among_input": True},
