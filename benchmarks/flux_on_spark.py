@@ -76,7 +76,7 @@ MASTER: Final = "local-cluster[3,4,1024]"
 SITES: Final = 3
 PARTITIONS: Final = 4
 STREAM: Final = "sums"
-PATIENCE_S: Final = 240.0
+PATIENCE_S: Final = 600.0
 SOURCES: Final = 2
 """Partitions of the source in real-time mode."""
 START_S: Final = 25.0
