@@ -2,7 +2,8 @@
 
 SUSPENDED (the connection is gone, the session may live) and LOST (the session is gone, with
 everything ephemeral) are different; in both, nothing is decided locally (OR-7): `require_session`
-raises, `wait_for_session` waits. kazoo reconnects by itself and opens a new session after a loss.
+raises, `wait_for_session` waits. kazoo reconnects by itself and opens a new session after a loss,
+unless the ensemble no longer lets the user in: then it gives up for good (`shut_out`).
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Any, Final, Self
 from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException
 from kazoo.handlers.threading import KazooTimeoutError
-from kazoo.protocol.states import KazooState
+from kazoo.protocol.states import KazooState, KeeperState
 from kazoo.retry import KazooRetry
 
 from flux_runtime.zookeeper.access import SASL, Ensemble, ensemble_of
@@ -61,6 +62,7 @@ class Client:
         self._listeners: list[Listener] = []
         self._session_timeout_s = session_timeout_s
         self._closing = False
+        self._let_in = self._answered = False
         retry = KazooRetry(max_tries=-1, delay=0.1, backoff=2, max_delay=1.0)
         self.kazoo: Any = KazooClient(
             hosts=self.hosts,
@@ -103,6 +105,12 @@ class Client:
         known = self.kazoo.client_id
         return None if known is None else int(known[0])
 
+    @property
+    def shut_out(self) -> bool:
+        """Whether the ensemble did not let the user in again, which kazoo does not try twice."""
+        ended = self.kazoo.client_state in (KeeperState.CLOSED, KeeperState.AUTH_FAILED)
+        return self._let_in and not self._closing and ended
+
     def require_session(self) -> None:
         """Return while connected.
 
@@ -110,6 +118,8 @@ class Client:
             SessionUnavailable: the session is suspended or lost (OR-7).
         """
         if self._state is not SessionState.CONNECTED:
+            if self.shut_out:
+                raise not_let_in(self.ensemble)
             raise SessionUnavailable(
                 f"the ZooKeeper session with {self.hosts} is {self._state.value}",
                 "Nothing is decided until it is back; it is re-established by itself as soon as "
@@ -121,13 +131,17 @@ class Client:
 
         Raises:
             EnsembleUnreachable: still not connected after `timeout_s` seconds.
+            AccessRefused: the ensemble does not let the user in any more.
             SessionUnavailable: the session has been closed.
         """
         with self._changed:
             if not self._changed.wait_for(
-                lambda: self._closing or self._state is SessionState.CONNECTED, timeout_s
+                lambda: self._closing or self.shut_out or self._state is SessionState.CONNECTED,
+                timeout_s,
             ):
                 raise unreachable(self.hosts, timeout_s)
+            if self.shut_out:
+                raise not_let_in(self.ensemble)
             if self._closing:
                 raise SessionUnavailable(
                     f"the ZooKeeper session with {self.hosts} has been closed",
@@ -159,6 +173,7 @@ class Client:
     def _on_change(self, state: str) -> None:
         with self._changed:
             self._state = _STATES[state]
+            self._answered = self._answered or self._state is SessionState.CONNECTED
             if self._state is SessionState.LOST and not self._closing:
                 self.session_losses += 1
             self._changed.notify_all()
@@ -200,6 +215,8 @@ def connect(
         client.kazoo.start(timeout=timeout_s)
     except (KazooTimeoutError, KazooException, OSError):
         client.close()
+        if SASL in ensemble.access and client._answered:
+            raise not_let_in(ensemble, f" within {timeout_s:g} s") from None
         raise unreachable(hosts, timeout_s) from None
     except BaseException:
         client.close()
@@ -209,13 +226,21 @@ def connect(
             client.kazoo.exists_async("/").get(timeout=timeout_s)
         except (KazooTimeoutError, KazooException):
             client.close()
-            raise AccessRefused(
-                f"the ZooKeeper ensemble at {hosts} did not let in {ensemble.access['user']} by "
-                f"{ensemble.access[SASL]} within {timeout_s:g} s",
-                "Look at user and password under `zookeeper_access`, and at the JAAS file there.",
-            ) from None
+            raise not_let_in(ensemble, f" within {timeout_s:g} s") from None
+    client._let_in = True
     client.wait_for_session(timeout_s)
     return client
+
+
+def not_let_in(ensemble: Ensemble, when: str = ", which it had before") -> AccessRefused:
+    """The error for a user whom the ensemble does not know, at first or when it is back."""
+    access = ensemble.access
+    by = f"{access.get('user', 'the job')} by {access.get(SASL, 'its access')}"
+    return AccessRefused(
+        f"the ZooKeeper ensemble at {ensemble.hosts} did not let in {by}{when}",
+        "Look at user and password under `zookeeper_access`, and at the JAAS file there; then "
+        "start the job again.",
+    )
 
 
 def refused(client: Client) -> AccessRefused:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -94,22 +95,28 @@ Server {{
 def sasl(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ensemble]:
     """A server that knows users by SASL, and lets in nobody else."""
     folder = tmp_path_factory.mktemp("sasl")
-    (folder / "jaas.conf").write_text(JAAS.format(password=PASSWORD))
     (folder / "password").write_text(f"{PASSWORD}\n")
-    settings = (
-        "authProvider.1=org.apache.zookeeper.server.auth.SASLAuthenticationProvider",
-        "sessionRequireClientSASLAuth=true",
-    )
     port = free_port()
-    process = ServerProcess(folder / "data", port=port, settings=settings, heap_mb=256)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("JDK_JAVA_OPTIONS", f"-Djava.security.auth.login.config={folder}/jaas.conf")
-        process.start(timeout_s=60.0, lock_wait_s=5.0, grace_s=5.0)
+    process = sasl_server(folder, port, PASSWORD)
     access = {"sasl": "DIGEST-MD5", "user": "orders", "password": "${file:password}"}
     try:
         yield Ensemble(f"127.0.0.1:{port}", access, folder)
     finally:
         process.stop(grace_s=5.0)
+
+
+def sasl_server(folder: Path, port: int, password: str) -> ServerProcess:
+    """A server whose users have this password."""
+    (folder / "jaas.conf").write_text(JAAS.format(password=password))
+    settings = (
+        "authProvider.1=org.apache.zookeeper.server.auth.SASLAuthenticationProvider",
+        "sessionRequireClientSASLAuth=true",
+    )
+    process = ServerProcess(folder / "data", port=port, settings=settings, heap_mb=256)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("JDK_JAVA_OPTIONS", f"-Djava.security.auth.login.config={folder}/jaas.conf")
+        process.start(timeout_s=60.0, lock_wait_s=5.0, grace_s=5.0)
+    return process
 
 
 def below(client: Client, path: str) -> list[str]:
@@ -188,6 +195,34 @@ def test_every_znode_is_of_the_user_whom_the_servers_know_by_sasl(sasl: Ensemble
     for other in ({"password": "another"}, {"user": "nobody"}):
         with pytest.raises(AccessRefused, match="by DIGEST-MD5 within 2 s"):
             connect(without(sasl, **other), timeout_s=2.0)
+
+
+@pytest.mark.zookeeper
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_user_who_is_not_let_in_again_is_told_so(tmp_path: Path) -> None:
+    port = free_port()
+    process = sasl_server(tmp_path, port, PASSWORD)
+    access = {"sasl": "DIGEST-MD5", "user": "orders", "password": PASSWORD}
+    try:
+        with connect(Ensemble(f"127.0.0.1:{port}", access, tmp_path)) as client:
+            process.stop(grace_s=5.0)
+            process = sasl_server(tmp_path, port, "another")
+            with pytest.raises(AccessRefused, match="let in orders by DIGEST-MD5, which it had be"):
+                wait_until_refused(client)
+            with pytest.raises(AccessRefused, match="did not let in orders"):
+                client.require_session()
+            with pytest.raises(AccessRefused, match="did not let in orders"):
+                ProducerRegistry(client, "job").lookup("clicks", ("17",))
+    finally:
+        process.stop(grace_s=5.0)
+
+
+def wait_until_refused(client: Client) -> None:
+    """kazoo says that it is connected before it is let in."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        client.wait_for_session(60.0)
+        time.sleep(0.05)
 
 
 @pytest.mark.zookeeper
