@@ -155,11 +155,11 @@ _ROWS: Final = (
     Code(
         "BLZ519",
         Severity.ERROR,
-        "results at an address that cannot hold them",
+        "rows at an address that cannot hold them",
         "Files are committed by renaming a folder in one step, which object stores cannot do. A "
         "Delta table is committed by an entry in its log, in a folder or in a store that the "
-        "package deltalake reaches.",
-        "give the sink format: delta, or a path on a mounted file system",
+        "package deltalake reaches; a name of a metastore (gold.orders) is no address.",
+        "give the sink format: delta, or a path on a mounted file system; of a table its location",
     ),
     Code(
         "BLZ521",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -22,6 +23,8 @@ JDBC: Final = "jdbc"
 """The format of tables in databases."""
 DELTA_STORES: Final = ("s3", "s3a", "abfs", "abfss", "az", "azure", "adl", "gs")
 """Schemes of addresses at which jobs keep Delta tables, as the running job has them."""
+_OF_METASTORE: Final = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*){1,2}", re.ASCII)
+"""Names like `gold.orders`, which are tables of a metastore to everybody but a file system."""
 OWN_SCHEMA: Final = frozenset({"text"})
 """File formats that need no schema."""
 
@@ -44,7 +47,21 @@ def source_problems(stream: Stream) -> list[Diagnostic]:
         message = f"the source of stream {stream.name} reads {format} files and has no path"
         at = stream.source.position or stream.position
         missing.append(Diagnostic(CODES["BLZ503"], message, at))
+    if message := _named_table(f"the source of {stream.name}", stream.source):
+        missing.append(
+            Diagnostic(CODES["BLZ519"], message, stream.source.position or stream.position)
+        )
     return missing
+
+
+def _named_table(end: str, external: External) -> str | None:
+    """Why a Delta table has no address: it is named as in a metastore; None: it has one."""
+    if external.format.lower() != "delta" or not _OF_METASTORE.fullmatch(external.path or ""):
+        return None
+    return (
+        f"{end} is the Delta table {external.path}, a name in a metastore, which is not asked: "
+        f"give its address (DESCRIBE DETAIL {external.path}), or ./{external.path} for a folder"
+    )
 
 
 def sink_problems(stream: Stream, folder: Path) -> list[Diagnostic]:
@@ -60,6 +77,8 @@ def sink_problems(stream: Stream, folder: Path) -> list[Diagnostic]:
         except OperatorError as error:
             message = str(error) if sink.function else f"the sink of {stream.name} has no function"
             return [Diagnostic(CODES["BLZ506"], message, sink.position or stream.position)]
+    if sink is not None and (message := _named_table(f"the sink of {stream.name}", sink)):
+        return [Diagnostic(CODES["BLZ519"], message, sink.position or stream.position)]
     scheme = "" if sink is None or sink.path is None else urlsplit(sink.path).scheme.lower()
     if sink is None or scheme in ("", "file"):
         return []
