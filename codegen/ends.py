@@ -47,10 +47,9 @@ def source_problems(stream: Stream) -> list[Diagnostic]:
         message = f"the source of stream {stream.name} reads {format} files and has no path"
         at = stream.source.position or stream.position
         missing.append(Diagnostic(CODES["BLZ503"], message, at))
-    if message := _named_table(f"the source of {stream.name}", stream.source):
-        missing.append(
-            Diagnostic(CODES["BLZ519"], message, stream.source.position or stream.position)
-        )
+    if named := _named_table(f"the source of {stream.name}", stream.source):
+        at = stream.source.position or stream.position
+        missing.append(Diagnostic(CODES["BLZ519"], named, at))
     return missing
 
 
@@ -77,8 +76,8 @@ def sink_problems(stream: Stream, folder: Path) -> list[Diagnostic]:
         except OperatorError as error:
             message = str(error) if sink.function else f"the sink of {stream.name} has no function"
             return [Diagnostic(CODES["BLZ506"], message, sink.position or stream.position)]
-    if sink is not None and (message := _named_table(f"the sink of {stream.name}", sink)):
-        return [Diagnostic(CODES["BLZ519"], message, sink.position or stream.position)]
+    if sink is not None and (named := _named_table(f"the sink of {stream.name}", sink)):
+        return [Diagnostic(CODES["BLZ519"], named, sink.position or stream.position)]
     scheme = "" if sink is None or sink.path is None else urlsplit(sink.path).scheme.lower()
     if sink is None or scheme in ("", "file"):
         return []
