@@ -73,6 +73,7 @@ CHECK_S: Final = 5.0
 _MARKS: Final = 3
 _WINDOW: Final = 8
 """So many messages are marks, and so many offsets before the position are looked at for them."""
+_AGAIN_S: Final = 0.5
 _NO_ID: Final = "A" * 22
 """What brokers without ids give for one."""
 _NOT_SUPPORTED: Final = ("startingOffsetsByTimestamp", "assign", "subscribePattern")
@@ -417,6 +418,17 @@ class KafkaReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self, windows: Mapping[tuple[str, str], tuple[int, int]]
     ) -> dict[tuple[str, str], dict[int, str]]:
         """The digests of the messages of some offsets, by offset; of those that are there."""
+        import confluent_kafka as kafka
+
+        try:
+            return self._read_digests(windows)
+        except kafka.KafkaException:  # a topic that was made anew is not there at once
+            time.sleep(_AGAIN_S)
+            return self._read_digests(windows)
+
+    def _read_digests(
+        self, windows: Mapping[tuple[str, str], tuple[int, int]]
+    ) -> dict[tuple[str, str], dict[int, str]]:
         import confluent_kafka as kafka
 
         low, high = self._watermarks(0), self._watermarks(1)
