@@ -86,6 +86,7 @@ def effect(
     Where requests take part, it is what a request gets to see that depends on the order: the
     effect is theirs, and its partitions are those of what is kept. What depends on the order
     inside a partition depends on the order of what is kept, too, whenever the request comes.
+    Behind an operator that leaves rows in any order, no order of the records decides theirs.
     """
     if not facts.live:
         by_order = within is Within.SEQUENCE
@@ -104,6 +105,7 @@ def effect(
         (within is Within.SET and facts.asked) or facts.live,
         facts.live,
         within,
+        reordered=facts.reordered if within is Within.SEQUENCE else "",
     )
 
 

@@ -96,7 +96,7 @@ def annotate(
     names = occurrences.names
     context = Context(names, output_mode, lateness, tuple(fds))
     try:
-        facts = _Pass(context, occurrences).facts(plan)
+        facts = _Pass(context, occurrences, REORDERING if by_partition else {}).facts(plan)
     except RecursionError:
         facts = _unreadable(occurrences, "the query is nested too deeply")
     if any(count > 1 for count in Counter(_places(plan)).values()):
@@ -147,8 +147,10 @@ def _unreadable(occurrences: Occurrences, reason: str) -> Facts:
 class _Pass:
     """One way up through a plan; what stands in several places is gone through once."""
 
-    def __init__(self, context: Context, occurrences: Occurrences) -> None:
-        self.context, self.occurrences = context, occurrences
+    def __init__(
+        self, context: Context, occurrences: Occurrences, reordering: Mapping[type, str]
+    ) -> None:
+        self.context, self.occurrences, self.reordering = context, occurrences, reordering
         self._shared: dict[int, Facts] = {}
 
     def facts(self, node: Relation) -> Facts:
@@ -166,7 +168,8 @@ class _Pass:
         below = [self.facts(source) for source in inputs_of(node)]
         if isinstance(node, Reuse):
             return used_again(node, below[0], self.occurrences)
-        return RULES[type(node)](self.context, node, *below)
+        facts = RULES[type(node)](self.context, node, *below)
+        return replace(facts, reordered=self.reordering.get(type(node), facts.reordered))
 
 
 def _source(node: Source, occurrence: int) -> Facts:
@@ -280,6 +283,16 @@ RULES: Final[Mapping[type, Callable[..., Facts]]] = {
 }
 """What each kind of node does to what is known of its inputs' rows."""
 
+REORDERING: Final[Mapping[type, str]] = {
+    Join: "a join",
+    Union: "UNION",
+    SetOperation: "a set operation",
+    Aggregate: "GROUP BY",
+    Deduplicate: "DISTINCT",
+    Window: "a window",
+}
+"""Nodes whose rows come in any order, whatever that of the records is, and what they are called."""
+
 
 # ---- what reaches the output
 
@@ -318,6 +331,15 @@ def _path(
     gates = [gate_of(effect, names) for effect in effects]
     stores = [evidence for stored, evidence in facts.stores if stored & mine]
     chances = [evidence for seen, evidence in facts.chances if seen & mine or not seen]
+    chances += [
+        Evidence(
+            "nondeterministic",
+            f"{effect.text}, and {effect.reordered} below leaves them in any order",
+            effect.position,
+        )
+        for effect in effects
+        if effect.reordered
+    ]
     shown = [_evidence(effect, gate) for effect, gate in zip(effects, gates, strict=True)]
     thresholds = [evidence for seen, evidence in facts.thresholds if seen & mine]
     return DerivedPath(

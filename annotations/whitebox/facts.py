@@ -40,6 +40,9 @@ class Effect:
     within: Within = Within.SET
     state: bool = False
     """True where it is done to what is kept, whoever asks for it and when."""
+    reordered: str = ""
+    """What leaves the rows in an order that follows from no order of records, if it depends on
+    theirs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +89,9 @@ class Facts:
     choose by. None: a request's own attributes may be among the columns."""
     mutable: tuple[tuple[str, Position | None], ...] = ()
     """Tables that somebody may change while the job runs."""
+    reordered: str = ""
+    """The operator below that leaves the rows in any order, whatever that of the records is: Spark
+    moves rows between tasks for it, and fetches them as they come."""
     repeats: str | None = None
     """Why a row may come twice."""
     again: str | None = None
@@ -134,6 +140,7 @@ def both(several: Iterable[Facts]) -> Facts:
         combined.either = {**combined.either, **facts.either}
         combined.mixed = combined.mixed or facts.mixed
         combined.mutable = unique((*combined.mutable, *facts.mutable))
+        combined.reordered = combined.reordered or facts.reordered
         combined.repeats = combined.repeats or facts.repeats
         combined.again = combined.again or facts.again
     return combined

@@ -226,8 +226,7 @@ class _Grouping:
                 f"no `{text_of(call)}` leaves BIGINT on the way: with ANSI mode on Spark stops "
                 "then, in some orders of the records and not in others"
             )
-            assumed = (*self.facts.assumptions, Assumption(text, call.position))
-            self.facts = replace(self.facts, assumptions=unique(assumed))
+            self._assume(text, call.position)
         nullable = FUNCTIONS[call.function].null is not Null.NEVER
         column = self._stand_in(Column(text_of(call), call.type, nullable, bits_max=row.bits_max))
         temporary.copies[column] = frozenset()
@@ -241,11 +240,17 @@ class _Grouping:
         within = Within.SET
         if depends is not None:
             (construct, text), within = depends, Within.SEQUENCE
-        effects = [
-            effect(self.inner, construct, text, call.position, gate=self.classes, within=within)
-        ]
-        temporary.moving |= moved(column, direction_of(call, row), *effects)
+        one = effect(self.inner, construct, text, call.position, gate=self.classes, within=within)
+        if one is not None and one.reordered and row.adds:
+            text = f"how `{text_of(call)}` rounds does not matter: {one.reordered} below leaves "
+            self._assume(f"{text}the rows in any order", call.position)
+            one = replace(one, reordered="")
+        temporary.moving |= moved(column, direction_of(call, row), one)
         return column
+
+    def _assume(self, text: str, position: Position | None) -> None:
+        assumed = (*self.facts.assumptions, Assumption(text, position))
+        self.facts = replace(self.facts, assumptions=unique(assumed))
 
     def _stand_in(self, column: Column) -> Column:
         self.made.add(column)

@@ -60,7 +60,7 @@ def join(context: Context, node: Join, left: Facts, right: Facts) -> Facts:
         within = Within.SEQUENCE
         early = effect(facts, "requests", text, node.position, gate=theta, within=within)
         if early is not None:
-            early = replace(early, targets=facts.asked)
+            early = replace(early, targets=facts.asked, reordered="")
             facts.awaiting = unique((*facts.awaiting, early))
     return _columns(node, facts, left, right, equal)
 

@@ -244,7 +244,8 @@ def _hint(home: Relations, found: Any, at: Position | None) -> Built:
     """A hint of Spark's changes no rows; ours marks what went through unknown code."""
     if found.name != UNREAD:
         return _same(home, found, at)
-    return home.user_code([home.build(found.input)], found.parameters[0].literal.string, at)
+    reason = found.parameters[0].literal.string
+    return home.user_code([home.build(found.input)], reason, at, deterministic=False)
 
 
 CONVERTERS: Final[dict[str, Converter]] = {

@@ -105,6 +105,25 @@ def labels(sql: str, **options: object) -> str:
             "clicks OW[id] sequence",
         ),
         ("SELECT id, rand() FROM clicks", "clicks CR chance"),
+        # Spark moves rows between tasks, and fetches them as they come.
+        (
+            "SELECT c.id, first(d.name) FROM clicks c JOIN dim d ON c.id = d.id GROUP BY c.id",
+            "clicks OW[id] sequence chance",
+        ),
+        (
+            "SELECT id, collect_list(v) FROM (SELECT id, v FROM clicks UNION ALL SELECT id, v "
+            "FROM clicks) GROUP BY id",
+            "clicks OW[id] sequence chance",
+        ),
+        (
+            "SELECT id, row_number() OVER (PARTITION BY id ORDER BY n) FROM "
+            "(SELECT id, v, count(*) AS n FROM clicks GROUP BY id, v)",
+            "clicks OW[id] sequence chance",
+        ),
+        (
+            "SELECT c.id, max(d.name) FROM clicks c JOIN dim d ON c.id = d.id GROUP BY c.id",
+            "clicks OW[id]",
+        ),
         ("SELECT id FROM clicks WHERE ts > now()", "clicks CR chance"),
         ("SELECT c.id FROM clicks c LEFT ANTI JOIN dim d ON c.id = d.id", "clicks CR"),
         ("SELECT c.id FROM clicks c JOIN elsewhere e ON c.id = e.id", "clicks OR[*]"),

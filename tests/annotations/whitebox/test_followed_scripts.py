@@ -356,9 +356,9 @@ def test_no_way_is_overlooked(tmp_path: Path) -> None:
             "CR, chance",
         ),
         ('df = df.withColumn("at", F.lit(os.environ["RELEASE"]))', "CR"),
-        ("df = cleaned(df)", "OW[*]"),
+        ("df = cleaned(df)", "OW[*], chance"),
         ("df = tried(df)", "CR"),
-        ('df = df.groupBy("k").agg(agg.of("v"))', "OW[*]"),
+        ('df = df.groupBy("k").agg(agg.of("v"))', "OW[*], chance"),
     ],
 )
 def test_what_is_not_known_is_not_taken_for_nothing(part: str, label: str, tmp_path: Path) -> None:
@@ -388,7 +388,7 @@ async def go(name):
          {"unknown_stream -> q": ["OW[*], chance"]}),
         ("v = os.environ['V']\ndf.createOrReplaceTempView(v)\n"
          "spark.sql(f'SELECT k FROM {v}').writeStream.queryName('q').start()",
-         {"df -> q": ["OW[*]"]}),
+         {"df -> q": ["OW[*], chance"]}),
         (f"import asyncio\n{_GO}asyncio.run(go('a'))", {"a -> q": ["CR"]}),
         (f"import threading\n{_GO[6:]}threading.Thread(target=go, args=('a',)).start()",
          {"a -> q": ["CR"]}),
