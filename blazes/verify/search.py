@@ -30,6 +30,8 @@ SHRINK_S: Final = 20.0
 NO_OUTPUT: Final = "no generated input made it put anything out"
 NO_INPUT: Final = "the time was over before an input was found that it puts anything out for"
 NO_TIME: Final = "the time was over before it was tried"
+FEWEST: Final = 10
+"""Tries below which a claim that the time cut short does not count as tested."""
 
 
 @dataclass
@@ -90,8 +92,11 @@ class Search:
         engine = self.fast.name
         if self.refutation is not None:
             return Finding(self.claim, Status.REFUTED, self.tries, engine, "", self.refutation)
-        if self.tries:
+        if self.tries >= min(FEWEST, self.tries_max):
             return Finding(self.claim, Status.STANDS, self.tries, engine)
+        if self.tries:
+            reason = f"the time was over after {self.tries} of at least {FEWEST} tries"
+            return Finding(self.claim, Status.UNTESTED, self.tries, engine, reason)
         reason = NO_OUTPUT if self.over else NO_INPUT if self.drawn else NO_TIME
         return Finding(self.claim, Status.UNTESTED, 0, engine, self.failed or reason)
 
