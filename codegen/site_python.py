@@ -13,36 +13,18 @@ from typing import Final
 
 from annotations.dataflow import Endpoint, Processor
 from annotations.vocabulary import AnnotationKind
+from annotations.whitebox.python_chance import GIVEN, reason_of
 from codegen.drafts import Draft, folder_of
 from codegen.network import Network
 from codegen.operators import OperatorError, find, installed, parsed
 
-CHANCE: Final[Mapping[str, str]] = {
-    "random": "random numbers",
-    "secrets": "random numbers",
-    "uuid": "a random number or the machine",
-    "numpy.random": "random numbers",
-    "os.urandom": "random numbers",
+OF_A_PROCESS: Final[Mapping[str, str]] = {
     "os.environ": "the environment of a process",
     "os.getenv": "the environment of a process",
-    "os.getpid": "the process",
-    "socket": "the machine",
-    "time": "the clock",
-    "datetime.datetime.now": "the clock",
-    "datetime.datetime.utcnow": "the clock",
-    "datetime.datetime.today": "the clock",
-    "datetime.date.today": "the clock",
-    "pandas.Timestamp.now": "the clock",
-    "pandas.Timestamp.today": "the clock",
-    "pandas.Timestamp.utcnow": "the clock",
     "id": "an address of a process",
     "hash": "a number that differs between processes",
 }
-"""Module, or name in it -> what it depends on beside its arguments."""
-FIXED: Final = frozenset({"uuid.UUID", "uuid.uuid3", "uuid.uuid5", "time.strptime", "time.gmtime"})
-"""Names of these modules that depend on their arguments alone."""
-SEEDED: Final = frozenset({"random.Random", "numpy.random.default_rng", "numpy.random.RandomState"})
-"""Names that do so where they are called with an argument."""
+"""What only copies in several processes differ in."""
 MAPS: Final = frozenset({"mapInPandas", "mapInArrow"})
 MAPPED: Final = "mapInPandas or mapInArrow of its input"
 
@@ -126,27 +108,16 @@ def _unmapped(definition: ast.FunctionDef, file: str) -> Iterator[str]:
 def _chances(tree: ast.Module, name: str, file: str) -> Iterator[str]:
     """All that a definition asks for and that differs between two copies."""
     imported = _imports(tree)
-    seeded = {id(n.func) for n in ast.walk(tree) if isinstance(n, ast.Call) and n.args}
+    given = {id(n.func) for n in ast.walk(tree) if isinstance(n, ast.Call) and n.args}
     reached = sorted(_reached(tree, name), key=lambda n: (n.lineno, n.col_offset))
     for node in reached:
         asked = _name(node, imported)
-        if asked is None or (asked in SEEDED and id(node) in seeded):
+        if asked is None or (asked in GIVEN and id(node) in given):
             continue
-        why = _chance(asked)
-        if why is not None:
+        process = OF_A_PROCESS.get(".".join(asked.split(".")[:2]))
+        why = GIVEN.get(asked) or process or reason_of(asked)
+        if why is not None and (process is not None or "." in asked):
             yield f"{file}:{node.lineno}: {asked} depends on {why}, in which two copies differ"
-
-
-def _chance(name: str) -> str | None:
-    """The thing that a name depends on beside its arguments; None: none that is known."""
-    parts = name.split(".")
-    if name in FIXED or parts == ["time"]:
-        return None
-    for end in range(len(parts), 0, -1):
-        why = CHANCE.get(".".join(parts[:end]))
-        if why is not None and (end < len(parts) or "." in name or name in ("id", "hash")):
-            return why
-    return None
 
 
 def _imports(tree: ast.Module) -> Mapping[str, str]:

@@ -8,7 +8,8 @@ where it is used.
   `sql_tables`, `sql_select`, `sql_items`, `sql_expressions` and `sql_scope` read the tree.
 - `pyspark_code`: functions and scripts, by the package `connect`, in a `sandbox` behind the walls
   of `confinement`, watched by a `supervisor`; `plan_json` carries the plans out of it, and
-  `answer_cache` keeps them. The package `bloom` reads rules in Bloom.
+  `answer_cache` keeps them; `python_chance`: clocks, dice and services that Python asks. The
+  package `bloom` reads rules in Bloom.
 - `ir`: the representation; `datatypes`, `type_text`, `result_types`: its types; `functions`: all of
   Spark's, and what is claimed of each.
 - `derive`: the pass, `annotate(plan)`, which gives a `derivation`. `facts` about rows go through

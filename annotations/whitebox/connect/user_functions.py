@@ -17,23 +17,13 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from annotations.whitebox.connect.program import program
+from annotations.whitebox.python_chance import CHANCE, GIVEN, reason_of
 
 
 def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-CHANCE: Final = _words(
-    """
-    arrow.now arrow.utcnow datetime.date.today datetime.datetime.now datetime.datetime.today
-    datetime.datetime.utcnow faker numpy.random os.getpid os.urandom pandas.Timestamp.now
-    pandas.Timestamp.today pandas.Timestamp.utcnow pendulum.now platform.node random secrets
-    socket threading.get_ident time.gmtime time.localtime time.monotonic time.perf_counter
-    time.time time.time_ns torch.rand uuid.uuid1 uuid.uuid4 aiohttp boto3 httpx openai
-    psycopg2 pymongo pymysql redis requests urllib.request urllib3
-    """
-)
-"""The clock, the machine, chance and services: functions, or modules of them."""
 _CHANGING: Final = _words(
     """
     add append appendleft clear discard extend insert pop popitem popleft remove reverse
@@ -85,8 +75,6 @@ class Chance:
         return None if found is None else cls(found[1])
 
 
-_SEEDED: Final = _words("random.Random numpy.random.default_rng numpy.random.RandomState")
-"""What makes a generator; what is drawn from it repeats where it is made from a seed."""
 _CALLED: Final = re.compile(
     r"\$((?:" + "|".join(map(re.escape, sorted(CHANCE))) + r")(?:\.\w+)*)\("
 )
@@ -168,26 +156,26 @@ class _Module:
         for inner in nodes:
             if isinstance(inner, ast.Call) and (
                 _root(inner.func) in ("__import__", "id")
-                or (self._called(inner.func) in _SEEDED and not (inner.args or inner.keywords))
+                or (self._called(inner.func) in GIVEN and not (inner.args or inner.keywords))
             ):
                 return ast.unparse(inner)[:60]
             if not isinstance(inner, ast.Attribute | ast.Name) or id(inner) in owners:
                 continue
             name = self._called(inner)
             if (
-                any(f"{name}.".startswith(f"{word}.") for word in CHANCE)
-                and name not in _SEEDED
-                and not self._seeded(inner)
+                reason_of(name) is not None
+                and name not in GIVEN
+                and not self._given(inner)
                 and _root(inner) not in own
             ):
                 return ast.unparse(inner)[:60]
         return ""
 
-    def _seeded(self, node: ast.AST) -> bool:
-        """Whether it is a member of a generator that is made there, from a seed."""
+    def _given(self, node: ast.AST) -> bool:
+        """Whether it is a member of what is made there of arguments alone."""
         while isinstance(node, ast.Attribute):
             node = node.value
-        if not isinstance(node, ast.Call) or self._called(node.func) not in _SEEDED:
+        if not isinstance(node, ast.Call) or self._called(node.func) not in GIVEN:
             return False
         return bool(node.args or node.keywords)
 

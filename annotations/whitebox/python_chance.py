@@ -1,0 +1,46 @@
+"""Clocks, dice and services: names in Python whose results are not the same each time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+
+def _table(**names: str) -> Mapping[str, str]:
+    return {name: why.replace("_", " ") for why, text in names.items() for name in text.split()}
+
+
+CHANCE: Final = _table(
+    the_clock="""
+    arrow.now arrow.utcnow datetime.date.today datetime.datetime.now datetime.datetime.today
+    datetime.datetime.utcnow pandas.Timestamp.now pandas.Timestamp.today pandas.Timestamp.utcnow
+    pendulum.now time.monotonic time.monotonic_ns time.perf_counter time.perf_counter_ns
+    time.process_time time.time time.time_ns
+    """,
+    random_numbers="""
+    faker numpy.random os.urandom random secrets torch.rand uuid.uuid1 uuid.uuid4
+    """,
+    the_machine="platform.node socket",
+    the_process="os.getpid threading.get_ident",
+    a_service="""
+    aiohttp boto3 httpx openai psycopg2 pymongo pymysql redis requests urllib.request urllib3
+    """,
+)
+"""Function, or module with all that is in it -> what it depends on beside its arguments."""
+GIVEN: Final = _table(
+    the_clock="time.ctime time.gmtime time.localtime",
+    random_numbers="numpy.random.RandomState numpy.random.default_rng random.Random",
+)
+"""The same of functions that depend on their arguments alone where they are given one: a time, or
+the seed of a generator."""
+
+
+def reason_of(name: str) -> str | None:
+    """The thing that a function depends on beside its arguments; None: none that is known.
+
+    >>> reason_of("uuid.uuid4"), reason_of("random.choice"), reason_of("uuid.UUID")
+    ('random numbers', 'random numbers', None)
+    """
+    parts = name.split(".")
+    prefixes = (".".join(parts[:end]) for end in range(len(parts), 0, -1))
+    return next((CHANCE[prefix] for prefix in prefixes if prefix in CHANCE), None)
