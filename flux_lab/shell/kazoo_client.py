@@ -19,7 +19,7 @@ from kazoo.exceptions import (
     SessionExpiredError,
 )
 from kazoo.handlers.threading import KazooTimeoutError
-from kazoo.protocol.states import KazooState
+from kazoo.protocol.states import KazooState, KeeperState
 
 from flux_lab.shell.kernel import KERNEL, Event, Thread
 from flux_lab.shell.zookeeper import MACHINE, SERVERS, Connection, Ensemble, Session, Tree
@@ -94,6 +94,13 @@ class SimulatedKazoo:
     def client_id(self) -> tuple[int, bytes] | None:
         """The session; None while there is none."""
         return None if self.session is None else (self.session.number, b"")
+
+    @property
+    def client_state(self) -> str:
+        """The state of the session, which no server here refuses."""
+        if self._closed:
+            return str(KeeperState.CLOSED)
+        return str(KeeperState.CONNECTING if self.connection is None else KeeperState.CONNECTED)
 
     def start(self, timeout: float = 15) -> None:
         """Connect.

@@ -108,8 +108,8 @@ class Client:
     @property
     def shut_out(self) -> bool:
         """Whether the ensemble did not let the user in again, which kazoo does not try twice."""
-        ended = self.kazoo.client_state in (KeeperState.CLOSED, KeeperState.AUTH_FAILED)
-        return self._let_in and not self._closing and ended
+        ended = (KeeperState.CLOSED, KeeperState.AUTH_FAILED)
+        return self._let_in and not self._closing and self.kazoo.client_state in ended
 
     def require_session(self) -> None:
         """Return while connected.

@@ -118,9 +118,9 @@ def follows_after_s(seed: int) -> float:
 
     def until(done: Callable[[], Any]) -> float:
         end = kernel.now + 30.0
-        while not done() and kernel.now < end:
+        while not done() and kernel.now < end and not kernel.faults:
             kernel.run(kernel.now + 0.02)
-        assert done()
+        assert done(), kernel.faults
         return kernel.now
 
     def elected(terms: int) -> bool:
