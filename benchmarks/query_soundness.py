@@ -156,6 +156,12 @@ class Subject:
         return any(path.within is Within.SEQUENCE for path in self.paths)
 
     @property
+    def left_to_chance(self) -> bool:
+        """Whether rows are picked by an order that no order of records decides."""
+        paths = self.paths
+        return any(path.nondeterministic and path.within is Within.SEQUENCE for path in paths)
+
+    @property
     def confluent(self) -> bool:
         """Whether every path is."""
         return all(path.annotation.kind.confluent for path in self.paths)
@@ -177,9 +183,11 @@ def subject(query: Query, mode: str) -> Subject:
 
 def claims_of(it: Subject) -> Iterator[Claim]:
     """Everything that is derived of a query and can be refuted."""
+    yield from _of_lineage(it)
+    if it.left_to_chance:
+        return
     for path in it.paths:
         yield from _of_label(it, path)
-    yield from _of_lineage(it)
     if not it.requests:
         if not it.in_sequence:
             for path in it.paths:
