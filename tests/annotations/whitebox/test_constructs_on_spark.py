@@ -13,6 +13,10 @@ from typing import Any, Final
 
 import pytest
 
+from annotations.whitebox.derive import annotate
+from annotations.whitebox.inputs import Input
+from annotations.whitebox.ir import Role
+from annotations.whitebox.sql import read
 from tests.constructs.catalogue import CONSTRUCTS, Construct
 from tests.constructs.observe import contradictions, observe, session
 
@@ -50,3 +54,26 @@ def test_a_wrong_label_is_contradicted(spark: Any) -> None:
     (count,) = (each for each in CONSTRUCTS if each.name == "count")
     seen = observe(count, spark) | {"label": "CW"}
     assert list(contradictions("count", seen)) != []
+
+
+@pytest.mark.parametrize("pick", ["collect_list(z)", "first(z)", "listagg(z, ',')"])
+def test_rows_behind_a_join_come_in_another_order_than_the_records(pick: str, spark: Any) -> None:
+    """A partition handed over sorted: whether Spark sends the table along or not decides."""
+    sql = f"SELECT b.id, {pick} AS picked FROM b JOIN t USING (k) GROUP BY b.id"
+    given = {
+        "b": Input({"id": "INT", "k": "INT"}),
+        "t": Input({"k": "INT", "z": "STRING"}, Role.TABLE),
+    }
+    assert annotate(read(sql, inputs=given).plan).paths["b"].nondeterministic is not None
+    several = spark.newSession()
+    several.conf.set("spark.sql.shuffle.partitions", 4)
+    several.conf.set("spark.sql.adaptive.enabled", False)
+    records = several.range(12).selectExpr("1 AS id", "id AS k").repartition(4, "id")
+    records.sortWithinPartitions("id", "k").createOrReplaceTempView("b")
+    several.range(12).selectExpr("id AS k", "CAST(id AS STRING) AS z").createOrReplaceTempView("t")
+    answers = set()
+    for limit in ("-1", "10MB"):
+        several.conf.set("spark.sql.autoBroadcastJoinThreshold", limit)
+        ((_, picked),) = several.sql(sql).collect()
+        answers.add(str(picked))
+    assert len(answers) == 2
