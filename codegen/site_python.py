@@ -13,7 +13,7 @@ from typing import Final
 
 from annotations.dataflow import Endpoint, Processor
 from annotations.vocabulary import AnnotationKind
-from annotations.whitebox.python_chance import GIVEN, reason_of
+from annotations.whitebox.python_chance import GIVEN, imported_names, reason_of
 from codegen.drafts import Draft, folder_of
 from codegen.network import Network
 from codegen.operators import OperatorError, find, installed, parsed
@@ -107,7 +107,7 @@ def _unmapped(definition: ast.FunctionDef, file: str) -> Iterator[str]:
 
 def _chances(tree: ast.Module, name: str, file: str) -> Iterator[str]:
     """All that a definition asks for and that differs between two copies."""
-    imported = _imports(tree)
+    imported = {"id": "id", "hash": "hash"} | imported_names(tree)
     given = {id(n.func) for n in ast.walk(tree) if isinstance(n, ast.Call) and n.args}
     reached = sorted(_reached(tree, name), key=lambda n: (n.lineno, n.col_offset))
     for node in reached:
@@ -118,21 +118,6 @@ def _chances(tree: ast.Module, name: str, file: str) -> Iterator[str]:
         why = GIVEN.get(asked) or process or reason_of(asked)
         if why is not None and (process is not None or "." in asked):
             yield f"{file}:{node.lineno}: {asked} depends on {why}, in which two copies differ"
-
-
-def _imports(tree: ast.Module) -> Mapping[str, str]:
-    """Name in the module -> what it was imported as."""
-    imported: dict[str, str] = {"id": "id", "hash": "hash"}
-    for node in ast.walk(tree):
-        match node:
-            case ast.Import(names=names):
-                for alias in names:
-                    bound = alias.asname or alias.name.split(".")[0]
-                    imported[bound] = alias.name if alias.asname else bound
-            case ast.ImportFrom(module=str(module), level=0, names=names):
-                for alias in names:
-                    imported[alias.asname or alias.name] = f"{module}.{alias.name}"
-    return imported
 
 
 def _reached(tree: ast.Module, name: str) -> Iterator[ast.Name | ast.Attribute]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Mapping
 from typing import Final
 
@@ -44,3 +45,22 @@ def reason_of(name: str) -> str | None:
     parts = name.split(".")
     prefixes = (".".join(parts[:end]) for end in range(len(parts), 0, -1))
     return next((CHANCE[prefix] for prefix in prefixes if prefix in CHANCE), None)
+
+
+def imported_names(tree: ast.AST) -> dict[str, str]:
+    """Name in a module -> the full name of what it was imported as, wherever in the module.
+
+    >>> imported_names(ast.parse("import os.path, numpy as np; from time import time as now"))
+    {'os': 'os', 'np': 'numpy', 'now': 'time.time'}
+    """
+    imported = {}
+    for node in ast.walk(tree):
+        match node:
+            case ast.Import(names=names):
+                for alias in names:
+                    bound = alias.asname or alias.name.partition(".")[0]
+                    imported[bound] = alias.name if alias.asname else bound
+            case ast.ImportFrom(module=str(module), level=0, names=names):
+                for alias in names:
+                    imported[alias.asname or alias.name] = f"{module}.{alias.name}"
+    return imported

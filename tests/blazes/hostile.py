@@ -35,6 +35,13 @@ def mark(name):
     open(MARKS / name).close()
 def waits():
     time.sleep(600)
+def answers():
+    frame = sys._getframe()
+    while frame is not None:
+        for value in list(frame.f_locals.values()):
+            if isinstance(value, dict) and "answer" in value:
+                yield pathlib.Path(value["answer"])
+        frame = frame.f_back
 """
 
 DEEDS: Final[Mapping[str, str]] = {
@@ -119,45 +126,28 @@ DEEDS: Final[Mapping[str, str]] = {
                 file.write(bytes(2**24))
     """,
     "forges": """
-        frame = sys._getframe()
-        while frame is not None:
-            for value in list(frame.f_locals.values()):
-                if isinstance(value, dict) and "answer" in value:
-                    forged = {"functions": [{"plan": {"nodes": ["hello"]}}], "seen": 7}
-                    pathlib.Path(value["answer"]).write_text(json.dumps(forged))
-                    os._exit(0)
-            frame = frame.f_back
+        for answer in answers():
+            forged = {"functions": [{"plan": {"nodes": ["hello"]}}], "seen": 7}
+            answer.write_text(json.dumps(forged))
+            os._exit(0)
     """,
     "forges depths": """
-        frame = sys._getframe()
-        while frame is not None:
-            for value in list(frame.f_locals.values()):
-                if isinstance(value, dict) and "answer" in value:
-                    forged = '{"functions": ' + "[" * 200_000 + "]" * 200_000 + "}"
-                    pathlib.Path(value["answer"]).write_text(forged)
-                    os._exit(0)
-            frame = frame.f_back
+        for answer in answers():
+            answer.write_text('{"functions": ' + "[" * 200_000 + "]" * 200_000 + "}")
+            os._exit(0)
     """,
     "forges what it saw": """
-        frame = sys._getframe()
-        while frame is not None:
-            for value in list(frame.f_locals.values()):
-                if isinstance(value, dict) and "answer" in value:
-                    seen = {"files": ["/dev/zero", "/proc/self/mem", "\\0", 7], "folders": ["/"],
-                            "searched": [None], "outside": None}
-                    forged = {"functions": [{"plan": {"nodes": [1e999, 10**400]}}], "seen": seen}
-                    pathlib.Path(value["answer"]).write_text(json.dumps(forged))
-                    os._exit(0)
-            frame = frame.f_back
+        for answer in answers():
+            seen = {"files": ["/dev/zero", "/proc/self/mem", "\\0", 7], "folders": ["/"],
+                    "searched": [None], "outside": None}
+            forged = {"functions": [{"plan": {"nodes": [1e999, 10**400]}}], "seen": seen}
+            answer.write_text(json.dumps(forged))
+            os._exit(0)
     """,
     "forges a pipe": """
-        frame = sys._getframe()
-        while frame is not None:
-            for value in list(frame.f_locals.values()):
-                if isinstance(value, dict) and "answer" in value:
-                    os.mkfifo(value["answer"])
-                    os._exit(0)
-            frame = frame.f_back
+        for answer in answers():
+            os.mkfifo(answer)
+            os._exit(0)
     """,
     "patches": """
         json.dumps = lambda *_, **__: "hello"

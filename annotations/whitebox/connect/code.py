@@ -9,7 +9,7 @@ from annotations.dataflow import Position
 from annotations.whitebox.connect.datatypes import ddl_type, from_proto
 from annotations.whitebox.connect.relations import Converter, Relations
 from annotations.whitebox.connect.scope import Built
-from annotations.whitebox.connect.user_functions import SHOWN, Shown
+from annotations.whitebox.connect.user_functions import shown_of
 from annotations.whitebox.datatypes import DataType
 
 
@@ -24,7 +24,7 @@ def _user_code(
     writes: bool = True,
 ) -> Built:
     """What a function makes of rows: the same each time, unless its author or its text says no."""
-    text = SHOWN.get(function.python_udf.command, Shown())
+    text = shown_of(function)
     other = text.chance or text.kept
     reason = f"`{function.function_name}` {what}"
     if other:

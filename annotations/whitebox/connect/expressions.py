@@ -10,7 +10,7 @@ from typing import Any, Final
 from annotations.dataflow import Position
 from annotations.whitebox.connect.datatypes import ddl_type, from_proto
 from annotations.whitebox.connect.scope import Built, Names, part, type_of
-from annotations.whitebox.connect.user_functions import SHOWN, Shown
+from annotations.whitebox.connect.user_functions import shown_of
 from annotations.whitebox.datatypes import (
     BOOLEAN,
     NAMES,
@@ -242,7 +242,7 @@ def user_function(found: Any, arguments: tuple[Expression, ...], at: Position | 
     type_ = from_proto(found.python_udf.output_type)
     if not found.deterministic:
         return Call("udf.asNondeterministic", arguments, type_, True, at)
-    text = SHOWN.get(found.python_udf.command, Shown())
+    text = shown_of(found)
     if text.kept:
         reason = f"`{name}` changes `{text.kept}`, which is there for the next record"
         return Unknown(reason, arguments, at)

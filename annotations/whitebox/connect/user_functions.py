@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from annotations.whitebox.connect.program import program
-from annotations.whitebox.python_chance import CHANCE, GIVEN, reason_of
+from annotations.whitebox.python_chance import CHANCE, GIVEN, imported_names, reason_of
 
 
 def _words(text: str) -> frozenset[str]:
@@ -123,16 +123,9 @@ class _Module:
     def __post_init__(self) -> None:
         nodes = list(ast.walk(self.tree))
         self.definitions = [n for n in nodes if isinstance(n, ast.FunctionDef | ast.Lambda)]
-        self.imported, self.values = {}, {}
+        self.imported, self.values = imported_names(self.tree), {}
         for node in nodes:
             match node:
-                case ast.Import(names=names):
-                    for alias in names:
-                        root = alias.name if alias.asname else alias.name.partition(".")[0]
-                        self.imported[alias.asname or root] = root
-                case ast.ImportFrom(module=str(base), names=names, level=0):
-                    for alias in names:
-                        self.imported[alias.asname or alias.name] = f"{base}.{alias.name}"
                 case ast.Assign(targets=[ast.Name(id=name)], value=value):
                     self.values.setdefault(name, value)
                 case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value):
@@ -325,3 +318,8 @@ def _first_line(node: _Definition) -> int:
 
 SHOWN: Final[dict[bytes, Shown]] = {}
 """What stands for a function in a plan -> what its text shows."""
+
+
+def shown_of(function: Any) -> Shown:
+    """What the text of a function in a plan shows."""
+    return SHOWN.get(function.python_udf.command, Shown())
