@@ -25,6 +25,11 @@ DEFAULTS: Final[Mapping[str, str]] = {
         "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
     ),
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+    # Hadoop's FileContext starts processes (`readlink`, `chmod`) for every entry of a log
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing."
+        "FileSystemBasedCheckpointFileManager"
+    ),
     "spark.sql.streaming.pollingDelay": "200ms",  # an idle file source lists its folder this often
     "spark.sql.streaming.minBatchesToRetain": "20",
     "spark.sql.variable.substitute": "false",  # `${x}` in a text is that text
@@ -38,6 +43,9 @@ LOCAL_DEFAULTS: Final[Mapping[str, str]] = {
     "spark.driver.memory": "2g",
 }
 """On top of `DEFAULTS` where driver and executors are one process."""
+
+SITE_DEFAULTS: Final[Mapping[str, str]] = {"spark.sql.streaming.pollingDelay": "20ms"}
+"""On top of `DEFAULTS` where sites answer within milliseconds."""
 
 _LOG_CONFIG: Final = """\
 rootLogger.level = warn
@@ -85,7 +93,7 @@ def start_session(
     given, submitted = _given()
     wanted = {**given, **conf, **submitted}
     master = master or wanted.get("spark.master") or "local[*]"
-    defaults = dict(DEFAULTS)
+    defaults = {**DEFAULTS, **(SITE_DEFAULTS if sites else {})}
     cores = local_cores(master)
     if cores is not None:
         defaults |= LOCAL_DEFAULTS

@@ -35,6 +35,7 @@ from flux_runtime.sealing import manifest
 from flux_runtime.sealing.manifest import DamagedError
 from flux_runtime.sealing.storage import Storage, local_path, storage_at
 from flux_runtime.spark import faults
+from flux_runtime.spark.ends.driver_rows import DriverRows
 
 __all__ = ["Folders", "check_commits_of", "commit_name", "count_rows"]
 
@@ -70,6 +71,10 @@ class Folders:
         commits = self.commits(unit)
         return number_of(commits[-1], unit) if commits else None
 
+    def takes(self, rows: DriverRows) -> bool:
+        """Whether rows of the driver can be written without Spark."""
+        return self.format == "parquet" and not self.options and rows.writable
+
     def check(self, name: str) -> CommitRecord:
         """What a commit says of itself, compared with what it holds.
 
@@ -86,7 +91,7 @@ class Folders:
         self,
         unit: str,
         number: int,
-        rows: DataFrame,
+        rows: DataFrame | DriverRows,
         *,
         staged: Callable[[], object] | None = None,
         more: Callable[[str], None] | None = None,
@@ -98,7 +103,7 @@ class Folders:
         Args:
             unit: whose commit.
             number: of the commit.
-            rows: of the commit.
+            rows: of the commit; those that the driver holds are `writable`.
             staged: called after the rows have been computed, before they are committed.
             more: adds files to the staging folder, whose address it is given.
             keep_empty: False: a commit without rows leaves no folder.
@@ -119,11 +124,18 @@ class Folders:
             return 0
         staging = f"{self._staging}/{name}"
         uri = self._parent.uri(staging)
-        rows.write.format(self.format).options(**self.options).mode("overwrite").save(uri)
+        if isinstance(rows, DriverRows):
+            rows.write(uri)
+        else:
+            rows.write.format(self.format).options(**self.options).mode("overwrite").save(uri)
         if staged is not None:
             staged()
         faults.point("output-staged")
-        count = count_rows(rows.sparkSession, uri, self.format)
+        count = (
+            rows.table.num_rows
+            if isinstance(rows, DriverRows)
+            else count_rows(rows.sparkSession, uri, self.format)
+        )
         if more is not None:
             more(uri)
         if not count and not keep_empty:

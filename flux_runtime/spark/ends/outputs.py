@@ -21,6 +21,7 @@ from flux_runtime.commits.fence import Fence
 from flux_runtime.sealing.events import KeyText
 from flux_runtime.sealing.keys import key_text
 from flux_runtime.spark.ends.commit import Folders, commit_name
+from flux_runtime.spark.ends.driver_rows import DriverRows
 from flux_runtime.spark.ends.sinks import CommitSink
 from flux_runtime.spark.feed import COUNT, DATA, PRODUCER, Feed
 from flux_runtime.spark.frames import column
@@ -99,7 +100,7 @@ class Output:
     def commit(
         self,
         number: int,
-        frame: DataFrame,
+        rows: DataFrame | DriverRows,
         *,
         seals: Seals | None = None,
         keep_empty: bool = True,
@@ -112,7 +113,7 @@ class Output:
 
         Args:
             number: of the release or micro-batch.
-            frame: the rows.
+            rows: of the commit.
             seals: the punctuations that follow them.
             keep_empty: False: nothing is committed where there are no rows.
             staged: called once they have been computed, before anything is committed.
@@ -125,10 +126,22 @@ class Output:
         """
         if self.fence is not None:
             self.fence.check()
-        rows = self._commit(number, frame, seals, keep_empty, staged, covers)
+        if isinstance(rows, DriverRows) and self._takes(rows):
+            counts = [self._to_sink(sink, number, rows, covers, staged) for sink, _ in self.sinks]
+            count = max(counts, default=0)
+        else:
+            frame = rows.frame() if isinstance(rows, DriverRows) else rows
+            count = self._commit(number, frame, seals, keep_empty, staged, covers)
         if self.on_commit is not None:
             self.on_commit()
-        return rows
+        return count
+
+    def _takes(self, rows: DriverRows) -> bool:
+        """Whether all places take the driver's rows as they are."""
+        return self.channel is None and all(
+            sink.folders is not None and not feed.transforms and sink.folders.takes(rows)
+            for sink, feed in self.sinks
+        )
 
     def _commit(
         self,
@@ -210,7 +223,7 @@ class Output:
         self,
         sink: Sink,
         number: int,
-        rows: DataFrame,
+        rows: DataFrame | DriverRows,
         covers: Any,
         staged: Callable[[], object] | None = None,
     ) -> int:
@@ -218,6 +231,7 @@ class Output:
         if isinstance(target, Folders):
             count = target.commit(self.unit, number, rows, staged=staged, covers=covers)
         else:
+            assert isinstance(rows, DataFrame)
             count = target.commit(self.unit, number, rows, covers=covers)
             if staged is not None:  # there is no channel, so that rows are only appended
                 staged()

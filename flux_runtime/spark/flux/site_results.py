@@ -15,7 +15,6 @@ from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import DataFrame
 
 from flux_runtime.operators.query import REPLICA
 from flux_runtime.operators.unprocessable import letters_of, results_of
@@ -23,15 +22,15 @@ from flux_runtime.site.reader import Reader
 from flux_runtime.spark import faults
 from flux_runtime.spark.context import Context
 from flux_runtime.spark.ends.dead_letters import BEHIND_WATERMARK, UNPROCESSABLE
+from flux_runtime.spark.ends.driver_rows import DriverRows
 from flux_runtime.spark.flux.components import to_arrow
+from flux_runtime.spark.frames import nullable
 from flux_runtime.spark.units import FluxUnit
 
 COMMIT_BYTES: Final = 32 << 20
 """About what one commit holds at most."""
-ONE_FILE_BYTES: Final = 8 << 20
-"""Smaller commits are one file."""
-GATHER_S: Final = 0.2
-"""A commit waits so long for more results, once there are some ..."""
+GATHER_S: Final = 0.01
+"""A commit waits so long for more results, once there are some; more gather while it is made ..."""
 GATHER_MAX_S: Final = 1.0
 """... and no longer than this in all."""
 LOOK_S: Final = 0.2
@@ -128,7 +127,9 @@ class Results:
         results = [rows for rows in map(results_of, found) if rows.num_rows]
         if results:
             output = self._context.outputs[self._unit.name]
-            self.rows_out += output.commit(commit.number, self._frame(results), keep_empty=False)
+            self.rows_out += output.commit(
+                commit.number, self._of_driver(results), keep_empty=False
+            )
         faults.point("results-committed")
         self._note(replace(commit, done=True))
         faults.point("results-noted")
@@ -158,11 +159,10 @@ class Results:
         self._state.write(_DONE, json.dumps(asdict(commit)).encode())
         self._commit = commit
 
-    def _frame(self, found: list[Any]) -> DataFrame:
-        """Results as Spark sees them."""
+    def _of_driver(self, found: list[Any]) -> DriverRows:
+        """Results in the types that Spark has for them."""
         session = self._context.session
         schema = self._unit.schema(session)
         names = schema.fieldNames()
         table = pa.concat_tables([pa.Table.from_batches([rows.select(names)]) for rows in found])
-        frame = session.createDataFrame(table.cast(to_arrow(schema)), schema)
-        return frame.coalesce(1) if table.nbytes < ONE_FILE_BYTES else frame
+        return DriverRows(session, nullable(schema), table.cast(to_arrow(schema)))
