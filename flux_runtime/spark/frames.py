@@ -71,6 +71,12 @@ def sql(query: str, /, **frames: DataFrame) -> DataFrame:
                 session.catalog.dropTempView(name)
 
 
+def estimated_bytes(frame: DataFrame) -> int:
+    """Spark's estimate of the size, after that of the files; too large by far where it has none."""
+    plan: Any = frame._jdf.queryExecution().optimizedPlan()
+    return int(plan.stats().sizeInBytes())
+
+
 def empty(session: SparkSession, schema: StructType) -> DataFrame:
     """A frame of no rows."""
     return session.createDataFrame([], schema)

@@ -140,6 +140,15 @@ class Query:
                 lag[place] = max(0, offset - read.get(place, 0))
         return lag
 
+    def messages(self) -> int:
+        """Messages of Kafka in the running micro-batch; 0 from other sources."""
+        query: Any = self.running._jsq.streamingQuery()
+        ends, starts = (
+            _all_offsets(offsets)
+            for offsets in (query.availableOffsets(), query.committedOffsets())
+        )
+        return sum(end - starts.get(place, 0) for place, end in ends.items())
+
     @property
     def running(self) -> StreamingQuery:
         """Spark's handle of it, also from within its first micro-batch."""
@@ -224,6 +233,15 @@ def lag_of(unit: Unit, queries: Iterable[Query]) -> Mapping[str, Any]:
         return {}
     lag = {place: behind for query in queries for place, behind in query.lag().items()}
     return {"source_lag": lag} if lag else {}
+
+
+def _all_offsets(of_sources: Any) -> Mapping[str, int]:
+    """Those of Kafka among the offsets of a query's sources, which Spark holds."""
+    values = of_sources.values().iterator()
+    found: dict[str, int] = {}
+    while values.hasNext():
+        found |= _offsets(values.next().json())
+    return found
 
 
 def _offsets(text: str | None) -> Mapping[str, int]:

@@ -12,6 +12,7 @@ offset of a reader is such a number.
 
 from __future__ import annotations
 
+import threading
 import time
 from collections import deque
 from typing import Any, Final
@@ -64,12 +65,14 @@ class Channel:
         self._app = app
         self._storage = storage
         self._scope = scope
+        self._news = threading.Event()
+        """Something has its place that an end of this process may not have read."""
 
     def ingress(self, stream: str) -> ChannelIngress:
         """Offers of one stream; another process under this name ends the one before."""
         client = connect(self._zookeeper)
         try:
-            return ChannelIngress(client, self._app, stream, self._storage, self._scope)
+            return ChannelIngress(client, self._app, stream, self._storage, self._scope, self._news)
         except BaseException:
             client.close()
             raise
@@ -78,7 +81,7 @@ class Channel:
         """Results for a reader."""
         client = connect(self._zookeeper)
         try:
-            return ChannelEgress(client, self._app, reader, self._storage, self._scope)
+            return ChannelEgress(client, self._app, reader, self._storage, self._scope, self._news)
         except BaseException:
             client.close()
             raise
@@ -87,8 +90,17 @@ class Channel:
 class ChannelIngress:
     """Takes the batches of one stream; one process at a time. `Channel.ingress` makes it."""
 
-    def __init__(self, client: Client, app: str, stream: str, storage: Storage, scope: str) -> None:
+    def __init__(
+        self,
+        client: Client,
+        app: str,
+        stream: str,
+        storage: Storage,
+        scope: str,
+        news: threading.Event,
+    ) -> None:
         self._client = client
+        self._news = news
         self._stream = stream
         self._storage = storage
         self._proposer = Proposer(client, app, stream, scope=scope)
@@ -116,6 +128,7 @@ class ChannelIngress:
     def flush(self) -> None:
         """Return when everything that was offered has its place: it will not be lost."""
         self._proposer.wait()
+        self._news.set()
 
     def close(self) -> None:
         """End the session."""
@@ -126,8 +139,17 @@ class ChannelIngress:
 class ChannelEgress:
     """Gives a reader the batches in their order. `Channel.egress` makes it."""
 
-    def __init__(self, client: Client, app: str, reader: str, storage: Storage, scope: str) -> None:
+    def __init__(
+        self,
+        client: Client,
+        app: str,
+        reader: str,
+        storage: Storage,
+        scope: str,
+        news: threading.Event,
+    ) -> None:
         self._client = client
+        self._news = news
         self._name = reader
         self._storage = storage
         self._scope = Scope(client, app, scope)
@@ -170,6 +192,7 @@ class ChannelEgress:
         found: list[tuple[int, Any]] = []
         size = 0
         while True:
+            self._news.clear()
             if not self._pending:
                 self._read_places()
             while self._pending and size < max_bytes:
@@ -183,7 +206,7 @@ class ChannelEgress:
                 self._at = max(self._at, _number(self._order.at))
             if self._at > offset or (deadline is not None and time.monotonic() >= deadline):
                 return self._at, found
-            time.sleep(_POLL_S)
+            self._news.wait(_POLL_S)
 
     def batches(self, since: int = 0) -> int:
         """How many batches have their place by now, from an offset on; it is always the same one.

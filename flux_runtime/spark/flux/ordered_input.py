@@ -25,10 +25,14 @@ from flux_runtime.spark.feed import Feed
 from flux_runtime.spark.flux import ingress_staging
 from flux_runtime.spark.flux.ingress_staging import BYTES_MAX, ROWS_MAX, Committed, Staged
 from flux_runtime.spark.flux.ordered_channel import Channel, ChannelIngress
-from flux_runtime.spark.frames import column
+from flux_runtime.spark.frames import column, estimated_bytes
 from flux_runtime.spark.query import Query
 
 STAGED: Final = "file STRING, rows BIGINT, partition INT"
+FEW_BYTES: Final = 1 << 20
+"""Of files: a micro-batch of no more comes to the driver ..."""
+FEW_MESSAGES: Final = 500
+"""... and of so many messages, whose size nobody knows: a megabyte each at most, as a rule."""
 
 
 class OrderedInput:
@@ -81,9 +85,7 @@ class OrderedInput:
 
     def _on_batch(self, rows: DataFrame, batch: int) -> int:
         query = str(self.query.running.id)
-        stage = partial(_stage, self._staging.uri(), query, batch)
-        made = rows.mapInArrow(stage, STAGED).collect()
-        staged = [Staged(query, batch, r["partition"], r["file"], r["rows"]) for r in made]
+        staged = self._staged(rows, query, batch)
         self.dead_letters += self._watch.keep(self.query, batch)
         faults.point("input-staged")
         given = staged or [Staged(query, batch, 0, None, 0)]
@@ -96,6 +98,18 @@ class OrderedInput:
         faults.point("input-offered")
         ingress_staging.acknowledged(self._staging, committed)
         return sum(rows for _, rows in committed.files)
+
+    def _staged(self, rows: DataFrame, query: str, batch: int) -> list[Staged]:
+        """The rows, durably; a few come to the driver, which is quicker than a task in Python."""
+        messages = self.query.messages()
+        if 0 < messages <= FEW_MESSAGES or estimated_bytes(rows) <= FEW_BYTES:
+            parts = iter(rows.toArrow().to_batches())
+            return [
+                ingress_staging.stage(self._staging, parts, query=query, batch=batch, partition=0)
+            ]
+        stage = partial(_stage, self._staging.uri(), query, batch)
+        made = rows.mapInArrow(stage, STAGED).collect()
+        return [Staged(query, batch, r["partition"], r["file"], r["rows"]) for r in made]
 
     def _offer(self, committed: Committed) -> None:
         if self._end is None:

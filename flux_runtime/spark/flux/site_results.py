@@ -29,7 +29,7 @@ from flux_runtime.spark.units import FluxUnit
 
 COMMIT_BYTES: Final = 32 << 20
 """About what one commit holds at most."""
-GATHER_S: Final = 0.01
+GATHER_S: Final = 0.002
 """A commit waits so long for more results, once there are some; more gather while it is made ..."""
 GATHER_MAX_S: Final = 1.0
 """... and no longer than this in all."""
