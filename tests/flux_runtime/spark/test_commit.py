@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import random
 import shutil
 import sys
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
@@ -14,6 +17,8 @@ from flux_runtime.commits.record import check_commit, commit_name
 from flux_runtime.sealing.manifest import DamagedError
 from flux_runtime.sealing.storage import LocalStorage
 from flux_runtime.spark.ends.commit import Folders
+from flux_runtime.spark.ends.driver_rows import DriverRows
+from flux_runtime.spark.frames import nullable, parse_schema
 
 sys.path.append(str(Path(__file__).parent.parent / "commits"))
 from power_cut import Disk
@@ -42,7 +47,7 @@ def commit(folders: Folders, spark: SparkSession, number: int = 1, **options: ob
     return folders.commit(UNIT, number, frame, **given)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("format", ["parquet", "json", "csv", "orc", "text"])
+@pytest.mark.parametrize("format", ["parquet", "json", "csv", "orc", "text", "of the driver"])
 def test_a_commit_is_whole_or_absent_whenever_the_power_is_cut(
     folders: Folders,
     spark: SparkSession,
@@ -52,6 +57,8 @@ def test_a_commit_is_whole_or_absent_whenever_the_power_is_cut(
 ) -> None:
     """Cut after every flush: Spark flushes nothing of what it writes."""
     disk = Disk(tmp_path / "disk", monkeypatch)
+    of_driver = format == "of the driver"
+    format = "parquet" if of_driver else format
     folders = Folders(folders.location, format, owner=folders.owner)
     seen = []
 
@@ -63,7 +70,8 @@ def test_a_commit_is_whole_or_absent_whenever_the_power_is_cut(
 
     disk.on_flush = cut
     frame = spark.range(0, 100, 1, 4).selectExpr("CAST(id AS STRING) AS id")
-    assert folders.commit(UNIT, 1, frame) == 100
+    rows = DriverRows(spark, frame.schema, frame.toArrow()) if of_driver else frame
+    assert folders.commit(UNIT, 1, rows) == 100
     assert seen[0] == []
     image = disk.image(tmp_path / "last") / "my results" / "out"
     names = [p.name for p in image.iterdir()]
@@ -132,3 +140,97 @@ def test_a_commit_of_another_state_is_refused(
     shutil.copytree(folders.location, path)
     with pytest.raises(DamagedError, match="was made from another state"):
         commit(Folders(path, owner=ownership.owner(path)), spark)
+
+
+EXTREMES = {
+    "BOOLEAN": "true, false, true",
+    "TINYINT": "-128, 127, 0",
+    "SMALLINT": "-32768, 32767, 0",
+    "INT": "-2147483648, 2147483647, 0",
+    "BIGINT": "-9223372036854775808, 9223372036854775807, 0",
+    "FLOAT": "'NaN', '-0.0', '-Infinity'",
+    "DOUBLE": "'NaN', '-0.0', '4.9E-324'",
+    "DECIMAL(9, 2)": "'9999999.99', '-0.01', '0'",
+    "DECIMAL(18, 0)": "'-999999999999999999', '7', '0'",
+    "DECIMAL(38, 18)": "'99999999999999999999', '-1.1', '0'",
+    "STRING": r"'', 'a\u0000\u00e9', '${x} \U0001f600'",
+    "BINARY": "X'', X'00FF', X'C328'",
+    "DATE": "'0001-01-01', '1582-10-04', '9999-12-31'",
+    "TIMESTAMP": "'0002-01-01', '1900-01-01 00:00:00.123456', '9999-12-31 23:59:59.999999'",
+    "TIMESTAMP_NTZ": "'0002-01-01', '1969-12-31 23:59:59.999999', '9999-12-31 23:59:59.999999'",
+}
+"""Type -> three values of it."""
+
+
+def drawn(rng: random.Random, depth: int = 2) -> tuple[str, str]:
+    """A type, and an expression over `id` that gives values of it and NULLs."""
+    kind = rng.choice(["plain"] * 4 + ["array", "struct", "map"]) if depth else "plain"
+    if kind == "plain":
+        of = rng.choice(list(EXTREMES))
+        value = f"element_at(array({EXTREMES[of]}), CAST(1 + (id + {rng.randrange(3)}) % 3 AS INT))"
+        return of, f"IF((id + {rng.randrange(5)}) % 5 = 0, NULL, CAST({value} AS {of}))"
+    inner, value = drawn(rng, depth - 1)
+    of, given = {
+        "array": (f"ARRAY<{inner}>", f"slice(array({value}, NULL), 1, CAST(id % 3 AS INT))"),
+        "map": (f"MAP<BIGINT, {inner}>", f"map(id, {value})"),
+        "struct": (f"STRUCT<x: {inner}, y: INT>", f"named_struct('x', {value}, 'y', 7)"),
+    }[kind]
+    return of, f"IF(id % 4 = 1, NULL, {given})"
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_driver_writes_what_spark_writes(
+    spark: SparkSession, tmp_path: Path, seed: int
+) -> None:
+    """The same types, metadata and rows, under all settings that it follows."""
+    rng = random.Random(seed)
+    settings = {
+        "outputTimestampType": ["INT96", "TIMESTAMP_MICROS"][seed % 2],
+        "compression.codec": rng.choice(["snappy", "zstd", "gzip", "none"]),
+    }
+    columns = [drawn(rng) for _ in range(12)]
+    frame = spark.range(20).selectExpr(
+        *(f"CAST({value} AS {of}) AS `c {number}`" for number, (of, value) in enumerate(columns))
+    )
+    kept = {name: spark.conf.get(f"spark.sql.parquet.{name}") for name in settings}
+    for name, value in settings.items():
+        spark.conf.set(f"spark.sql.parquet.{name}", value)
+    try:
+        rows = DriverRows(spark, nullable(frame.schema), frame.toArrow())
+        both = {"TIMESTAMP", "TIMESTAMP_NTZ"} <= {
+            word.strip(" >,:") for of, _ in columns for word in of.replace("<", " ").split()
+        }
+        assert rows.writable == (not (both and settings["outputTimestampType"] == "INT96"))
+        if not rows.writable:
+            return
+        rows.write((tmp_path / "driver").as_uri())
+        rows.frame().write.parquet((tmp_path / "spark").as_uri())
+        (ours,), (sparks,) = (
+            [*(tmp_path / name).glob("part-*.parquet")] for name in ("driver", "spark")
+        )
+        assert ours.name.split(".", 1)[1] == sparks.name.split(".", 1)[1]
+        files = [pq.ParquetFile(file) for file in (ours, sparks)]
+        shapes = [str(file.schema).split("{", 1)[1] for file in files]
+        assert shapes[0] == shapes[1]
+        ours_say, sparks_say = (
+            {name: json.loads(text) if text[:1] == b"{" else text for name, text in of.items()}
+            for of in (file.metadata.metadata for file in files)
+        )
+        assert ours_say == sparks_say
+        groups = [file.metadata.row_group(0).column(0).compression for file in files]
+        assert groups[0] == groups[1]
+        read = [
+            sorted(map(repr, spark.read.parquet(str(file.parent)).collect()))
+            for file in (ours, sparks)
+        ]
+        assert read[0] == read[1] == sorted(map(repr, frame.collect()))
+    finally:
+        for name, value in kept.items():
+            spark.conf.set(f"spark.sql.parquet.{name}", str(value))
+
+
+def test_the_driver_leaves_other_types_to_spark(spark: SparkSession) -> None:
+    for of in ("INTERVAL DAY", "STRING COLLATE UTF8_LCASE", "ARRAY<STRING COLLATE UNICODE_CI>"):
+        schema = parse_schema(f"a {of}")
+        rows = DriverRows(spark, schema, spark.createDataFrame([], schema).toArrow())
+        assert not rows.writable, of
