@@ -456,6 +456,8 @@ def throughput(way: str, folder: Path, zookeeper: str, options: Any, measured: M
             job.wait(options.files * options.rows)
             time.sleep(1.0)
         first, last = job.commits[0], job.commits[-1]
+        if first is last:
+            raise ValueError("all rows came in one commit: give more --files, or a smaller --batch")
         rows = options.files * options.rows - sum(job.rows(0).column("n").to_pylist())
         measured.rows_per_s.append(rows / (last.time - first.time))
         measured.cpu_s_per_million.append(cpu.between(first.time, last.time)[0] / rows * 1e6)
