@@ -19,6 +19,8 @@ from annotations.whitebox.sandbox import Limits
 from blazes.cli import COMMANDS, main
 from tests.blazes.hostile import ATTACKS, DEEDS, SECRET, SHADOWS, Hostile, drawn, hostile
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 EXECUTE = {"run", "backfill", "verify", "simulate"}
 """Commands that run the user's code by their purpose."""
@@ -194,20 +196,17 @@ def test_what_may_run_ends_within_limits_and_leaves_nothing(
         assert "BLZ093" not in told
 
 
-@pytest.mark.slow
 def test_time_and_processes_are_limited(flow: Hostile) -> None:
     assert "it did not end within 6 s" in check_executed(flow, "thread", "patches", when="import")
     told = check_executed(flow, "multiplies", when="import")
     assert "it started too many processes" in told or "it did not end within 6 s" in told
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("deed", DEEDS)
 def test_every_deed_ends_within_limits_and_leaves_nothing(deed: str, flow: Hostile) -> None:
     check_executed(flow, deed, when="import")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(24))
 def test_deeds_together_end_within_limits_and_leave_nothing(seed: int, flow: Hostile) -> None:
     deeds, when = drawn(seed)

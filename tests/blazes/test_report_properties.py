@@ -22,6 +22,8 @@ from blazes.report.json_result import dumps, to_json
 from blazes.report.result_schema import result_schema
 from tests.strategies import dataflows, many_dataflows
 
+pytestmark = pytest.mark.slow
+
 SCHEMA = jsonschema.Draft7Validator(result_schema())
 
 

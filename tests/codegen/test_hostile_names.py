@@ -34,6 +34,8 @@ from codegen.emit import emit
 from codegen.readme import readme
 from codegen.stages import stages
 
+pytestmark = pytest.mark.slow
+
 spark = pytest.importorskip("flux_runtime.spark")
 
 HOSTILE = [

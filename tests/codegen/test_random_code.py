@@ -17,6 +17,8 @@ from codegen.judge import refusals
 from codegen.stages import stages
 from tests.codegen.test_jobs_on_spark import rows, run, write_json
 
+pytestmark = pytest.mark.slow
+
 COUNT = 300
 COLUMNS = "{k: BIGINT, n: BIGINT, p: STRING, done: BOOLEAN, cnt: BIGINT}"
 ONE = (

@@ -22,6 +22,8 @@ from codegen.model import Channel, Flux, Order, Seal, Stages, Transform, Unit, W
 from codegen.stages import stages
 from tests.strategies import many_dataflows
 
+pytestmark = pytest.mark.slow
+
 COUNT = 700
 SQL = Implementation(sql="SELECT * FROM p JOIN q JOIN r")
 SCHEMA = MappingProxyType({"a": "INT", "b": "INT", "c": "INT"})

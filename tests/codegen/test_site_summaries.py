@@ -27,6 +27,8 @@ from flux_runtime.operators.query import (
 )
 from flux_runtime.operators.rows import SN, number
 
+pytestmark = pytest.mark.slow
+
 SCHEMAS = {
     "click": {"k": "INT", "v": "INT", "w": "STRING"},
     "request": {"id": "INT", "k": "INT"},

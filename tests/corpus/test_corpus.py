@@ -28,6 +28,8 @@ from annotations.whitebox.pyspark_code import Function, Input, Unreadable, read_
 from annotations.whitebox.sandbox import Limits
 from annotations.whitebox.type_text import schema_text
 
+pytestmark = pytest.mark.slow
+
 FOLDER: Final = Path(__file__).parent
 EXPECTED: Final[dict[str, dict[str, Any]]] = yaml.safe_load(
     FOLDER.joinpath("expected.yaml").read_text(encoding="utf-8")

@@ -11,6 +11,8 @@ from flux_lab.bad_records import BadRecords
 from flux_lab.sweep import RunError, run
 from flux_runtime.operators import unprocessable
 
+pytestmark = pytest.mark.slow
+
 SEEDS = range(6)
 """More with `python -m flux_lab.bad_records 0 300`."""
 

@@ -13,6 +13,8 @@ from flux_lab.sweep import RunError, run
 from flux_runtime.operators.processor import Processor
 from flux_runtime.operators.processor_state import KeyedState
 
+pytestmark = pytest.mark.slow
+
 SEEDS = range(10)
 
 

@@ -11,6 +11,8 @@ from flux_lab.sweep import RunError, run
 from flux_runtime.operators.event_time import WindowTime
 from flux_runtime.operators.query import Query
 
+pytestmark = pytest.mark.slow
+
 SEEDS = (0, 3, 4, 13, 17, 21)
 """More with `python -m flux_lab.query_states 0 300`."""
 

@@ -14,6 +14,8 @@ from annotations.whitebox.pyspark_code import Script, Unreadable, read_script
 from annotations.whitebox.sandbox import Limits
 from blazes.analysis import analyze
 
+pytestmark = pytest.mark.slow
+
 EXAMPLE = Path(__file__).parents[3] / "examples" / "pipelines"
 SCRIPT = """\
 from pyspark.sql import SparkSession, functions as F

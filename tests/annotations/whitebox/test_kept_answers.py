@@ -15,6 +15,8 @@ from annotations.whitebox import answer_cache, plan_json
 from annotations.whitebox.pyspark_code import Function, Input, read_functions
 from annotations.whitebox.sandbox import Limits
 
+pytestmark = pytest.mark.slow
+
 STARTED: list[str] = []
 """Processes that this one started, by their commands."""
 

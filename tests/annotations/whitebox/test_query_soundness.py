@@ -10,6 +10,8 @@ from annotations.whitebox import datatypes, derive, grouping, joining, repeats, 
 from annotations.whitebox.functions import Direction
 from benchmarks.query_soundness import report, sweep
 
+pytestmark = pytest.mark.slow
+
 QUERIES: Final = 40
 
 
@@ -33,7 +35,6 @@ def test_a_planted_mistake_about_collations_is_found(monkeypatch: pytest.MonkeyP
     assert found.refuted
 
 
-@pytest.mark.slow
 def test_nothing_that_is_derived_of_many_random_queries_is_refuted() -> None:
     found = sweep(range(400), seed=8, price=False)
     assert not found.refuted, "\n\n".join(found.refuted)
@@ -59,7 +60,6 @@ MISTAKES: Final[dict[str, tuple[Any, str, Any]]] = {
 """Rules of the derivation that are switched off."""
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_a_planted_mistake_is_found(mistake: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(*MISTAKES[mistake])

@@ -10,6 +10,8 @@ from annotations.file import load
 from annotations.whitebox.code import Code
 from annotations.whitebox.sandbox import Limits
 
+pytestmark = pytest.mark.slow
+
 MODULE = """\
 import os
 from pyspark.sql.functions import lit

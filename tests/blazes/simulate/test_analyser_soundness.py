@@ -17,6 +17,8 @@ from blazes.simulate.drive import Endless, Input, replayed
 from blazes.simulate.world import Step
 from tests.executable import SCHEMA, Runnable, both, counted, report
 
+pytestmark = pytest.mark.slow
+
 
 def benchmark() -> ModuleType:
     file = Path(__file__).parents[3] / "benchmarks/soundness.py"

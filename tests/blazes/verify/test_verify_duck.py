@@ -1,4 +1,4 @@
-"""The search for refutations, on DuckDB alone: fast enough for every run of the tests."""
+"""The search for refutations, on DuckDB alone."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ from blazes.verify.search import Search
 from blazes.verify.values import Generator
 from codegen.duckdb_sql import parsed, refusals
 from tests.blazes.verify.searching import searched
+
+pytestmark = pytest.mark.slow
 
 COUNT = "SELECT k, g, count(*) AS n FROM rows GROUP BY k, g"
 TEXT = """
