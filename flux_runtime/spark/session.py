@@ -44,7 +44,7 @@ LOCAL_DEFAULTS: Final[Mapping[str, str]] = {
 }
 """On top of `DEFAULTS` where driver and executors are one process."""
 
-SITE_DEFAULTS: Final[Mapping[str, str]] = {"spark.sql.streaming.pollingDelay": "20ms"}
+SITE_DEFAULTS: Final[Mapping[str, str]] = {"spark.sql.streaming.pollingDelay": "50ms"}
 """On top of `DEFAULTS` where sites answer within milliseconds."""
 
 _LOG_CONFIG: Final = """\
