@@ -7,6 +7,7 @@ everything after it is recognised and skipped (SE-10).
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 from typing import Final, Protocol
 
 import pyarrow as pa
@@ -24,7 +25,7 @@ from flux_runtime.spark.ends.unreadable import Watch
 from flux_runtime.spark.feed import COUNT, DATA, Origin
 from flux_runtime.spark.frames import column
 from flux_runtime.spark.query import Query
-from flux_runtime.spark.sealed.chunks import Buffer, Census
+from flux_runtime.spark.sealed.chunks import Buffer
 from flux_runtime.spark.sealed.coverage import coverage
 from flux_runtime.spark.sealed.planning import KEEP_ALL
 from flux_runtime.spark.sealed.requests import Requests
@@ -32,7 +33,9 @@ from flux_runtime.spark.sealed.undecided import Undecided
 from flux_runtime.spark.units import SealUnit
 
 REDUCTION_MIN: Final = 4.0
-"""Partial aggregates are buffered while there are at least so many records for each of them."""
+"""Partial aggregates are buffered while there are at least so many records for each of them..."""
+TRIED_AGAIN: Final = 16
+"""... and tried again after so many micro-batches that were buffered as records."""
 ADAPTIVE: Final = "spark.sql.adaptive.enabled"
 """A chunk takes one shuffle of a known width; to replan it costs a second job and gains nothing."""
 FILES_MAX: Final = 32
@@ -50,6 +53,34 @@ class LateDataError(Exception):
 
 class LostRecordError(Exception):
     """Records that belong into the dead letters cannot be read again whole."""
+
+
+@dataclass(slots=True)
+class Reduction:
+    """Whether partial aggregates pay, judged by the newest chunk of them.
+
+    >>> reduction = Reduction(pays=True)
+    >>> reduction.judge(records=3000, rows=1000)
+    >>> reduction.pays
+    False
+    >>> for _ in range(TRIED_AGAIN):
+    ...     reduction.judge(records=9000, rows=9000)
+    >>> reduction.pays
+    True
+    """
+
+    pays: bool
+    _as_records: int = 0
+    """Micro-batches since they did not."""
+
+    def judge(self, records: int, rows: int) -> None:
+        """Take note of a chunk: how many records it has taken in how many rows."""
+        if not self.pays:
+            self._as_records += 1
+            self.pays = self._as_records >= TRIED_AGAIN
+        elif records >= _JUDGED_FROM_ROWS:
+            self.pays = records >= REDUCTION_MIN * rows
+            self._as_records = 0
 
 
 class Gate(Protocol):
@@ -83,7 +114,7 @@ class WaitIntake:
         self._origin = origin
         self._name = origin.name
         self._buffer: Buffer = gate.buffers[origin.name]
-        self._partial = self._buffer.partial is not None
+        self._reduction = None if self._buffer.partial is None else Reduction(pays=True)
 
     def __call__(self, rows: DataFrame, batch: int) -> int:
         """Take a micro-batch; how many rows it had."""
@@ -94,11 +125,13 @@ class WaitIntake:
         self._buffer.delete(batch)
         rows = self._from_files(rows)
         rows.sparkSession.conf.set(ADAPTIVE, "false")  # of this query alone
-        form = self._buffer.write(rows, batch, partial=self._partial)
+        partial = self._reduction is not None and self._reduction.pays
+        form = self._buffer.write(rows, batch, partial=partial)
         faults.point("chunk-written")
         census = self._buffer.census(rows.sparkSession, batch, form)
         faults.point("chunk-counted")
-        self._adapt(census)
+        if self._reduction is not None:
+            self._reduction.judge(census.rows, census.chunk.rows)
         event = Ingested(
             name, batch, time.time(), census.groups, census.rejected, covered, census.chunk
         )
@@ -112,11 +145,6 @@ class WaitIntake:
         gate.follow(findings)
         gate.ingested()
         return census.rows
-
-    def _adapt(self, census: Census) -> None:
-        """Buffer records from now on where partial aggregates do not pay."""
-        if self._partial and census.rows >= _JUDGED_FROM_ROWS:
-            self._partial = census.rows >= REDUCTION_MIN * census.chunk.rows
 
     def _look_up(self, event: Ingested) -> None:
         gate = self._gate
