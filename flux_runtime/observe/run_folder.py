@@ -176,7 +176,8 @@ class RunFolder:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self.close()
+        with contextlib.suppress(OSError):  # the disk may be full, which has ended the run
+            self.close()
 
     def _write_due(self, *, all_of_them: bool = False) -> None:
         """Write the units whose last line is old enough; the caller holds the lock."""
@@ -190,9 +191,10 @@ class RunFolder:
 
     def _write_what_is_left(self) -> None:
         with self._lock:
-            while self._unwritten and not self._finished:
-                self._lock.wait(METRICS_PERIOD_S / 4)
-                self._write_due()
+            with contextlib.suppress(OSError):  # whose values come next meets it, too
+                while self._unwritten and not self._finished:
+                    self._lock.wait(METRICS_PERIOD_S / 4)
+                    self._write_due()
             self._writer = None
 
 

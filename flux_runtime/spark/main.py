@@ -479,9 +479,17 @@ def _metrics(settings: Settings, folder: RunFolder) -> Iterator[None]:
         yield
 
 
+class _Log(logging.FileHandler):
+    """A log that does without what it cannot write: a full disk is told by what needs the disk."""
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802
+        if not isinstance(sys.exc_info()[1], OSError):
+            super().handleError(record)
+
+
 @contextlib.contextmanager
 def _python_log(log: Path) -> Iterator[None]:
-    handler = logging.FileHandler(log, encoding="utf-8")
+    handler = _Log(log, encoding="utf-8")
     handler.setFormatter(RedactingFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     root = logging.getLogger()
     root.addHandler(handler)

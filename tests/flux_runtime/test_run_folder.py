@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import signal
 import subprocess
 import sys
@@ -22,6 +23,7 @@ from flux_runtime.observe.reader import Follower, latest_run, read_history, read
 from flux_runtime.observe.run_folder import METRICS_PERIOD_S, RunFolder, replace_link
 from flux_runtime.observe.stages import StagesFollower
 from flux_runtime.observe.thinned import MAX_BYTES
+from flux_runtime.spark.main import _python_log
 
 NOON = datetime(2026, 2, 3, 12, 0, 0)
 
@@ -165,6 +167,27 @@ def test_closing_without_a_summary_still_writes_the_last_metrics(tmp_path: Path)
     read = read_run(run.path)
     assert read.summary is None
     assert read.units["u"].values["batches"] == 2
+
+
+def test_a_full_disk_is_told_to_who_writes_and_to_nobody_else(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unhandled: list[object] = []
+    monkeypatch.setattr(threading, "excepthook", unhandled.append)
+    with RunFolder.at(tmp_path / "run") as run, _python_log(Path("/dev/full")):
+        run.metrics("u", rows_in=1)
+        (run.path / "metrics.jsonl").unlink()
+        (run.path / "metrics.jsonl").symlink_to("/dev/full")
+        run.metrics("u", rows_in=2)  # the writer's thread meets it
+        writers = [t for t in threading.enumerate() if t.name == "run-folder"]
+        for writer in writers:
+            writer.join()
+        with pytest.raises(OSError, match="No space left"):
+            run.metrics("u", rows_in=3)
+        logging.getLogger("job").error("it failed")
+    assert writers
+    assert not unhandled
+    assert capsys.readouterr().err == ""
 
 
 def test_threads_do_not_mix_their_lines(tmp_path: Path) -> None:
