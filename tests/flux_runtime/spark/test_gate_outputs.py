@@ -131,6 +131,7 @@ def test_partial_aggregates_give_the_same_results(bench, monkeypatch: pytest.Mon
     from flux_runtime.spark.sealed import intake
 
     monkeypatch.setattr(intake, "_JUDGED_FROM_ROWS", 10)
+    monkeypatch.setattr(intake, "TRIED_AGAIN", 2)
 
     def build(job: Job) -> None:
         items = source(job)
@@ -152,11 +153,13 @@ def test_partial_aggregates_give_the_same_results(bench, monkeypatch: pytest.Mon
                 counts[k, p] += 1
             batch += rows(k, "stranger", 1)
         bench.file("items", batch)
-    bench.file("items", rows(1, "a", 7))
+    for _ in range(3):
+        bench.file("items", rows(1, "a", 7))
+        counts[1, "a"] += 1
     bench.run(build)
     forms = [name.partition(".")[2] for name in bench.chunks("Parts")]
-    assert forms == ["partials", "partials", "partials", "records"], "the third did not pay"
-    counts[1, "a"] += 1
+    tried_again = ["partials", "partials", "partials", "records", "records", "partials"]
+    assert forms == tried_again, "the third did not pay"
     bench.file("items", [vote(k, p, n) for (k, p), n in counts.items()])
     bench.file("items", rows(2, "a", 1))
     bench.run(build)
