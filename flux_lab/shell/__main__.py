@@ -1,12 +1,17 @@
-"""`python -m flux_lab.shell sweep LAST [FIRST]`: jobs with the seeds FIRST to LAST - 1."""
+"""`python -m flux_lab.shell sweep LAST [FIRST]`: jobs with the seeds FIRST to LAST - 1.
+
+`explore`: small jobs, with faults at every moment.
+"""
 
 from __future__ import annotations
 
 import argparse
 import os
 import sys
+import time
 from collections.abc import Sequence
 
+from flux_lab.shell.explore import CONFIGURATIONS, explore
 from flux_lab.shell.mistakes import HARMLESS, MISTAKES, found_at
 from flux_lab.shell.mutations import drawn, noticed
 from flux_lab.shell.sweep import SETTINGS, run, sweep
@@ -22,6 +27,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     sweeping.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     story = commands.add_parser("story", help="what happened in one run")
     story.add_argument("seed", type=int)
+    exploring = commands.add_parser("explore", help="every moment of a fault in small jobs")
+    exploring.add_argument("names", nargs="*", default=list(CONFIGURATIONS), metavar="NAME")
+    exploring.add_argument("--list", action="store_true", help="list the jobs and what strikes")
+    exploring.add_argument("--seconds", type=float, help="stop each after this long")
     planting = commands.add_parser("mistakes", help="does the sweep find planted mistakes?")
     planting.add_argument("--seeds", type=int, default=200, help="how many runs each is given")
     planting.add_argument("--only", default="", help="those with this in their name")
@@ -36,6 +45,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         done = run(args.seed, args.setting)
         print(done.story, done.problem or "nothing was wrong", sep="\n")
         return 1 if done.problem else 0
+    if args.command == "explore":
+        if unknown := [name for name in args.names if name not in CONFIGURATIONS]:
+            parser.error(f"no job {', '.join(unknown)}: there are {', '.join(CONFIGURATIONS)}")
+        return _explore(args.names, args.seconds, listing=args.list)
     if args.command == "mistakes":
         return _mistakes(args.only, args.seeds)
     if args.command == "mutations":
@@ -45,6 +58,21 @@ def main(argv: Sequence[str] | None = None) -> int:
     totals, text = sweep(range(args.first, args.last), args.processes, args.setting)
     print(text)
     return 1 if totals.failed else 0
+
+
+def _explore(names: Sequence[str], seconds: float | None, *, listing: bool) -> int:
+    """Print how much was tried of each; 1 if something promised did not hold."""
+    for name in names:
+        if listing:
+            print(f"{name:20} {CONFIGURATIONS[name]}")
+            continue
+        began = time.process_time()
+        found = explore(CONFIGURATIONS[name], seconds_max=seconds)
+        spent = f"{time.process_time() - began:.1f} s of a processor"
+        print(f"{name:20} {found}, {spent}, {found.problem or 'no violation'}", flush=True)
+        if found.problem:
+            return 1
+    return 0
 
 
 def _mistakes(only: str, seeds: int) -> int:

@@ -252,6 +252,11 @@ class Cluster:
             self.kernel.after(LATE_S * self.kernel.rng.random(), self.start_site, number)
         self.start_driver()
 
+    @property
+    def story(self) -> str:
+        """What has happened, for people."""
+        return "\n".join(f"{when:10.3f}  {what}" for when, what in self.history)
+
     def note(self, what: str) -> None:
         """Note what has happened."""
         self.history.append((self.kernel.now, what))

@@ -98,6 +98,9 @@ class File:
     def flush(self) -> None:
         """To the system."""
         data, self._buffer = self._buffer, b""
+        process = self._disk.kernel.process
+        process.sent += 1
+        process.arrived += 1
         self._disk.write(self._content, data)
 
     def fileno(self) -> int:

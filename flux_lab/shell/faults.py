@@ -65,6 +65,7 @@ class Faults:
         struck: kind -> how many.
         mid_recovery: how many while some copy was missing.
         mid_record: leaders that were struck with an event on its way into the record.
+        aim: the only site that may be struck; None: any.
     """
 
     def __init__(self, cluster: Cluster, plan: FaultPlan) -> None:
@@ -76,6 +77,7 @@ class Faults:
         self.struck: Counter[str] = Counter()
         self.mid_recovery = 0
         self.mid_record = 0
+        self.aim: Process | None = None
         self.cluster.struck = 0.2 if plan.among_input and self.left else 1.0
         self._next = self.kernel.now + self.rng.random() * 2
         self._last_effect = self.kernel.now
@@ -124,7 +126,7 @@ class Faults:
             self.mid_record += self._strike(kind)
 
         def carried_out(session: int) -> None:
-            of = self._leader()
+            of = self.leader()
             if of is not None and ensemble.process_of(session) is of[1]:
                 ensemble.on_transaction = lambda _: None
                 self.kernel.at(self.kernel.now, strike)
@@ -172,7 +174,10 @@ class Faults:
         able = [
             process
             for process in cluster.sites.values()
-            if process.alive and process not in cluster.gone and self._vulnerable(process)
+            if process.alive
+            and process not in cluster.gone
+            and self.aim in (None, process)
+            and self._vulnerable(process)
         ]
         if not able:
             return None
@@ -180,7 +185,8 @@ class Faults:
         cluster.gone.add(process)
         return process
 
-    def _leader(self) -> tuple[Leader, Process] | None:
+    def leader(self) -> tuple[Leader, Process] | None:
+        """Who leads, as far as it knows, and its process."""
         for leader in reversed(self.cluster.leaders):
             process = self.cluster.leader_process[leader]
             if process.alive and not leader.ended.done():
@@ -228,7 +234,7 @@ class Faults:
             return False
         cluster = self.cluster
         others = [p for p in cluster.sites.values() if p.alive and p is not process]
-        leader = self._leader()
+        leader = self.leader()
         if leader is not None:
             others.append(leader[1])
         if not others:
@@ -259,14 +265,14 @@ class Faults:
 
     def kill_leader(self) -> bool:
         """SIGKILL."""
-        if (of := self._leader()) is None:
+        if (of := self.leader()) is None:
             return False
         of[1].kill()
         return self._note(f"the leader {of[1].name} is killed")
 
     def lose_leader(self) -> bool:
         """The leader's machine is gone: nobody hears anything."""
-        if (of := self._leader()) is None:
+        if (of := self.leader()) is None:
             return False
         self.cluster.network.dead_machines.add(of[1].machine)
         of[1].kill()
@@ -274,7 +280,7 @@ class Faults:
 
     def depose_leader(self) -> bool:
         """Its connections to the other controllers break, which depose it; it lives on."""
-        if (of := self._leader()) is None:
+        if (of := self.leader()) is None:
             return False
         network, leader = self.cluster.network, of[1]
         others = [p for p in self.cluster.controllers.values() if p.alive and p is not leader]
@@ -284,21 +290,31 @@ class Faults:
 
     def stop_leader(self) -> bool:
         """SIGSTOP, in half of all cases for longer than its session lives."""
-        if (of := self._leader()) is None:
+        if (of := self.leader()) is None:
             return False
         of[1].stop(self._lasts(self.rng.choice((0.3, LONG_S)) * (0.7 + self.rng.random())))
         return self._note(f"the leader {of[1].name} is stopped until {of[1].stopped_until:.3f}")
 
     def cut_leader_off(self) -> bool:
         """The leader does not reach ZooKeeper, or is not reached by it, or both."""
-        if (of := self._leader()) is None:
+        if (of := self.leader()) is None:
             return False
         self._cut(of[1].machine, MACHINE, LONG_S * self.rng.random())
         return self._note(f"the leader {of[1].name} is cut off from ZooKeeper")
 
+    def expire_leader(self) -> bool:
+        """The leader's session ends; it finds out later than the others."""
+        if (of := self.leader()) is None:
+            return False
+        ensemble = self.cluster.ensemble
+        sessions = {c.session for c in ensemble.connections if c.kazoo.process is of[1]}
+        for session in sorted(sessions, key=lambda session: session.number):
+            ensemble.end_session(session)
+        return bool(sessions) and self._note(f"the session of the leader {of[1].name} has ended")
+
     def lose_answers(self) -> bool:
         """What the leader has asked ZooKeeper is carried out, and it does not hear so."""
-        if (of := self._leader()) is None:
+        if (of := self.leader()) is None:
             return False
         self.cluster.ensemble.lose_answers(of[1])
         return self._note(f"answers to the leader {of[1].name} are lost")
@@ -385,7 +401,7 @@ class Faults:
 
     def reset_clients(self) -> bool:
         """The clients lose their connections to the leader, and find the same one again."""
-        driver, of = self.cluster.driver, self._leader()
+        driver, of = self.cluster.driver, self.leader()
         if driver is None or of is None:
             return False
         if not self.cluster.network.reset_between(driver.machine, of[1].machine):
@@ -394,7 +410,7 @@ class Faults:
 
     def move(self) -> bool:
         """A copy is moved, as balancing does it; the site of the other one is spared meanwhile."""
-        if (of := self._leader()) is None:
+        if (of := self.leader()) is None:
             return False
         leader = of[0]
         ledger, cluster = leader.state.ledger, self.cluster

@@ -260,9 +260,11 @@ class SimulatedKazoo:
         def request(connection: Connection) -> tuple[int, Any]:
             if not connection.session.alive:
                 raise SessionExpiredError
+            self.process.arrived += 1
             result = decide(connection.session.number)
             return len(self.ensemble.decided), result
 
+        self.process.sent += 1
         return self._ask(request)
 
     def _read(

@@ -52,6 +52,8 @@ class Process:
         slow: factor on the time that its steps take.
         status: how it ended; None while it lives.
         on_kill: what the kernel does for a process that dies: it closes its sockets.
+        sent, arrived, received: how often it has sent something, or written to a disk, how much of
+            that has come to where it goes, and how often something has come to it.
     """
 
     def __init__(self, kernel: Kernel, name: str, machine: str) -> None:
@@ -65,6 +67,7 @@ class Process:
         self.loops: list[Any] = []
         self.on_kill: list[Callable[[], None]] = []
         self.status: BaseException | str | None = None
+        self.sent = self.arrived = self.received = 0
 
     def start(self, main: Callable[[], Any], *, ended: Callable[[Process], None]) -> Self:
         """Run `main`; the process ends with it. `ended` is told, also of a kill."""
@@ -178,6 +181,7 @@ class Kernel:
         now: seconds.
         thread: the one that runs; None: the world around all processes.
         faults: (process, error) that ended a thread or was left to an event loop.
+        look: called before everything that happens.
     """
 
     def __init__(self, seed: int) -> None:
@@ -186,6 +190,7 @@ class Kernel:
         self.thread: Thread | None = None
         self.faults: list[tuple[Process, BaseException]] = []
         self.events = 0
+        self.look: Callable[[Timer], None] = lambda _: None
         self._heap: list[tuple[float, int, Timer]] = []
         self._count = 0
         self.hub: Any = greenlet.getcurrent()
@@ -216,6 +221,7 @@ class Kernel:
                 continue
             self.now = when
             self.events += 1
+            self.look(timer)
             timer.function(*timer.arguments)
             if self.events > EVENTS_MAX:
                 raise RuntimeError("livelock: too many events")

@@ -58,6 +58,7 @@ class Endpoint:
         """Send bytes; what is sent on a closed connection is lost."""
         if self.open and data:
             self.under_way += len(data)
+            self.process.sent += 1
             at = 0
             while at < len(data):
                 size = self.network.piece(len(data) - at)
@@ -97,6 +98,8 @@ class Endpoint:
             if self._stream is not None:
                 self._stream.drained()
         peer = self.peer
+        self.process.arrived += 1
+        peer.process.received += 1
         if not peer.process.alive:
             return
         if peer._stream is None:

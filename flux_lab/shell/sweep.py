@@ -9,8 +9,8 @@ import os
 import time
 import traceback
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from contextlib import ExitStack
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final
@@ -144,6 +144,17 @@ def run(seed: int, setting: str = "any") -> Run:
     plan, fault_plan = SETTINGS[setting].of(plan_of(kernel.rng), fault_plan_of(kernel.rng))
     cluster = Cluster(kernel, plan, seed, at_the_end)
     done = Run(seed)
+    with simulated(cluster, fault_plan) as faults:
+        done.problem = outcome_of(cluster, faults)
+        if done.problem:
+            done.story = f"{plan}\n{fault_plan}\n{cluster.story}"
+        _count(done, cluster, faults)
+    return done
+
+
+@contextmanager
+def simulated(cluster: Cluster, fault_plan: FaultPlan) -> Iterator[Faults]:
+    """A job that begins, under these faults; afterwards nothing is left of it."""
     level = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     gc.disable()
@@ -151,23 +162,23 @@ def run(seed: int, setting: str = "any") -> Run:
         with substituted(cluster):
             faults = Faults(cluster, fault_plan)
             cluster.start()
-            try:
-                _drive(cluster, faults)
-                _judge(cluster, reckless=fault_plan.reckless)
-            except ViolationError as violation:
-                done.problem = str(violation)
-            except Exception:  # of the simulation itself: no run may go uncounted
-                done.problem = "the simulation failed\n" + traceback.format_exc()
-            if done.problem:
-                done.story = f"{plan}\n{fault_plan}\n" + "\n".join(
-                    f"{when:10.3f}  {what}" for when, what in cluster.history
-                )
-            _count(done, cluster, faults)
+            yield faults
             cluster.end()
     finally:
         gc.enable()
         logging.disable(level)
-    return done
+
+
+def outcome_of(cluster: Cluster, faults: Faults) -> str:
+    """Run a job to its end; gives what was wrong, if anything."""
+    try:
+        _drive(cluster, faults)
+        _judge(cluster, reckless=faults.plan.reckless)
+    except ViolationError as violation:
+        return str(violation)
+    except Exception:  # of the simulation itself: no run may go uncounted
+        return "the simulation failed\n" + traceback.format_exc()
+    return ""
 
 
 def _drive(cluster: Cluster, faults: Faults) -> None:

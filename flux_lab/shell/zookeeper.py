@@ -384,6 +384,7 @@ class Connection:
             self._answered = max(self._answered, blocked)
             self.ensemble.kernel.at(blocked, self._come, what)
         elif self.open:
+            self.kazoo.process.received += 1
             what()
 
     def drop(self) -> None:

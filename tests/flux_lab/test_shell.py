@@ -20,6 +20,7 @@ from kazoo.exceptions import (
 
 from flux_lab.shell.__main__ import main
 from flux_lab.shell.cluster import Cluster, plan_of, substituted
+from flux_lab.shell.explore import CONFIGURATIONS, Configuration, explore
 from flux_lab.shell.kazoo_client import SimulatedKazoo
 from flux_lab.shell.kernel import Kernel, Process
 from flux_lab.shell.mistakes import MISTAKES, Mistake, found_at, planted
@@ -67,6 +68,30 @@ def test_a_seed_gives_the_same_run_again() -> None:
 )
 def test_a_planted_mistake_is_found(mistake: Any) -> None:
     assert found_at(mistake, range(100)) is not None
+
+
+@pytest.mark.parametrize(
+    "kind", ["site killed", pytest.param("leader killed", marks=pytest.mark.slow)]
+)
+def test_jobs_keep_their_promises_whatever_moment_a_fault_strikes_at(kind: str) -> None:
+    found = explore(Configuration(((kind,),)))
+    assert (found.problem, found.complete) == ("", True)
+    assert found.moments > 50
+    assert len(found.states) > 30
+
+
+@pytest.mark.parametrize(
+    ("name", "job"),
+    [
+        ("a failed site may come back", "crash"),
+        ("a record does not ask whether another leads", "leader"),
+    ],
+)
+def test_a_planted_mistake_is_found_at_some_moment(name: str, job: str) -> None:
+    (mistake,) = [m for m in MISTAKES if m.name == name]
+    with planted(mistake):
+        found = explore(CONFIGURATIONS[job], runs_max=60)
+    assert "\nafter Choice(" in found.problem
 
 
 @pytest.mark.parametrize(("last", "first"), [("0", "5"), ("5", "5"), ("3", "7"), ("5", "-1")])
