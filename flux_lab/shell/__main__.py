@@ -96,7 +96,7 @@ def _mutations(count: int, seed: int, seeds: int) -> int:
     for mutation in drawn(count, seed):
         found = noticed(mutation, range(seeds))
         survivors += found is None
-        where = "survives" if found is None else f"seed {found[0]:3}"
+        where = "survives" if found is None else f"{found[0]:>12}"
         why = "" if found is None else f": {found[1].splitlines()[0][:100]}"
         print(f"{where}: {mutation}{why}", flush=True)
     print(f"{survivors} of {count} survive {seeds} runs")

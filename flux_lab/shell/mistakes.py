@@ -324,8 +324,8 @@ MISTAKES: Final = (
         "offers are taken twice",
         intake.Intake,
         "offer",
-        "if key > self.seen.get(source, (NOTHING, NOTHING)) and not self.ended:",
-        "if not self.ended:",
+        "if key > self.seen.get(source, (NOTHING, NOTHING)):",
+        "if True:",
         "feeding",
     ),
     Mistake(

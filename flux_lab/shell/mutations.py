@@ -3,22 +3,27 @@
     python -m flux_lab.shell mutations 40 [--seed 0] [--seeds 40]
 
 A mutation turns a condition around, or takes a statement or one side of an `and` or `or` out, at a
-place drawn from the seed. It stands in the function's place while jobs run, until one violates
-something. Survivors are printed with their line.
+place drawn from the seed. It stands in the function's place while the unit tests of these classes
+run (`TESTS`, where there are any), then jobs: in the setting "any", then a few in every other one,
+until something notices. Survivors are printed with their line.
 """
 
 from __future__ import annotations
 
 import ast
 import inspect
+import io
 import random
 import textwrap
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+import pytest
+
 from flux_lab.shell.mistakes import compiled, standing_in
-from flux_lab.shell.sweep import run
+from flux_lab.shell.sweep import SETTINGS, run
 from flux_runtime.site.client_service import ClientService
 from flux_runtime.site.intake import Intake
 from flux_runtime.site.journal import Journal
@@ -29,6 +34,23 @@ from flux_runtime.site.view import View
 
 OWNERS: Final = (LeaderState, ClientService, View, Ledger, SiteState, Intake, Journal)
 """Classes whose functions are mutated."""
+TESTS: Final = tuple(
+    str(path)
+    for name in ("leader_state", "site_state", "site_journal", "site_record")
+    if (path := Path("tests", "flux_runtime", "site", f"test_{name}.py")).exists()
+)
+"""Unit tests of these classes, in the folder where this runs."""
+ELSEWHERE: Final = 8
+"""Runs in every setting but "any"."""
+TELLING: Final = (
+    "log.",
+    "self.note(",
+    "term.note(",
+    "self.story.",
+    "self.emit(Note",
+    "term.emit(Committed(",
+)
+"""How statements begin that only tell people something."""
 NOT_DECIDING: Final = {"tale", "validate", "status", "_note_recovery", "one_executor"}
 """Functions that only show or check."""
 
@@ -79,6 +101,8 @@ class _Mutator(ast.NodeTransformer):
         return self.generic_visit(node)
 
     def _statement(self, node: ast.stmt) -> ast.AST:
+        if ast.unparse(node).startswith(TELLING):
+            return node
         return ast.Pass() if self._here(node, "without") else self.generic_visit(node)
 
     def visit_Expr(self, node: ast.Expr) -> ast.AST:
@@ -133,11 +157,34 @@ def mutated(mutation: Mutation) -> Iterator[None]:
         yield
 
 
-def noticed(mutation: Mutation, seeds: range) -> tuple[int, str] | None:
-    """The first seed that notices, and what it says."""
+def noticed(mutation: Mutation, seeds: range) -> tuple[str, str] | None:
+    """What notices first, unit tests or a seed in some setting, and what it says."""
     with mutated(mutation):
-        for seed in seeds:
-            done = run(seed)
-            if done.problem:
-                return seed, done.problem
+        if failed := _failed_test():
+            return "tests", failed
+        for setting in SETTINGS:
+            for seed in seeds if setting == "any" else seeds[:ELSEWHERE]:
+                done = run(seed, setting)
+                if done.problem:
+                    return f"{setting} {seed}", done.problem
     return None
+
+
+class _FirstFailure:
+    """A plugin of pytest's: which test has failed."""
+
+    name = ""
+
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        """A part of a test has ended."""
+        if report.failed:
+            self.name = self.name or report.nodeid.rpartition("::")[2]
+
+
+def _failed_test() -> str:
+    """The first unit test that fails; they are run again in this process, as it is now."""
+    first = _FirstFailure()
+    if TESTS:
+        with redirect_stdout(io.StringIO()):
+            pytest.main(["-q", "-x", "-n", "0", "-p", "no:cacheprovider", *TESTS], [first])
+    return first.name

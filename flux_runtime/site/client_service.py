@@ -99,7 +99,6 @@ class ClientService:
         for link in self.sources:
             if link in self.finishing:
                 self._term.tell(link, control.Finished())
-        self.finishing.clear()
 
     def _send(self, link: Link, site: int, errand: Callable[[int], Message]) -> None:
         """Have a site do what a client wants, and tell the client when it has, or cannot."""

@@ -97,8 +97,8 @@ class Intake:
         return not self.ended or key <= self.seen.get(source, (NOTHING, NOTHING))
 
     def offer(self, source: str, key: Key, rows: Any) -> None:
-        """Take a batch, unless it has been taken."""
-        if key > self.seen.get(source, (NOTHING, NOTHING)) and not self.ended:
+        """Take a batch that `takes` allows, unless it has been taken."""
+        if key > self.seen.get(source, (NOTHING, NOTHING)):
             self.seen[source] = key
             self.waiting.append((source, key, rows))
 

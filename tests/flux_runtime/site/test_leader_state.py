@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import inspect
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,9 @@ from flux_lab.control_fuzz import flow
 from flux_runtime.site import control_messages as control
 from flux_runtime.site import leader_steps as steps
 from flux_runtime.site.collector import collected
+from flux_runtime.site.config import Balance
 from flux_runtime.site.leader import Leader
-from flux_runtime.site.leader_state import LeaderState
+from flux_runtime.site.leader_state import SNAPSHOT_EVENTS, LeaderState
 from flux_runtime.site.ledger import Ledger
 from flux_runtime.site.steps import Step, table
 from flux_runtime.site.wire import Malformed
@@ -35,10 +37,10 @@ def registration(number: int, **fields: Any) -> control.Registration:
 class Term:
     """A leader's state, whose record is safe when a test says so."""
 
-    def __init__(self) -> None:
-        shape = collected(flow()).shape
+    def __init__(self, *, copies: int = 2, balance: Balance | None = None) -> None:
+        shape = replace(collected(flow()).shape, copies=copies)
         self.state = LeaderState(
-            Ledger(shape, wanted=SITES), patience_s=10.0, balance=None, now=0.0
+            Ledger(shape, wanted=SITES), patience_s=10.0, balance=balance, now=0.0
         )
         self.now = 0.0
         self.done: list[Step] = []
@@ -65,8 +67,12 @@ def of(kind: type[Step], made: list[Step]) -> list[Any]:
     return [step for step in made if type(step) is kind]
 
 
+def sent(made: list[Step], link: str) -> list[Any]:
+    return [step.message for step in of(steps.Tell, made) if step.link == link]
+
+
 def told(made: list[Step], link: str) -> list[type]:
-    return [type(step.message) for step in of(steps.Tell, made) if step.link == link]
+    return [type(message) for message in sent(made, link)]
 
 
 def test_a_site_is_fenced_and_its_end_told_only_once_that_is_recorded() -> None:
@@ -193,6 +199,73 @@ def test_a_client_hears_of_the_end_once() -> None:
     assert told(term.handle(steps.ClientSaid("client", control.Finish())), "client") == [
         control.Finished
     ]
+
+
+def test_every_client_hears_of_a_loss_whenever_it_comes() -> None:
+    term = Term().begun()
+    term.handle(steps.ClientGreeted("early", "events", None))
+    for number in range(SITES - 1):
+        term.handle(steps.MemberLeft(f"{number}.1"))
+    assert control.DataLoss in told(term.recorded(), "early")
+    made = term.handle(steps.ClientGreeted("late", "events", None))
+    assert control.DataLoss in told(made, "late")
+
+
+def test_a_client_hears_that_a_removed_site_will_not_do_what_it_was_sent_for() -> None:
+    term = Term().begun()
+    term.handle(steps.ClientGreeted("client", "events", None))
+    for number in (1, 2):
+        term.handle(steps.ClientSaid("client", control.LimitMemory(number, 1)))
+    term.handle(steps.MemberLeft("1.1"))
+    assert control.Carried(done=False) in sent(term.recorded(), "client")
+    made = term.handle(steps.LinkClosed("link 2", "reset"))
+    assert control.Carried(done=False) in sent(made, "client")
+
+
+def test_a_follower_is_greeted_and_a_second_link_of_a_site_is_closed() -> None:
+    term = Term().begun()
+    (greet,) = of(steps.Greet, term.handle(steps.FollowerGreeted("follower")))
+    assert greet.greeting == control.FollowerWelcome()
+    made = term.handle(steps.SiteRegistered("second", registration(1)))
+    assert [type(step) for step in made] == [steps.Close]
+    assert term.state.attached[1] == "link 1"
+
+
+def test_a_site_that_lacks_entries_which_are_gone_is_removed() -> None:
+    before = Term().begun()
+    ledger = before.state.ledger
+    assert ledger.layout is not None
+    ledger.layout = replace(ledger.layout, at=5)
+    for position, gone in ((4, True), (5, False)):
+        term = Term()
+        term.state = LeaderState(ledger, patience_s=10.0, balance=None, now=0.0)
+        term.handle(steps.Elected("m"))
+        term.recorded()
+        said = registration(1, epoch=1, laid_out=True, position=position)
+        made = term.handle(steps.SiteRegistered("link", said))
+        assert bool(of(steps.Record, made)) is gone
+        assert bool(of(steps.Attach, made)) is not gone
+    term.handle(steps.MemberLeft("2.1"))
+    term.recorded()
+    logs = [m for m in sent(term.done, "link") if isinstance(m, control.Log)]
+    assert {log.start for log in logs} == {5}, "what came before is gone"
+    assert control.Trim not in told(term.done, "link")
+
+
+def test_the_state_is_kept_once_for_every_thousand_events() -> None:
+    term = Term().begun()
+    notices = control.Notices((control.Ready(0, 0, 1),))
+    for _ in range(SNAPSHOT_EVENTS + 20):
+        term.handle(steps.SiteSaid("link 3", notices))
+        term.recorded()
+    assert len(of(steps.KeepState, term.done)) == 1
+
+
+def test_one_copy_of_every_pair_does_not_move() -> None:
+    for copies in (1, 2):
+        term = Term(copies=copies, balance=Balance())
+        term.begun()
+        assert (term.state.rounds is None) is (copies == 1)
 
 
 def test_an_error_tells_what_has_happened_before() -> None:

@@ -93,6 +93,8 @@ def test_a_removed_site_is_not_accused_and_its_link_is_closed() -> None:
     assert of(steps.Disconnect, made) == [steps.Disconnect(3)]
     assert [step.link for step in of(steps.Close, made)] == ["three"]
     assert accused(site.handle(steps.LinkClosed("three", "removed")), "leader") == []
+    site.view(*SITES[1:3])
+    assert site.handle(steps.DialFailed(0, ("127.0.0.1", 0), 9.0, "refused")) == []
 
 
 def test_a_site_is_tried_for_as_long_as_a_session_lives_and_then_accused() -> None:
@@ -157,12 +159,16 @@ def test_a_log_with_a_gap_or_of_another_dataflow_is_refused() -> None:
     copies = tuple(control.PlacedCopy(*pair, copy, copy, 0) for pair in pairs for copy in (0, 1))
     with pytest.raises(Malformed, match="at 0"):
         site.handle(steps.LeaderSaid("leader", control.Log(0, ())))
+    for part in (copies[2:], (*copies, control.PlacedCopy(9, 0, 0, 0, 0))):
+        with pytest.raises(Malformed, match="another dataflow"):
+            site.handle(steps.LeaderSaid("leader", control.Layout(part, 3)))
     site.handle(steps.LeaderSaid("leader", control.Layout(copies, 3)))
     entry = control.Failed(0, 0, 0, 1)
     assert site.handle(steps.LeaderSaid("leader", control.Log(2, (entry, entry)))) == [
         steps.Extend(entry)
     ], "one was known"
-    for start, change in ((5, entry), (4, control.Failed(9, 0, 0, 1))):
+    others = (control.Failed(9, 0, 0, 1), control.Failed(0, 0, 2, 1))
+    for start, change in ((5, entry), *((4, other) for other in others)):
         with pytest.raises(Malformed):
             site.handle(steps.LeaderSaid("leader", control.Log(start, (change,))))
     assert site.state.position == 4
