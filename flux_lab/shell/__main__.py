@@ -30,6 +30,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     exploring = commands.add_parser("explore", help="every moment of a fault in small jobs")
     exploring.add_argument("names", nargs="*", default=list(CONFIGURATIONS), metavar="NAME")
     exploring.add_argument("--list", action="store_true", help="list the jobs and what strikes")
+    exploring.add_argument("--full", action="store_true", help="the same in equal states, too")
     exploring.add_argument("--seconds", type=float, help="stop each after this long")
     planting = commands.add_parser("mistakes", help="does the sweep find planted mistakes?")
     planting.add_argument("--seeds", type=int, default=200, help="how many runs each is given")
@@ -48,7 +49,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if args.command == "explore":
         if unknown := [name for name in args.names if name not in CONFIGURATIONS]:
             parser.error(f"no job {', '.join(unknown)}: there are {', '.join(CONFIGURATIONS)}")
-        return _explore(args.names, args.seconds, listing=args.list)
+        return _explore(args.names, args.seconds, full=args.full, listing=args.list)
     if args.command == "mistakes":
         return _mistakes(args.only, args.seeds)
     if args.command == "mutations":
@@ -60,14 +61,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 1 if totals.failed else 0
 
 
-def _explore(names: Sequence[str], seconds: float | None, *, listing: bool) -> int:
+def _explore(names: Sequence[str], seconds: float | None, *, full: bool, listing: bool) -> int:
     """Print how much was tried of each; 1 if something promised did not hold."""
     for name in names:
         if listing:
             print(f"{name:20} {CONFIGURATIONS[name]}")
             continue
         began = time.process_time()
-        found = explore(CONFIGURATIONS[name], seconds_max=seconds)
+        found = explore(CONFIGURATIONS[name], full=full, seconds_max=seconds)
         spent = f"{time.process_time() - began:.1f} s of a processor"
         print(f"{name:20} {found}, {spent}, {found.problem or 'no violation'}", flush=True)
         if found.problem:

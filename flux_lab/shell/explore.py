@@ -13,6 +13,8 @@ A fault is tried at one of several moments between which it makes no difference.
 is killed all is lost but what it has sent and written, so one moment for every number of those
 will do; of a machine that is lost, what has arrived; whoever only ceases to lead goes on with what
 it has received too.
+In a state that was met before, as far as what the job says of itself tells, the same is not tried
+again, unless all is to be tried (`--full`).
 """
 
 from __future__ import annotations
@@ -113,13 +115,17 @@ class Explored:
     Attributes:
         states: distinct states at the moments of a choice, as leaders, sites, clients, record and
             links say of themselves.
+        tried: what has been chosen in each of them.
+        full: choose at every moment, also in a state where the same has been chosen.
         problem: what was wrong, after which choices; empty: nothing.
     """
 
+    full: bool = False
     runs: int = 0
     events: int = 0
     moments: int = 0
     states: set[bytes] = field(default_factory=set)
+    tried: dict[bytes, set[tuple[str, Any]]] = field(default_factory=dict)
     complete: bool = True
     problem: str = ""
 
@@ -131,16 +137,21 @@ class Explored:
 
 
 def explore(
-    configuration: Configuration, *, seconds_max: float | None = None, runs_max: int | None = None
+    configuration: Configuration,
+    *,
+    full: bool = False,
+    seconds_max: float | None = None,
+    runs_max: int | None = None,
 ) -> Explored:
     """Run every list of choices, the shortest first, until one violates something.
 
     Args:
         configuration: the job and its choices.
+        full: tell no states apart: choose the same at every moment.
         seconds_max, runs_max: give up (incomplete) after so much.
     """
     until = time.monotonic() + seconds_max if seconds_max else None
-    found = Explored()
+    found = Explored(full=full)
     level: list[tuple[Choice, ...]] = [()]
     for _ in range(len(configuration.groups) + 1):
         longer: list[tuple[Choice, ...]] = []
@@ -173,7 +184,7 @@ class _Run:
             self.left.remove(next(group for group in self.left if choice.kind in group))
         self.due = list(choices)
         self.next: list[Choice] = []
-        self._tried: dict[tuple[str, Any], tuple[Process, tuple[int, ...]]] = {}
+        self._last: dict[tuple[str, Any], tuple[Process, tuple[int, ...]]] = {}
 
     def judged(self) -> str:
         """What was wrong."""
@@ -206,8 +217,14 @@ class _Run:
             for kind in filter(SITE.__contains__, kinds) if process.alive else ():
                 self._offer(at, kind, number, process)
         if len(self.next) > before:
-            self.found.moments += len(self.next) - before
-            self.found.states.add(self._code())
+            code = self._code()
+            self.found.states.add(code)
+            new = self.next[before:]
+            self.found.moments += len(new)
+            if not self.found.full:
+                known = self.found.tried.setdefault(code, set())
+                self.next[before:] = [choice for choice in new if choice[1:] not in known]
+                known.update(choice[1:] for choice in new)
 
     def _offer(self, at: int, kind: str, where: Any, process: Process) -> None:
         """To be tried here, unless it makes no difference since it was last."""
@@ -216,8 +233,8 @@ class _Run:
             numbers = (process.arrived,)
         elif "killed" not in kind:
             numbers = (process.sent, process.arrived, process.received)
-        if self._tried.get((kind, where)) != (process, numbers):
-            self._tried[kind, where] = (process, numbers)
+        if self._last.get((kind, where)) != (process, numbers):
+            self._last[kind, where] = (process, numbers)
             self.next.append(Choice(at, kind, where))
 
     def _offer_link(self, at: int, timer: Timer) -> None:
@@ -260,7 +277,11 @@ class _Run:
                 said.append((sorted(site.links), sorted(site.broken), len(site.notices)))
                 said += [(node, *_positions(segment)) for node, segment in worker.host.segments()]
         tree = cluster.ensemble
-        said.append(sorted(tree.state.nodes))
+        said.append([(path, len(znode.data)) for path, znode in sorted(tree.state.nodes.items())])
+        said.append(
+            sorted((c.kazoo.process.name, len(c.requests), c.unanswered) for c in tree.connections)
+        )
+        said.append({path: len(content.data) for path, content in cluster.disk.files.items()})
         said.append([server.applied - len(tree.decided) for server in tree.servers])
         said.append(
             sorted(

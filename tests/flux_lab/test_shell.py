@@ -90,7 +90,7 @@ def test_jobs_keep_their_promises_whatever_moment_a_fault_strikes_at(kind: str) 
 def test_a_planted_mistake_is_found_at_some_moment(name: str, job: str) -> None:
     (mistake,) = [m for m in MISTAKES if m.name == name]
     with planted(mistake):
-        found = explore(CONFIGURATIONS[job], runs_max=60)
+        found = explore(CONFIGURATIONS[job], runs_max=100)
     assert "\nafter Choice(" in found.problem
 
 
