@@ -270,8 +270,8 @@ def put(owner: Class | Object, name: str, value: Any) -> None:
     member = owner.kind.member(name) if isinstance(owner, Object) else None
     if isinstance(member, Outside | _Bound):
         forget(owner)
-    else:
-        owner.names[name] = value
+        value = lost(value, name)
+    owner.names[name] = value
 
 
 def forget(target: Class | Object) -> None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import ast
 import operator
 import re
+import sys
 from collections.abc import (
     Callable,
     ItemsView,
@@ -24,7 +25,7 @@ from collections.abc import (
 )
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any, Final, TypeAlias, TypeGuard
 
 from annotations.dataflow import Position
@@ -89,11 +90,19 @@ _SUPER: Final = "super()"
 """The name in a method's scope of what `super()` gives."""
 _COMPARING: Final = (all, any, bool, len, max, min, range, set, sorted, sum)
 """Functions whose value for objects depends on methods of theirs, and on what is not known."""
+_GATHERING: Final = (*_COMPARING, dict, enumerate, list, reversed, tuple, zip)
+"""Functions whose value depends on all of what is not known."""
 _LOOKING: Final = frozenset(
     {"asdict", "astuple", "callable", "fields", "getattr", "hasattr", "hash", "id", "isinstance"}
     | {"issubclass", "repr", "replace", "type"}
+    | {"critical", "debug", "dump", "dumps", "error", "exception", "info", "pprint", "safe_dump"}
+    | {"warn", "warning"}
 )
 """Functions that change nothing of an object that they are given."""
+_NAMING: Final = frozenset({"exec", "getattr", "globals", "locals", "map", "setattr", "vars"})
+"""Functions that look at names or members, set them, or call others."""
+_TOLD: Final = frozenset({"get", "pop", "setdefault"})
+"""Members of a dictionary that find something by its key."""
 _VIEWS: Final = (ItemsView, KeysView, ValuesView, enumerate, map, reversed, zip)
 
 
@@ -200,6 +209,8 @@ class Scope:
     outer: Scope | None = None
     shared: dict[str, Scope] = field(default_factory=dict)
     """Names that belong to a scope around it."""
+    comprehension: bool = False
+    """It is of a comprehension: what `:=` sets in it belongs to the scope around it."""
 
     def around(self) -> Iterator[Scope]:
         """The scopes around it, the nearest first."""
@@ -240,6 +251,10 @@ class Interpreter:
 
     def __init__(self, modules: Mapping[str, Callable[[], Any]], arguments: list[str]) -> None:
         self._modules = modules
+        self._not_followed: list[ast.ClassDef] = []
+        """Classes of the script that are not followed."""
+        self._patched: dict[str, Any] = {}
+        """Members of PySpark that the script has set."""
         self._given: dict[int, Any] = {}
         """Functions that PySpark has made of the script's own (`udf`), and some of ours, by id."""
         self._standard = _standard(arguments)
@@ -311,11 +326,7 @@ class Interpreter:
             case ast.FunctionDef() | ast.AsyncFunctionDef():
                 scope.names[node.name] = self._defined(node, scope)
             case ast.ClassDef():
-                kind = classes.defined(self, node, scope, Scope(scope.file, {}, scope))
-                if kind is None:
-                    self._left_out(node, scope)
-                else:
-                    scope.names[node.name] = kind
+                self._class(node, scope)
             case ast.Import() | ast.ImportFrom():
                 self._import(node, scope)
             case ast.If():
@@ -348,6 +359,23 @@ class Interpreter:
                 pass
             case _:
                 self._left_out(node, scope)
+
+    def _class(self, node: ast.ClassDef, scope: Scope) -> None:
+        """A class. Of one that is not followed, what it and those before may have changed is not
+        known: they may be what it is made by."""
+        made_by = [d for d in node.decorator_list if "dataclass" not in ast.unparse(d)]
+        others = [d for d in node.decorator_list if d not in made_by]
+        bare = ast.ClassDef(node.name, node.bases, node.keywords, node.body, others)
+        ast.copy_location(bare, node)
+        kind: Any = classes.defined(self, bare, scope, Scope(scope.file, {}, scope))
+        if kind is None:
+            self._not_followed.append(node)
+            for each in self._not_followed:
+                self._left_out(each, scope)
+            return
+        for decorator in reversed(made_by):
+            kind = self._call(self.value(decorator, scope), (kind,), {})
+        scope.names[node.name] = kind
 
     def follow(self, node: ast.stmt, scope: Scope) -> None:
         """Follow a statement of the body of a class."""
@@ -394,11 +422,12 @@ class Interpreter:
 
     def _try(self, node: ast.Try | ast.TryStar, scope: Scope) -> None:
         """A `try`: where an error is met, its handlers are ways beside the one without. Handlers of
-        a name or a module that is missing are for another place than that where the job runs."""
+        a module that is missing are none where PySpark or Python alone is imported."""
+        there = all(self._there(statement, scope) for statement in node.body)
         handlers = [
             handler.body
             for handler in node.handlers
-            if handler.type is None or not _MISSING.search(ast.unparse(handler.type))
+            if handler.type is None or not (there and _MISSING.search(ast.unparse(handler.type)))
         ]
         for handler in node.handlers:
             if handler.name is not None:
@@ -412,6 +441,17 @@ class Interpreter:
             )
         finally:
             self._body(node.finalbody, scope)
+
+    def _there(self, node: ast.stmt, scope: Scope) -> bool:
+        """Whether a statement imports what is there for sure, or names it."""
+        match node:
+            case ast.Import(names=names):
+                return all(_is_there(alias.name) for alias in names)
+            case ast.ImportFrom(module=str(name), level=0):
+                return _is_there(name)
+            case ast.Expr(value=ast.Name(id=name)):
+                return not isinstance(scope.value(name), Outside)
+        return False
 
     def _ways(
         self,
@@ -506,6 +546,19 @@ class Interpreter:
         if len(several) == 1 or (len(made) == 1 and not isinstance(made[0], permitted.PLAIN)):
             return made[0] if made else None  # nothing can be done with the others
         frames = [value for value in made if permitted.frame(value)]
+        if all(isinstance(value, Function | Method) for value in made):
+
+            def any_of_them(*arguments: Any, **named: Any) -> Any:
+                self._unsure += 1
+                try:
+                    given = [self._call(each, arguments, named) for each in made]
+                finally:
+                    self._unsure -= 1
+                return self._one_of(given, name, test)
+
+            any_of_them.chosen_from = tuple(made)  # type: ignore[attr-defined]
+            self._given[id(any_of_them)] = any_of_them
+            return any_of_them
         if not frames:
             return Outside(f"${name}")
         whole = frames[0]
@@ -607,6 +660,14 @@ class Interpreter:
         if isinstance(values, Outside) or not isinstance(values, list | tuple | dict | range | set):
             self._repeated(f"a loop over `{_shown(values)}`", node, scope)
             return
+        if isinstance(values, Open):
+            if not values:
+                self._repeated(f"a loop over `{ast.unparse(node.iter)[:60]}`", node, scope)
+                return
+            before = self._state(scope)
+            self._for(target, [_as_default(each) for each in values], body, scope, node)
+            self._either([before, self._state(scope)], "how often a loop runs")
+            return
         broken: list[_State] = []
         for value in list(values):
             self._assign(target, value, scope)
@@ -646,11 +707,8 @@ class Interpreter:
                     self._lose_all(container, scope)
             case ast.Attribute(value=container, attr=name):
                 inside = self.value(container, scope)
-                if isinstance(inside, Object | Class):
-                    classes.put(inside, name, value)
-                elif isinstance(inside, Namespace):
-                    inside.names[name] = value
-                else:
+                self._set(inside, name, value)
+                if isinstance(inside, Outside):
                     self._lose_all(container, scope)
 
     def _defined(self, node: ast.FunctionDef | ast.AsyncFunctionDef, scope: Scope) -> Any:
@@ -722,7 +780,25 @@ class Interpreter:
         except (Refused, Ended, _Return, _Leave):
             raise
         except Exception:
-            return Outside(f"${ast.unparse(node)[:40]}")
+            if isinstance(node, ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp):
+                self._read_once(node, scope)
+            return _unknown(node)
+
+    def _read_once(
+        self, node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp, scope: Scope
+    ) -> None:
+        """A comprehension over what is not known is a loop like others: it may start queries."""
+        parts = [node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt]
+        body: list[ast.stmt] = [ast.Expr(part) for part in parts]
+        for each in reversed(node.generators):
+            for test in reversed(each.ifs):
+                body = [ast.If(test, body, [])]
+            body = [ast.For(each.target, each.iter, body, [])]
+        loop = ast.fix_missing_locations(ast.copy_location(body[0], node))
+        for inner in ast.walk(loop):
+            if isinstance(inner, ast.stmt):
+                ast.copy_location(inner, node)
+        self._statement(loop, Scope(scope.file, {}, scope, comprehension=True))
 
     def _value(self, node: ast.expr, scope: Scope) -> Any:
         match node:
@@ -791,6 +867,8 @@ class Interpreter:
                 }
             case ast.NamedExpr(target=target, value=value):
                 result = self.value(value, scope)
+                while scope.comprehension and scope.outer is not None:
+                    scope = scope.outer
                 self._assign(target, result, scope)
                 return result
         return _unknown(node)
@@ -825,7 +903,7 @@ class Interpreter:
         value = self.value(piece.value, scope)
         if isinstance(value, str | int | float | bool | None) and piece.format_spec is None:
             return value
-        return Outside(f"${ast.unparse(piece.value)[:40]}")
+        return value if isinstance(value, Outside) else _unknown(piece.value)
 
     def _items(self, parts: Sequence[ast.expr], scope: Scope) -> Iterator[Any]:
         for part in parts:
@@ -857,8 +935,12 @@ class Interpreter:
         values = self.value(first.iter, scope)
         if isinstance(values, Outside) or not isinstance(values, list | tuple | dict | range | set):
             raise TypeError("not known")
+        if isinstance(values, Open):
+            if not values:
+                raise TypeError("not known")
+            values = [_as_default(each) for each in values]
         for value in values:
-            inner = Scope(scope.file, {}, scope)
+            inner = Scope(scope.file, {}, scope, comprehension=True)
             self._assign(first.target, value, inner)
             if all(self._true(test, inner) for test in first.ifs):
                 yield from self._loops(rest, inner)
@@ -872,6 +954,9 @@ class Interpreter:
     def _binary(self, op: ast.operator, one: Any, other: Any) -> Any:
         if isinstance(one, Outside) or isinstance(other, Outside):
             return self._mixed(op, one, other)
+        frame = next((part for part in (one, other) if permitted.frame(part)), None)
+        if frame is not None:
+            return frame.hint(UNREAD, "what an operator makes of it is not known here")
         if isinstance(op, ast.Mult) and not _small(one, other):
             return Outside("$text")
         if type(op) not in _BINARY or not (permitted.value(one) and permitted.value(other)):
@@ -882,9 +967,9 @@ class Interpreter:
 
     def _mixed(self, node: ast.AST, one: Any, other: Any) -> Any:
         """Of something that is not known: a column where a column takes part."""
-        column = next((part for part in (one, other) if permitted.column(part)), None)
-        if column is not None:
-            return Outside("$value")(column)
+        part = next((p for p in (one, other) if permitted.column(p) or permitted.frame(p)), None)
+        if part is not None:
+            return Outside("$value")(part)
         return Outside(f"{_shown(one)}{_shown(other)}" if isinstance(node, ast.Add) else "$value")
 
     def _boolean(self, op: ast.boolop, values: Sequence[ast.expr], scope: Scope) -> Any:
@@ -904,11 +989,23 @@ class Interpreter:
             return _unknown(node)
         if isinstance(container, Namespace | Function) or not permitted.value(container):
             return _unknown(node)
-        return container[key]
+        if isinstance(key, Open) and isinstance(container, dict):
+            return self._chosen(container, container[key])
+        found = container[key]
+        return _as_default(found) if isinstance(container, Open) else found
+
+    def _chosen(self, container: dict[Any, Any], *found: Any) -> Any:
+        """What a key finds that is not known, or has a value by default: any of the values. Of
+        texts and numbers by default, that one is kept."""
+        if len(found) == 1 and (plain := _by_default(found[0])) is not _UNSET:
+            return plain
+        return self._one_of([*found, *container.values()], "value", "the key that is looked up")
 
     def _attribute(self, owner: Any, name: str) -> Any:
         if isinstance(owner, Outside):
             return Outside(f"{owner}.{name}")
+        if name in self._patched and not isinstance(owner, Class | Object | Super | Namespace):
+            return self._replaced(owner, name)
         if isinstance(owner, Class | Object | Super):
             return classes.attribute(owner, name)
         if isinstance(owner, Namespace):
@@ -918,15 +1015,81 @@ class Interpreter:
         if isinstance(owner, Function) or not permitted.attribute(owner, name):
             return Outside(f"${name}")
         found = getattr(owner, name)
+        if permitted.setting(owner, name) and isinstance(found, str):
+            return Default(found)
         return (
             found if permitted.value(found) or permitted.callable_(found) else Outside(f"${name}")
         )
+
+    def _set(self, owner: Any, name: Any, value: Any) -> None:
+        """Set a member."""
+        if isinstance(owner, Class) and isinstance(name, Outside | Open):
+            owner.names.update({key: Outside(f"${key}") for key in owner.names})
+        if isinstance(owner, Object | Class) and not isinstance(name, Outside):
+            classes.put(owner, str(name), value)
+        elif isinstance(owner, Object | Class):
+            classes.forget(owner)
+        elif isinstance(owner, Namespace):
+            owner.names[str(name)] = value
+        elif not isinstance(owner, Outside):
+            self._patched[str(name)] = value  # a member of PySpark is replaced
+
+    def _replaced(self, owner: Any, name: str) -> Any:
+        """A member of PySpark that the script has set: a function of it, or what is not known."""
+        value = self._patched[name]
+        if isinstance(owner, type | ModuleType):
+            return value
+        if isinstance(value, Function):
+            return Method(value, owner)
+        frame = permitted.frame_of(owner)
+
+        def unknown(*_: Any, **__: Any) -> Any:
+            if frame is None:
+                return Outside(f"${name}")
+            return frame.hint(UNREAD, f"what the script has put in place of `{name}` is not known")
+
+        self._given[id(unknown)] = unknown
+        return unknown
+
+    def _built_in(self, node: ast.Call, scope: Scope) -> Any:
+        """A call of a function of Python that is worked out here; `_UNSET` where it is
+        another one."""
+        word = node.func.id if isinstance(node.func, ast.Name) else ""
+        if word not in _NAMING or scope.value(word) != f"${word}" or node.keywords:
+            return _UNSET
+        arguments = list(self._items(node.args, scope))
+        whole = scope
+        while whole.outer is not None and (word in ("exec", "globals") or whole.comprehension):
+            whole = whole.outer
+        match word, arguments:
+            case (("globals" | "locals" | "vars"), []):
+                return whole.names
+            case "map", [function, *values] if _lists(values):
+                return [self._call(function, each, {}) for each in zip(*values, strict=False)]
+            case "setattr", [owner, name, value]:
+                self._set(owner, name, value)
+                return None
+            case "getattr", [owner, str(name), *default] if not isinstance(name, Outside | Open):
+                found = self._attribute(owner, name)
+                lacks = isinstance(found, Outside) and bool(default)
+                return self._one_of([found, *default], name, f"`{name}`") if lacks else found
+            case "exec", [str(text), *_] if not _holds_unknown(text):
+                self._body(ast.parse(text).body, scope)
+                return None
+            case "exec", _:
+                for names in (scope.names, whole.names):
+                    names.update({k: outside.lost(v, k) for k, v in names.items() if k[:2] != "__"})
+                return None
+        return _UNSET
 
     # ---- calls
 
     def _called(self, node: ast.Call, scope: Scope) -> Any:
         if ast.unparse(node.func) == "super" and not node.args:
             return scope.value(_SUPER)
+        built_in = self._built_in(node, scope)
+        if built_in is not _UNSET:
+            return built_in
         function = self.value(node.func, scope)
         arguments = tuple(self._items(node.args, scope))
         named: dict[str, Any] = {}
@@ -947,20 +1110,27 @@ class Interpreter:
                 for each in (*arguments, *named.values()):
                     if isinstance(each, Class | Object):
                         classes.forget(each)
+                    elif type(each) in (dict, list):
+                        _open(each)
             self._handed_over(str(function).rpartition(".")[2], arguments, named)
             if len(arguments) == 1 and isinstance(arguments[0], Function | Method):
                 return self._decorated(function, arguments[0])
             return Outside.__call__(function, *arguments, **named)
         if isinstance(function, Class):
             return classes.made(self, function, arguments, named)
+        if permitted.of_frames(function) and arguments and permitted.frame(arguments[0]):
+            function, arguments = getattr(arguments[0], function.__name__), arguments[1:]
         if isinstance(function, Object):
             function = classes.attribute(function, "__call__")
         if isinstance(function, Function | Method):
             return function(*arguments, **named)
         compares = any(function is known for known in _COMPARING)
+        gathers = any(function is known for known in _GATHERING)
         if function is str and _holds_object(arguments):
             return Outside("$text")
-        if compares and (_holds_object(arguments) or any(map(_is_unknown, arguments))):
+        if (compares and _holds_object(arguments)) or (
+            gathers and any(map(_is_unknown, arguments))
+        ):
             return Outside("$value")
         if id(function) not in self._given and not permitted.callable_(function):
             return Outside(f"${getattr(function, '__name__', 'value')}")(*arguments, **named)
@@ -970,6 +1140,20 @@ class Interpreter:
         frame = permitted.frame_of(owner)
         if unknown and frame is not None and not permitted.harmless(name):
             return frame.hint(UNREAD, f"an argument of `{name}` is not known, as nothing was run")
+        if type(owner) is dict and name in _TOLD and isinstance(arguments[0], Outside | Open):
+            found = function(*arguments) if arguments[0] in owner else (*arguments, None)[1]
+            by_default = isinstance(arguments[0], Open) and name == "get"
+            return self._chosen(owner, found, *([] if by_default else [None]))
+        if type(owner) is dict and name == "update" and any(map(_is_unknown, arguments)):
+            _open(owner)
+            return None
+        if permitted.writer(owner) and name in ("foreachBatch", "foreach"):
+            arguments = tuple(
+                classes.attribute(each, "__call__")
+                if isinstance(each, Object) and name == "foreachBatch"
+                else each
+                for each in arguments
+            )
         if unknown and permitted.reader(owner) and name == "schema":
             return owner
         if unknown and permitted.writer(owner) and name in ("foreachBatch", "foreach"):
@@ -980,6 +1164,10 @@ class Interpreter:
         try:
             result = function(*arguments, **named)
             if any(isinstance(each, Open) for each in (owner, *arguments, *named.values())):
+                return outside.by_default(result, str(name))
+            if permitted.setting(owner, name) or (
+                unknown and isinstance(owner, permitted.PLAIN) and isinstance(result, bool | int)
+            ):
                 return outside.by_default(result, str(name))
             if isinstance(result, _VIEWS):
                 return list(result)
@@ -1115,7 +1303,7 @@ class Interpreter:
     def _reduce(self, function: Any, values: Any, *first: Any) -> Any:
         """`functools.reduce`, of functions that may be called."""
         if isinstance(values, Outside) or not isinstance(values, list | tuple):
-            return Outside("$functools.reduce()")
+            return Outside("$functools.reduce()")(*first)
         result, *rest = (*first, *list(values))
         for value in rest:
             result = self._call(function, (result, value), {})
@@ -1178,6 +1366,41 @@ def _decides(value: Any) -> bool:
     return not isinstance(value, Outside | Open)
 
 
+def _by_default(value: Any) -> Any:
+    """A text, a number or what consists of such, as it is by default; `_UNSET` of anything else."""
+    if isinstance(value, list | tuple):
+        parts = [_by_default(each) for each in value]
+        if any(part is _UNSET for part in parts):
+            return _UNSET
+        return tuple(parts) if isinstance(value, tuple) else outside.by_default(parts, "items")
+    if isinstance(value, dict):
+        made = {key: _by_default(each) for key, each in value.items()}
+        return _UNSET if any(p is _UNSET for p in made.values()) else made
+    if isinstance(value, Outside):
+        return value
+    if isinstance(value, str | int | float | bool | None):
+        return outside.by_default(value, str(value))
+    return _UNSET
+
+
+def _open(holder: dict[Any, Any] | list[Any]) -> None:
+    """Let unknown code have changed a dictionary or a list: texts and numbers are as by default,
+    and anything else may be another one, or one more."""
+    pairs = holder.items() if isinstance(holder, dict) else enumerate(holder)
+    found = {key: _by_default(each) for key, each in pairs}
+    made = {k: outside.lost(holder[k], str(k)) if v is _UNSET else v for k, v in found.items()}
+    if isinstance(holder, dict):
+        holder.update(made)
+    else:
+        more = [Outside("$item")] if _UNSET in found.values() else []
+        holder[:] = [*made.values(), *more]
+
+
+def _as_default(value: Any) -> Any:
+    found = _by_default(value)
+    return value if found is _UNSET else found
+
+
 def _as_unknown(value: Any) -> Any:
     return value if isinstance(value, Outside) else Outside(f"${str(value)[:40]}")
 
@@ -1188,6 +1411,12 @@ def _same_value(one: Any, other: Any) -> bool:
     if type(one) is not type(other) or not isinstance(one, str | int | float | bool | Outside):
         return False
     return str.__eq__(one, other) is True if isinstance(one, str) else bool(one == other)
+
+
+def _is_there(module: str) -> bool:
+    """Whether a module is there wherever a script runs."""
+    root = module.partition(".")[0]
+    return root in sys.stdlib_module_names or permitted.module(module) is not None
 
 
 def _yields(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:

@@ -12,7 +12,7 @@ import sys
 import sysconfig
 from collections.abc import Mapping
 from pathlib import Path
-from types import MappingProxyType, ModuleType
+from types import FunctionType, MappingProxyType, ModuleType
 from typing import Any, Final
 
 _MODULES: Final = frozenset(
@@ -164,6 +164,12 @@ def frame(found: Any) -> bool:
     return _is(found, "DataFrame")
 
 
+def of_frames(found: Any) -> bool:
+    """Whether an object is a function of the class of DataFrames: `DataFrame.union`."""
+    named = str(getattr(found, "__qualname__", "")).startswith("DataFrame.")
+    return named and isinstance(found, FunctionType) and callable_(found)
+
+
 def of_functions(found: Any) -> bool:
     """Whether an object is one of PySpark's functions of columns."""
     name = str(getattr(found, "__module__", ""))
@@ -175,6 +181,16 @@ def of_functions(found: Any) -> bool:
 def frame_of(found: Any) -> Any:
     """The DataFrame that an object is, or that it groups; None of any other."""
     return found if frame(found) else found._df if _is(found, "GroupedData") else None
+
+
+def setting(owner: Any, name: str) -> bool:
+    """Whether a member of an object tells of the place where the script runs: its configuration,
+    its tables, its version."""
+    if _is(owner, "Catalog"):
+        return name.startswith(("current", "get", "is", "list")) or name.endswith("Exists")
+    return (name == "get" and _is(owner, "RuntimeConf")) or (
+        name == "version" and _is(owner, "SparkSession")
+    )
 
 
 def column(found: Any) -> bool:

@@ -36,6 +36,7 @@ from annotations.whitebox.connect.interpreter import Interpreter, Scope
 from annotations.whitebox.connect.places import caller
 from annotations.whitebox.connect.program import RUN, notebook, program
 from annotations.whitebox.connect.project import registration, script_project
+from annotations.whitebox.connect.user_functions import shown
 from annotations.whitebox.derive import annotate
 
 _MANY: Final = 1_000_003
@@ -205,6 +206,8 @@ def _called(home: Reading, body: Any, batch: str) -> tuple[list[Started], str]:
         last = {json.dumps(q.get("table_name") or q.get("path")): each
                 for q, each in zip(texts[0], first, strict=True)}  # fmt: skip
         return list(last.values()), f"what is written depends on `{unknown[0]}`, which is not known"
+    if kept := shown(body).kept:
+        return first, f"what is written depends on `{kept}`, which the function changes"
     expected, of_number, *of_rows = texts
     if of_number != expected:
         return first, "what is written depends on the number of the micro-batch"
@@ -287,5 +290,13 @@ def _query(home: Reading, started: Started) -> tuple[dict[str, Any], ir.Relation
         stream = ir.Source(_UNSEEN, (), ir.Role.STREAM, complete=False, position=started.position)
         reason = "which stream it reads is not known here"
         plan = ir.Opaque((stream, plan), plan.columns, reason, True, True, started.position)
+    own = described.get("path") or described.get("table_name")
+    if own is not None and any(
+        own == home.sources.read.get(each.name, {}).get("path", each.name)
+        for each in sources(plan)
+        if each.role not in (ir.Role.STREAM, ir.Role.REQUEST)
+    ):
+        reason = f"it reads {own}, to which it writes"
+        plan = ir.Opaque((plan,), plan.columns, reason, position=started.position)
     described["plan"] = plan_json.to_json(plan)
     return described, plan

@@ -11,7 +11,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cache
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -84,9 +84,16 @@ def shown(function: Any) -> Shown:
     """What the text of a function of the user shows; nothing where it has none."""
     if isinstance(function, Chance):
         return Shown(chance=function.text)
+    if several := getattr(function, "chosen_from", ()):
+        each = [shown(one) for one in several]
+        return Shown(*("".join([getattr(one, f.name) for one in each if getattr(one, f.name)][:1])
+                       for f in fields(Shown)))  # fmt: skip
     while hasattr(function, "__wrapped__"):
         function = function.__wrapped__
-    code = getattr(getattr(function, "__func__", function), "__code__", None)
+    function = getattr(function, "__func__", function)
+    if not hasattr(function, "__code__"):
+        function = type(function).__call__  # an object that can be called
+    code = getattr(function, "__code__", None)
     file = Path(getattr(code, "co_filename", "") or "<")
     if code is None or not file.is_file():
         return Shown()

@@ -315,6 +315,64 @@ def _scripts(seed: int) -> tuple[str, list[str]]:
     return filled(asked), [filled(each) for each in product(*ways)]
 
 
+_STEPS: Final = (
+    'd.dropDuplicates(["k"])',
+    'd.groupBy("k").agg(F.sum("v").alias("v"))',
+    "d.limit(3)",
+    'd.withColumn("v", F.rand())',
+)
+_ROUNDABOUT: Final = (
+    "exec('def step(d): return <step>')\ndf = step(df)",
+    "def plain(d): return d\ndef step(d): return <step>\n"
+    "globals().update(plain=step)\ndf = plain(df)",
+    "def step(d): return <step>\ndf = globals()['step'](df)",
+    "class Steps:\n    def go(self, d): return d\n"
+    "setattr(Steps, 'go', lambda self, d: <step>)\ndf = Steps().go(df)",
+    "DataFrame.tidy = lambda d: <step>\ndf = df.tidy()",
+    "DataFrame.where = lambda d, test: <step>\ndf = df.where('v > 1')",
+    "[df := (lambda d: <step>)(df) for _ in [1]]",
+    "steps = {'raw': lambda d: d, 'step': lambda d: <step>}\n"
+    "df = steps.get(sys.argv[1], steps['raw'])(df)",
+    "steps = {'raw': lambda d: d, 'step': lambda d: <step>}\n"
+    "df = steps[os.environ.get('STEP', 'raw')](df)",
+    "try:\n    import fast\n    slow = False\nexcept ImportError:\n    slow = True\n"
+    "if slow: df = (lambda d: <step>)(df)",
+    "try: RULES\nexcept NameError: df = (lambda d: <step>)(df)",
+    "if spark.conf.get('step', 'no') == 'yes': df = (lambda d: <step>)(df)",
+    "class Holder:\n    @property\n    def df(self): return self._df\n    @df.setter\n"
+    "    def df(self, d): self._df = <step>\nholder = Holder()\nholder.df = df\ndf = holder.df",
+    "class Step:\n    def __ror__(self, d): return <step>\ndf = df | Step()",
+    "class Step:\n    def __call__(self, d): return <step>\nfrom functools import reduce\n"
+    "df = reduce(lambda d, step: step(d), map(lambda kind: kind(), [Step]), df)",
+    "made = []\ndef known(kind):\n    made.append(kind)\n    return kind\n@known\n"
+    "class Step:\n    def go(self, d): return <step>\nfor each in made: df = each().go(df)",
+    "import plugins\nflags = {'step': False}\nplugins.load(flags)\n"
+    "if flags['step']: df = (lambda d: <step>)(df)",
+    "import plugins\nflags = {'step': False}\nflags.update(plugins.flags())\n"
+    "if flags['step']: df = (lambda d: <step>)(df)",
+    "flags = {'step': False, **dict(a.split('=') for a in sys.argv[1:])}\n"
+    "if flags['step']: df = (lambda d: <step>)(df)",
+    "for each in sys.argv[2:]: df = (lambda d: <step>)(df)",
+    "if spark.version > '5': df = (lambda d: <step>)(df)",
+    "if not spark.catalog.tableExists('t'): df = (lambda d: <step>)(df)",
+    "df = getattr(df, 'transform')(lambda d: <step>)",
+    "class Kinds(type):\n    def __new__(*parts):\n        made.append(type.__new__(*parts))\n"
+    "        return made[-1]\nmade = []\nclass Step(metaclass=Kinds):\n"
+    "    def go(self, d): return <step>\nfor each in made: df = each().go(df)",
+)
+"""Ways to take a step that do not look like it; a reader that overlooks one takes no step."""
+
+
+def _roundabout(way: str, seed: int) -> tuple[str, list[str]]:
+    """A script that takes a step in a roundabout way, and one that takes it in a plain one."""
+    step = Random(f"{way} {seed}").choice(_STEPS)
+    head = f"from pyspark.sql import DataFrame\n{_HEAD}"
+    plain = f"df = (lambda d: {step})(df)"
+    parts = [way.replace("<step>", step), plain]
+    roundabout, direct = (f'{head}{part}\nstart(df, "last")\n' for part in parts)
+    return roundabout, [direct]
+
+
 def _started(graph: Graph | Unreadable) -> dict[str, list[str]]:
     """`source -> query` -> the labels that it has, of all queries that have this name."""
     found: dict[str, list[str]] = {}
@@ -331,8 +389,9 @@ def test_no_way_is_overlooked(tmp_path: Path) -> None:
     """Whatever way a script takes, what was said of it without knowing the way is as careful."""
     files: list[Path] = []
     groups: list[tuple[str, int]] = []
-    for seed in range(SCRIPTS):
-        unknown, taken = _scripts(seed)
+    several = [_scripts(seed) for seed in range(SCRIPTS)]
+    several += [_roundabout(w, seed) for w in _ROUNDABOUT for seed in range(SCRIPTS // 12)]
+    for unknown, taken in several:
         groups.append((unknown, len(taken)))
         for text in (unknown, *taken):
             files.append(tmp_path / f"script_{len(files)}.py")
