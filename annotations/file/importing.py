@@ -103,6 +103,8 @@ class Imported:
     """Component -> why it has no code."""
     unread: tuple[str, ...] = ()
     """What was not read, and where: something may be missing."""
+    guessed: bool = False
+    """A place of the code was not read as it runs."""
 
 
 def imported(path: Path, *, module: str | None, execute: Limits | None = None) -> Imported:
@@ -117,6 +119,7 @@ def imported(path: Path, *, module: str | None, execute: Limits | None = None) -
         changes=tuple(changes(graph)),
         reasons={} if functions is None else functions.reasons,
         unread=tuple(_left_out(graph)),
+        guessed=any(position is not None for _, position in graph.problems),
     )
 
 

@@ -7,7 +7,8 @@ same in [tool.blazes] of pyproject.toml. With -o the
 functions of the components are written beside the file, so that it compiles and runs; the command
 shows what the job does otherwise than the script.
 
-exit status: 0; 1 where the code of a component could not come with it; 2 where PATH cannot be
+exit status: 0; with -o, 1 where the code of a component could not come with it, or a place of the
+code was not read as it runs (a loop read once, a condition read both ways); 2 where PATH cannot be
 read, and for bad usage.
 """
 
@@ -55,7 +56,7 @@ def run(arguments: argparse.Namespace) -> int:
     options.write(arguments, imported.text)
     if target is not None:
         safe_write(sys.stdout, "".join(f"{line}\n" for line in _summary(target, imported)))
-    return 1 if imported.reasons else 0
+    return 1 if target is not None and (imported.reasons or imported.guessed) else 0
 
 
 def _modules(module: Module) -> Iterator[tuple[str, str]]:

@@ -165,6 +165,11 @@ class Default(str, Open):
 
     __hash__ = str.__hash__
 
+    def __int__(self) -> int:
+        if _users(sys._getframe(1).f_code.co_filename):
+            DECIDED[str(self)] = None
+        return int(str(self))
+
     def lower(self) -> Default:
         """The same in small letters."""
         return Default(str.lower(self))
@@ -294,7 +299,21 @@ def _environment() -> None:
                 return Outside(f"${key}")
             raise
 
+    def get_or(environment: Any, key: Any, default: Any = None) -> Any:
+        if key in environment:
+            return found(environment, key)
+        if not _users(sys._getframe(1).f_code.co_filename):
+            return default
+        return Outside(f"${key}") if default is None else by_default(default, str(key))
+
+    def getenv(key: Any, default: Any = None) -> Any:
+        if key in os.environ or not _users(sys._getframe(1).f_code.co_filename):
+            return os.environ.get(key, default)
+        return Outside(f"${key}") if default is None else by_default(default, str(key))
+
     setattr(type(os.environ), "__getitem__", get)  # noqa: B010
+    setattr(type(os.environ), "get", get_or)  # noqa: B010
+    os.getenv = getenv
 
 
 def _json() -> None:

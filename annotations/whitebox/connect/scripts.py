@@ -36,7 +36,7 @@ from annotations.whitebox.connect.interpreter import Interpreter, Scope
 from annotations.whitebox.connect.places import caller
 from annotations.whitebox.connect.program import RUN, notebook, program
 from annotations.whitebox.connect.project import registration, script_project
-from annotations.whitebox.connect.user_functions import shown
+from annotations.whitebox.connect.user_functions import chances, shown
 from annotations.whitebox.derive import annotate
 
 _MANY: Final = 1_000_003
@@ -69,6 +69,8 @@ def script(home: Reading, request: Mapping[str, Any]) -> dict[str, Any]:
                     _follow(home, text, path, [pipeline.functions, pipeline.project.flows])
             else:
                 outside.stand_ins(text, str(path))
+                for call in chances(text):
+                    outside.note(f"`{call}` is another one each time, and was taken as it was now")
                 if request.get("arguments"):
                     sys.argv = [str(path), *request["arguments"]]
                 with registration(home):

@@ -111,6 +111,24 @@ def shown(function: Any) -> Shown:
     return next((text for text in texts if text != Shown()), Shown())
 
 
+def chances(text: str) -> list[str]:
+    """The calls in a module, outside of its functions, whose results are not the same each time.
+
+    >>> chances("from time import time as now\\nstart = now()\\ndef late(): return now()")
+    ['now()']
+    """
+    tree = ast.parse(text)
+    module, found = _Module(tree), dict[str, None]()
+    todo: list[ast.AST] = [tree]
+    while todo:
+        node = todo.pop(0)
+        if isinstance(node, ast.Call) and reason_of(module._called(node.func)) is not None:
+            found[ast.unparse(node)[:60]] = None
+        if not isinstance(node, ast.FunctionDef | ast.Lambda):
+            todo += ast.iter_child_nodes(node)
+    return list(found)
+
+
 @cache
 def _module(file: Path) -> _Module:
     return _Module(ast.parse(program(file)))
