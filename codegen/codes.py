@@ -27,9 +27,9 @@ _ROWS: Final = (
     Code(
         "BLZ503",
         Severity.ERROR,
-        "a file source without a path",
-        "A file format reads a folder.",
-        "add path: to the source; a relative path starts at the folder of the dataflow file",
+        "files or a Delta table without a path",
+        "A file format reads a folder, and a Delta table is one, or is in an object store.",
+        "add path: to it; a relative path starts at the folder of the dataflow file",
     ),
     Code(
         "BLZ504",

@@ -54,12 +54,24 @@ def source_problems(stream: Stream) -> list[Diagnostic]:
 
 
 def _named_table(end: str, external: External) -> str | None:
-    """Why a Delta table has no address: it is named as in a metastore; None: it has one."""
-    if external.format.lower() != "delta" or not _OF_METASTORE.fullmatch(external.path or ""):
+    """Why a table has no address: it is named as in a metastore; None: it has one, or is none."""
+    format = external.format.lower()
+    name = external.path or next(
+        (text for option, text in external.options.items() if option.lower() == "table"), ""
+    )
+    if format == "table":
+        table, how = (
+            f"the table {name}" if name else "a table",
+            "its format, and its address as path",
+        )
+    elif format == "delta" and (_OF_METASTORE.fullmatch(name) or (external.path is None and name)):
+        table, how = f"the Delta table {name}", "its address"
+    else:
         return None
+    folder = f", or ./{name} for a folder" if external.path and format == "delta" else ""
     return (
-        f"{end} is the Delta table {external.path}, a name in a metastore, which is not asked: "
-        f"give its address (DESCRIBE DETAIL {external.path}), or ./{external.path} for a folder"
+        f"{end} is {table}, a name in a metastore, which is not asked: "
+        f"give {how} (DESCRIBE DETAIL {name or 'TABLE'}){folder}"
     )
 
 
@@ -78,6 +90,9 @@ def sink_problems(stream: Stream, folder: Path) -> list[Diagnostic]:
             return [Diagnostic(CODES["BLZ506"], message, sink.position or stream.position)]
     if sink is not None and (named := _named_table(f"the sink of {stream.name}", sink)):
         return [Diagnostic(CODES["BLZ519"], named, sink.position or stream.position)]
+    if sink is not None and sink.format.lower() == "delta" and sink.path is None:
+        message = f"the sink of {stream.name} is a Delta table and has no path"
+        return [Diagnostic(CODES["BLZ503"], message, sink.position or stream.position)]
     scheme = "" if sink is None or sink.path is None else urlsplit(sink.path).scheme.lower()
     if sink is None or scheme in ("", "file"):
         return []
@@ -125,16 +140,10 @@ def sink(stream: Stream, inputs: tuple[str, ...]) -> Sink:
     )
 
 
-def not_emptied(streams: Iterable[Stream]) -> str | None:
-    """The sentence about sinks whose rows `--fresh` leaves where they are; None: there are none."""
+def kept_by_fresh(streams: Iterable[Stream]) -> list[str]:
+    """The sinks whose rows `--fresh` leaves where they are."""
     sinks = ((stream.name, stream.sink) for stream in streams if stream.consumer is None)
-    names = [name for name, sink in sinks if sink and sink.format.lower() not in FILE_FORMATS]
-    if not names:
-        return None
-    return (
-        f"--fresh does not empty {', '.join(names)}: rows of earlier runs stay there, and the same "
-        "rows are written again. Empty them before the start where that is not wanted"
-    )
+    return [name for name, sink in sinks if sink and sink.format.lower() not in FILE_FORMATS]
 
 
 def is_table(end: External) -> bool:

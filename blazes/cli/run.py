@@ -120,13 +120,14 @@ def run(arguments: argparse.Namespace) -> int:
     from blazes.cli.doctor import as_text, check_before_run
     from blazes.cli.needs import need_checks, needs_of
     from blazes.document.plain import safe_write
-    from codegen.ends import not_emptied
+    from codegen.ends import kept_by_fresh
+    from flux_runtime.observe.ending import not_emptied
     from flux_runtime.observe.run_folder import RunFolder
 
     for warning in check_before_run(Path(arguments.target_dir)):
         print(as_text(warning, colour=False, unicode=False), file=sys.stderr)
     dataflow, project = compiled(arguments)
-    if arguments.fresh and (left := not_emptied(dataflow.streams.values())):
+    if arguments.fresh and (left := not_emptied(kept_by_fresh(dataflow.streams.values()))):
         print(f"{dataflow.name}: {left}", file=sys.stderr)
     for warning in check_before_run(project, need_checks(needs_of(project) or ())):
         print(as_text(warning, colour=False, unicode=False), file=sys.stderr)

@@ -7,7 +7,7 @@ for one (`--fail-on`).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -168,3 +168,14 @@ def _of(values: Mapping[str, Value], name: str) -> float:
 
 def _number(number: int, noun: str) -> str:
     return f"{number} {noun}{'s' if number != 1 else ''}"
+
+
+def not_emptied(sinks: Iterable[str]) -> str | None:
+    """The sentence about sinks whose rows `--fresh` leaves where they are; None: there are none."""
+    names = ", ".join(sinks)
+    if not names:
+        return None
+    return (
+        f"--fresh does not empty {names}: rows of earlier runs stay there, and the same rows are "
+        "written again. Empty them before the start where that is not wanted"
+    )

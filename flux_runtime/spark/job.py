@@ -145,7 +145,7 @@ class Job:
         known = value == "json" or isinstance(value, Avro)
         if (value or columns) and (format != "kafka" or not known or schema is None):
             raise ValueError(f"source {name}: value is `json` or Avro, of kafka, and has a schema")
-        self.own_paths[name] = self._resolved(path)
+        self.own_paths[name] = self._resolved(path, format)
         source = Source(
             name=name,
             format=format,
@@ -461,7 +461,7 @@ class Job:
             raise ValueError(f"there are two sinks named {name}")
         passed = tuple(self._of_unit(name, number, feed) for number, feed in enumerate(feeds, 1))
         given = self._options(f"sink {name}", options)
-        location = self._resolved(path)
+        location = self._resolved(path, format)
         if problem := unreachable(format, location):
             self.problems.append(f"sink {name}: {problem}")
             return
@@ -542,8 +542,9 @@ class Job:
             return self.own_paths[name]
         return absolute(of_range)
 
-    def _resolved(self, path: str | None) -> str | None:
-        if path is None or urlsplit(path).scheme:
+    def _resolved(self, path: str | None, format: str) -> str | None:
+        named = format.lower() == "iceberg" and path is not None and "/" not in path
+        if path is None or named or urlsplit(path).scheme:  # Iceberg asks its catalog for a name
             return path
         return str(self.root / path)
 

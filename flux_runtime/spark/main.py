@@ -22,7 +22,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
 from flux_runtime.commits.mount import check_mounts
 from flux_runtime.commits.owner import Ownership
-from flux_runtime.observe.ending import FAIL_ON, FAILED_ON, Left, parse_fail_on
+from flux_runtime.observe.ending import FAIL_ON, FAILED_ON, Left, not_emptied, parse_fail_on
 from flux_runtime.observe.exposition import serving
 from flux_runtime.observe.run_folder import RunFolder
 from flux_runtime.past_range import add_options, parsed
@@ -279,7 +279,7 @@ def _checked(job: Job, settings: Settings, state: Storage) -> Ownership:
     ownership = Ownership(settings.name, state, outputs, fresh=settings.fresh)
     ownership.check()
     if settings.fresh:
-        if warning := not_emptied(job):
+        if warning := not_emptied([n for n, sink in job.sinks.items() if sink.folders is None]):
             print(f"{settings.name}: {warning}", file=sys.stderr)
         ownership.claim()  # whoever is at work on what is deleted now has to stop first
         for sink in job.sinks.values():
@@ -290,17 +290,6 @@ def _checked(job: Job, settings: Settings, state: Storage) -> Ownership:
     else:
         _check_changes(settings, _changes(job, settings, state))
     return ownership
-
-
-def not_emptied(job: Job) -> str | None:
-    """The sentence about sinks whose rows `--fresh` leaves where they are; None: there are none."""
-    names = [name for name, sink in job.sinks.items() if sink.folders is None]
-    if not names:
-        return None
-    return (
-        f"--fresh does not empty {', '.join(names)}: rows of earlier runs stay there, and the same "
-        "rows are written again. Empty them before the start where that is not wanted"
-    )
 
 
 def _fingerprint_of(job: Job) -> bytes:

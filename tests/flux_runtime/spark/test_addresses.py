@@ -10,7 +10,6 @@ from annotations.file import loads
 from codegen import ends
 from flux_runtime.spark import Job, main
 from flux_runtime.spark.ends import sinks
-from flux_runtime.spark.main import not_emptied
 
 DATAFLOW = """
 components:
@@ -58,18 +57,26 @@ def test_sinks_at_addresses_that_cannot_hold_them_are_told_together_before_anyth
     assert not list(tmp_path.iterdir())
 
 
-def test_sinks_that_a_fresh_start_cannot_empty_are_named(tmp_path: Path) -> None:
+def test_compiler_and_job_name_the_same_sinks_that_a_fresh_start_cannot_empty(
+    tmp_path: Path,
+) -> None:
     job = Job(root=tmp_path, results=tmp_path / "results")
     items = job.source("in", format="json", path="x", schema="k INT")
     job.sink("files", [items], format="json")
-    assert not_emptied(job) is None
     job.sink("table", [items], format="delta", path="out")
     job.sink("rows", [items], format="jdbc", options={"url": "jdbc:derby:x", "dbtable": "t"})
-    named = not_emptied(job)
-    assert named is not None
-    assert named.startswith("--fresh does not empty table, rows: ")
+    names = [name for name, sink in job.sinks.items() if sink.folders is None]
     dataflow, _ = loads(DATAFLOW)
-    assert ends.not_emptied(dataflow.streams.values()) == named
+    assert names == ends.kept_by_fresh(dataflow.streams.values()) == ["table", "rows"]
+
+
+def test_a_name_in_a_catalog_of_iceberg_is_no_folder(tmp_path: Path) -> None:
+    job = Job(root=tmp_path, results=tmp_path / "results")
+    items = job.source("in", format="iceberg", path="gold.x", schema="k INT")
+    job.sink("named", [items], format="iceberg", path="gold.y")
+    job.sink("folder", [items], format="iceberg", path="lake/gold.y")
+    paths = [job.sources["in"].path, *(sink.path for sink in job.sinks.values())]
+    assert paths == ["gold.x", "gold.y", str(tmp_path / "lake/gold.y")]
 
 
 def test_compiler_and_job_know_the_same_stores() -> None:
