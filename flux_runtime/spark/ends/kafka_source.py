@@ -74,6 +74,9 @@ _MARKS: Final = 3
 _WINDOW: Final = 8
 """So many messages are marks, and so many offsets before the position are looked at for them."""
 _AGAIN_S: Final = 0.5
+_CALENDAR: Final = range(-62_135_596_800_000, 253_402_300_800_000)
+"""Milliseconds since 1970 in the years 1 to 9999, which Python and tables have; producers may give
+others, such as nanoseconds."""
 _NO_ID: Final = "A" * 22
 """What brokers without ids give for one."""
 _NOT_SUPPORTED: Final = ("startingOffsetsByTimestamp", "assign", "subscribePattern")
@@ -634,7 +637,7 @@ def _batch(messages: Sequence[Any]) -> pa.RecordBatch:
         "topic": [m.topic() for m in messages],
         "partition": [m.partition() for m in messages],
         "offset": [m.offset() for m in messages],
-        "timestamp": [at * 1000 if kind else None for kind, at in stamps],
+        "timestamp": [at * 1000 if kind and at in _CALENDAR else None for kind, at in stamps],
         "timestampType": [kind - 1 for kind, _ in stamps],
         "headers": [
             None if m.headers() is None else [{"key": k, "value": v} for k, v in m.headers()]

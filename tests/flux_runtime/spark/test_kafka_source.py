@@ -9,10 +9,12 @@ import time
 from base64 import b64encode
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import fastavro
+import pyarrow as pa
 import pytest
 from confluent_kafka import Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions
@@ -195,6 +197,35 @@ def test_a_new_partition_is_read_from_its_beginning_and_a_topic_that_went_is_tol
         of.latestOffset(after, ReadAllAvailable())
 
 
+NOW_MS = round(time.time() * 1000)
+
+
+class Parts(NamedTuple):
+    """A message, without its place."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: list[tuple[str, bytes | None]] | None
+    time_ms: int
+
+    @property
+    def row(self) -> list[Any]:
+        """As a reader gives it; a time after the year 9999 is none."""
+        micros = self.time_ms * 1000 if self.time_ms < 253_402_300_800_000 else None
+        headers = self.headers and [{"key": k, "value": v} for k, v in self.headers]
+        return [self.key, self.value, headers, micros]
+
+
+def messages(of: KafkaReader, parts: Sequence[Any]) -> list[Any]:
+    """(partition, offset) and the other parts of all messages of some slices, in order."""
+    found = []
+    for batch in (batch for part in parts for batch in of.read(part)):
+        micros = batch["timestamp"].cast(pa.int64())
+        columns = (batch[name] for name in ("partition", "offset", "key", "value", "headers"))
+        found += zip(*(column.to_pylist() for column in (*columns, micros)), strict=True)
+    return [((p, o), rest) for p, o, *rest in sorted(found, key=lambda row: row[:2])]
+
+
 @dataclass
 class Topic:
     """A topic that changes as the seed says, and what a reader of it is to get.
@@ -207,8 +238,8 @@ class Topic:
     rng: random.Random
     partitions: int = 2
     sent: int = 0
-    there: dict[tuple[int, int], bytes | None] = field(default_factory=dict)
-    """(partition, offset) -> value, of committed messages that were not deleted."""
+    there: dict[tuple[int, int], Parts] = field(default_factory=dict)
+    """(partition, offset) -> parts, of committed messages that were not deleted."""
 
     generation: int = 0
 
@@ -216,23 +247,46 @@ class Topic:
         self.admin = AdminClient({"bootstrap.servers": self.broker})
         make_topic(self.broker, self.name, self.partitions)
 
+    def message(self) -> Parts:
+        """Parts as producers may set them: none, empty, doubled, out of all calendars."""
+        self.sent += 1
+        names = self.rng.choices("ab", k=self.rng.randrange(4))
+        headers = [(name, self.rng.choice([None, b"", b"\xff", b"x"])) for name in names]
+        return Parts(
+            key=self.rng.choice([None, b"", b"k"]),
+            value=self.rng.choice([None, b"", *[b"%d" % self.sent] * 4]),
+            headers=headers or None,
+            time_ms=self.rng.choice([NOW_MS, NOW_MS - 10**6, NOW_MS * 10**3, NOW_MS * 10**6]),
+        )
+
     def send(self) -> None:
         """Messages; now and then in a transaction, whose mark is a message to the broker, too."""
-        values = [b"%d" % n for n in range(self.sent, self.sent + self.rng.randint(1, 6))]
-        self.sent += len(values)
-        some = [(self.rng.randrange(self.partitions), value) for value in values]
-        if self.rng.random() < 0.1:
-            commit = self.rng.random() < 0.5
-            sent = send(self.broker, self.name, some, commit=commit)
-            self.there |= sent if commit else {}
-            return
-        producer = Producer({"bootstrap.servers": self.broker})
-        for partition, value in some:
-            producer.produce(self.name, value, partition=partition, on_delivery=self.took)
-        producer.flush(30)
+        within, commit = self.rng.random() < 0.1, self.rng.random() < 0.5
+        named = {"transactional.id": f"{self.name} {commit}"} if within else {}
+        producer = Producer({"bootstrap.servers": self.broker, **named})
+        if within:
+            producer.init_transactions(30)
+            producer.begin_transaction()
+        sent: dict[tuple[int, int], Parts] = {}
 
-    def took(self, error: Any, message: Message) -> None:
-        self.there[message.partition(), message.offset()] = message.value()
+        def took(parts: Parts, error: Any, message: Message) -> None:
+            sent[message.partition(), message.offset()] = parts
+
+        for _ in range(self.rng.randint(1, 6)):
+            parts = self.message()
+            producer.produce(
+                self.name,
+                parts.value,
+                key=parts.key,
+                partition=self.rng.randrange(self.partitions),
+                headers=parts.headers,
+                timestamp=parts.time_ms,
+                on_delivery=partial(took, parts),
+            )
+        producer.flush(30)
+        if within:
+            (producer.commit_transaction if commit else producer.abort_transaction)(30)
+        self.there |= sent if commit or not within else {}
 
     def add_partition(self) -> None:
         self.partitions += 1
@@ -263,11 +317,14 @@ class Topic:
         self.__post_init__()
 
 
-@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("seed", [2, pytest.param(4, marks=pytest.mark.slow)])
 def test_what_goes_while_a_topic_is_read_is_told_and_nothing_else(
     broker: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
     """Messages, partitions and topics go and come; each message is read once, or was deleted.
+
+    A message is read with all of its parts, whatever they are, a tombstone too. What goes between
+    the plan of a micro-batch and its tasks is told by these.
 
     A topic that was made anew is told, though it is longer than what was read, wherever one of the
     last three messages that were there before the position has another one in its place.
@@ -277,7 +334,7 @@ def test_what_goes_while_a_topic_is_read_is_told_and_nothing_else(
     topic = Topic(broker, tmp_path.name, rng)
     of = reader(broker, topic.name)
     at: Offsets = of.initialOffset()
-    told, told_anew, generation = 0, 0, 0
+    told, told_anew, told_late, generation = 0, 0, 0, 0
     marks: set[tuple[int, int]] = set()
     events = [topic.send, topic.delete_records, topic.add_partition, topic.make_anew]
     for _ in range(40):
@@ -310,14 +367,24 @@ def test_what_goes_while_a_topic_is_read_is_told_and_nothing_else(
                 marks = topic.marks(at)
                 continue
             goes_on = reader(broker, topic.name, failOnDataLoss="false")
-            found = values(goes_on, at, upto)
+            found = messages(goes_on, goes_on.partitions(at, upto))
         else:
-            found = values(of, at, upto)
-        assert found == sorted(wanted.values())
+            parts = of.partitions(at, upto)
+            if rng.random() < 0.3:  # between the plan and the task
+                rng.choice([topic.send, topic.delete_records, topic.add_partition])()
+                low = reader(broker, topic.name)._watermarks(0)[topic.name]
+                if any(part.start < low[str(part.partition)] for part in parts):
+                    told_late += 1
+                    with pytest.raises(KafkaSourceError, match="deleted before they were read"):
+                        messages(of, parts)
+                    continue
+            found = messages(of, parts)
+        assert found == [(place, parts.row) for place, parts in sorted(wanted.items())]
         if upto != at:
             generation, marks = topic.generation, topic.marks(upto)
         at = upto
     assert told_anew
+    assert told_late
 
 
 def test_messages_that_go_between_the_plan_and_the_task_are_told(broker: str, topic: str) -> None:
