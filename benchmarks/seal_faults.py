@@ -221,6 +221,8 @@ class Attack:
             run = self.driver.run(files=self.rng.randint(1, 3))
         if run.status is None:
             raise ViolationError("the process ended")
+        if "the ledger cannot be read" in run.said:
+            raise ViolationError(f"a full disk passes for damage: {_last_line(run.said)}")
         self.tell(f"    {what}: {_last_line(run.said) if run.status else 'enough'}")
         self.settle()
         return "stopped, then went on" if run.status else "went on"

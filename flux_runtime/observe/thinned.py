@@ -11,6 +11,7 @@ follows it sees by the file's identity that it was rewritten (`reader.Tail`).
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
@@ -67,7 +68,10 @@ class ThinnedLog:
                 fcntl.flock(out, fcntl.LOCK_EX)
                 if os.fstat(out.fileno()).st_nlink == 0:
                     continue  # another process has put a thinned one in its place
-                out.write(line)
+                size = os.fstat(out.fileno()).st_size
+                if out.write(line) < len(line):  # no room for all of it: no half a line stays
+                    out.truncate(size)
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._file))
                 if out.tell() > self._max_bytes:
                     self._thin()
                 return

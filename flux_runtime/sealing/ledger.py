@@ -23,7 +23,9 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import dataclasses
+import errno
 import json
+import os
 import sys
 import threading
 from collections.abc import Callable, Iterator, MutableMapping
@@ -64,6 +66,11 @@ CACHE_BYTES: Final = 32 << 20
 WRITE_BUFFER_BYTES: Final = 16 << 20
 FORGOTTEN_AT_ONCE: Final = 20_000
 """Partitions that one look at what is old enough to be forgotten takes at most, about."""
+
+_UNWRITABLE: Final = tuple(
+    map(os.strerror, (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EACCES, errno.EROFS))
+)
+"""What RocksDB passes on of the operating system where nothing is damaged."""
 
 _OPEN, _RELEASED, _EXPIRY, _CHUNK, _WANTED = b"o", b"r", b"x", b"c", b"w"
 _META: Final = b"meta"
@@ -341,7 +348,10 @@ class Ledger:
 
     @contextlib.contextmanager
     def _believed(self) -> Iterator[None]:
-        """Report a refusal of RocksDB or the content as damage, unless another process has it."""
+        """Report a refusal of RocksDB or the content as damage, unless something else is meant.
+
+        Another process may have it, or there is no room or right to write, without any damage.
+        """
         try:
             yield
         except DamagedError:
@@ -349,6 +359,8 @@ class Ledger:
         except Exception as error:
             if "/LOCK:" in str(error):
                 raise RuntimeError(f"{self.path}: another process has it open") from error
+            if any(problem in str(error) for problem in _UNWRITABLE):
+                raise
             raise _damaged(self.path, error) from error
 
     @contextlib.contextmanager

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import itertools
 import multiprocessing
+import resource
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from flux_runtime.observe.reader import Tail
 from flux_runtime.observe.thinned import ThinnedLog
@@ -85,3 +88,18 @@ def test_of_several_writers_none_writes_into_a_file_that_was_replaced(tmp_path: 
     by = {s: [line["t"] for line in last if line["stage"] == s] for s in "ab"}
     assert all(times == list(range(times[0], times[-1] + 1)) for times in by.values() if times)
     assert any(times[-1:] == [1499] for times in by.values())
+
+
+def test_a_line_without_room_leaves_nothing_of_itself(tmp_path: Path) -> None:
+    """A file that cannot grow takes a part of a line, as a full disk does."""
+    writer = log(tmp_path / "metrics.jsonl")
+    writer.append({"stage": "a", "t": 0})
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (40, before[1]))
+    try:
+        with pytest.raises(OSError, match="No space left"):
+            writer.append({"stage": "a", "t": 1, "text": "x" * 100})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    writer.append({"stage": "a", "t": 2})
+    assert [line["t"] for line in read(tmp_path / "metrics.jsonl")] == [0, 2]

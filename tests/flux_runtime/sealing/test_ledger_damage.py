@@ -279,6 +279,9 @@ def test_a_full_disk_stops_the_ledger_which_goes_on_from_what_is_written(
         with pytest.raises(RuntimeError, match="could not be written"):
             take(ledger, len(states))
     assert 2 < len(states) < 1000
+    with full_disk(100), pytest.raises(Exception, match="IO error") as told:
+        Ledger(folder, RULES)
+    assert not isinstance(told.value, DamagedError)
     with Ledger(folder, RULES) as ledger:
         assert state(ledger) == states[-1]
         take(ledger, len(states))
