@@ -320,6 +320,7 @@ _STEPS: Final = (
     'd.groupBy("k").agg(F.sum("v").alias("v"))',
     "d.limit(3)",
     'd.withColumn("v", F.rand())',
+    "d.union(other)",
 )
 _ROUNDABOUT: Final = (
     "exec('def step(d): return <step>')\ndf = step(df)",
