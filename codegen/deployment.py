@@ -147,6 +147,15 @@ def kubernetes(facts: Facts) -> str:
     return f"""\
 # kubectl apply -f kubernetes.yaml, with `image` pushed where the cluster finds it.
 # A StatefulSet of one: the state has one driver at a time, and a new one goes on from it.
+# The Service gives its pod a name in the cluster.
+apiVersion: v1
+kind: Service
+metadata:
+  name: {facts.label}
+spec:
+  clusterIP: None
+  selector: {{app: {facts.label}}}
+---
 apiVersion: apps/v1
 kind: StatefulSet
 metadata:

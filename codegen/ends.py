@@ -35,6 +35,7 @@ def source_problems(stream: Stream) -> list[Diagnostic]:
         message = f"stream {stream.name} comes from outside and has no source"
         return [Diagnostic(CODES["BLZ501"], message, stream.position)]
     format = stream.source.format.lower()
+    at = stream.source.position or stream.position
     missing = []
     if format in FILE_FORMATS - OWN_SCHEMA and stream.schema is None:
         message = f"stream {stream.name} is read from {format} files and has no schema"
@@ -45,11 +46,12 @@ def source_problems(stream: Stream) -> list[Diagnostic]:
         missing.append(Diagnostic(CODES["BLZ502"], message, stream.position))
     if format in FILE_FORMATS and stream.source.path is None:
         message = f"the source of stream {stream.name} reads {format} files and has no path"
-        at = stream.source.position or stream.position
         missing.append(Diagnostic(CODES["BLZ503"], message, at))
     if named := _named_table(f"the source of {stream.name}", stream.source):
-        at = stream.source.position or stream.position
         missing.append(Diagnostic(CODES["BLZ519"], named, at))
+    elif format == "delta" and stream.source.path is None:
+        message = f"the source of stream {stream.name} is a Delta table and has no path"
+        missing.append(Diagnostic(CODES["BLZ503"], message, at))
     return missing
 
 

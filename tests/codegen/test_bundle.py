@@ -44,7 +44,10 @@ def test_the_script_is_one_and_refuses_another_python(tmp_path: Path) -> None:
 
 
 def test_the_manifest_is_one_driver_with_a_volume_and_its_secrets() -> None:
-    manifest = yaml.safe_load(texts(FACTS)["kubernetes.yaml"])
+    service, manifest = yaml.safe_load_all(texts(FACTS)["kubernetes.yaml"])
+    assert (service["apiVersion"], service["kind"]) == ("v1", "Service")
+    assert service["metadata"]["name"] == manifest["spec"]["serviceName"]
+    assert service["spec"]["selector"] == manifest["spec"]["selector"]["matchLabels"]
     assert (manifest["apiVersion"], manifest["kind"]) == ("apps/v1", "StatefulSet")
     assert DNS_LABEL.fullmatch(manifest["metadata"]["name"])
     spec = manifest["spec"]
