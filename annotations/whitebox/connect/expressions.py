@@ -244,8 +244,8 @@ def user_function(found: Any, arguments: tuple[Expression, ...], at: Position | 
         return Call("udf.asNondeterministic", arguments, type_, True, at)
     text = shown_of(found)
     if text.kept:
-        reason = f"`{name}` changes `{text.kept}`, which is there for the next record"
-        return Unknown(reason, arguments, at)
+        reason = f"`{name}` changes `{text.kept}`, which its worker has for the next record"
+        return Unknown(reason, arguments, at, calls=True)  # Spark starts and ends workers
     if text.batch and found.python_udf.eval_type in BATCHED:
         reason = f"`{name}` sees how records are divided into batches (`{text.batch}`)"
         return Unknown(reason, arguments, at)
