@@ -98,7 +98,7 @@ class Consumer:
         self, client: Client, app: str, name: str, contents: Storage, *, at: int = 0
     ) -> None:
         self.got: list[tuple[int, str, int, int]] = []
-        self.end = ChannelEgress(client, app, name, contents, ALL)
+        self.end = ChannelEgress(client, app, name, contents, ALL, threading.Event())
         self.at = at
 
     def look(self) -> None:
