@@ -74,6 +74,8 @@ _MARKS: Final = 3
 _WINDOW: Final = 8
 """So many messages are marks, and so many offsets before the position are looked at for them."""
 _AGAIN_S: Final = 0.5
+_IDS_S: Final = 10.0
+"""How long ids of topics are waited for; without them marks decide."""
 _CALENDAR: Final = range(-62_135_596_800_000, 253_402_300_800_000)
 """Milliseconds since 1970 in the years 1 to 9999, which Python and tables have; producers may give
 others, such as nanoseconds."""
@@ -411,9 +413,9 @@ class KafkaReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         asked = kafka.TopicCollection(self._topics())
         try:
-            told = AdminClient(self._settings).describe_topics(asked, request_timeout=TIMEOUT_S)
-            found = {topic: str(of.result(TIMEOUT_S).topic_id) for topic, of in told.items()}
-        except kafka.KafkaException:  # older brokers, and jobs that may not ask
+            told = AdminClient(self._settings).describe_topics(asked, request_timeout=_IDS_S)
+            found = {topic: str(of.result(2 * _IDS_S).topic_id) for topic, of in told.items()}
+        except (kafka.KafkaException, TimeoutError):  # older brokers, and jobs that may not ask
             return {}
         return {topic: given for topic, given in found.items() if given != _NO_ID}
 
