@@ -20,7 +20,7 @@ from flux_runtime.sealing.storage import local_path, make_folder
 
 FEW_BYTES: Final = 8 << 20
 """What is smaller is one file."""
-_PARQUET: Final = "spark.sql.parquet"
+_INT96: Final = "INT96"
 _CODECS: Final = {
     "snappy": ("snappy", ".snappy"),
     "zstd": ("zstd", ".zstd"),
@@ -29,6 +29,7 @@ _CODECS: Final = {
     "uncompressed": ("none", ""),
 }
 """Spark's name of a codec -> Arrow's, and what a file's name says of it."""
+_STAMPS: Final = (st.TimestampType, st.TimestampNTZType)
 _PLAIN: Final = (
     st.BooleanType,
     st.ByteType,
@@ -41,8 +42,7 @@ _PLAIN: Final = (
     st.StringType,
     st.BinaryType,
     st.DateType,
-    st.TimestampType,
-    st.TimestampNTZType,
+    *_STAMPS,
 )
 
 
@@ -73,32 +73,28 @@ class DriverRows:
     @property
     def writable(self) -> bool:
         """Whether `write` does here what Spark would do."""
-        conf = self.session.conf
-        stamps = {type(of) for of in _parts(self.schema) if isinstance(of, _STAMPS)}
-        as_96 = conf.get(f"{_PARQUET}.outputTimestampType") == "INT96"
+        stamps, kinds = self._setting("outputTimestampType"), self._stamps
         return (
             self.few
-            and conf.get(f"{_PARQUET}.compression.codec") in _CODECS
-            and conf.get(f"{_PARQUET}.writeLegacyFormat") == "false"
-            and conf.get(f"{_PARQUET}.outputTimestampType") in ("INT96", "TIMESTAMP_MICROS")
-            and not (as_96 and len(stamps) == len(_STAMPS))  # Arrow has one way for all
+            and self._setting("compression.codec") in _CODECS
+            and self._setting("writeLegacyFormat") == "false"
+            and stamps in (_INT96, "TIMESTAMP_MICROS")
+            and not (stamps == _INT96 and len(kinds) == len(_STAMPS))  # Arrow has one way for all
             and all(map(_plain, _parts(self.schema)))
         )
 
     def write(self, uri: str) -> None:
         """Write them into a folder, as one file of Parquet; the folder is emptied before."""
-        conf = self.session.conf
-        codec, said = _CODECS[str(conf.get(f"{_PARQUET}.compression.codec"))]
-        as_96 = conf.get(f"{_PARQUET}.outputTimestampType") == "INT96" and any(
-            isinstance(of, st.TimestampType) for of in _parts(self.schema)
-        )
+        codec, said = _CODECS[self._setting("compression.codec")]
+        zoned = st.TimestampType in self._stamps
         folder = local_path(uri)
         make_folder(folder)
         for old in folder.iterdir():
             old.unlink()
         options = {
             "compression": codec,
-            "use_deprecated_int96_timestamps": as_96,
+            "use_deprecated_int96_timestamps": zoned
+            and self._setting("outputTimestampType") == _INT96,
             "store_decimal_as_integer": True,
             "store_schema": False,
         }
@@ -112,8 +108,14 @@ class DriverRows:
                 }
             )
 
+    @property
+    def _stamps(self) -> set[type]:
+        """The kinds of timestamps among the columns and what they consist of."""
+        return {type(of) for of in _parts(self.schema) if isinstance(of, _STAMPS)}
 
-_STAMPS: Final = (st.TimestampType, st.TimestampNTZType)
+    def _setting(self, name: str) -> str:
+        """What the session says of Parquet."""
+        return str(self.session.conf.get(f"spark.sql.parquet.{name}"))
 
 
 def _parts(of: Any) -> list[Any]:

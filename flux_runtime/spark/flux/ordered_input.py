@@ -101,8 +101,7 @@ class OrderedInput:
 
     def _staged(self, rows: DataFrame, query: str, batch: int) -> list[Staged]:
         """The rows, durably; a few come to the driver, which is quicker than a task in Python."""
-        messages = self.query.messages()
-        if 0 < messages <= FEW_MESSAGES or estimated_bytes(rows) <= FEW_BYTES:
+        if estimated_bytes(rows) <= FEW_BYTES or 0 < self.query.messages() <= FEW_MESSAGES:
             parts = iter(rows.toArrow().to_batches())
             return [
                 ingress_staging.stage(self._staging, parts, query=query, batch=batch, partition=0)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import multiprocessing
-import resource
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ import pytest
 
 from flux_runtime.observe.reader import Tail
 from flux_runtime.observe.thinned import ThinnedLog
+from tests.flux_runtime.full_disk import full_disk
 
 LIMIT = 20_000
 
@@ -94,12 +94,7 @@ def test_a_line_without_room_leaves_nothing_of_itself(tmp_path: Path) -> None:
     """A file that cannot grow takes a part of a line, as a full disk does."""
     writer = log(tmp_path / "metrics.jsonl")
     writer.append({"stage": "a", "t": 0})
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (40, before[1]))
-    try:
-        with pytest.raises(OSError, match="No space left"):
-            writer.append({"stage": "a", "t": 1, "text": "x" * 100})
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    with full_disk(40), pytest.raises(OSError, match="No space left"):
+        writer.append({"stage": "a", "t": 1, "text": "x" * 100})
     writer.append({"stage": "a", "t": 2})
     assert [line["t"] for line in read(tmp_path / "metrics.jsonl")] == [0, 2]

@@ -5,9 +5,8 @@ from __future__ import annotations
 import contextlib
 import gc
 import random
-import resource
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +24,7 @@ from flux_runtime.sealing.events import (
 from flux_runtime.sealing.ledger import Ledger
 from flux_runtime.sealing.manifest import DamagedError
 from flux_runtime.sealing.tracker import All, Rules
+from tests.flux_runtime.full_disk import full_disk
 
 RULES = Rules(inputs={"items": All(("a",))})
 BATCHES = 12
@@ -240,17 +240,6 @@ def test_a_ledger_that_another_driver_has_taken_over_is_left_as_it_is(tmp_path: 
     del ledger
     gc.collect()
     assert contents() == before
-
-
-@contextlib.contextmanager
-def full_disk(size: int) -> Iterator[None]:
-    """No file of this process grows above `size` bytes: writes fail, in part, as on a full disk."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 @pytest.mark.parametrize("size", [40_000, 50_001, 62_000, 77_777])
