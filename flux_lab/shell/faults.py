@@ -49,12 +49,15 @@ class FaultPlan:
 
 def fault_plan_of(rng: random.Random) -> FaultPlan:
     """Draw the faults of a run: some kinds are left out of each, so that others are dense."""
+    drawn = {kind: rng.choice((0.0, 1.0, 1.0, 4.0)) for kind in KINDS}
+    if rng.random() < 0.3:
+        drawn |= dict.fromkeys(rng.sample(list(KINDS), len(KINDS) - 3), 0.0)
     return FaultPlan(
         count=rng.choice((0, 2, 4, 8, 8, 12)),
         gap_s=rng.choice((0.05, 0.3, 1.0)),
         among_input=rng.random() < 0.7,
         reckless=rng.random() < 0.15,
-        kinds={kind: rng.choice((0.0, 1.0, 1.0, 4.0)) for kind in KINDS},
+        kinds=drawn,
     )
 
 

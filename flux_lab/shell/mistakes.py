@@ -172,6 +172,14 @@ MISTAKES: Final = (
         "elif False:",
     ),
     Mistake(
+        "a site comes back while its failure is being recorded",
+        LeaderState,
+        "_site_registered",
+        "elif ledger.numbers.get(identity) in self.leaving:",
+        "elif False:",
+        "slow record",
+    ),
+    Mistake(
         "a site follows an older leader",
         SiteState,
         "_admitted",

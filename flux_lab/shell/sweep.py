@@ -86,6 +86,11 @@ SETTINGS: Final = {
         plan={"batches": 16, "gap_s": 0.0, "window": 16},
     ),
     "silence": Setting(kinds=SILENCE, faults={"count": 4, "gap_s": 0.3}),
+    "slow record": Setting(
+        kinds={"server slow": 1.0, "link reset": 1.0},
+        faults={"count": 12, "among_input": True, "gap_s": 0.05},
+        plan={"batches": 16, "gap_s": 0.0, "window": 16},
+    ),
     "servers": Setting(kinds=SERVERS, faults={"count": 5, "gap_s": 0.05}),
     "ends": Setting(
         kinds={"process held up": 2.0, "leader killed": 1.0, "leader deposed": 1.0},

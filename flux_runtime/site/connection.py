@@ -60,6 +60,8 @@ class Connection(asyncio.BufferedProtocol):
         peer: who is at the other end, once its greeting has told; for the owner to set.
         out: what is to be sent at the end of the turn (`flush`).
         paused: the other end does not read as fast as rows are produced.
+        proved: set once both ends have proved that they know the key, or it is gone.
+        gone: set once it is gone, and `why` tells the reason.
     """
 
     def __init__(
@@ -78,6 +80,8 @@ class Connection(asyncio.BufferedProtocol):
         self.paused = False
         self.open = False
         self.why = ""
+        self.proved = asyncio.Event()
+        self.gone = asyncio.Event()
         self.bytes_in = self.bytes_out = 0
         self.transport: asyncio.Transport | None = None
         self._handshake = Handshake(key, dialing=dialing)
@@ -136,6 +140,7 @@ class Connection(asyncio.BufferedProtocol):
                 self._known()
                 self._expect(LENGTH.size)
                 self.owner.opened(self)
+                self.proved.set()
             else:
                 self._expect(self._handshake.wants)
         elif not self._body:
@@ -175,8 +180,10 @@ class Connection(asyncio.BufferedProtocol):
         """The connection is gone."""
         self._known()
         self.open = False
-        why = self.why or (f"{type(exc).__name__}" if exc else "closed by the other end")
-        self.owner.closed(self, why)
+        self.why = self.why or (f"{type(exc).__name__}" if exc else "closed by the other end")
+        self.proved.set()
+        self.gone.set()
+        self.owner.closed(self, self.why)
 
     def pause_writing(self) -> None:
         """The socket's buffers are full."""

@@ -138,7 +138,6 @@ class Watched:
     """A connection that is only watched."""
 
     def __init__(self) -> None:
-        self.gone = asyncio.Event()
         self.greeted = False
 
     def opened(self, connection: Connection) -> None:
@@ -159,7 +158,6 @@ class Watched:
 
     def closed(self, connection: Connection, why: str) -> None:
         """The leader is gone, or never led."""
-        self.gone.set()
 
     def writable(self, connection: Connection) -> None:
         """Nothing to do."""
@@ -231,8 +229,9 @@ class Term:
             if address is not None and f"{address[0]}:{address[1]}" != self.name:
                 watched = Watched()
                 with suppress(OSError, TimeoutError):
-                    await dial(watched, self.config.key, address, peer="leader", timeout_s=5.0)
-                    await watched.gone.wait()
+                    key = self.config.key
+                    connection = await dial(watched, key, address, peer="leader", timeout_s=5.0)
+                    await connection.gone.wait()
                     if watched.greeted:
                         await self.loop.run_in_executor(None, found.depose, address)
             await asyncio.sleep(AGAIN_S)

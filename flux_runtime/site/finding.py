@@ -26,6 +26,10 @@ class Finder(Protocol):
         """Become a member; gives the identity of this incarnation. May block."""
         ...
 
+    def confirmed(self) -> bool:
+        """Whether this process has lately been told that it is a member."""
+        ...
+
     def __enter__(self) -> Self: ...
 
     def __exit__(self, *error: object) -> None: ...
@@ -44,6 +48,10 @@ class FixedFinder:
     def join(self, config: SiteConfig, port: int, on_fenced: OnFenced) -> str:
         """There is nothing to join but the controller."""
         return f"{config.site}.{uuid.uuid4().hex[:12]}"
+
+    def confirmed(self) -> bool:
+        """Nobody but the controller could say."""
+        return True
 
     def __enter__(self) -> Self:
         return self
@@ -90,6 +98,10 @@ class ZooKeeperFinder:
         )
         self.seat = join(self.client, self.app, member, on_event=on_event)
         return member.name
+
+    def confirmed(self) -> bool:
+        """What the seat knows."""
+        return self.seat is not None and self.seat.confirmed()
 
     def __enter__(self) -> Self:
         return self

@@ -332,6 +332,8 @@ class LeaderState:
             self.emit(Close(link, "this leader has been replaced"))
         elif gone or identity in ledger.fenced:
             self.emit(Greet(link, Role.SITE, control.Expulsion()))
+        elif ledger.numbers.get(identity) in self.leaving:  # what was on its way to it is lost
+            self.emit(Close(link, "its failure is being recorded"))
         elif identity in ledger.numbers:
             self._attach(link, said, ledger.numbers[identity])
             self._after_events()

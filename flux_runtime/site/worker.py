@@ -158,8 +158,8 @@ class Worker(Shell):
             await asyncio.sleep(LOOK_S)
             if os.getppid() != self.parent:
                 self.fail(Fenced("the parent process is gone"))
-            if self.state.registered:
-                self.report.due()
+            if self.state.registered and self.found.confirmed():
+                self.report.due()  # who reports may be left with the only copy of a pair
 
     async def _look_at_memory(self, spilling: Spilling) -> None:
         """Between two accesses the others have their turn."""
@@ -205,14 +205,13 @@ class Worker(Shell):
 
     async def _until_replaced(self, connection: Connection, address: tuple[str, int]) -> None:
         """Until the connection is closed, or another leader has been elected."""
-        looked = time.monotonic()
-        while connection.transport is not None and not connection.transport.is_closing():
-            await asyncio.sleep(AGAIN_S)
-            if time.monotonic() - looked > LEADER_LOOK_S:
-                looked = time.monotonic()
-                now = await self.loop.run_in_executor(None, self.found.leader)
-                if now is not None and now != address:
-                    connection.close("another leader has been elected")
+        while not connection.gone.is_set():
+            with suppress(TimeoutError):
+                await asyncio.wait_for(connection.gone.wait(), LEADER_LOOK_S)
+                return
+            now = await self.loop.run_in_executor(None, self.found.leader)
+            if now is not None and now != address:
+                connection.close("another leader has been elected")
 
     # ---- what happens, and what is done about it
 
@@ -313,13 +312,11 @@ class Worker(Shell):
 
     async def _opening(self, connection: Connection, end: float) -> str:
         """Wait until both ends have proved the key; gives why they have not, else nothing."""
-        while connection not in self.open:
-            if connection.transport is None or connection.transport.is_closing():
-                return connection.why or "closed by the other end"
-            if self.loop.time() > end:
-                connection.close("no handshake in time")
-            await asyncio.sleep(AGAIN_S)
-        return ""
+        try:
+            await asyncio.wait_for(connection.proved.wait(), end - self.loop.time())
+        except TimeoutError:
+            connection.close("no handshake in time")
+        return "" if connection in self.open else connection.why
 
     # ---- connections
 

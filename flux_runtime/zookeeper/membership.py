@@ -32,7 +32,7 @@ from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError
 from flux_runtime.zookeeper.client import Client, SessionState
 from flux_runtime.zookeeper.errors import SessionProblem
 from flux_runtime.zookeeper.nodes import app_path, ask, children, delete, ensure
-from flux_runtime.zookeeper.watcher import Poke, Watcher, patience_s
+from flux_runtime.zookeeper.watcher import LOOKS_PER_SESSION, Poke, Watcher, patience_s
 
 SESSION_LOST: Final = "the ZooKeeper session was lost"
 NO_ANSWER: Final = "the ensemble has not answered for as long as a session lives"
@@ -200,6 +200,14 @@ class Seat:
         if self.fenced is not None:
             raise _no_member(self.member, self.fenced.reason)
         self._client.require_session()
+
+    def confirmed(self) -> bool:
+        """Whether ZooKeeper has said within two looks that this process is a member.
+
+        Then most of its session is left, even if nobody hears of it from now on.
+        """
+        lately_s = 2 * self._client.session_timeout_s / LOOKS_PER_SESSION
+        return self.fenced is None and self._watcher.age_s() < lately_s
 
     def leave(self) -> None:
         """Give the membership up; no event follows."""

@@ -124,6 +124,13 @@ def test_a_removed_site_is_expelled() -> None:
         assert isinstance(greet.greeting, control.Expulsion)
 
 
+def test_a_site_does_not_come_back_while_its_failure_is_being_recorded() -> None:
+    term = Term().begun()
+    term.handle(steps.LinkClosed("link 1", "reset"))
+    made = term.handle(steps.SiteRegistered("again", registration(1)))
+    assert [type(step) for step in made] == [steps.Close], "what was on its way to it is lost"
+
+
 def test_a_leader_that_has_been_replaced_expels_nobody() -> None:
     term = Term().begun()
     for number in (1, 8):  # the other one has joined since
