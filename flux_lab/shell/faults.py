@@ -161,9 +161,9 @@ class Faults:
             if site not in cluster.gone and site.alive and worker.state.registered
         } & set(ledger.sites)
         worker = cluster.workers.get(process)
-        if worker is None or not worker.state.registered:
+        me = None if worker is None else ledger.numbers.get(worker.id)  # it may not know it yet
+        if me is None:
             return True
-        me = worker.host.me
         for node, copy in ledger.controller.nodes():
             if copy.site == me:
                 mate = ledger.controller.pairs[node.pair].copies[other(node.copy)]
