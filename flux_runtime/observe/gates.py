@@ -11,14 +11,23 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from flux_runtime.sealing.keys import key_values
 from flux_runtime.sealing.ledger import Ledger
 from flux_runtime.sealing.manifest import DamagedError
 from flux_runtime.sealing.partition import Partition
 from flux_runtime.sealing.report import waits_for
-from flux_runtime.sealing.tracker import All, One, Registered, Rules, Set, Tracker
+from flux_runtime.sealing.tracker import (
+    All,
+    One,
+    Registered,
+    Rules,
+    Set,
+    Tracker,
+    rules_from_json,
+    rules_to_json,
+)
 
 DESCRIPTION: Final = "gate.json"
 LEDGER: Final = "ledger"
@@ -73,9 +82,7 @@ def describe(unit: str, *, key: tuple[str, ...], rules: Rules, seal_timeout_s: f
             "unit": unit,
             "key": key,
             "seal_timeout_s": seal_timeout_s,
-            "inputs": {name: _set_to_json(rule) for name, rule in rules.inputs.items()},
-            "requests": rules.requests,
-            "identified": sorted(rules.identified),
+            **rules_to_json(rules),
         },
         ensure_ascii=False,
     ).encode()
@@ -89,12 +96,7 @@ def read_gates(state: Path) -> tuple[GateView, ...]:
 
 def read_rules(folder: Path) -> Rules:
     """The open partitions of a sealed unit, from its part of the state folder."""
-    data = json.loads((folder / DESCRIPTION).read_text(encoding="utf-8"))
-    return Rules(
-        inputs={name: _set_from_json(rule) for name, rule in data["inputs"].items()},
-        requests=tuple(data["requests"]),
-        identified=frozenset(data["identified"]),
-    )
+    return rules_from_json(json.loads((folder / DESCRIPTION).read_text(encoding="utf-8")))
 
 
 def read_gate(folder: Path) -> GateView:
@@ -142,26 +144,6 @@ def _view(key: str, partition: Partition) -> OpenPartition:
         else f"{conflict.input}: {conflict.producer}: {conflict.why}: {conflict.promised}, "
         f"then {conflict.found}",
     )
-
-
-def _set_to_json(rule: Set) -> dict[str, Any]:
-    match rule:
-        case One():
-            return {"rule": "one"}
-        case All(members):
-            return {"rule": "all", "members": members}
-        case Registered():
-            return {"rule": "registered"}
-
-
-def _set_from_json(data: Mapping[str, Any]) -> Set:
-    match data["rule"]:
-        case "one":
-            return One()
-        case "all":
-            return All(tuple(data["members"]))
-        case _:
-            return Registered()
 
 
 def _in_words(rule: Set) -> str:

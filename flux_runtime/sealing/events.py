@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import enum
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, TypeAlias, overload
+from typing import Any, Final, NamedTuple, TypeAlias, get_args, overload
 
 KeyText: TypeAlias = str
 """A key value as text; `flux_runtime.sealing.keys` says how."""
@@ -300,6 +300,54 @@ Event: TypeAlias = (
     | ReleaseStarted
     | ReleaseFinished
 )
+
+
+_EVENTS: Final = {event.__name__: event for event in get_args(Event)}
+
+
+def event_from_json(kind: str, fields: dict[str, Any]) -> Event:
+    """An event from the name of its class and its fields as JSON.
+
+    >>> event_from_json("ReleaseFinished", {"number": 3, "time": 5.0})
+    ReleaseFinished(number=3, time=5.0)
+    """
+    event: Event = _EVENTS[kind](
+        **{n: _READ[n](value) if n in _READ else value for n, value in fields.items()}
+    )
+    return event
+
+
+def release_from_json(fields: Sequence[Any] | Mapping[str, Any]) -> Release:
+    """A release from its fields as JSON, by name or in their order."""
+    number, keys, process, answers, discarded = (
+        fields.values() if isinstance(fields, Mapping) else fields
+    )
+    asked = {
+        name: {key: tuple(batches) for key, batches in wanted.items()}
+        for name, wanted in answers.items()
+    }
+    return Release(number, tuple(keys), tuple(process), asked, tuple(discarded))
+
+
+def chunk_from_json(
+    form: str, rows: int, keys: int, rejected: int, files: Mapping[str, Sequence[int]]
+) -> Chunk:
+    """A chunk from its fields as JSON."""
+    sizes = {name: (size, crc) for name, (size, crc) in files.items()}
+    return Chunk(form, rows, keys, rejected, sizes)
+
+
+_READ: Final[Mapping[str, Callable[[Any], Any]]] = {
+    "groups": lambda fields: Groups(**fields),
+    "coverage": lambda fields: Coverage(**fields),
+    "chunk": lambda fields: chunk_from_json(**fields),
+    "producers": lambda by_key: {key: tuple(producers) for key, producers in by_key.items()},
+    "counts": lambda by_producer: {p: Count(**count) for p, count in by_producer.items()},
+    "resolution": Resolution,
+    "old": tuple,
+    "release": release_from_json,
+}
+"""Field of an event that is not as JSON has it -> its value."""
 
 
 @dataclass(frozen=True, slots=True)

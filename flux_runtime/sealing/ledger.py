@@ -8,14 +8,22 @@ The state is in RocksDB, part by part, under these names:
     c INPUT ID        what a chunk of the buffer must hold
     w INPUT KEY       requests that wait for a partition
     pending           the release that is logged and not finished
-    meta              all that is small, the epoch of the writer among it
+    meta              all that is small, the number of the journal's first entry among it
+    j NUMBER          the journal: events since those parts were written
 
-`record` applies events and writes what they changed as one synced batch, so a commit costs what is
-new, however many partitions are open or remembered. What has been released is looked up in
-RocksDB, whose filters answer for a partition that is new without reading. RocksDB checks every
-block that it reads, and here its log, too: a damaged one is refused, and only a torn end, which a
-crash leaves, is cut off. A ledger that has lost its end is found out by what stands outside of it:
-the checkpoint's micro-batches (`Tracker.replayed`) and the commits of the results.
+`record` applies events and writes them as one synced entry of the journal, in columns, which costs
+a small part of writing what they changed: a partition is changed by many micro-batches. When the
+journal is full, all that has changed is written and the journal is emptied, in one synced batch. So
+a commit costs what is new, however many partitions are open or remembered. Who opens the ledger
+reads the parts and applies the journal to them; because the tracker depends on nothing but its
+events and rules, that is the state that was. Rules that have changed hold for what comes next: the
+journal is applied under those that it was written under.
+
+What has been released is looked up in RocksDB, whose filters answer for a partition that is new
+without reading. RocksDB checks every block that it reads, and here its log, too: a damaged one is
+refused, and only a torn end, which a crash leaves, is cut off. A ledger that has lost its end is
+found out by what stands outside of it: the checkpoint's micro-batches (`Tracker.replayed`) and the
+commits of the results.
 """
 
 from __future__ import annotations
@@ -28,7 +36,7 @@ import json
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterator, MutableMapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
@@ -47,21 +55,40 @@ from rocksdict import (
 )
 
 from flux_runtime.sealing.events import (
-    Chunk,
     Coverage,
     Event,
     Finding,
     Forgotten,
     KeyText,
-    Release,
     ReleaseFinished,
+    chunk_from_json,
+    event_from_json,
+    release_from_json,
 )
 from flux_runtime.sealing.manifest import DamagedError
 from flux_runtime.sealing.partition import Status, partition_from_json, partition_to_json
 from flux_runtime.sealing.storage import make_folder
-from flux_runtime.sealing.tracker import FRESH, All, Counters, Registered, Released, Rules, Tracker
+from flux_runtime.sealing.tracker import (
+    FRESH,
+    All,
+    Counters,
+    Registered,
+    Released,
+    Rules,
+    Tracker,
+    rules_from_json,
+    rules_to_json,
+)
 
-FORMAT: Final = 4
+FORMAT: Final = 5
+"""Another one where entries are written otherwise, or the tracker does another thing with events
+that may stand in a journal."""
+_WITHOUT_JOURNAL: Final = 4
+"""The same but for the journal."""
+JOURNAL_MAX: Final = 16
+"""Entries of a full journal..."""
+CHANGED_MAX: Final = 50_000
+"""... which is also full when so many partitions have changed, for the sake of memory."""
 CACHE_BYTES: Final = 32 << 20
 WRITE_BUFFER_BYTES: Final = 16 << 20
 FORGOTTEN_AT_ONCE: Final = 20_000
@@ -72,7 +99,7 @@ _UNWRITABLE: Final = tuple(
 )
 """What RocksDB passes on of the operating system where nothing is damaged."""
 
-_OPEN, _RELEASED, _EXPIRY, _CHUNK, _WANTED = b"o", b"r", b"x", b"c", b"w"
+_OPEN, _RELEASED, _EXPIRY, _CHUNK, _WANTED, _JOURNAL = b"o", b"r", b"x", b"c", b"w", b"j"
 _META: Final = b"meta"
 _PENDING: Final = b"pending"
 
@@ -104,7 +131,13 @@ class Ledger:
         """Hold it while reading the tracker."""
         self.closed = False
         self._failed: BaseException | None = None
-        self._pending_keys: tuple[KeyText, ...] = ()
+        self._first = 0
+        """Number of the journal's first entry..."""
+        self._entries = JOURNAL_MAX
+        """... and how many there are; one that is empty at the start counts as full, so that `meta`
+        has the rules before the first entry is written under them."""
+        self._ended: dict[int, tuple[float, Sequence[KeyText]]] = {}
+        """Releases whose end stands in the journal: when, and their partitions."""
         self._sets: dict[tuple[str, ...], int] = {}
         """Producer sets that many partitions have: `meta` has them, partitions their number."""
         if not read_only:
@@ -112,29 +145,38 @@ class Ledger:
         with self._believed():
             access = AccessType.read_only(False) if read_only else AccessType.read_write()
             self._db: Any = Rdict(str(path), _options(path), access_type=access)
-            try:
-                self._released = _ReleasedOnDisk(self._db, path)
-                self.tracker = Tracker(rules, self._released)
-                self._load()
-                for rule in rules.inputs.values():
-                    if isinstance(rule, All):
-                        self._sets.setdefault(rule.members, len(self._sets))
-            except BaseException:
-                self._db.close()
-                raise
+        try:
+            with self._believed():
+                self._load(rules)
+            if self.tracker.rules != rules and not read_only:
+                self._write_parts()
+                with self._believed():
+                    self._load(rules)
+        except BaseException as error:
+            self._failed = error
+            self.close()
+            raise
 
     def record(self, *events: Event) -> list[Finding]:
-        """Apply events and write what they changed; what follows from them, in order.
+        """Apply events and write them down; what follows from them, in order.
 
-        Where it cannot be written, for a full disk, the tracker is ahead of the ledger: every later
-        call fails, and the job has to start again from what is written.
+        Where that cannot be written, for a full disk, the tracker is ahead of the ledger: every
+        later call fails, and the job has to start again from what is written.
         """
+        return self._record(events)
+
+    def _record(self, events: Sequence[Event], beside: WriteBatch | None = None) -> list[Finding]:
+        """The same, written as parts where something else is to be written beside them."""
         with self.lock:
             if self._failed is not None:
                 raise RuntimeError(f"{self.path} could not be written") from self._failed
             try:
-                findings = [f for event in events for f in self.tracker.handle(event)]
-                self._write(self._batch(events))
+                findings = [finding for event in events for finding in self._apply(event)]
+                full = self._entries >= JOURNAL_MAX
+                if full or beside or len(self.tracker.changes.partitions) >= CHANGED_MAX:
+                    self._write_parts(beside)
+                else:
+                    self._write_entry(events)
             except BaseException as error:
                 self._failed = error
                 raise
@@ -145,23 +187,26 @@ class Ledger:
         seconds = self.tracker.rules.remember_s
         if seconds is None or self.tracker.rules.requests:
             return 0
-        with self.lock, self._believed():
-            due: list[bytes] = []
-            keys: list[KeyText] = []
-            for name, value in self._range(_EXPIRY):
-                ended, of_release = json.loads(value)
-                if ended > now - seconds or len(keys) >= FORGOTTEN_AT_ONCE:
-                    break
-                due.append(name)
-                keys += of_release
+        with self.lock:
+            due: list[KeyText] = []
+            forgotten = WriteBatch(raw_mode=True)
+            with self._believed():
+                for number, ended, keys in self._releases_that_ended():
+                    if ended > now - seconds or len(due) >= FORGOTTEN_AT_ONCE:
+                        break
+                    due += keys
+                    self._ended.pop(number, None)
+                    forgotten.delete(_EXPIRY + _numbered(number))
             if due:
-                event = Forgotten(tuple(keys))
-                self.tracker.handle(event)
-                batch = self._batch([event])
-                for name in due:
-                    batch.delete(name)
-                self._write(batch)
-            return len(keys)
+                self._record([Forgotten(tuple(due))], forgotten)
+            return len(due)
+
+    def _releases_that_ended(self) -> Iterator[tuple[int, float, Sequence[KeyText]]]:
+        """(number, when it ended, partitions), the oldest first, of what is forgotten in time."""
+        for name, value in self._range(_EXPIRY):
+            yield int.from_bytes(name[1:], "big"), *json.loads(value)
+        for number, (ended, keys) in [*self._ended.items()]:
+            yield number, ended, keys
 
     def verify(self) -> int:
         """Read everything, with its checksums; how many entries there are.
@@ -201,8 +246,22 @@ class Ledger:
 
     # ---- writing
 
-    def _batch(self, events: tuple[Event, ...] | list[Event]) -> WriteBatch:
-        tracker, batch = self.tracker, WriteBatch(raw_mode=True)
+    def _apply(self, event: Event) -> list[Finding]:
+        pending = self.tracker.pending
+        if isinstance(event, ReleaseFinished) and self.tracker.rules.remember_s is not None:
+            self._ended[event.number] = event.time, pending.keys if pending else ()
+        return self.tracker.handle(event)
+
+    def _write_entry(self, events: Sequence[Event]) -> None:
+        batch = WriteBatch(raw_mode=True)
+        written = _encode([[type(event).__name__, event] for event in events])
+        batch.put(_JOURNAL + _numbered(self._first + self._entries), written)
+        self._write(batch)
+        self._entries += 1
+
+    def _write_parts(self, beside: WriteBatch | None = None) -> None:
+        """Write what has changed since it was written last, and empty the journal."""
+        tracker, batch = self.tracker, beside or WriteBatch(raw_mode=True)
         changes = tracker.changes
         for key in changes.partitions:
             partition = tracker.partitions.get(key)
@@ -224,21 +283,26 @@ class Ledger:
                 batch.put(_name(_WANTED, source, key), _encode(list(rows.items())))
             else:
                 batch.delete(_name(_WANTED, source, key))
-        if tracker.rules.remember_s is not None:
-            for event in events:
-                if isinstance(event, ReleaseFinished):
-                    ended = _encode([event.time, self._pending_keys])
-                    batch.put(_EXPIRY + event.number.to_bytes(8, "big"), ended)
+        for number, ended in self._ended.items():
+            batch.put(_EXPIRY + _numbered(number), _encode(ended))
         if changes.pending:
-            pending = tracker.pending
-            self._pending_keys = pending.keys if pending else ()
-            if pending is None:
+            if tracker.pending is None:
                 batch.delete(_PENDING)
             else:
-                batch.put(_PENDING, _encode([*_fields(pending)]))
+                batch.put(_PENDING, _encode([*_fields(tracker.pending)]))
         self._released.into(batch)
-        batch.put(_META, _encode(self._meta()))
-        return batch
+        end = self._first + self._entries
+        for number in range(self._first, end):
+            batch.delete(_JOURNAL + _numbered(number))
+        batch.put(_META, _encode({**self._meta(), "journal": end}))
+        self._write(batch)
+        changes.partitions.clear()
+        changes.chunks.clear()
+        changes.wanted.clear()
+        changes.pending = False
+        self._released.written()
+        self._ended.clear()
+        self._first, self._entries = end, 0
 
     def _write(self, batch: WriteBatch) -> None:
         if self._guard is not None:
@@ -247,17 +311,12 @@ class Ledger:
         options.sync = True
         with self._undamaged():
             self._db.write(batch, options)
-        changes = self.tracker.changes
-        changes.partitions.clear()
-        changes.chunks.clear()
-        changes.wanted.clear()
-        changes.pending = False
-        self._released.written()
 
     def _meta(self) -> dict[str, Any]:
         tracker = self.tracker
         return {
             "format": FORMAT,
+            "rules": rules_to_json(tracker.rules),
             "ingested": {
                 name: [batch, *asdict(coverage).values()]
                 for name, (batch, coverage) in tracker.ingested.items()
@@ -270,24 +329,43 @@ class Ledger:
 
     # ---- reading
 
-    def _load(self) -> None:
+    def _load(self, rules: Rules) -> None:
+        """Read the parts and apply the journal, under the rules that it was written under."""
+        self._released = _ReleasedOnDisk(self._db, self.path)
         written = self._db.get(_META)
         if written is None:
             if any(True for _ in self._range(b"")):
                 raise ValueError("the entry `meta` is missing")
+            self.tracker = Tracker(rules, self._released)
+            self._number_sets()
             return
         meta = json.loads(written)
-        if meta["format"] != FORMAT:
+        if meta["format"] not in (FORMAT, _WITHOUT_JOURNAL):
             raise ValueError(f"it was written in format {meta['format']}, this is {FORMAT}")
-        tracker, rules = self.tracker, self.tracker.rules
+        journal = [name for name, _ in self._range(_JOURNAL)]
+        self._first, self._entries = meta.get("journal", 0), len(journal) or JOURNAL_MAX
+        for number, name in enumerate(journal, self._first):
+            if name != _JOURNAL + _numbered(number):
+                raise ValueError(f"entry {number} of the journal is missing")
+        self._load_parts(rules_from_json(meta["rules"]) if journal else rules, meta)
+        self._number_sets()
+        for _, entry in self._range(_JOURNAL):
+            for kind, fields in json.loads(entry):
+                self._apply(event_from_json(kind, fields))
+
+    def _number_sets(self) -> None:
+        for rule in self.tracker.rules.inputs.values():
+            if isinstance(rule, All):
+                self._sets.setdefault(rule.members, len(self._sets))
+
+    def _load_parts(self, rules: Rules, meta: Mapping[str, Any]) -> None:
+        tracker = self.tracker = Tracker(rules, self._released)
         tracker.ingested = {n: (b, Coverage(*rest)) for n, (b, *rest) in meta["ingested"].items()}
         tracker.releases = meta["releases"]
         tracker.compactions = meta["compactions"]
         tracker.counters = Counters(**meta["counters"])
         for parts, value in self._parts(_CHUNK):
-            form, rows, keys, rejected, files = json.loads(value)
-            sizes = {n: (size, crc) for n, (size, crc) in files.items()}
-            chunk = Chunk(form, rows, keys, rejected, sizes)
+            chunk = chunk_from_json(*json.loads(value))
             tracker.chunks.setdefault(parts[0], {})[int(parts[1])] = chunk
         sets = [tuple(map(sys.intern, members)) for members in meta["sets"]]
         self._sets = {members: number for number, members in enumerate(sets)}
@@ -301,8 +379,7 @@ class Ledger:
             tracker.wanted.setdefault(parts[0], {})[parts[1]] = dict(json.loads(value))
         pending = self._db.get(_PENDING)
         if pending is not None:
-            tracker.pending = _release(json.loads(pending))
-            self._pending_keys = tracker.pending.keys
+            tracker.pending = release_from_json(json.loads(pending))
             for key in tracker.pending.keys:
                 tracker.partitions[key].status = Status.RELEASING
         if rules.requests:
@@ -398,7 +475,7 @@ class _ReleasedOnDisk(MutableMapping[KeyText, Released]):
             if released is None:
                 batch.delete(_name(_RELEASED, key))
                 continue
-            data: list[Any] = [released.number, sorted(released.votes)]
+            data: list[Any] = [released.number, released.votes]
             if released.batches:
                 data += [dict(released.batches), dict(released.outsiders)]
             batch.put(_name(_RELEASED, key), _encode(data))
@@ -420,11 +497,14 @@ class _ReleasedOnDisk(MutableMapping[KeyText, Released]):
         self._new[key] = None
 
     def __iter__(self) -> Iterator[KeyText]:
+        yield from [key for key, released in self._new.items() if released is not None]
         prefix = _RELEASED + b"\0"
         for name in self._db.keys(from_key=prefix):
             if not name.startswith(prefix):
                 return
-            yield name[2:].decode(errors="surrogatepass")
+            key = name[2:].decode(errors="surrogatepass")
+            if key not in self._new:
+                yield key
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
@@ -461,30 +541,30 @@ def _encode(data: object) -> bytes:
     try:
         return orjson.dumps(data)
     except orjson.JSONEncodeError:  # a producer's name, as a person typed it, that is not UTF-8
-        return json.dumps(data).encode()
+        return json.dumps(data, default=_fields_by_name).encode()
 
 
 def _released(value: bytes) -> Released:
     number, votes, *rest = json.loads(value)
     batches, outsiders = rest or ({}, {})
     return Released(
-        number, frozenset(votes), batches, {name: tuple(who) for name, who in outsiders.items()}
+        number, tuple(votes), batches, {name: tuple(who) for name, who in outsiders.items()}
     )
-
-
-def _release(data: list[Any]) -> Release:
-    number, keys, process, answers, discarded = data
-    asked = {
-        name: {key: tuple(batches) for key, batches in wanted.items()}
-        for name, wanted in answers.items()
-    }
-    return Release(number, tuple(keys), tuple(process), asked, tuple(discarded))
 
 
 def _fields(value: Any) -> Iterator[Any]:
     """The values of a dataclass's fields, not copied."""
     for field in dataclasses.fields(value):
         yield getattr(value, field.name)
+
+
+def _fields_by_name(value: Any) -> dict[str, Any]:
+    return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+
+
+def _numbered(number: int) -> bytes:
+    """A number that sorts as it counts."""
+    return number.to_bytes(8, "big")
 
 
 def _count(tracker: Tracker, name: str, batches: Any) -> None:

@@ -19,7 +19,7 @@ import functools
 import hashlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from flux_runtime.sealing.events import (
     Chunk,
@@ -46,7 +46,7 @@ from flux_runtime.sealing.events import (
     Unneeded,
 )
 from flux_runtime.sealing.manifest import DamagedError
-from flux_runtime.sealing.partition import Partition, Share, Status, Vote
+from flux_runtime.sealing.partition import NOTHING, Partition, Share, Status, Vote
 
 FRESH: Final = "run with --fresh, which deletes state and results and starts from the sources"
 
@@ -92,6 +92,51 @@ class Rules:
     forgotten, because the partitions themselves are kept."""
 
 
+def rules_to_json(rules: Rules) -> dict[str, Any]:
+    """Rules as JSON data."""
+    return {
+        "inputs": {name: _set_to_json(rule) for name, rule in rules.inputs.items()},
+        "requests": list(rules.requests),
+        "identified": sorted(rules.identified),
+        "remember_s": rules.remember_s,
+    }
+
+
+def rules_from_json(data: Mapping[str, Any]) -> Rules:
+    """The reverse of `rules_to_json`.
+
+    >>> rules = Rules(inputs={"a": One(), "b": All(("x", "y"))}, identified=frozenset({"a"}))
+    >>> rules_from_json(rules_to_json(rules)) == rules
+    True
+    """
+    return Rules(
+        inputs={name: _set_from_json(rule) for name, rule in data["inputs"].items()},
+        requests=tuple(data["requests"]),
+        identified=frozenset(data["identified"]),
+        remember_s=data["remember_s"],
+    )
+
+
+def _set_to_json(rule: Set) -> dict[str, Any]:
+    match rule:
+        case One():
+            return {"rule": "one"}
+        case All(members):
+            return {"rule": "all", "members": list(members)}
+        case Registered():
+            return {"rule": "registered"}
+
+
+def _set_from_json(data: Mapping[str, Any]) -> Set:
+    match data["rule"]:
+        case "one":
+            return One()
+        case "all":
+            return All(tuple(data["members"]))
+        case _:
+            return Registered()
+
+
 class Verdict(enum.Enum):
     """The verdict on records and punctuations."""
 
@@ -112,11 +157,11 @@ class Released:
 
     number: int
     """Of the release."""
-    votes: frozenset[str]
-    """Marks of its punctuations; see `vote_mark`."""
-    batches: Mapping[str, list[int]] = field(default_factory=dict)
+    votes: tuple[str, ...]
+    """Marks of its punctuations, sorted; see `vote_mark`."""
+    batches: Mapping[str, list[int]] = field(default_factory=lambda: NOTHING)
     """Where there are requests: waiting input -> chunks that hold its records."""
-    outsiders: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    outsiders: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: NOTHING)
 
 
 @dataclass(slots=True)
@@ -616,9 +661,9 @@ class Tracker:
         retained = bool(self.rules.requests) and partition.resolution is not Resolution.DISCARD
         self.released[key] = Released(
             number,
-            frozenset(vote_mark(name, p, v) for name, s in shares for p, v in s.votes.items()),
-            {name: list(s.batches) for name, s in shares if s.batches} if retained else {},
-            {name: s.outsiders for name, s in shares if s.outsiders} if retained else {},
+            tuple(sorted(vote_mark(name, p, v) for name, s in shares for p, v in s.votes.items())),
+            {name: list(s.batches) for name, s in shares if s.batches} if retained else NOTHING,
+            {name: s.outsiders for name, s in shares if s.outsiders} if retained else NOTHING,
         )
         if not retained:  # SE-9: it leaves the buffer
             for name, share in shares:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rocksdict import Options, Rdict
 
 from flux_runtime.sealing.events import (
     Chunk,
@@ -210,6 +211,23 @@ def test_a_ledger_without_one_of_its_files_is_refused_and_left_as_it_is(
     assert left == (tables if name != "*.sst" else set())
 
 
+def test_a_ledger_without_an_entry_of_its_journal_is_refused(
+    stopped: tuple[Path, list[tuple[Any, ...]]],
+) -> None:
+    """Without the last one it is an earlier state, which the checkpoint gives away."""
+    folder, states = stopped
+
+    def without(which: int) -> Callable[[Path], None]:
+        def delete(copy: Path) -> None:
+            with contextlib.closing(Rdict(str(copy), Options(raw_mode=True))) as entries:
+                del entries[[name for name in entries.keys() if name[:1] == b"j"][which]]  # noqa: SIM118
+
+        return delete
+
+    assert opened(folder, without(0)) is None
+    assert opened(folder, without(-1)) == states[-2]
+
+
 def test_a_ledger_whose_making_was_interrupted_is_made(tmp_path: Path) -> None:
     """RocksDB names its files in CURRENT last."""
     Ledger(tmp_path / "ledger", RULES).close()
@@ -276,5 +294,6 @@ def test_a_full_disk_stops_the_ledger_which_goes_on_from_what_is_written(
         take(ledger, len(states))
         expected = state(ledger)
     with Ledger(folder, RULES) as ledger:
-        assert ledger.verify() > 50 * len(states)
+        assert ledger.verify() > len(states)
+        assert len(ledger.tracker.partitions) == 50 * (len(states) + 1)
         assert state(ledger) == expected

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
+from pprint import pformat
+from typing import Any
 
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
-from seal_world import Batch, Judge, Message, World
+from seal_world import Batch, Judge, Message, World, covered, state_of
 
-from flux_runtime.sealing.tracker import All, Registered, Rules, Tracker
+from flux_runtime.sealing import ledger as ledgers
+from flux_runtime.sealing.events import Chunk, Group, Groups, Ingested
+from flux_runtime.sealing.ledger import Ledger
+from flux_runtime.sealing.tracker import All, One, Registered, Rules, Tracker
 
 KEYS = ("k1", "k2", "k3")
 PRODUCERS = ("a", "b", "c")
@@ -73,7 +79,7 @@ def live(
     asks: bool,
     repeats: bool,
     path: Path | None = None,
-) -> None:
+) -> World:
     """One random life of a gate."""
     inputs = ("x", "y")[: rng.choice((1, 2))]
     rule = Registered() if registered else All(PRODUCERS)
@@ -134,6 +140,7 @@ def live(
         asks=asks,
         repeats=repeats,
     )
+    return world
 
 
 def check(
@@ -190,3 +197,51 @@ def test_every_life_of_a_gate_with_its_ledger_is_right(seed: int, tmp_path: Path
     rng = random.Random(seed)
     clean, registered, asks, repeats = (bool(seed >> bit & 1) for bit in range(4))
     live(rng, clean=clean, registered=registered, asks=asks, repeats=repeats, path=tmp_path)
+
+
+def other_rules(rng: random.Random, rules: Rules) -> Rules:
+    """What a changed file may say of the same gate."""
+    inputs = {
+        name: rng.choice((rule, All(PRODUCERS[:2]), All((*PRODUCERS, "d")), Registered(), One()))
+        for name, rule in rules.inputs.items()
+    }
+    identified = rng.choice((rules.identified, frozenset(), frozenset(inputs)))
+    return replace(
+        rules, inputs=inputs, identified=identified, remember_s=rng.choice((None, 0.5, 9.0))
+    )
+
+
+@pytest.mark.parametrize("seed", range(0, 16, 3))
+def test_a_journal_is_applied_under_the_rules_that_it_was_written_under(
+    seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever goes on under other rules, at any moment, has what is there without a journal."""
+    clean, registered, asks, repeats = (bool(seed >> bit & 1) for bit in range(4))
+    flags = {"clean": clean, "registered": registered, "asks": asks, "repeats": repeats}
+    world = live(random.Random(seed), **flags)
+    lives: list[list[Any]] = []
+    for length in (0, ledgers.JOURNAL_MAX):
+        monkeypatch.setattr(ledgers, "JOURNAL_MAX", length)
+        rng, states = random.Random(seed), list[Any]()
+        path = tmp_path / str(length)
+        ledger = Ledger(path, replace(world.rules, remember_s=rng.choice((None, 9.0))))
+        for event in world.events[: rng.randrange(1, len(world.events) + 1)]:
+            ledger.record(event)
+            if rng.random() < 0.1:
+                ledger.close()
+                ledger = Ledger(path, ledger.tracker.rules)
+        for _ in range(2):
+            ledger.close()
+            ledger = Ledger(path, other_rules(rng, world.rules))
+            states.append(pformat(state_of(ledger.tracker)))
+            (name, *_) = ledger.tracker.rules.inputs
+            number = ledger.tracker.ingested.get(name, (-1,))[0] + 1
+            new = [
+                Group(key, rng.choice("abcd"), None, None, 1) for key in (*KEYS, f"new {number}")
+            ]
+            chunk = Chunk("records", 4, 4, 0, {"part": (4, 0)})
+            ledger.record(Ingested(name, number, 4.0, Groups.of(new), 0, covered(number), chunk))
+            states += [pformat(state_of(ledger.tracker)), ledger.forget(rng.choice((4.0, 99.0)))]
+        ledger.close()
+        lives.append(states)
+    assert lives[1] == lives[0]
