@@ -16,6 +16,7 @@ where it has to be; the story up to there is printed, and `--seed` tells it agai
 from __future__ import annotations
 
 import argparse
+import json
 import random
 import re
 import shutil
@@ -35,6 +36,7 @@ from benchmarks.seal_attack.accounts import ViolationError  # noqa: E402
 from benchmarks.seal_attack.damage import DAMAGES, Damage, Place, delete  # noqa: E402
 from benchmarks.seal_attack.disk import Disk, in_mounts_of_its_own  # noqa: E402
 from benchmarks.seal_attack.driver import Driver, HangError, Run  # noqa: E402
+from benchmarks.seal_attack.job import CHANGED, CHANGES  # noqa: E402
 from benchmarks.seal_attack.traffic import Traffic  # noqa: E402
 from flux_runtime.observe import decisions  # noqa: E402
 from flux_runtime.observe.decisions import Resolve  # noqa: E402
@@ -79,6 +81,8 @@ class Attack:
         self.rng = random.Random(seed)
         self.disk = Disk(self.folder)
         self.traffic = Traffic(self.folder, seed)
+        (self.folder / "data" / "late").mkdir()
+        (self.folder / CHANGED).write_text("{}")
         self.driver = Driver(self.folder, folder / "driver.log", {plants.VARIABLE: plant or ""})
         self.copy = folder / "copy"
         self.older = folder / "older"
@@ -227,6 +231,51 @@ class Attack:
         self.settle()
         return "stopped, then went on" if run.status else "went on"
 
+    def second_driver(self) -> str:
+        """Another driver of the same job is started: it is refused, or the first one has ended."""
+        self.traffic.more()
+        self.driver.begin(files=self.rng.randint(1, 3))
+        if not self.driver.running(self.rng.uniform(0.0, 1.1 * self.usual_s)):
+            self._no_error(self.driver.end())
+        other = Driver(self.folder, self.driver.log, self.driver.environment)
+        try:
+            second = other.run(files=self.rng.randint(1, 3))
+        finally:
+            other.kill()
+        refused = "another process runs this job" in second.said
+        if not refused:
+            self._no_error(second)
+        if self.driver.busy:
+            self._no_error(self.driver.end())
+        self.check(final=False)
+        return "the second one was refused" if refused else "one after the other"
+
+    def file_changed(self) -> str:
+        """The file says something else; the job goes on with that exactly, or refuses it."""
+        self.traffic.more(hold=0.7)
+        self.settle()
+        change = self.rng.choice(CHANGES)
+        before = (self.folder / CHANGED).read_text()
+        (self.folder / CHANGED).write_text(json.dumps({**json.loads(before), **change}))
+        if self.rng.random() < 0.5:
+            self.driver.kill()
+        self.traffic.complete()
+        run = self.driver.run(files=self.rng.randint(1, 3))
+        if run.status is None:
+            raise ViolationError("the process ended")
+        self.tell(f"    {change}: {_last_line(run.said) if run.status else 'taken'}")
+        if run.status:
+            if not REMEDY.search(run.said):
+                raise ViolationError(f"refused without a remedy: {run.said[-3000:]}")
+            accounts.check_released(self.traffic, accounts.read_results(self.folder))
+            (self.folder / CHANGED).write_text(before)
+            self.settle()
+            return "refused; changed back"
+        self.check(final=False)
+        if "remember_s" not in change:
+            (self.folder / CHANGED).write_text(before)
+        return "went on"
+
     def power_cut(self) -> str:
         """What was not flushed is gone: in the worst case all of it, or else any part of it."""
         if not power.possible():
@@ -342,6 +391,8 @@ FAULTS: Final[dict[str, tuple[int, Fault]]] = {
     "ZooKeeper killed": (2, Attack.zookeeper_killed),
     "disk full": (4, Attack.disk_full),
     "power cut": (4, Attack.power_cut),
+    "second driver": (3, Attack.second_driver),
+    "file changed": (6, Attack.file_changed),
     **{
         name: (1, lambda attack, damage=damage: attack.damaged(damage))
         for name, damage in DAMAGES.items()

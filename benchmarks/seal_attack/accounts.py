@@ -26,6 +26,8 @@ from flux_runtime.observe.gates import GateView, read_gates
 
 UNITS: Final = {"Clean": "items", "Work": "works", "Sums": "works"}
 """Unit -> the stream that it waits for."""
+BESIDE: Final = "Beside"
+"""A unit that the job has now and then; the others must not notice."""
 _MARK: Final = re.compile(r'^\{"v": (\d+)')
 
 
@@ -103,6 +105,8 @@ def read(folder: Path) -> Accounts:
     discarded: dict[Key, list[tuple[int, int]]] = defaultdict(list)
     dead_asks: dict[int, list[str]] = defaultdict(list)
     for unit, letter in _letters(folder):
+        if unit == BESIDE:
+            continue
         record = letter["record"]
         if isinstance(record, str):
             marked = _MARK.match(record)

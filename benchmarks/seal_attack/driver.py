@@ -58,6 +58,7 @@ class Driver:
         self._prefix = prefix
         self._process: subprocess.Popen[bytes] | None = None
         self._rest = b""
+        self._begun = False
         self._started: list[int] = []
         """Processes below drivers that were killed, as descriptors, since numbers are used again;
         some of them end by themselves, later."""
@@ -67,6 +68,11 @@ class Driver:
         """Of the process that runs the job."""
         assert self._process is not None
         return self._process.pid
+
+    @property
+    def busy(self) -> bool:
+        """Whether a run has been begun and its end has not been told."""
+        return self._begun
 
     def run(self, *arguments: str, crash_at: str | None = None, files: int = 2) -> Run:
         """Run the job on what there is."""
@@ -85,6 +91,7 @@ class Driver:
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps(command).encode() + b"\n")
         self._process.stdin.flush()
+        self._begun = True
 
     def end(self, seconds: float = HANGS_S) -> Run:
         """Wait for the end of the run, or of the process.
@@ -93,6 +100,7 @@ class Driver:
             HangError: neither came.
         """
         line = self._line(seconds)
+        self._begun = False
         if line is None:
             os.kill(self.pid, signal.SIGUSR1)  # writes its stacks to the log
             time.sleep(1)
@@ -130,6 +138,7 @@ class Driver:
                     stream.close()
             self._process = None
             self._rest = b""
+            self._begun = False
         if all:
             _kill(self._started)
             while self._started:

@@ -40,6 +40,18 @@ QUICK = {
 """Settings with which a job that is killed all the time gets going sooner."""
 MEMBERS = "members.json"
 """Beside the job: the producers of every partition of `items`."""
+CHANGED = "changed.json"
+"""Beside the job: what its file says now that it did not say at first; see `CHANGES`."""
+CHANGES = (
+    {"remember_s": 1e9},
+    {"remember_s": None},
+    {"beside": "asks"},
+    {"key": ["g"]},
+    {"day": "STRING"},
+    {"id": []},
+    {"waits": "late"},
+)
+"""Changes of the file. Some can go on, others have to be refused; those stay out of the job."""
 
 
 def clean(item: DataFrame) -> DataFrame:
@@ -77,6 +89,8 @@ def second(work: DataFrame) -> DataFrame:
 
 def build(job: Job) -> None:
     """Two gates and a channel, requests, ids, registered producers, partial aggregates."""
+    changed = json.loads((job.root / CHANGED).read_text())
+    remembered = changed.get("remember_s")
     files = {"maxFilesPerTrigger": os.environ.get(FILES, "2")}
     mark = Punctuation(when="sealed", count="n")
     items = job.source(
@@ -87,17 +101,29 @@ def build(job: Job) -> None:
         schema=ITEMS,
         producer="p",
         punctuation=mark,
-        id=("rid",),
+        id=tuple(changed.get("id", ["rid"])),
     )
     works = job.source(
         "works",
         format="json",
         path="data/works",
         options=files,
-        schema=WORKS,
+        schema=WORKS.replace("DATE", changed.get("day", "DATE")),
         producer="p",
         punctuation=mark,
     )
+    waits = [works]
+    if changed.get("waits"):
+        waits.append(
+            job.source(
+                "late",
+                format="json",
+                path="data/late",
+                schema=WORKS,
+                producer="p",
+                punctuation=mark,
+            )
+        )
     asks = job.source("asks", format="json", path="data/asks", options=files, schema=ASKS)
     members = json.loads((job.root / MEMBERS).read_text())
     cleaned = job.seal(
@@ -107,13 +133,21 @@ def build(job: Job) -> None:
         key=("k",),
         producers={"items": Producers.all(members)},
         forward=("k",),
+        remember_s=remembered,
     )
     answers = job.seal(
         "Answer", answer, waits={"record": [cleaned]}, reads={"ask": [asks]}, key=("k",)
     )
     registered = {"works": Producers.registered("works", registrations=job.root / "who.json")}
-    key = ("g", "d")
-    worked = job.seal("Work", work, waits={"work": [works]}, key=key, producers=registered)
+    key = tuple(changed.get("key", ["g", "d"]))
+    worked = job.seal(
+        "Work",
+        work,
+        waits={"work": waits},
+        key=key,
+        producers=registered if len(waits) == 1 else {**registered, "late": Producers.all(members)},
+        remember_s=remembered,
+    )
     sums = job.seal(
         "Sums",
         total,
@@ -121,7 +155,13 @@ def build(job: Job) -> None:
         key=key,
         producers=registered,
         partial=(first, second),
+        remember_s=remembered,
     )
+    if changed.get("beside"):
+        job.sink(
+            "beside",
+            [job.seal("Beside", work, waits={"work": [works]}, key=key, producers=registered)],
+        )
     job.sink("records", [cleaned])
     job.sink("answers", [answers])
     job.sink("worked", [worked])
