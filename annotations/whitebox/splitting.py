@@ -121,6 +121,8 @@ class Rows:
 
 CONDITIONS_MAX: Final = 16
 """Conditions, of the places where a node is used, under which it is looked at separately."""
+_CHOICES: Final = ("coalesce", "ifnull", "nvl", "greatest", "least")
+"""Functions whose value is that of an argument, and NULL only where all are."""
 _EQUAL: Final = ("=", "==")
 _NULL_SAFE: Final = ("<=>", "equal_null")
 
@@ -356,16 +358,32 @@ class _Splitting:
             case Call(function="coalesce" | "ifnull" | "nvl", arguments=(Ref(), Ref()) as both):
                 one, other = (ref.column for ref in both if isinstance(ref, Ref))
                 if frozenset({one, other}) not in rows.either:  # SP-6
-                    return NO_MARKS
+                    return self._chosen(both, rows)
                 tags = {m.tag for m in rows.marks.get(one, ())}
                 tags &= {m.tag for m in rows.marks.get(other, ())}
                 return _strong(frozenset(m for m in rows.marks[one] if m.tag in tags))
+            case Call(function=name, arguments=several, user=None) if name in _CHOICES:
+                return self._chosen(several, rows)
             case Call() if step := step_of(expression):
                 marks = self._marks(step.inner, rows)
                 if not step.name:
                     return marks
                 return frozenset(replace(m, transform=(*m.transform, step.name)) for m in marks)
         return NO_MARKS
+
+    def _chosen(self, choices: Sequence[Expression], rows: Rows) -> Marks:
+        """The marks that all have of which one that is not NULL is taken (SP-1)."""
+        held = [self._marks(choice, rows) for choice in choices]
+        every = frozenset[Mark]().union(*held)
+        if not choices or not all(_same_type(choices[0], choice, every) for choice in choices):
+            return NO_MARKS
+        marks = set[Mark]()
+        for mark in held[0]:
+            twins = [[twin for twin in other if _twins(mark, twin)] for other in held]
+            if all(twins):
+                strong = any(twin.strong for twin in chain.from_iterable(twins))
+                marks.add(replace(mark, strong=strong))
+        return frozenset(marks)
 
     # ---- which partition
 
@@ -526,11 +544,41 @@ class _Splitting:
                     return Rows(Kind.SPLIT, marks, either=both)
                 return self._apart(node, left, right)
             case _:  # SP-7
-                if right.kind is Kind.FIXED:
+                if right.kind is Kind.FIXED or self._of_itself(node, left, equal):
                     return left
                 if left.kind is Kind.FIXED:
                     return self._from_table(node, left, right, equal, dict(left.marks))
                 return self._kept(node, left, right, same, left)
+
+    def _of_itself(
+        self,
+        node: Join,
+        left: Rows,
+        equal: Sequence[tuple[Expression, Expression, tuple[Marks, Marks]]],
+    ) -> bool:
+        """Whether the record that a left row has its values from is one that it may find.
+
+        Then whether it finds one depends on no other record: on NULL among its values only.
+        """
+        scanned = node.right
+        while isinstance(scanned, Project):
+            scanned = scanned.input
+        conditions = list(conjuncts(node.condition))
+        if not isinstance(scanned, Source) or node.null_aware or len(equal) != len(conditions):
+            return False
+        records = [
+            {
+                mine.occurrence
+                for mine in ours
+                for other in theirs
+                if mine.streams == other.streams == {scanned.name}
+                and mine.attribute == other.attribute
+                and not mine.transform
+                and not other.transform
+            }
+            for *_, (ours, theirs) in equal
+        ]
+        return bool(records and set.intersection(*records))
 
     def _together(self, node: Join, left: Rows, right: Rows, same: bool, rows: Rows) -> Rows:
         """An inner join of two sides that both depend on the sealed inputs."""
@@ -759,10 +807,9 @@ class _Splitting:
                 return Rows(Kind.SPLIT, marks, right.pins)
             return Rows(Kind.KEYED, marks, right.pins)
         result = replace(left, marks=marks, either=frozenset())
-        if left.kind is Kind.PINNED:
-            if right.kind is Kind.FIXED or left.pins == right.pins:
-                return result
-        elif self._grouped(marks.values(), left):
+        if left.kind is right.kind is Kind.PINNED and left.pins == right.pins:
+            return result
+        if left.kind is Kind.PINNED or self._grouped(marks.values(), left):
             equal = [
                 (
                     _only_strong(left.marks.get(one, NO_MARKS)),
@@ -837,6 +884,12 @@ def _condensed(rows: Rows) -> Rows:
             for column, marks in rows.marks.items()
         },
     )
+
+
+def _twins(one: Mark, other: Mark) -> bool:
+    """Whether two marks of a row say the same of one record, or of the row's partition."""
+    of_key = one.component is not None
+    return one.tag == other.tag and (of_key or one.occurrence == other.occurrence)
 
 
 def _strong(marks: Marks) -> Marks:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from sqlglot import exp
@@ -25,11 +26,12 @@ from annotations.whitebox.ir import (
     Ref,
     Relation,
     Role,
+    SortKey,
     Source,
     Window,
     references,
 )
-from annotations.whitebox.monotone import may_be_null, type_of
+from annotations.whitebox.monotone import constant_of, may_be_null, type_of
 from annotations.whitebox.sql_expressions import Expressions, NotUnderstood, aggregates, field_of
 from annotations.whitebox.sql_items import (
     STANDS,
@@ -87,6 +89,59 @@ def select(builder: Builder, tree: Any, ctes: Ctes, outer: Scope | None) -> Rela
     return Select(builder, tree, ctes, outer).build()
 
 
+def _stacked(plan: Relation, over: list[Window]) -> Relation:
+    """The plan with window functions over it."""
+    for window in over:
+        plan = replace(window, input=plan)
+    return plan
+
+
+class _OverGroups:
+    """Expressions over groups, which have a column for what is computed of each group."""
+
+    def __init__(self, groups: list[Output], windows: list[Window]) -> None:
+        self.groups = groups
+        self._columns = {column for window in windows for column, _ in window.outputs}
+
+    def __call__(self, value: Expression) -> Expression:
+        """The expression over the groups that has the value of one over their rows."""
+        if not references(value) & self._columns:
+            if constant_of(value) is not None:
+                return value
+            column = column_of(text_of(value), value, None)
+            self.groups.append((column, value))
+            return Ref(column)
+        match value:
+            case Ref():
+                return value
+            case Call():
+                return replace(value, arguments=tuple(map(self, value.arguments)))
+        raise NotUnderstood("this expression over groups is not understood", None)
+
+    def output(self, column: Column, value: Expression) -> Output:
+        """An item of the SELECT, over the groups."""
+        if (column, value) not in self.groups:
+            return column, self(value)
+        return Column(column.name, column.type, column.nullable, column.position), Ref(column)
+
+    def window(self, window: Window) -> Window:
+        """A window function over the groups."""
+        [(column, call)] = window.outputs
+        assert isinstance(call, Call)
+        call = replace(
+            call,
+            arguments=tuple(map(self, call.arguments)),
+            condition=None if call.condition is None else self(call.condition),
+            order=self._keys(call.order),
+        )
+        partition = tuple(map(self, window.partition))
+        order = self._keys(window.order)
+        return replace(window, outputs=((column, call),), partition=partition, order=order)
+
+    def _keys(self, keys: tuple[SortKey, ...]) -> tuple[SortKey, ...]:
+        return tuple(replace(key, expression=self(key.expression)) for key in keys)
+
+
 class Select:
     """One SELECT on its way into a plan."""
 
@@ -136,8 +191,6 @@ class Select:
         plan = self.body()
         group, having = tree.args.get("group"), tree.args.get("having")
         if group or having or any(map(has_aggregate, tree.expressions)):
-            if tree.args.get("qualify"):
-                raise NotUnderstood("QUALIFY over groups", tree.args["qualify"])
             items, generators = self._items()
             for at, (bare, _) in generators.items():
                 everything = group is not None and group.args.get("all")
@@ -582,9 +635,9 @@ class Select:
     def _projected(self, plan: Relation, items: list[tuple[str, Any]]) -> Relation:
         outputs: list[Output] = []
         for name, item in items:
-            windows = list(item.find_all(exp.Window)) if isinstance(item, exp.Expression) else []
-            if windows:
-                plan, value = self._windowed(plan, item, windows)
+            if isinstance(item, exp.Expression) and item.find(exp.Window) is not None:
+                over, value = self._over(plan, item)
+                plan = _stacked(plan, over)
             elif scalars(item):
                 plan, item, express = self._valued(plan, item)
                 value = express(item)
@@ -592,55 +645,55 @@ class Select:
                 value = self._value(item)
             outputs.append((column_of(name, value, self._item_place(item)), value))
             self.aliases.setdefault(name.lower(), value)
-        qualify = self.tree.args.get("qualify")
-        if qualify is not None:
-            plan = self._qualified(plan, qualify.this)
+        qualifying = self._qualifying(plan)
+        for over, *_ in qualifying:
+            plan = _stacked(plan, over)
+        for _, condition, place in qualifying:
+            plan = Filter(plan, condition, place)
         return Project(plan, tuple(outputs), self.builder.at(self.tree))
 
-    def _qualified(self, plan: Relation, condition: Any) -> Relation:
-        """QUALIFY: a condition on the results of window functions."""
-        for column in condition.find_all(exp.Column):
+    def _qualifying(self, plan: Relation) -> list[tuple[list[Window], Expression, Any]]:
+        """The terms of QUALIFY: a condition on the results of window functions."""
+        qualify = self.tree.args.get("qualify")
+        if qualify is None:
+            return []
+        for column in qualify.find_all(exp.Column):
             named = self.aliases.get(column.name.lower()) if not column.table else None
             if named is not None and self._resolve(column) != named:
                 raise NotUnderstood(f"`{column.name}` is an item and a column", column)
-        values = []
-        for term in conjuncts(condition):
+        terms = list(conjuncts(qualify.this))
+        for term in terms:
             refuse_subqueries(term)
-            windows = list(term.find_all(exp.Window))
-            if windows:
-                plan, value = self._windowed(plan, term, windows)
-            else:
-                value = self.express(term)
-            values.append((value, self.builder.at(term)))
-        for value, place in values:
-            plan = Filter(plan, value, place)
-        return plan
+        return [(*self._over(plan, term), self.builder.at(term)) for term in terms]
 
     def _item_place(self, item: Any) -> Position | None:
         return self.builder.at(item) if isinstance(item, exp.Expression) else None
 
-    def _windowed(
-        self, plan: Relation, item: Any, windows: list[Any]
-    ) -> tuple[Relation, Expression]:
-        """An item with window functions: each becomes a column below, the rest is computed."""
+    def _over(self, plan: Relation, item: Any) -> tuple[list[Window], Expression]:
+        """The window functions of an item, each a column over the plan, and the rest of it."""
+        windows = list(item.find_all(exp.Window)) if isinstance(item, exp.Expression) else []
+        if not windows:
+            return [], self._value(item)
         columns: list[Column] = []
+        over: list[Window] = []
         for node in windows:
             if node.find_ancestor(exp.Window) is not None:
                 raise NotUnderstood("a window function in a window function", node)
             self.builder.only(node, {"this", "partition_by", "order", "spec", "over", "alias"})
             call = self.express(node.this)
             position = self.builder.at(node.this)
-            over = self._named_window(node)
-            partition = tuple(self.express(key) for key in over.args.get("partition_by") or ())
-            order = over.args.get("order")
+            definition = self._named_window(node)
+            by = definition.args.get("partition_by") or ()
+            partition = tuple(self.express(key) for key in by)
+            order = definition.args.get("order")
             keys = self.express.order(order) if order is not None else ()
-            spec = over.args.get("spec")
+            spec = definition.args.get("spec")
             rows = spec is not None and str(spec.args.get("kind") or "").upper() == "ROWS"
             rows = rows and not _unbounded(spec)
             column = Column(text_of(call), type_of(call), True)
             columns.append(column)
-            plan = Window(plan, ((column, call),), partition, keys, rows, position)
-        return plan, self._standing(columns, item)(replaced(item, windows))
+            over.append(Window(plan, ((column, call),), partition, keys, rows, position))
+        return over, self._standing(columns, item)(replaced(item, windows))
 
     def _named_window(self, node: Any) -> Any:
         """The definition of a window: its own, or that of the name that it goes by."""
@@ -657,18 +710,23 @@ class Select:
     def _grouped(
         self, plan: Relation, items: list[tuple[str, Any]], group: Any, having: Any
     ) -> Relation:
-        """GROUP BY, aggregates and HAVING."""
-        for _, item in items:
-            if isinstance(item, exp.Expression) and item.find(exp.Window) is not None:
-                raise NotUnderstood("a window function over groups", item)
+        """GROUP BY, aggregates and HAVING, then window functions over the groups."""
         keys, sets = self._keys(items, group)
         self.keys = keys
-        outputs: list[Output] = []
+        groups: list[Output] = []
+        shown: list[Output] = []
+        windows: list[Window] = []
+        of_windows: dict[str, Expression] = {}
         for name, item in items:
-            value = self._value(item)
-            outputs.append((column_of(name, value, self._item_place(item)), value))
-            self.aliases.setdefault(name.lower(), value)
-        visible = [column for column, _ in outputs]
+            over, value = self._over(plan, item)
+            column = column_of(name, value, self._item_place(item))
+            shown.append((column, value))
+            if over:
+                windows += over
+                of_windows.setdefault(name.lower(), value)
+            else:
+                groups.append((column, value))
+                self.aliases.setdefault(name.lower(), value)
         conditions: list[Column] = []
         self.having = True
         for term in conjuncts(having.this) if having is not None else ():
@@ -676,15 +734,23 @@ class Select:
             value = self.express(term)
             column = Column(text_of(value), type_of(value), True, self.builder.at(term))
             conditions.append(column)
-            outputs.append((column, value))
+            groups.append((column, value))
+        self.having = False
+        self.aliases = of_windows | self.aliases
+        qualifying = self._qualifying(plan)
+        windows += [window for over, *_ in qualifying for window in over]
+        above = _OverGroups(groups, windows)
+        stacked = [above.window(window) for window in windows]
+        qualified = [(above(value), place) for _, value, place in qualifying]
+        renewed = [above.output(*output) for output in shown]
         position = self.builder.at(group) if group is not None else self.builder.at(self.tree)
-        plan = Aggregate(plan, keys, tuple(outputs), sets, position)
-        if not conditions:
-            return plan
+        plan = Aggregate(plan, keys, tuple(above.groups), sets, position)
         for column in conditions:
             plan = Filter(plan, Ref(column, column.position), column.position)
-        renewed = [(Column(c.name, c.type, c.nullable, c.position), Ref(c)) for c in visible]
-        return Project(plan, tuple(renewed), position)
+        plan = _stacked(plan, stacked)
+        for condition, place in qualified:
+            plan = Filter(plan, condition, place)
+        return Project(plan, tuple(renewed), position) if conditions or windows else plan
 
     def _keys(
         self, items: list[tuple[str, Any]], group: Any
