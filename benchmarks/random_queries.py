@@ -146,7 +146,7 @@ class Queries:
         """A query; its columns under names of their own."""
         kinds = [self._select] * 12 + [self._sets] * 2
         if depth:
-            kinds += [self._cte, self._pivot, self._unpivot]
+            kinds += [self._cte, self._pivot, self._unpivot, self._looked_up]
         return self.rng.choice(kinds)(depth)
 
     def threshold(self) -> tuple[str, Columns]:
@@ -203,6 +203,40 @@ class Queries:
             third, own = self.name("x"), ", ".join(f"{other}.{each.text}" for _, each in pairs)
             text += f" {last} SELECT {own.replace(other + '.', third + '.')} FROM ({right}) {third}"
         return text, made
+
+    def _looked_up(self, depth: int) -> tuple[str, Columns]:
+        """Values of two inputs, of which only those remain that an input has, or has not."""
+        self.mark("values looked up")
+        (one, left), (other, right) = self._base(), self._base()
+        same = [
+            (a.text, b.text, a.type)
+            for a in left
+            for b in right
+            if a.type == b.type and a.text.partition(".")[2] == b.text.partition(".")[2]
+        ]
+        pairs = self.rng.sample(same, min(len(same), self.rng.choice([1, 2, 2])))
+        if not pairs:
+            return self._select(depth)
+        made = [Value(self.name(), kind) for *_, kind in pairs]
+        if self.some(0.6):
+            call = self.rng.choice(["coalesce", "coalesce", "greatest", "least"])
+            on = self.rng.choice([pairs, same])
+            listed = [Value(f"{call}({a}, {b})", kind) for a, b, kind in pairs]
+            text = f"SELECT {_listed(listed, made)} FROM {one} "
+            text += self.rng.choice(["FULL JOIN", "LEFT JOIN", "RIGHT JOIN", "JOIN"])
+            text += f" {other} ON {' AND '.join(f'{a} = {b}' for a, b, _ in on)}"
+        else:
+            first = _listed([Value(a, kind) for a, _, kind in pairs], made)
+            second = ", ".join(b for _, b, _ in pairs)
+            how = self.rng.choice(["UNION ALL", "EXCEPT", "INTERSECT"])
+            text = f"SELECT {first} FROM {one} {how} SELECT {second} FROM {other}"
+        outer = self.name("x")
+        columns = [Value(f"{outer}.{name}", kind) for name, kind in made]
+        inner, looked = self._base()
+        on = self._on(self.rng.sample(columns, 1), looked)
+        no = self.rng.choice(["", "NOT "])
+        where = f" WHERE {no}EXISTS (SELECT 1 FROM {inner} WHERE {on})"
+        return self._projected(f"({text}) {outer}{where}", columns, depth)
 
     def _pivot(self, depth: int) -> tuple[str, Columns]:
         part, columns = self._part(depth - 1)
@@ -655,6 +689,9 @@ class Queries:
             inner = f"{self.rng.choice(['rank()', 'sum(count(*))', 'max(count(*))'])} OVER "
             inner += self.rng.choice([f"(ORDER BY {of})", f"(PARTITION BY {of} ORDER BY count(*))"])
             values, made = [*values, Value(inner, INT)], [*made, Value(self.name(), INT)]
+            if self.some(0.4):
+                self.mark("QUALIFY over groups")
+                having += f" QUALIFY {self.rng.choice([inner, made[-1].text])} <= 1"
         self.mark("GROUP BY" if keys else "aggregate of all")
         text = f"SELECT {_listed(values, made)} FROM {source}{how}{having}"
         return self._limited(text, made)

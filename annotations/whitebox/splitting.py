@@ -93,6 +93,8 @@ class Mark:
     transform: tuple[str, ...] = ()
     strong: bool = True
     """False where the column may be NULL instead, through an outer join."""
+    recorded: bool = True
+    """A record of these streams has the value, in each row in which it is not NULL."""
 
     @property
     def tag(self) -> tuple[object, ...]:
@@ -361,7 +363,8 @@ class _Splitting:
                     return self._chosen(both, rows)
                 tags = {m.tag for m in rows.marks.get(one, ())}
                 tags &= {m.tag for m in rows.marks.get(other, ())}
-                return _strong(frozenset(m for m in rows.marks[one] if m.tag in tags))
+                marks = frozenset(m for m in rows.marks[one] if m.tag in tags)
+                return _strong(_unrecorded(marks))
             case Call(function=name, arguments=several, user=None) if name in _CHOICES:
                 return self._chosen(several, rows)
             case Call() if step := step_of(expression):
@@ -381,8 +384,10 @@ class _Splitting:
         for mark in held[0]:
             twins = [[twin for twin in other if _twins(mark, twin)] for other in held]
             if all(twins):
-                strong = any(twin.strong for twin in chain.from_iterable(twins))
-                marks.add(replace(mark, strong=strong))
+                several = [*chain.from_iterable(twins)]
+                strong = any(twin.strong for twin in several)
+                recorded = all(t.recorded and t.occurrence == mark.occurrence for t in several)
+                marks.add(replace(mark, strong=strong, recorded=recorded))
         return frozenset(marks)
 
     # ---- which partition
@@ -571,7 +576,8 @@ class _Splitting:
                 mine.occurrence
                 for mine in ours
                 for other in theirs
-                if mine.streams == other.streams == {scanned.name}
+                if mine.recorded
+                and mine.streams == other.streams == {scanned.name}
                 and mine.attribute == other.attribute
                 and not mine.transform
                 and not other.transform
@@ -616,7 +622,8 @@ class _Splitting:
             return Rows(Kind.PINNED, marks, dict(right.pins), strict)
         for one, other, (_, theirs) in equal:
             if isinstance(one, Ref) and _comparable(one, other):
-                marks[one.column] = marks.get(one.column, NO_MARKS) | _only_strong(theirs)
+                tied = _unrecorded(_only_strong(theirs))
+                marks[one.column] = marks.get(one.column, NO_MARKS) | tied
         tagged = [m for c in node.left.columns for m in marks.get(c, NO_MARKS)]
         if not self._determine(tagged, right.pins):
             return self._apart(node, left, right)
@@ -752,7 +759,8 @@ class _Splitting:
             types = [branch.columns[at].type for branch in node.inputs if at < len(branch.columns)]
             held = [m.get(own[at], NO_MARKS) if at < len(own) else NO_MARKS for own, m in branches]
             if all(type_ == types[0] or same_value(type_, types[0]) for type_ in types):
-                marks[column] = frozenset(self._unite(held))
+                united = frozenset(self._unite(held))
+                marks[column] = united if len(held) == len(types) else _unrecorded(united)
         return marks
 
     def _unite(self, branches: Sequence[Marks]) -> Iterator[Mark]:
@@ -772,6 +780,7 @@ class _Splitting:
                 streams=frozenset[str]().union(*(mark.streams for mark in marks)),
                 occurrence=self._united[occurrences],
                 strong=all(mark.strong for mark in marks),
+                recorded=all(mark.recorded for mark in marks),
             )
 
     def _set_operation(self, node: SetOperation) -> Rows:
@@ -793,7 +802,7 @@ class _Splitting:
             return Rows(Kind.FIXED)
         if left.kind is Kind.FIXED:
             marks = {
-                column: _only_strong(right.marks.get(other, NO_MARKS))
+                column: _unrecorded(_only_strong(right.marks.get(other, NO_MARKS)))
                 if _comparable(Ref(one), Ref(other))
                 else NO_MARKS
                 for column, (one, other) in zip(node.columns, pairs, strict=False)
@@ -898,6 +907,10 @@ def _strong(marks: Marks) -> Marks:
 
 def _weak(marks: Marks) -> Marks:
     return frozenset(replace(mark, strong=False) for mark in marks)
+
+
+def _unrecorded(marks: Marks) -> Marks:
+    return frozenset(replace(mark, recorded=False) for mark in marks)
 
 
 def _only_strong(marks: Marks) -> Marks:

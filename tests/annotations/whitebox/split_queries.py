@@ -85,7 +85,8 @@ class Queries:
 
     def _value(self, columns: Sequence[str]) -> str:
         column = self.rng.choice(columns)
-        other = f"coalesce({column}, {self.rng.choice(columns)})"
+        call = self.rng.choice(["coalesce", "greatest", "least"])
+        other = f"{call}({column}, {self.rng.choice(columns)})"
         return self.rng.choice([*[column] * 6, f"{column} + 1", f"-{column}", other])
 
     def _condition(self, columns: Sequence[str]) -> str:

@@ -149,6 +149,21 @@ def labels(sql: str, **options: object) -> str:
             "SELECT row_number() OVER (PARTITION BY id ORDER BY ts) AS v FROM clicks QUALIFY v = 1",
             "clicks OW[*]",  # the item or the column?
         ),
+        # Window functions over groups
+        (
+            "SELECT campaign, id, rank() OVER (PARTITION BY campaign ORDER BY count(*)) AS r "
+            "FROM clicks GROUP BY campaign, id",
+            "clicks OW[campaign]",
+        ),
+        (
+            "SELECT campaign, id, count(*) AS n FROM clicks GROUP BY campaign, id "
+            "HAVING count(*) > 1 QUALIFY rank() OVER (PARTITION BY campaign ORDER BY n) = 1",
+            "clicks OW[campaign]",
+        ),
+        (
+            "SELECT id, sum(count(*)) OVER () AS n FROM clicks GROUP BY id",
+            "clicks OW[*]",
+        ),
         (
             "SELECT id, (SELECT count(*) FROM reqs r WHERE r.id = c.id) AS n FROM clicks c",
             "clicks OW[id]; reqs OW[id]",

@@ -49,6 +49,10 @@ def refusal(text: str, *fds: FunctionalDependency) -> Refusal | None:
         "SELECT k, count(*) AS c FROM (SELECT k FROM r UNION ALL SELECT k FROM s) u GROUP BY k",
         "SELECT k, n, count(*) AS c FROM r GROUP BY k, ROLLUP (n)",
         "SELECT k FROM r INTERSECT SELECT k FROM s",
+        "SELECT greatest(r.k, s.k) AS m, count(*) AS c FROM r LEFT JOIN s ON r.k = s.k GROUP BY 1",
+        # A record that looks for its own values finds itself.
+        "SELECT * FROM r a WHERE EXISTS (SELECT 1 FROM r b WHERE b.n = a.n)",
+        "SELECT * FROM r a WHERE NOT EXISTS (SELECT 1 FROM r b WHERE b.n = a.n AND b.id = a.id)",
     ],
 )
 def test_what_splits(text: str) -> None:
@@ -79,6 +83,14 @@ def test_what_splits(text: str) -> None:
         ("SELECT x FROM t", "does not read the sealed input"),
         ("SELECT id, (SELECT max(n) FROM s) AS m FROM r", "without GROUP BY gives a row"),
         ("SELECT id FROM r WHERE n = ANY (SELECT n FROM s)", "nothing is known of what it does"),
+        ("SELECT coalesce(r.n, s.n) AS m, count(*) FROM r JOIN s ON r.k = s.k GROUP BY 1",
+         "into one group"),
+        ("SELECT * FROM r a WHERE EXISTS (SELECT 1 FROM r b WHERE b.n = a.n AND b.id < 3)",
+         "n = n puts rows of different"),
+        ("SELECT * FROM r a WHERE EXISTS (SELECT 1 FROM r b WHERE b.n = a.n AND b.id = a.n)",
+         "puts rows of different"),
+        ("SELECT x FROM (SELECT coalesce(r.n, s.n) AS x FROM r FULL JOIN s ON r.k = s.k "
+         "AND r.n = s.n) WHERE EXISTS (SELECT 1 FROM r b WHERE b.n = x)", "n = x puts rows"),
     ],
 )  # fmt: skip
 def test_what_does_not(text: str, reason: str) -> None:
@@ -86,6 +98,28 @@ def test_what_does_not(text: str, reason: str) -> None:
     assert found is not None
     assert reason in found.reason
     assert found.position is not None
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        "SELECT coalesce(r.k, s.k) AS x, s.n AS y FROM s LEFT JOIN r ON r.k = s.k AND r.n = s.n",
+        "SELECT x, z AS y FROM t LEFT JOIN r ON t.x = r.k AND t.z = r.n GROUP BY x, z",
+        "SELECT x, z AS y FROM t EXCEPT SELECT k, n FROM r",
+        "SELECT x, z AS y FROM t UNION ALL SELECT k, n FROM r",
+    ],
+)
+def test_a_value_that_no_record_of_the_stream_need_have_finds_none_for_certain(rows: str) -> None:
+    inputs = INPUTS | {"t": Input({"x": "INT", "z": "INT"}, role=Role.TABLE)}
+    keys = dict.fromkeys(("r", "s"), ("k", "n"))
+
+    def joined(within: str) -> Refusal | None:
+        text = f"SELECT s.id, q.x FROM s LEFT JOIN (SELECT * FROM ({rows}) f WHERE EXISTS (SELECT 1"
+        text += f" FROM r b WHERE {within})) q ON s.k = q.x AND s.n = q.y"
+        return splits(read(text, inputs=inputs).plan, keys)
+
+    assert joined("b.k = f.x AND b.n = f.y") is None
+    assert joined("b.k = f.x") is not None
 
 
 def test_a_dependency_holds_over_all_streams_together() -> None:
@@ -131,6 +165,7 @@ def believing(kind: Kind) -> Callable[..., Rows]:
 MISTAKES: Final[dict[str, tuple[str, Any]]] = {
     "equal columns are of one partition": ("_same_partition", lambda *_: True),
     "every group is of one partition": ("_grouped", lambda *_: True),
+    "every row finds the record that it is of": ("_of_itself", lambda *_: True),
     "a join that goes apart splits": ("_apart", believing(Kind.SPLIT)),
     "a dependency determines whatever it says": (
         "_determine",
