@@ -106,6 +106,8 @@ class Path:
     position: Position | None = field(default=None, compare=False)
     derived: tuple[Reason, ...] | None = field(default=None, compare=False)
     """Why the annotation is what it is, where it was derived from the code; None: written."""
+    assumed: tuple[Reason, ...] = field(default=(), compare=False)
+    """What a derived annotation relies on, and what cannot be read off the code."""
     splits: Splits | None = field(default=None, compare=False, repr=False)
     """Says whether a seal on a key is enough; None: the code is not known, the gate decides."""
 

@@ -82,6 +82,7 @@ class Output:
             lineage=lineage,
             position=at,
             derived=reasons(path),
+            assumed=tuple(Reason(a.text, a.position) for a in self.derivation.assumptions),
             annotated=not self.undescribed,
         )
 

@@ -32,7 +32,7 @@ from annotations.whitebox.context import (
     use,
 )
 from annotations.whitebox.context import test as test_now
-from annotations.whitebox.derivation import Derivation, DerivedPath, Evidence
+from annotations.whitebox.derivation import Assumption, Derivation, DerivedPath, Evidence
 from annotations.whitebox.facts import (
     Effect,
     Facts,
@@ -182,7 +182,13 @@ def _source(node: Source, occurrence: int) -> Facts:
         copies=copied if live else {},
         mutable=((node.name, node.position),) if node.role is Role.MUTABLE else (),
         repeats=node.repeats if live else None,
+        assumptions=_staying(node) if node.role is Role.TABLE and node.files else (),
     )
+
+
+def _staying(node: Source) -> tuple[Assumption, ...]:
+    text = f"the files of {node.files} stay as they are, also until the job starts again"
+    return (Assumption(text, node.position),)
 
 
 def _project(context: Context, node: Project, facts: Facts) -> Facts:

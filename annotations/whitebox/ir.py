@@ -180,6 +180,8 @@ class Source:
     """Attributes that no two different records have in common, as the author declares."""
     step: int | None = 0
     """Of a request: how many timesteps after it came its row takes part; None: not fixed."""
+    files: str = ""
+    """Of a table: the files that it is, of which nothing says that they stay as they are."""
     position: Position | None = None
 
 

@@ -150,6 +150,7 @@ def derived_object(component: str, path: Path) -> dict[str, Any]:
             }
             for reason in path.derived or ()
         ],
+        "assumes": [reason.text for reason in path.assumed],
     }
 
 

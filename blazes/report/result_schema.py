@@ -190,6 +190,11 @@ def _derived() -> dict[str, Any]:
                 "description": "What in the code made the annotation what it is.",
                 "items": _object({"text": STRING, **_PLACE}),
             },
+            "assumes": {
+                "type": "array",
+                "description": "What the annotation relies on, and what the code does not show.",
+                "items": STRING,
+            },
         }
     )
 

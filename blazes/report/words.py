@@ -114,9 +114,18 @@ def rests_on(plan: Plan) -> str | None:
         for path in component.paths
         if path.why is not None
     ]
-    if not taken:
-        return None
-    return f"It rests on what the file says: {listed(taken, most=NAMES_MAX)}."
+    assumed = dict.fromkeys(
+        reason.text
+        for component in dataflow.components.values()
+        for path in component.paths
+        for reason in path.assumed
+    )
+    sentences = []
+    if taken:
+        sentences.append(f"It rests on what the file says: {listed(taken, most=NAMES_MAX)}.")
+    if assumed:
+        sentences.append(f"It takes for granted: {listed([*assumed], most=NAMES_MAX)}.")
+    return " ".join(sentences) or None
 
 
 def outcome(plan: Plan) -> str | None:

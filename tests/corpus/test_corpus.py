@@ -144,6 +144,7 @@ def _lacking(expected: Mapping[str, Any], graph: Graph | Unreadable) -> list[str
     labels = _labels(nodes)
     said = [text for text, _ in graph.problems]
     said += [str(e) for node in nodes.values() for p in node.paths.values() for e in p.evidence]
+    said += [assumption.text for node in nodes.values() for assumption in node.assumptions]
     sources = {name: source["format"] for name, source in graph.sources.items()}
     sinks = {name: node.sink.format for name, node in graph.nodes.items() if node.sink}
     return [

@@ -19,19 +19,24 @@ _OWN: Final = str(Path(__file__).parents[1])
 class Places:
     """Plan id -> where it was made."""
 
-    def __init__(self) -> None:
+    def __init__(self, anew: set[Position | None]) -> None:
         self._of: dict[int, Position] = {}
+        self._anew = anew
+        self.in_batch = False
+        """Plans are made by a function of `foreachBatch`: their places go to `anew`."""
 
     def watch(self) -> None:
         """Take note of every plan that is made from now on."""
         from pyspark.sql.connect.plan import LogicalPlan
 
         build = LogicalPlan.__init__
-        of = self._of
+        of, anew = self._of, self._anew
 
         def watched(plan: Any, *arguments: Any, **options: Any) -> None:
             build(plan, *arguments, **options)
             place = caller()
+            if self.in_batch:
+                anew.add(place)
             if place is not None:
                 of[plan._root_plan_id] = place
 

@@ -35,7 +35,7 @@ class Reading:
 
     def __init__(self, request: Mapping[str, Any]) -> None:
         self.sources = Sources.of(request.get("schemas", {}))
-        self.places = Places()
+        self.places = Places(self.sources.anew)
         self.places.watch()
         self.answers = Answers(self._schema, self._streaming)
         self.spark = channel.session(self.answers)

@@ -192,6 +192,7 @@ def _called(home: Reading, body: Any, batch: str) -> tuple[list[Started], str]:
     something else; empty where it does not: not of other numbers, nor of more rows or none."""
     first: list[Started] = []
     texts: list[list[dict[str, Any]]] = []
+    home.places.in_batch = True
     try:
         for number, home.answers.rows in ((0, 1), (_MANY, 1), (0, _MANY), (0, 0)):
             known = len(outside.BOTH)
@@ -204,6 +205,7 @@ def _called(home: Reading, body: Any, batch: str) -> tuple[list[Started], str]:
                 texts[-1] = [*texts[0]] if all(t in texts[0] for t in texts[-1]) else texts[-1]
     finally:
         home.answers.rows = None
+        home.places.in_batch = False
     if unknown:
         last = {json.dumps(q.get("table_name") or q.get("path")): each
                 for q, each in zip(texts[0], first, strict=True)}  # fmt: skip

@@ -72,6 +72,8 @@ class Sources:
     """Names that mean something else."""
     mentioned: dict[str, str] = field(default_factory=dict)
     """Names that plans use, in lower case and as written: columns of sources without a schema."""
+    anew: set[Position | None] = field(default_factory=set)
+    """Places in functions of `foreachBatch`: what is read there is read in each micro-batch."""
 
     @classmethod
     def of(cls, schemas: Mapping[str, Any]) -> Sources:
@@ -104,12 +106,14 @@ class Sources:
         data = read.data_source
         columns = self._columns(data)
         name = self._named(data, read.is_streaming, columns)
-        constant = (data.format or "parquet").lower() in CONSTANT
+        constant = (data.format or "parquet").lower() in CONSTANT and at not in self.anew
+        files = ", ".join(data.paths) or data.options.get("path", "") or name
         role = Role.STREAM if read.is_streaming else Role.TABLE if constant else Role.MUTABLE
         if columns is None:
             made = tuple(Column(each) for each in self.mentioned.values())
-            return Source(name, made, role, complete=False, position=at)
-        return Source(name, tuple(Column(n, t, m) for n, t, m in columns), role, position=at)
+            return Source(name, made, role, complete=False, files=files, position=at)
+        typed = tuple(Column(n, t, m) for n, t, m in columns)
+        return Source(name, typed, role, files=files, position=at)
 
     def _table(self, read: Any, at: Position | None) -> Relation | None:
         name = ".".join(split(read.named_table.unparsed_identifier))

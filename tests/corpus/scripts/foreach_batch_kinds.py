@@ -41,7 +41,19 @@ def heartbeat(df, batch_id):
     df.write.mode("append").json("/lake/heartbeats")
 
 
+def enriched(df, batch_id):
+    devices = spark.read.schema("device STRING, site STRING").parquet("/ref/devices")
+    df.join(devices, "device").write.mode("append").parquet("/lake/enriched")
+
+
+sites = spark.read.schema("device STRING, site STRING").parquet("/ref/sites")
+
+
+def located(df, batch_id):
+    df.join(sites, "device").write.mode("append").parquet("/lake/located")
+
+
 alerts = spark.readStream.schema("device STRING, level INT").json("/in/alerts")
-for function in (numbered, by_folder, newest, replaced, guarded, large_only, heartbeat):
+for function in (numbered, by_folder, newest, replaced, guarded, large_only, heartbeat, enriched, located):
     alerts.writeStream.foreachBatch(function).option("checkpointLocation", f"/chk/{function.__name__}").start()
 spark.streams.awaitAnyTermination()
