@@ -164,7 +164,8 @@ class Code:
             followed = self._execute is None and self._possible(Endpoint(component.name, name))
             query = self._read_python(by.python, by, inputs, follow=followed)
         elif by.processor is not None:
-            query = _keyed(by.processor, by, inputs, self._declared(Endpoint(component.name, name)))
+            declared = self._declared(Endpoint(component.name, name))
+            query = _keyed(by.processor, by, inputs, declared, self._folder)
         else:
             query = _unread(f"the operator {by.operator} is not read", by, inputs)
         return derive_output(
@@ -390,10 +391,12 @@ def _keyed(
     by: Implementation,
     inputs: Mapping[str, Input],
     declared: Schema | None,
+    folder: FilePath,
 ) -> Query:
     """A StatefulProcessor: whatever it does to the records of a key, it does to one key alone.
 
-    Time is that of all records: with a time mode, a record of another key may let a timer expire.
+    Its text may show more: a clock, dice, a service, or what it keeps outside of its state. Time is
+    that of all records: with a time mode, a record of another key may let a timer expire.
     """
     sources = tuple([given.source(name, None, processor.key) for name, given in inputs.items()])
     keys = [
@@ -407,7 +410,16 @@ def _keyed(
     reason = f"{processor.make} keeps state for each value of {listed}"
     if processor.time != "none":
         reason, keys = f"{reason}, and is told the time, which all records move on", []
-    opaque = Opaque(sources, columns, reason, position=by.position, keys=tuple(keys))
+    from annotations.whitebox.connect.user_functions import shown_class
+
+    module, _, name = processor.make.partition(":")
+    shown = shown_class(folder / f"{module.replace('.', '/')}.py", name)
+    if shown.chance:
+        reason += f", and `{shown.chance}` in it is not the same each time"
+    if shown.kept:
+        reason, keys = f"{reason}, and changes `{shown.kept}`, which is no state of Spark's", []
+    chance = bool(shown.chance or shown.kept)
+    opaque = Opaque(sources, columns, reason, True, chance, position=by.position, keys=tuple(keys))
     return Query(opaque, open=declared is None)
 
 

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -45,6 +46,8 @@ _WHOLE: Final = _words(
     """
 )
 """Members of Series and DataFrames whose result depends on all rows of a batch."""
+
+_STATE: Final = re.compile(r"\.get(Value|List|Map)State\(")
 
 _Definition: TypeAlias = ast.FunctionDef | ast.Lambda
 
@@ -84,6 +87,9 @@ def shown(function: Any) -> Shown:
     """What the text of a function of the user shows; nothing where it has none."""
     if isinstance(function, Chance):
         return Shown(chance=function.text)
+    processor = getattr(getattr(function, "__self__", None), "_stateful_processor", None)
+    if processor is not None:
+        return _shown_processor(processor)
     if several := getattr(function, "chosen_from", ()):
         each = [shown(one) for one in several]
         return Shown(*("".join([getattr(one, f.name) for one in each if getattr(one, f.name)][:1])
@@ -109,6 +115,26 @@ def shown(function: Any) -> Shown:
     ]
     texts = [module.looked_at(node) for node in found]
     return next((text for text in texts if text != Shown()), Shown())
+
+
+def _shown_processor(processor: Any) -> Shown:
+    """What the text of a StatefulProcessor shows; `kind`: it is of a script that is not run."""
+    kind = getattr(processor, "kind", None)
+    if kind is not None:
+        return shown_class(Path(kind.file), kind.name)
+    members = chain.from_iterable(vars(each).values() for each in type(processor).__mro__)
+    codes = (getattr(member, "__code__", None) for member in members)
+    file = next((Path(code.co_filename) for code in codes if code is not None), Path("<"))
+    return shown_class(file, type(processor).__name__)
+
+
+def shown_class(file: Path, name: str) -> Shown:
+    """What the text of a StatefulProcessor shows, by its class or by a function that makes it."""
+    try:
+        module = _module(file)
+    except (OSError, ValueError, SyntaxError):
+        return Shown()
+    return module.of_class(name)
 
 
 def chances(text: str) -> list[str]:
@@ -168,6 +194,41 @@ class _Module:
             own = Shown(own.chance or other.chance, own.kept or other.kept, own.batch)
         return own
 
+    def of_class(self, name: str) -> Shown:
+        """What the methods of a class and of its bases show, or a function that gives an object.
+
+        Members that `init` gets from the handle are state, which Spark keeps.
+        """
+        classes = {n.name: n for n in ast.walk(self.tree) if isinstance(n, ast.ClassDef)}
+        todo, methods = [name], dict[int, ast.FunctionDef]()
+        seen = set[str]()
+        functions = {d.name: d for d in self.definitions if isinstance(d, ast.FunctionDef)}
+        while todo:
+            known = todo.pop(0)
+            node = classes.get(known) or functions.get(known)
+            if node is None or known in seen:
+                continue
+            seen.add(known)
+            is_class = isinstance(node, ast.ClassDef)
+            within = node.bases if isinstance(node, ast.ClassDef) else ast.walk(node)
+            todo += [n.id for n in within if isinstance(n, ast.Name) and n.id in classes]
+            parts = node.body if is_class else [node]
+            methods |= {id(part): part for part in parts if isinstance(part, ast.FunctionDef)}
+        found = Shown()
+        first = [each for each in methods.values() if each.name in ("init", "__init__")]
+        state = {
+            ast.unparse(target)
+            for part in first
+            for assigned in ast.walk(part)
+            if isinstance(assigned, ast.Assign) and _STATE.search(ast.unparse(assigned.value))
+            for target in assigned.targets
+        }
+        for method in methods.values():
+            own = self.looked_at(method)
+            kept = "" if method in first else self._kept(method, state)
+            found = Shown(found.chance or own.chance, found.kept or kept)
+        return found
+
     def _chance(self, node: _Definition) -> str:
         own, nodes = _own(node), list(ast.walk(node))
         owners = {id(inner.value) for inner in nodes if isinstance(inner, ast.Attribute)}
@@ -210,7 +271,7 @@ class _Module:
                 return self._called(function, depth)
         return ""
 
-    def _kept(self, node: _Definition) -> str:
+    def _kept(self, node: _Definition, state: Collection[str] = ()) -> str:
         own = _own(node)
         shared = {n for inner in ast.walk(node) if isinstance(inner, ast.Global | ast.Nonlocal)
                   for n in inner.names}  # fmt: skip
@@ -224,7 +285,7 @@ class _Module:
                     if root and root not in own:
                         return ast.unparse(inner)[:60]
                 case ast.Call(func=ast.Attribute(value=owner, attr=name)) if name in _CHANGING:
-                    if self._holds(owner, own):
+                    if self._holds(owner, own) and ast.unparse(owner) not in state:
                         return ast.unparse(owner)[:60]
                 case ast.Call(func=ast.Name(id="next"), args=[ast.Name(id=name), *_]):
                     if name not in own:
