@@ -76,7 +76,7 @@ TYPES: Final = {
         ("DATE'2024-01-31'", "DATE'2024-02-29'"),
         (
             *(("date_add({0}, 1)", DATE), ("add_months({0}, 1)", DATE), ("last_day({0})", DATE)),
-            *(("{0} + INTERVAL 1 MONTH", DATE), ("trunc({0}, 'MONTH')", DATE)),
+            *(("{0} + INTERVAL 1 MONTH", DATE), ("CAST(trunc({0}, 'MONTH') AS DATE)", DATE)),
             *(("{0} + INTERVAL 12 HOUR", TIMESTAMP), ("CAST({0} AS TIMESTAMP)", TIMESTAMP)),
             *(("CAST({0} AS TIMESTAMP)", DATE), ("CAST({0} AS TIMESTAMP_NTZ)", LOCAL)),
             *(("CAST({0} AS STRING)", "STRING"), ("datediff({0}, {1})", "INT")),

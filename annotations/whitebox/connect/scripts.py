@@ -43,6 +43,8 @@ _MANY: Final = 1_000_003
 """A number of a micro-batch, or of its records, that no code expects."""
 _REPLACING: Final = {"WriteOperation": (2,), "WriteOperationV2": (2, 3, 5, 6)}
 """Modes in which a write removes rows that were there, all or those of a partition."""
+_IGNORING: Final = 4
+"""The mode of a `WriteOperation` that writes nothing where something is there."""
 _UNSEEN: Final = "unknown_stream"
 """The source of a query that is not known to read a stream, and does."""
 _SEVERAL: Final = "; the function writes more than that: let a query of its own write this"
@@ -245,6 +247,11 @@ def _written(
     target = getattr(written.command, "target_table_name", "")
     if not target and written.command.mode in _REPLACING[type(written.command).__name__]:
         varies = varies or "each micro-batch takes the place of what those before have written"
+    elif not target and (type(written.command).__name__, written.command.mode) == (
+        "WriteOperation",
+        _IGNORING,
+    ):
+        varies = varies or "only the micro-batch that comes first is written"
     if varies:
         reason = varies
         plan = ir.Opaque((query,), plan.columns, reason, position=written.position)

@@ -46,6 +46,10 @@ def enriched(df, batch_id):
     df.join(devices, "device").write.mode("append").parquet("/lake/enriched")
 
 
+def earliest(df, batch_id):
+    df.write.mode("ignore").parquet("/lake/earliest")
+
+
 sites = spark.read.schema("device STRING, site STRING").parquet("/ref/sites")
 
 
@@ -54,6 +58,6 @@ def located(df, batch_id):
 
 
 alerts = spark.readStream.schema("device STRING, level INT").json("/in/alerts")
-for function in (numbered, by_folder, newest, replaced, guarded, large_only, heartbeat, enriched, located):
+for function in (numbered, by_folder, newest, replaced, guarded, large_only, heartbeat, enriched, located, earliest):
     alerts.writeStream.foreachBatch(function).option("checkpointLocation", f"/chk/{function.__name__}").start()
 spark.streams.awaitAnyTermination()
