@@ -17,7 +17,7 @@ from annotations.vocabulary import FunctionalDependency, Within
 from annotations.whitebox.datatypes import COLLATED, Family
 from annotations.whitebox.derivation import Assumption, Evidence
 from annotations.whitebox.facts import Copies, Effect, Facts, Moving, unique
-from annotations.whitebox.functions import FUNCTIONS, SPECIAL_TIMES, Direction, known
+from annotations.whitebox.functions import FUNCTIONS, SPECIAL_TIMES, TIME_OF_DAY, Direction, known
 from annotations.whitebox.ir import (
     Call,
     Column,
@@ -219,7 +219,8 @@ def _special(expression: Expression) -> bool:
     """A constant text that is, or may be, the name of a time."""
     match expression:
         case Literal(value=str(text)):
-            return (text.lower().split() or [""])[0] in SPECIAL_TIMES
+            first = (text.lower().split() or [""])[0]
+            return first in SPECIAL_TIMES or TIME_OF_DAY.match(text) is not None
         case Call() | Unknown():
             may_be_text = type_of(expression).family in (Family.STRING, Family.UNKNOWN)
             return may_be_text and not references(expression) and _has_text(expression)

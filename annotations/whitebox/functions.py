@@ -11,6 +11,7 @@ function without a row, or of kind `OPAQUE`, is unknown, and so is everything co
 from __future__ import annotations
 
 import enum
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
@@ -542,6 +543,8 @@ NUMBERINGS: Final = _of_kind(Kind.NUMBERING)
 
 SPECIAL_TIMES: Final = frozenset(_names("now today yesterday tomorrow"))
 """Texts that a cast to a date or a time takes for one by the clock; a time zone may follow."""
+TIME_OF_DAY: Final = re.compile(r"\s*t?\d{1,2}:", re.IGNORECASE)
+"""The beginning of a text that a cast to a timestamp takes for a time of the day that it is."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from annotations.dataflow import Position
-from annotations.whitebox.functions import FUNCTIONS, SPECIAL_TIMES
+from annotations.whitebox.functions import FUNCTIONS, SPECIAL_TIMES, TIME_OF_DAY
 from annotations.whitebox.inputs import Input
 from annotations.whitebox.ir import Opaque, Relation
 from annotations.whitebox.places import Place
@@ -88,7 +88,7 @@ _CHANCE: Final = re.compile(
     + r")\s*\(|\b(?:"
     + "|".join(sorted(re.escape(name) for name, row in FUNCTIONS.items() if row.clock))
     + r")\s*\(\s*\)|\b(?:current_\w+|localtime\w*|session_user|tablesample)\b|\.\s*\w+\s*\("
-    + rf"|'\s*(?:{'|'.join(sorted(SPECIAL_TIMES))})\b",
+    + rf"|'\s*(?:{'|'.join(sorted(SPECIAL_TIMES))})\b|'{TIME_OF_DAY.pattern}",
     re.IGNORECASE,
 )
 """Whatever leaves a result to chance, as it stands in a text: functions, some without brackets, the

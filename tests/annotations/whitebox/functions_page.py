@@ -98,8 +98,8 @@ def _sections() -> Iterator[str]:
         lambda row: (row.chance,) if row.chance else None,
     )  # fmt: skip
     times = ", ".join(f"`{each}`" for each in sorted(SPECIAL_TIMES))
-    yield from _list("Constant texts taken for a time", f"A constant text that begins with {times} is a "
-                     "time by the clock as an argument of a cast to a date or time, and of these:",
+    yield from _list("Constant texts taken for a time", f"A constant text that begins with {times}, or with a time "
+                     "of the day (`12:30`), is a time by the clock as an argument of a cast to a date or time, and of these:",
                      (row for row in _rows() if row.takes_time))  # fmt: skip
     yield from _list("", "and of these where another argument is a date or a time, or of unknown type:",
                      (row for row in _rows() if row.compares))  # fmt: skip
