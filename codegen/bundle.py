@@ -13,6 +13,7 @@ whose Python has the same minor version; neither a tool nor a network is needed 
 from __future__ import annotations
 
 import gzip
+import hashlib
 import importlib.metadata
 import importlib.util
 import io
@@ -76,10 +77,12 @@ def write_bundle(stages: Stages, project: Path) -> Bundle:
     packages = distributions([*required(stages), *of_modules(project / name for name in modules)])
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
+    stamp = write_archive(folder / ARCHIVE, files_of(packages.values()))
+    facts = deployment.Facts.of(stages, modules, submit_option(needs(stages)), stamp=stamp)
     del plan["root"]  # seen from the project's folder
     texts = {
         PLAN: json.dumps(plan, indent=2, ensure_ascii=False) + "\n",
-        **deployment.texts(deployment.Facts.of(stages, modules, submit_option(needs(stages)))),
+        **deployment.texts(facts),
     }
     for name in (JOB, *modules):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -88,7 +91,6 @@ def write_bundle(stages: Stages, project: Path) -> Bundle:
         replace(folder / name, text.encode())
         if name.endswith(".sh"):
             (folder / name).chmod(0o755)
-    write_archive(folder / ARCHIVE, files_of(packages.values()))
     return Bundle(folder, {name: packages[name].version for name in sorted(packages)})
 
 
@@ -160,8 +162,8 @@ def files_of(
             yield name, path
 
 
-def write_archive(archive: Path, files: Iterable[tuple[str, Path]]) -> None:
-    """Pack files so that equal ones make equal archives."""
+def write_archive(archive: Path, files: Iterable[tuple[str, Path]]) -> str:
+    """Pack files so that equal ones make equal archives; what tells them from others."""
     version = importlib.metadata.version(DISTRIBUTION)
     metadata = f"Metadata-Version: 2.1\nName: {DISTRIBUTION}\nVersion: {version}\n".encode()
     with (
@@ -178,6 +180,8 @@ def write_archive(archive: Path, files: Iterable[tuple[str, Path]]) -> None:
         entry = tarfile.TarInfo(f"{DISTRIBUTION}-{version}.dist-info/METADATA")
         entry.size = len(metadata)
         tar.addfile(entry, io.BytesIO(metadata))
+    with archive.open("rb") as packed_file:
+        return hashlib.file_digest(packed_file, "sha256").hexdigest()[:12]
 
 
 def platform_name() -> str:

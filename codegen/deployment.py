@@ -10,10 +10,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, Self
 
+from annotations.dataflow import Avro
 from codegen.model import Sink, Source, Stages
 
 REFERENCE: Final = re.compile(r"\$\{env:([^}]*)\}")
 """A secret that is a variable of the environment."""
+
+LABEL_MAX: Final = 52
+"""Characters of a StatefulSet's name: its pods have a label with ten more, and 63 at most."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +31,7 @@ class Facts:
         packages: option of spark-submit for Spark's packages; empty: none.
         variables: of the environment that secrets are in.
         modules: files of operators beside the job.
+        stamp: what tells the archive of packages from others.
     """
 
     name: str
@@ -35,15 +40,20 @@ class Facts:
     packages: str
     variables: tuple[str, ...]
     modules: tuple[str, ...]
+    stamp: str
 
     @classmethod
-    def of(cls, stages: Stages, modules: Iterable[str], packages: str | None) -> Self:
+    def of(
+        cls, stages: Stages, modules: Iterable[str], packages: str | None, *, stamp: str
+    ) -> Self:
         """The facts about a job that is compiled here."""
         deployment = stages.plan.analysis.dataflow.deployment
         texts = [*deployment.conf.values(), *deployment.zookeeper_access.values()]
         for stage in stages:
             if isinstance(stage, Source | Sink):
+                value = stage.external.value
                 texts += stage.external.options.values()
+                texts += [value.registry or ""] if isinstance(value, Avro) else []
         variables = {name for text in texts for name in REFERENCE.findall(str(text))}
         return cls(
             name=stages.name,
@@ -52,17 +62,22 @@ class Facts:
             packages=packages or "",
             variables=tuple(sorted(variables)),
             modules=tuple(modules),
+            stamp=stamp,
         )
 
     @property
     def label(self) -> str:
-        """The name as Kubernetes and systemd take it.
+        """The name as Kubernetes and systemd take it: a label of RFC 1035, without digits first.
 
-        >>> Facts(name="Ad_Network", python="", spark="", packages="", variables=(),
-        ...       modules=()).label
-        'ad-network'
+        >>> from dataclasses import replace
+        >>> facts = Facts(name="2024 Ad_Network", python="", spark="", packages="", variables=(),
+        ...               modules=(), stamp="")
+        >>> facts.label, len(replace(facts, name="x" * 99).label)
+        ('job-2024-ad-network', 52)
         """
-        return re.sub(r"[^a-z0-9]+", "-", self.name.lower()).strip("-") or "job"
+        words = re.sub(r"[^a-z0-9]+", "-", self.name.lower()).strip("-")
+        named = words if words[:1].isalpha() else f"job-{words}"
+        return named[:LABEL_MAX].rstrip("-")
 
 
 def texts(facts: Facts) -> Mapping[str, str]:
@@ -83,7 +98,8 @@ def submit(facts: Facts) -> str:
 #!/bin/sh
 # Starts the job {facts.name} with spark-submit: ./submit.sh --data-dir /data/{facts.label}
 # The arguments are the job's (--help lists them). Options of spark-submit: SPARK_SUBMIT_OPTIONS.
-# PYSPARK_PYTHON is a Python {facts.python}; BLAZES_ENVIRONMENT is where the packages are unpacked.
+# PYSPARK_PYTHON is a Python {facts.python}. BLAZES_ENVIRONMENT is where packages are unpacked, of
+# each archive in a folder of its own.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 python=${{PYSPARK_PYTHON:-python3}}
@@ -92,8 +108,9 @@ if ! "$python" -c 'import sys; sys.exit(sys.version_info[:2] != ({major}, {minor
     echo "$python is not Python {facts.python}, as the packages need it: set PYSPARK_PYTHON" >&2
     exit 2
 fi
-environment=${{BLAZES_ENVIRONMENT:-$here/environment}}
+environment=${{BLAZES_ENVIRONMENT:-$here/environment}}/{facts.stamp}
 if [ ! -d "$environment" ]; then
+    mkdir -p "${{environment%/*}}"
     parts=$(mktemp -d "$environment.XXXXXX")
     tar -xzf "$here/environment.tar.gz" -C "$parts"
     mv -T "$parts" "$environment" 2>/dev/null || rm -rf "$parts"  # another one was faster
@@ -114,7 +131,7 @@ def dockerfile(facts: Facts) -> str:
 # docker build -t {facts.label} . && docker run -v /srv/{facts.label}:/data {facts.label}
 FROM python:{facts.python}-slim-bookworm AS packages
 RUN pip install --no-cache-dir --prefix /packages pyspark=={facts.spark}
-ADD environment.tar.gz /environment/
+ADD environment.tar.gz /environment/{facts.stamp}/
 
 FROM python:{facts.python}-slim-bookworm
 RUN apt-get update \\

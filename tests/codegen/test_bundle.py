@@ -7,14 +7,20 @@ import json
 import re
 import shutil
 import subprocess
+import sys
 import tarfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import yaml
 
+from annotations.file import loads
+from blazes.analysis import analyze
+from blazes.coordination import plan
 from codegen.bundle import BundleError, distributions, files_of, write_archive
 from codegen.deployment import Facts, texts
+from codegen.stages import stages
 
 ROOT = Path(__file__).parents[2]
 FACTS = Facts(
@@ -24,9 +30,10 @@ FACTS = Facts(
     packages="--packages org.apache.spark:spark-avro_2.13:4.3.0",
     variables=("DB_PASSWORD", "ZK"),
     modules=("places.py", "more words.py"),
+    stamp="0123456789ab",
 )
-DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
-"""Of Kubernetes: RFC 1123."""
+DNS_LABEL = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
+"""Of services in Kubernetes: RFC 1035."""
 
 
 def test_the_script_is_one_and_refuses_another_python(tmp_path: Path) -> None:
@@ -41,6 +48,56 @@ def test_the_script_is_one_and_refuses_another_python(tmp_path: Path) -> None:
     done = subprocess.run(["sh", script], env=environment, capture_output=True, text=True)
     assert done.returncode == 2
     assert "is not Python 3.11" in done.stderr
+
+
+def test_the_script_takes_the_packages_of_its_own_archive(tmp_path: Path) -> None:
+    """Also where those of an older bundle are unpacked already."""
+    program = tmp_path / "bin" / "spark-submit"
+    program.parent.mkdir()
+    program.write_text('#!/bin/sh\ncat "${PYTHONPATH%%:*}/version"\n')
+    program.chmod(0o755)
+    environment = {
+        "SPARK_HOME": str(tmp_path),
+        "BLAZES_ENVIRONMENT": str(tmp_path / "unpacked"),
+        "PYSPARK_PYTHON": sys.executable,
+        "PATH": "/usr/bin:/bin",
+    }
+    (tmp_path / "bundle").mkdir()
+    minor = f"{sys.version_info.major}.{sys.version_info.minor}"
+    for version in ("older", "newer", "older"):
+        (tmp_path / "version").write_text(version)
+        files = [("version", tmp_path / "version")]
+        stamp = write_archive(tmp_path / "bundle" / "environment.tar.gz", files)
+        script = tmp_path / "bundle" / "submit.sh"
+        script.write_text(texts(replace(FACTS, stamp=stamp, python=minor))["submit.sh"])
+        done = subprocess.run(["sh", script], env=environment, capture_output=True, text=True)
+        assert done.stdout == version, done.stderr
+
+
+def test_the_manifest_names_all_variables_that_the_file_refers_to() -> None:
+    """Those in the addresses of registries, too."""
+    text = """
+    streams:
+      e:
+        to: C.e
+        schema: {id: INT}
+        source:
+          format: kafka
+          value: {format: avro, registry: "http://${env:REGISTRY}@r"}
+          options: {kafka.bootstrap.servers: "b:1", subscribe: e, kafka.sasl.password: "${env:IN}"}
+      o:
+        from: C.o
+        delivery: once
+        sink: {format: jdbc, options: {url: "jdbc:x", dbtable: o, password: "${env:OUT}"}}
+    components: {C: {annotation: {from: e, to: o, label: CR}, sql: SELECT id FROM e}}
+    deployment:
+      conf: {spark.x: "${env:CONF}"}
+      zookeeper: z:2181
+      zookeeper_access: {user: u, password: "${env:ZK}"}
+    """
+    compiled = stages(plan(analyze(loads(text)[0])))
+    facts = Facts.of(compiled, (), None, stamp="")
+    assert facts.variables == ("CONF", "IN", "OUT", "REGISTRY", "ZK")
 
 
 def test_the_manifest_is_one_driver_with_a_volume_and_its_secrets() -> None:
