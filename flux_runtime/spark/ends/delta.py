@@ -33,6 +33,17 @@ ATTEMPTS: Final = 10
 _DIGITS: Final = 15
 """Hexadecimal digits of an id that a transaction's version (63 bits) holds."""
 _FILES: Final = "path STRING, size BIGINT, rows BIGINT"
+FEATURES: Final = frozenset(
+    {"appendOnly", "changeDataFeed", "checkConstraints", "columnMapping", "deletionVectors"}
+    | {"generatedColumns", "invariants", "timestampNtz", "v2Checkpoint"}
+)
+"""Features of tables that ask nothing of one who adds rows, where `RULES` are not in the way."""
+RULES: Final = {
+    "delta.invariants": "has a condition (an invariant)",
+    "delta.generationExpression": "is generated",
+    "delta.identity.start": "is an identity",
+}
+"""What the metadata of a column may ask of a writer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +81,8 @@ class DeltaSink:
     def _take(self, unit: str) -> None:
         for _ in range(ATTEMPTS):
             table = self._open()
+            if table is not None:
+                self._check(table)
             note = self._note(table, unit)
             begins = self._claim.begins(note, unit)
             if table is None:  # made with its first rows
@@ -114,12 +127,14 @@ class DeltaSink:
         for _ in range(ATTEMPTS):
             self._owner.fence.check()
             table = self._open() or self._make(unit, schema)
+            self._check(table)
             note = self._note(table, unit)
             begins = note is None and self._claim.begins(note, unit)  # another one made the table
             if not begins and self._claim.is_made(note, unit, number, digest):
                 self._claim.made(unit, number)
                 return 0
             if files is None:
+                self._fits(table, schema)
                 faults.point("delta-begun")
                 files = write(table)
                 faults.point("delta-written")
@@ -135,21 +150,18 @@ class DeltaSink:
     def _written(self, table: Any, rows: DataFrame) -> list[tuple[str, int, int]]:
         """Write the rows into the table's folder: path, size and rows of each file."""
         schema = pa.schema(table.schema().to_arrow())
-        unknown = [name for name in rows.columns if name not in schema.names]
-        if unknown:
-            raise SinkError(
-                f"sink {self.name}: {self.place} has no column {', '.join(unknown)}; it has "
-                f"{', '.join(schema.names)}. Add the columns, or name them alike in the dataflow"
-            )
+        names = rows.columns
         location, options = self.location, dict(self.options)
 
         def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            file = write_file(batches, location, options, schema)
+            named = (batch.rename_columns(names) for batch in batches)
+            file = write_file(named, location, options, schema)
             if file is not None:
                 columns = zip(("path", "size", "rows"), file, strict=True)
                 yield pa.RecordBatch.from_pydict({name: [value] for name, value in columns})
 
-        return [tuple(file) for file in rows.mapInArrow(write, _FILES).collect()]
+        numbered = rows.toDF(*(f"c{at}" for at in range(len(names))))  # no dots in names
+        return [tuple(file) for file in numbered.mapInArrow(write, _FILES).collect()]
 
     def _make(self, unit: str, schema: str) -> Any:
         """Make the table, in the hands of this driver."""
@@ -157,7 +169,7 @@ class DeltaSink:
         try:
             return deltalake.DeltaTable.create(
                 self.location,
-                deltalake.Schema.from_json(schema),
+                self._columns(schema),
                 mode="error",
                 storage_options=dict(self.options),
                 commit_properties=self._properties(unit, -1, ""),
@@ -173,12 +185,6 @@ class DeltaSink:
     ) -> bool:
         """Add an entry to the log; False: something that it has to know came in between."""
         deltalake = self._deltalake
-        partitions = table.metadata().partition_columns
-        if partitions:
-            raise SinkError(
-                f"sink {self.name}: {self.place} is partitioned by {', '.join(partitions)}; "
-                "write to one that is not"
-            )
         now = int(time.time() * 1000)
         actions = [
             deltalake.transaction.AddAction(
@@ -196,6 +202,58 @@ class DeltaSink:
         except deltalake.exceptions.CommitFailedError:
             return False
         return True
+
+    # ---- what the table asks for
+
+    def _check(self, table: Any) -> None:
+        """Refuse a table that asks more of a writer than to add rows."""
+        metadata, asks = table.metadata(), []
+        if metadata.partition_columns:
+            asks.append(f"is partitioned by {', '.join(metadata.partition_columns)}")
+        features = {*(table.protocol().writer_features or ())} - FEATURES
+        asks += [f"has the feature {feature}" for feature in sorted(features)]
+        for name, value in sorted(metadata.configuration.items()):
+            if name.startswith("delta.constraints."):
+                asks.append(f"has the condition {value}")
+            elif name == "delta.columnMapping.mode" and value != "none":
+                asks.append("has other names of columns in its files (column mapping)")
+        columns = json.loads(table.schema().to_json())
+        asks += [f"has a column that {RULES[key]}" for key in _metadata(columns) if key in RULES]
+        if asks:
+            raise SinkError(
+                f"sink {self.name}: {self.place} {', '.join(dict.fromkeys(asks))}, which this "
+                "writer does not see to; write to a table without that"
+            )
+
+    def _fits(self, table: Any, schema: str) -> None:
+        """Refuse rows that the table's columns would hold as something else.
+
+        Args:
+            table: that the rows are for.
+            schema: of the rows.
+        """
+        has = pa.schema(table.schema().to_arrow())
+        given = pa.schema(self._columns(schema).to_arrow())
+        unknown = [name for name in given.names if name not in has.names]
+        if unknown:
+            raise SinkError(
+                f"sink {self.name}: {self.place} has no column {', '.join(unknown)}; it has "
+                f"{', '.join(has.names)}. Add the columns, or name them alike in the dataflow"
+            )
+        for of in given:
+            column = has.field(of.name)
+            if not _holds(column.type, of.type):
+                raise SinkError(
+                    f"sink {self.name}: column {of.name} of {self.place} is {column.type}, and the "
+                    f"rows have {of.type}. CAST it in the component to what the table has"
+                )
+
+    def _columns(self, schema: str) -> Any:
+        """The columns of rows, as Delta has them."""
+        try:
+            return self._deltalake.Schema.from_json(schema)
+        except ValueError as error:
+            raise SinkError(f"sink {self.name}: {self.place} cannot hold rows: {error}") from None
 
     # ---- notes
 
@@ -294,6 +352,38 @@ def _cast(table: pa.Table, schema: pa.Schema) -> pa.Table:
         for of in schema
     ]  # fmt: skip
     return pa.table(columns, schema=schema)
+
+
+def _holds(column: pa.DataType, given: pa.DataType) -> bool:
+    """Whether values of a type are the same ones in a column, or an error where it is too small.
+
+    >>> _holds(pa.int32(), pa.int64()), _holds(pa.float32(), pa.float64())
+    (True, False)
+    >>> _holds(pa.timestamp("us"), pa.timestamp("us", "UTC")), _holds(pa.string(), pa.int64())
+    (False, False)
+    """
+    of = pa.types
+    if of.is_struct(column) and of.is_struct(given):
+        has = {each.name: each.type for each in column}
+        return all(each.name in has and _holds(has[each.name], each.type) for each in given)
+    if of.is_map(column) and of.is_map(given):
+        return _holds(column.key_type, given.key_type) and _holds(column.item_type, given.item_type)
+    if of.is_list(column) and of.is_list(given):
+        return _holds(column.value_type, given.value_type)
+    if of.is_integer(given):
+        return bool(of.is_integer(column) or of.is_decimal(column) or of.is_floating(column))
+    if of.is_decimal(given):
+        return bool(of.is_decimal(column))
+    return bool(column == given or (column, given) == (pa.float64(), pa.float32()))
+
+
+def _metadata(part: Any) -> Iterator[str]:
+    """The keys of the metadata of all fields of a schema, as JSON data."""
+    if isinstance(part, dict):
+        yield from part.get("metadata", ())
+        part = [*part.values()]
+    for each in part if isinstance(part, list) else ():
+        yield from _metadata(each)
 
 
 def _flush(path: str) -> None:

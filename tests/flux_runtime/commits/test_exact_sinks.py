@@ -6,10 +6,14 @@ the notes and the transaction. `benchmarks/sink_kills.py` kills whole jobs.
 
 from __future__ import annotations
 
+import contextlib
+import datetime
 import json
 import shutil
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +31,7 @@ from flux_runtime.commits.owner import NotOwnerError, Ownership
 from flux_runtime.sealing.manifest import DamagedError
 from flux_runtime.sealing.storage import LocalStorage
 from flux_runtime.spark import Job
-from flux_runtime.spark.ends.delta import DeltaSink, write_file
+from flux_runtime.spark.ends.delta import DeltaSink, _holds, write_file
 from flux_runtime.spark.ends.sinks import SinkError
 from flux_runtime.spark.ends.topics import Topic
 
@@ -219,13 +223,93 @@ def test_a_unit_beside_another_one_loses_no_race(tmp_path: Path) -> None:
     assert end.rows() == [1, 2]
 
 
-def test_a_partitioned_table_is_refused(tmp_path: Path) -> None:
-    from deltalake import DeltaTable, Schema
+@pytest.mark.parametrize(
+    ("asks", "says"),
+    [
+        ({"partitionColumns": ["v"]}, "partitioned by v"),
+        ({"configuration": {"delta.constraints.low": "v < 9"}}, "the condition v < 9"),
+        ({"configuration": {"delta.columnMapping.mode": "name"}}, "column mapping"),
+        (
+            {"metadata": {"delta.invariants": '{"expression": {"expression": "v < 9"}}'}},
+            "invariant",
+        ),
+        ({"metadata": {"delta.generationExpression": "w + 1"}}, "is generated"),
+        ({"metadata": {"delta.identity.start": 1}}, "is an identity"),
+        ({"writerFeatures": ["invariants", "rowTracking"]}, "the feature rowTracking"),
+        ({"writerFeatures": ["allowColumnDefaults"]}, "the feature allowColumnDefaults"),
+        ({"writerFeatures": ["appendOnly"], "configuration": {"delta.appendOnly": "true"}}, None),
+    ],
+)
+def test_a_table_that_asks_more_of_a_writer_is_refused(
+    tmp_path: Path, asks: dict[str, Any], says: str | None
+) -> None:
+    """Before anything is written; a log by hand, since the package makes no such tables."""
+    column = json.loads(SCHEMA)["fields"][0]
+    number = {"delta.columnMapping.id": 1, "delta.columnMapping.physicalName": "c-1"}
+    column["metadata"] = asks.get("metadata") or number
+    features = asks.get("writerFeatures")
+    protocol = {"minReaderVersion": 2, "minWriterVersion": 7 if features else 6}
+    protocol |= {"minReaderVersion": 1, "writerFeatures": features} if features else {}
+    metadata = {
+        "id": "7f1f4b1e-0000-4000-8000-000000000000",
+        "format": {"provider": "parquet", "options": {}},
+        "schemaString": json.dumps({"type": "struct", "fields": [column]}),
+        "partitionColumns": asks.get("partitionColumns", []),
+        "configuration": asks.get("configuration", {}),
+    }
+    log = tmp_path / "table" / "_delta_log"
+    log.mkdir(parents=True)
+    entries = [{"protocol": protocol}, {"metaData": metadata}]
+    (log / f"{0:020}.json").write_text("\n".join(map(json.dumps, entries)))
+    end = Delta(str(tmp_path / "table"), {})
+    if says is None:
+        assert end.commit(taken(end, claimed(tmp_path / "s")), 0, 1) == 1
+        return
+    with pytest.raises(SinkError, match=says):
+        taken(end, claimed(tmp_path / "s"))
+    assert len(list(log.iterdir())) == 1
 
-    location = str(tmp_path / "table")
-    DeltaTable.create(location, Schema.from_json(SCHEMA), partition_by=["v"])
-    with pytest.raises(SinkError, match="partitioned by v"):
-        taken(Delta(location, {}), claimed(tmp_path / "s"))
+
+def test_a_column_holds_the_values_of_rows_or_refuses_them(tmp_path: Path) -> None:
+    """All types against each other, at their ends: nothing is rounded, shifted or worded."""
+    stamp, day = datetime.datetime(2024, 3, 31, 1, 30, 0, 123456), datetime.date(1582, 10, 4)
+    values: dict[pa.DataType, list[Any]] = {
+        **{getattr(pa, f"int{n}")(): [-1 << n - 1, (1 << n - 1) - 1, 7] for n in (8, 16, 32, 64)},
+        pa.float32(): [0.5, float(1 << 24) + 2, 2.0**120],
+        pa.float64(): [0.1, 0.5, 2.0**53, 1e300],
+        pa.decimal128(38, 18): [Decimal("0.1"), Decimal(10**20 - 1), Decimal("1e-18")],
+        pa.decimal128(5, 1): [Decimal("0.1"), Decimal("9999.9")],
+        pa.bool_(): [True, False],
+        pa.string(): ["7", "", "é", "2024-03-31"],
+        pa.binary(): [b"7", b"\xff"],
+        pa.date32(): [day, datetime.date(9999, 12, 31)],
+        pa.timestamp("us"): [stamp, datetime.datetime(1, 1, 1)],
+        pa.timestamp("us", "UTC"): [stamp.replace(tzinfo=datetime.UTC)],
+    }
+    for of, few in [*values.items()]:
+        values[pa.list_(of)] = [few, []]
+        values[pa.map_(pa.string(), of)] = [[("k", few[0])]]
+        values[pa.struct([("x", of)])] = [{"x": value} for value in few]
+    taken_over = Counter[bool]()
+    for column in values:
+        for given, few in values.items():
+            if not _holds(column, given):
+                taken_over[False] += 1
+                continue
+            for value in few:
+                with contextlib.suppress(pa.ArrowInvalid):  # loud
+                    (held,) = pa.array([value], given).cast(column).to_pylist()
+                    assert held == value, (column, given)
+                    assert isinstance(held, bool) == isinstance(value, bool)
+            taken_over[True] += 1
+    assert taken_over[True] > len(values)
+    assert all(_holds(of, of) for of in values)
+    end = Delta(str(tmp_path / "table"), {})
+    sink = taken(end, claimed(tmp_path / "s"))
+    end.commit(sink, 0, 1)
+    for of, says in (("string", "column v of .* is int64"), ("time(6)", "cannot hold rows")):
+        with pytest.raises(SinkError, match=says):
+            sink.commit_files("U", 1, SCHEMA.replace("long", of), lambda table: [])
 
 
 def test_what_is_no_sink_is_refused_when_it_is_declared(tmp_path: Path) -> None:
