@@ -15,11 +15,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import pyarrow.parquet as pq
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import functions as sf
 
 from flux_runtime.commits.owner import Owner, Ownership, gone_of, staging_of
 from flux_runtime.commits.record import (
@@ -37,7 +37,7 @@ from flux_runtime.sealing.storage import Storage, local_path, storage_at
 from flux_runtime.spark import faults
 from flux_runtime.spark.ends.driver_rows import DriverRows
 
-__all__ = ["Folders", "check_commits_of", "commit_name", "count_rows"]
+__all__ = ["Folders", "check_commits_of", "commit_name"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,18 +124,10 @@ class Folders:
             return 0
         staging = f"{self._staging}/{name}"
         uri = self._parent.uri(staging)
-        if isinstance(rows, DriverRows):
-            rows.write(uri)
-        else:
-            rows.write.format(self.format).options(**self.options).mode("overwrite").save(uri)
+        count = self._write(rows, uri)
         if staged is not None:
             staged()
         faults.point("output-staged")
-        count = (
-            rows.table.num_rows
-            if isinstance(rows, DriverRows)
-            else count_rows(rows.sparkSession, uri, self.format)
-        )
         if more is not None:
             more(uri)
         if not count and not keep_empty:
@@ -146,6 +138,20 @@ class Folders:
             self._note(unit, number)
         faults.point("output-committed")
         return count
+
+    def _write(self, rows: DataFrame | DriverRows, uri: str) -> int:
+        """Write rows into a folder; how many there are."""
+        if isinstance(rows, DriverRows):
+            rows.write(uri)
+            return rows.table.num_rows
+        counted = None if self.format == "parquet" else Observation()  # its files say it
+        if counted is not None:
+            rows = rows.observe(counted, sf.count(sf.lit(1)).alias("rows"))
+        rows.write.format(self.format).options(**self.options).mode("overwrite").save(uri)
+        if counted is not None:
+            return int(counted.get["rows"])
+        files = [file for file in local_path(uri).iterdir() if file.name[0] not in "._"]
+        return sum(pq.read_metadata(file).num_rows for file in files)
 
     def delete(self, unit: str) -> None:
         """Delete every commit of a unit."""
@@ -229,25 +235,3 @@ class Folders:
     @property
     def _name(self) -> str:
         return self.location.rstrip("/").rpartition("/")[2]
-
-
-def count_rows(session: SparkSession, uri: str, format: str) -> int:
-    """Rows in a folder of files; from the files' own footers or lines where they are at hand."""
-    if not uri.startswith("file:"):
-        return session.read.format(format).load(uri).count()
-    files = [f for f in local_path(uri).iterdir() if f.name[0] not in "._"]
-    if format == "parquet":
-        return sum(pq.read_metadata(file).num_rows for file in files)
-    if format in ("json", "text", "csv") and all(
-        f.suffix in (".json", ".txt", ".csv") for f in files
-    ):
-        return sum(_lines(file) for file in files)
-    return session.read.format(format).load(uri).count() if files else 0
-
-
-def _lines(file: Path) -> int:
-    count = 0
-    with file.open("rb") as content:
-        while block := content.read(1 << 20):
-            count += block.count(b"\n")
-    return count

@@ -6,6 +6,7 @@ import json
 import random
 import shutil
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -80,6 +81,28 @@ def test_a_commit_is_whole_or_absent_whenever_the_power_is_cut(
     written = Path(folders.location) / names[0]
     for file in written.iterdir():  # Hadoop's own checksums, which are hidden, are there too
         assert (image / names[0] / file.name).read_bytes() == file.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("format", "options"),
+    [
+        ("text", {}),
+        ("text", {"lineSep": "|", "compression": "gzip"}),
+        ("csv", {"header": "true"}),
+        ("json", {"lineSep": "|"}),
+        ("orc", {}),
+        ("parquet", {}),
+    ],
+)
+def test_a_commit_knows_how_many_rows_it_has(
+    folders: Folders, spark: SparkSession, format: str, options: dict[str, str]
+) -> None:
+    """Whatever their texts hold, and whatever else is in the files."""
+    place = replace(folders, format=format, options=options)
+    texts = spark.createDataFrame([("a\nb",), ("",), ("c",), (None,)], "value STRING")
+    for number, rows in enumerate((texts, texts.limit(0), texts.where("false"), texts)):
+        count = place.commit(UNIT, number, rows)
+        assert (count, place.check(commit_name(UNIT, number)).rows) == (rows.count(),) * 2
 
 
 def test_a_commit_says_what_it_covers_and_is_recognised(
