@@ -143,7 +143,7 @@ class Folders:
         """Write rows into a folder; how many there are."""
         if isinstance(rows, DriverRows):
             rows.write(uri)
-            return rows.table.num_rows
+            return int(rows.table.num_rows)
         counted = None if self.format == "parquet" else Observation()  # its files say it
         if counted is not None:
             rows = rows.observe(counted, sf.count(sf.lit(1)).alias("rows"))

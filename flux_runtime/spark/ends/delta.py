@@ -166,6 +166,11 @@ class DeltaSink:
     def _make(self, unit: str, schema: str) -> Any:
         """Make the table, in the hands of this driver."""
         deltalake = self._deltalake
+        if _maps_local_times(json.loads(schema)):  # its table could not be opened again
+            raise SinkError(
+                f"sink {self.name}: the deltalake package makes no table with TIMESTAMP_NTZ in a "
+                f"MAP. Make {self.place} with Spark, or CAST to TIMESTAMP in the component"
+            )
         try:
             return deltalake.DeltaTable.create(
                 self.location,
@@ -375,6 +380,14 @@ def _holds(column: pa.DataType, given: pa.DataType) -> bool:
     if of.is_decimal(given):
         return bool(of.is_decimal(column))
     return bool(column == given or (column, given) == (pa.float64(), pa.float32()))
+
+
+def _maps_local_times(part: Any) -> bool:
+    """Whether a schema, as JSON data, has a TIMESTAMP_NTZ in a MAP."""
+    if isinstance(part, dict):
+        is_map = part.get("type") == "map" and "timestamp_ntz" in json.dumps(part)
+        return is_map or any(map(_maps_local_times, part.values()))
+    return isinstance(part, list) and any(map(_maps_local_times, part))
 
 
 def _metadata(part: Any) -> Iterator[str]:

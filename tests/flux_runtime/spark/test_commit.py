@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from flux_runtime.commits.owner import Location, Ownership
@@ -18,7 +19,9 @@ from flux_runtime.commits.record import check_commit, commit_name
 from flux_runtime.sealing.manifest import DamagedError
 from flux_runtime.sealing.storage import LocalStorage
 from flux_runtime.spark.ends.commit import Folders
+from flux_runtime.spark.ends.delta import DeltaSink
 from flux_runtime.spark.ends.driver_rows import DriverRows
+from flux_runtime.spark.ends.sinks import SinkError
 from flux_runtime.spark.frames import nullable, parse_schema
 
 sys.path.append(str(Path(__file__).parent.parent / "commits"))
@@ -250,6 +253,33 @@ def test_the_driver_writes_what_spark_writes(
     finally:
         for name, value in kept.items():
             spark.conf.set(f"spark.sql.parquet.{name}", str(value))
+
+
+@pytest.mark.parametrize("seed", [5, 14, 28])
+def test_a_delta_table_gets_the_values_of_all_types(
+    spark: SparkSession, tmp_path: Path, seed: int
+) -> None:
+    """Whatever the columns are called; what the package cannot keep is refused before."""
+    rng = random.Random(f"delta {seed}")
+    columns = [drawn(rng) for _ in range(8)]
+    sink = DeltaSink(name="out", location=str(tmp_path / "table"))
+    ownership = Ownership("test", LocalStorage(tmp_path / "state"), [])
+    ownership.claim()
+    mine = sink.taken(spark, ownership, [UNIT])
+    local = [(of, value) for of, value in columns if "_NTZ" in of and "MAP" in of]
+    kept = [column for column in columns if column not in local]
+    for number, chosen in enumerate((columns, kept) if local else (kept,)):
+        frame = spark.range(20).selectExpr(
+            *(f"CAST({value} AS {of}) AS `c.{n} é`" for n, (of, value) in enumerate(chosen))
+        )
+        if chosen is columns and local:
+            with pytest.raises(SinkError, match="TIMESTAMP_NTZ in a MAP"):
+                mine.commit(UNIT, number, frame)
+            continue
+        assert mine.commit(UNIT, number, frame) == 20
+        stored = spark.read.schema(frame.schema).parquet(*DeltaTable(mine.location).file_uris())
+        both = [sorted(map(repr, rows.collect())) for rows in (stored, frame)]
+        assert both[0] == both[1]
 
 
 def test_the_driver_leaves_other_types_to_spark(spark: SparkSession) -> None:
