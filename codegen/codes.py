@@ -162,6 +162,13 @@ _ROWS: Final = (
         "give the sink format: delta, or a path on a mounted file system; of a table its location",
     ),
     Code(
+        "BLZ520",
+        Severity.ERROR,
+        "a column that the format of a sink cannot hold",
+        "The job would stop at its first rows, each time it is started.",
+        "write to a format that can, or CAST the column in the component (to_json(x) AS x)",
+    ),
+    Code(
         "BLZ521",
         Severity.ERROR,
         "a seal that nothing announces",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 from annotations.dataflow import External, Stream
 from annotations.delivery import CALLS, FILES, TRANSACTIONAL, WRITES_ONCE
 from annotations.diagnostics import Diagnostic
+from annotations.whitebox.datatypes import DataType, Family, parse_type
 from codegen import wording
 from codegen.codes import CODES
 from codegen.model import Guarantee, Sink, Source
@@ -25,6 +26,14 @@ DELTA_STORES: Final = ("s3", "s3a", "abfs", "abfss", "az", "azure", "adl", "gs")
 """Schemes of addresses at which jobs keep Delta tables, as the running job has them."""
 _OF_METASTORE: Final = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*){1,2}", re.ASCII)
 """Names like `gold.orders`, which are tables of a metastore to everybody but a file system."""
+_NESTED: Final = frozenset({Family.ARRAY, Family.MAP, Family.STRUCT})
+_CANNOT_HOLD: Final[Mapping[str, frozenset[Family]]] = {
+    "csv": _NESTED,
+    "text": frozenset(Family) - {Family.STRING, Family.UNKNOWN},
+    "delta": frozenset({Family.INTERVAL}),
+    JDBC: frozenset({Family.MAP, Family.STRUCT, Family.INTERVAL}),
+}
+"""Format of a sink -> kinds of values that it has no place for, at any depth."""
 OWN_SCHEMA: Final = frozenset({"text"})
 """File formats that need no schema."""
 
@@ -95,6 +104,9 @@ def sink_problems(stream: Stream, folder: Path) -> list[Diagnostic]:
     if sink is not None and sink.format.lower() == "delta" and sink.path is None:
         message = f"the sink of {stream.name} is a Delta table and has no path"
         return [Diagnostic(CODES["BLZ503"], message, sink.position or stream.position)]
+    if sink is not None and (columns := _columns_without_place(stream, sink.format.lower())):
+        message = f"sinks of format {sink.format} cannot hold {', '.join(columns)} of {stream.name}"
+        return [Diagnostic(CODES["BLZ520"], message, sink.position or stream.position)]
     scheme = "" if sink is None or sink.path is None else urlsplit(sink.path).scheme.lower()
     if sink is None or scheme in ("", "file"):
         return []
@@ -124,6 +136,25 @@ def source(stream: Stream) -> Source:
         punctuation=stream.punctuation,
         record_id=stream.id,
     )
+
+
+def _columns_without_place(stream: Stream, format: str) -> list[str]:
+    """The declared columns that a format cannot hold, with their types."""
+    homeless = _CANNOT_HOLD.get(format, frozenset())
+    types = {name: parse_type(text)[0] for name, text in (stream.schema or {}).items()}
+    columns = [name for name, of in types.items() if homeless & {*_families(of)}]
+    if not columns and format == "text" and len(types) > 1:
+        columns = [*types]
+    return [f"{name} {(stream.schema or {})[name]}" for name in columns]
+
+
+def _families(of: DataType) -> Iterator[Family]:
+    """The kinds of values in a type, at all depths."""
+    yield of.family
+    parts = [of.element, of.key, *(part for _, part, _ in of.fields)]
+    for part in parts:
+        if part is not None:
+            yield from _families(part)
 
 
 def sink(stream: Stream, inputs: tuple[str, ...]) -> Sink:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -256,9 +257,14 @@ class DeltaSink:
     def _columns(self, schema: str) -> Any:
         """The columns of rows, as Delta has them."""
         try:
-            return self._deltalake.Schema.from_json(schema)
+            columns = self._deltalake.Schema.from_json(schema)
+            if re.search(
+                r'[tT]ype": ?"interval ', columns.to_json()
+            ):  # this package has them, and others do not
+                raise ValueError("Delta has no intervals")
         except ValueError as error:
             raise SinkError(f"sink {self.name}: {self.place} cannot hold rows: {error}") from None
+        return columns
 
     # ---- notes
 

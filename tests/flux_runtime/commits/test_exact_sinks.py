@@ -307,7 +307,11 @@ def test_a_column_holds_the_values_of_rows_or_refuses_them(tmp_path: Path) -> No
     end = Delta(str(tmp_path / "table"), {})
     sink = taken(end, claimed(tmp_path / "s"))
     end.commit(sink, 0, 1)
-    for of, says in (("string", "column v of .* is int64"), ("time(6)", "cannot hold rows")):
+    for of, says in (
+        ("string", "column v of .* is int64"),
+        ("time(6)", "cannot hold rows"),
+        ("interval day", "no intervals"),
+    ):
         with pytest.raises(SinkError, match=says):
             sink.commit_files("U", 1, SCHEMA.replace("long", of), lambda table: [])
 
