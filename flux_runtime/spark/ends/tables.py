@@ -163,7 +163,7 @@ class Table:
         with self._connection() as database:
             columns = self._stage(database, rows, staging, count) if count else {}
             faults.point("table-staged")
-            moved = self._move(database, unit, number, digest, staging, columns)
+            moved = self._move(database, unit, number, digest, staging, columns, count)
             faults.point("table-committed")
             database.drop(staging)
         self._claim.made(unit, number)
@@ -213,6 +213,7 @@ class Table:
         digest: str,
         staging: str,
         columns: Mapping[str, bool],
+        rows: int,
     ) -> bool:
         """Note the number and move what was staged, in one step; False: it had been moved."""
         for attempt in range(ATTEMPTS):
@@ -229,7 +230,7 @@ class Table:
                         return False
                     self._raise_replaced(database, unit)
                 if columns:
-                    self._move_rows(database, staging, columns)
+                    self._move_rows(database, staging, columns, rows)
                 faults.point("table-moved")
                 database.commit()
                 return True
@@ -245,10 +246,25 @@ class Table:
                     ) from None
         raise AssertionError("unreachable")
 
-    def _move_rows(self, database: Database, staging: str, columns: Mapping[str, bool]) -> None:
+    def _move_rows(
+        self, database: Database, staging: str, columns: Mapping[str, bool], rows: int
+    ) -> None:
         quoted = {name: database.quoted(name) for name in columns}
         if self.key:
             of_key = {each.lower() for each in self.key}
+            keys = ", ".join(text for name, text in quoted.items() if name.lower() in of_key)
+            ((different,),) = database.query(
+                f"SELECT COUNT(*) FROM (SELECT DISTINCT {keys} FROM {staging}) keys_of_rows"
+            )
+            if int(different) != rows:
+                raise SinkError(
+                    f"sink {self.name}: {rows - int(different)} of {rows} rows have keys "
+                    f"({', '.join(self.key)}) that differ in the job and are equal in "
+                    f"{self.place}, which rounds them, or compares texts by other rules (case, "
+                    "blanks at the end): which row stays would be left to chance. Give the key's "
+                    "columns a type and collation that tell them apart, or make the keys alike in "
+                    "the component; nothing was changed"
+                )
             same = " AND ".join(
                 _same(f"{staging}.{text}", f"{self.target}.{text}", nullable=columns[name])
                 for name, text in quoted.items()

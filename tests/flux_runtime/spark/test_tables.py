@@ -121,6 +121,19 @@ def test_rows_of_equal_key_are_replaced(spark: SparkSession, derby: Derby, tmp_p
     assert Counter(derby.rows("added")) == Counter([(1, "a", 1), (None, "b", 1), (1, "b", None)])
 
 
+def test_keys_that_the_table_takes_for_equal_are_refused(
+    spark: SparkSession, derby: Derby, tmp_path: Path
+) -> None:
+    """As in SQL, blanks at the end of a text do not count: both rows would stay, or either."""
+    table = derby.table("added", key=("k",)).taken(spark, claimed(tmp_path / "s"), ["A"])
+    assert table.commit("A", 0, frame(spark, (1, "a", 1), (2, "d", 2))) == 2
+    with pytest.raises(SinkError, match=r"1 of 3 rows have keys \(k\) that differ in the job"):
+        table.commit("A", 1, frame(spark, (3, "b", 1), (4, "b ", 1), (5, "c", 1)))
+    assert derby.rows("added") == [(1, "a", 1), (2, "d", 2)]
+    assert table.commit("A", 1, frame(spark, (3, "a ", 7), (4, "d", 8))) == 2
+    assert derby.rows("added") == [(3, "a ", 7), (4, "d", 8)]
+
+
 def test_a_driver_that_was_replaced_moves_nothing(
     spark: SparkSession, derby: Derby, tmp_path: Path
 ) -> None:
