@@ -25,6 +25,7 @@ from typing import Any, ClassVar, Final
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
+from pyspark.sql import types as st
 
 from flux_runtime.commits.owner import Ownership
 from flux_runtime.spark import faults
@@ -126,7 +127,7 @@ class Topic:
         """See `CommitSink`."""
         try:
             messages = Messages(rows, self.value, self.target)
-        except AvroError as error:
+        except (AvroError, MessageError) as error:
             raise SinkError(f"sink {self.name}: {error}") from None
         return self.send(unit, number, messages, covers)
 
@@ -257,21 +258,63 @@ class Topic:
         )
 
 
+_KINDS: Final = {
+    "topic": "STRING",
+    "partition": "INT",
+    "key": "STRING or BINARY",
+    "value": "STRING or BINARY",
+    "headers": "ARRAY<STRUCT<key: STRING, value: BINARY>>",
+}
+"""Part of a message -> what a column for it has to be."""
+
+
+class MessageError(Exception):
+    """A column that is no part of a message, for all that it is called."""
+
+
+def _is_part(part: str, of: st.DataType) -> bool:
+    """Whether the values of a type can be a part of a message."""
+    match part, of:
+        case _, st.NullType():
+            return True
+        case "topic", st.StringType():
+            return True
+        case "partition", st.IntegralType():
+            return True
+        case "key" | "value", st.StringType() | st.BinaryType():
+            return True
+        case "headers", st.ArrayType(elementType=st.StructType(fields=[key, value])):
+            named = (key.name.lower(), value.name.lower()) == ("key", "value")
+            return named and _is_part("topic", key.dataType) and _is_part("value", value.dataType)
+    return False
+
+
 class Messages:
     """The rows of a frame as messages, as often as they are gone through."""
 
     def __init__(self, rows: DataFrame, avro: Avro | None = None, topic: str = "") -> None:
+        names = {name.lower(): name for name in reversed(rows.columns)}  # in any case, as in SQL
+        parts = {part: names[part] for part in MESSAGE if part in names}
         if avro is not None:
-            parts = [n for n in MESSAGE if n in rows.columns and n != "value"]
-            record = rows.drop(*parts)
+            parts.pop("value", None)
+            record = rows.drop(*parts.values())
             row = sf.struct(*map(column, record.columns))
             value = avro.encoded(row, record.schema, topic).alias("value")
-            rows = rows.select(*parts, value)
-        elif "value" not in rows.columns:
+            rows = rows.select(*map(column, parts.values()), value)
+            parts["value"] = "value"
+        elif "value" not in parts:
             rows = rows.select(sf.to_json(sf.struct("*")).alias("value"))
+            parts = {"value": "value"}
+        for part, name in parts.items():
+            of = rows.schema[name].dataType
+            if not _is_part(part, of):
+                raise MessageError(
+                    f"column {name} is {of.simpleString().upper()}; as the {part} of a message it "
+                    f"has to be {_KINDS[part]}. CAST it in the component"
+                )
         null = sf.lit(None)
-        columns = [sf.col(n) if n in rows.columns else null.alias(n) for n in MESSAGE]
-        self._rows = rows.select(*columns)
+        columns = [sf.col(column(parts[n])) if n in parts else null for n in MESSAGE]
+        self._rows = rows.select(*(of.alias(n) for of, n in zip(columns, MESSAGE, strict=True)))
 
     def __iter__(self) -> Iterator[Message]:
         for topic, partition, key, value, headers in self._rows.toLocalIterator():

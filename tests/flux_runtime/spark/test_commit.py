@@ -22,6 +22,7 @@ from flux_runtime.spark.ends.commit import Folders
 from flux_runtime.spark.ends.delta import DeltaSink
 from flux_runtime.spark.ends.driver_rows import DriverRows
 from flux_runtime.spark.ends.sinks import SinkError
+from flux_runtime.spark.ends.topics import MessageError, Messages
 from flux_runtime.spark.frames import nullable, parse_schema
 
 sys.path.append(str(Path(__file__).parent.parent / "commits"))
@@ -280,6 +281,41 @@ def test_a_delta_table_gets_the_values_of_all_types(
         stored = spark.read.schema(frame.schema).parquet(*DeltaTable(mine.location).file_uris())
         both = [sorted(map(repr, rows.collect())) for rows in (stored, frame)]
         assert both[0] == both[1]
+
+
+HEADERS = "array(named_struct('KEY', 'h', 'Value', X'00'))"
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ("'v' AS value", (None, None, None, "v", None)),
+        ("'v' AS Value, 'k' AS KEY, 1Y AS partition", (None, 1, "k", "v", None)),
+        (f"X'41' AS value, 't' AS topic, {HEADERS} AS headers", ("t", None, None, b"A", "h")),
+        ("NULL AS value, X'00' AS key, 3 AS more", (None, None, b"\0", None, None)),
+        ("1 AS `a.b`, 2 AS key", (None, None, None, '{"a.b":1,"key":2}', None)),
+        ("1 AS value", "column value is INT; as the value"),
+        ("'v' AS value, 7L AS Key", "column Key is BIGINT; as the key"),
+        ("'v' AS value, 't' AS partition", "column partition is STRING"),
+        ("'v' AS value, 1 AS topic", "column topic is INT"),
+        ("'v' AS value, map('h', 'x') AS headers", "headers of a message it has to be ARRAY"),
+        (
+            "'v' AS value, array(named_struct('value', 'x', 'key', 'h')) AS headers",
+            "column headers is ARRAY<STRUCT<VALUE:STRING,KEY:STRING>>",
+        ),
+    ],
+)
+def test_a_row_is_the_message_that_its_columns_say(
+    spark: SparkSession, columns: str, message: tuple[object, ...] | str
+) -> None:
+    """In any case, as in SQL; what cannot be that part is refused before anything is sent."""
+    frame = spark.sql(f"SELECT {columns}")
+    if isinstance(message, str):
+        with pytest.raises(MessageError, match=message):
+            Messages(frame)
+        return
+    ((*parts, headers),) = list(Messages(frame))
+    assert (*parts, headers and headers[0][0]) == message
 
 
 def test_the_driver_leaves_other_types_to_spark(spark: SparkSession) -> None:
