@@ -413,7 +413,8 @@ class KafkaReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         asked = kafka.TopicCollection(self._topics())
         try:
-            told = AdminClient(self._settings).describe_topics(asked, request_timeout=_IDS_S)
+            quiet = {**self._settings, "log_level": 3}  # settings of consumers are not its own
+            told = AdminClient(quiet).describe_topics(asked, request_timeout=_IDS_S)
             found = {topic: str(of.result(2 * _IDS_S).topic_id) for topic, of in told.items()}
         except (kafka.KafkaException, TimeoutError):  # older brokers, and jobs that may not ask
             return {}
