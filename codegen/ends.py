@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
-from annotations.dataflow import External, Stream
+from annotations.dataflow import Avro, External, Stream
 from annotations.delivery import CALLS, FILES, TRANSACTIONAL, WRITES_ONCE
 from annotations.diagnostics import Diagnostic
 from annotations.whitebox.datatypes import DataType, Family, parse_type
@@ -34,6 +34,14 @@ _CANNOT_HOLD: Final[Mapping[str, frozenset[Family]]] = {
     JDBC: frozenset({Family.MAP, Family.STRUCT, Family.INTERVAL}),
 }
 """Format of a sink -> kinds of values that it has no place for, at any depth."""
+_TEXT: Final = frozenset({Family.STRING, Family.NULL, Family.UNKNOWN})
+_OF_MESSAGES: Final[Mapping[str, frozenset[Family]]] = {
+    "topic": _TEXT,
+    "key": _TEXT | {Family.BINARY},
+    "value": _TEXT | {Family.BINARY},
+    "partition": frozenset({Family.INTEGER, Family.NULL, Family.UNKNOWN}),
+}
+"""Part of a Kafka message -> kinds of values that it has."""
 OWN_SCHEMA: Final = frozenset({"text"})
 """File formats that need no schema."""
 
@@ -104,7 +112,9 @@ def sink_problems(stream: Stream, folder: Path) -> list[Diagnostic]:
     if sink is not None and sink.format.lower() == "delta" and sink.path is None:
         message = f"the sink of {stream.name} is a Delta table and has no path"
         return [Diagnostic(CODES["BLZ503"], message, sink.position or stream.position)]
-    if sink is not None and (columns := _columns_without_place(stream, sink.format.lower())):
+    is_avro = sink is not None and isinstance(sink.value, Avro)
+    columns = [] if sink is None or is_avro else _columns_without_place(stream, sink.format.lower())
+    if sink is not None and columns:
         message = f"sinks of format {sink.format} cannot hold {', '.join(columns)} of {stream.name}"
         return [Diagnostic(CODES["BLZ520"], message, sink.position or stream.position)]
     scheme = "" if sink is None or sink.path is None else urlsplit(sink.path).scheme.lower()
@@ -145,6 +155,10 @@ def _columns_without_place(stream: Stream, format: str) -> list[str]:
     columns = [name for name, of in types.items() if homeless & {*_families(of)}]
     if not columns and format == "text" and len(types) > 1:
         columns = [*types]
+    if format == "kafka" and "value" in map(str.lower, types):
+        for name, of in types.items():  # else, and in Avro, columns are fields of the value
+            if of.family not in _OF_MESSAGES.get(name.lower(), Family):
+                columns.append(name)
     return [f"{name} {(stream.schema or {})[name]}" for name in columns]
 
 
