@@ -23,7 +23,7 @@ from annotations.dataflow import (
     Stream,
 )
 from annotations.whitebox.components import Output, claimed_requests, derive_output, role
-from annotations.whitebox.existing import leaves, with_sources
+from annotations.whitebox.existing import leaves, weaker, with_sources
 from annotations.whitebox.inputs import Input
 from annotations.whitebox.ir import Opaque, Ref, Relation, Source
 from annotations.whitebox.places import Place, placer
@@ -338,8 +338,11 @@ class Code:
         from annotations.whitebox.sandbox import Limits
 
         limits = self._execute or Limits()
-        follow = self._execute is None
-        return read_functions(asked, folder=self._folder, limits=limits, follow=follow)
+        texts = read_functions(asked, folder=self._folder, limits=limits, follow=True)
+        if self._execute is None:
+            return texts
+        ran = read_functions(asked, folder=self._folder, limits=limits)
+        return [_weaker(plan, text) for plan, text in zip(ran, texts, strict=True)]
 
     def _read_python(
         self, reference: str, by: Implementation, inputs: Mapping[str, Input], *, follow: bool
@@ -369,6 +372,13 @@ class Code:
             return replace(unread, code="BLZ089")
         unread = _unread(reason, by, inputs, position=position, chance=True)
         return replace(unread, remedy=remedy or None, code="BLZ093")
+
+
+def _weaker(ran: Relation, text: Relation) -> Relation:
+    """The plan of a function that was run, where its text does not say all of it."""
+    if _undescribed(ran) or not _undescribed(text):
+        return ran if _undescribed(ran) else text
+    return weaker(ran, [text], "")[0]
 
 
 def _undescribed(plan: Relation) -> bool:

@@ -25,6 +25,7 @@ from annotations.whitebox.pyspark_code import (
     Query,
     Script,
     Unreadable,
+    left_to_the_place,
     read_pipeline,
     read_script,
     read_scripts,
@@ -74,6 +75,8 @@ class Node:
     sink: Sink | None = None
     shown: bool = True
     """Somebody outside looks at it; False for temporary views."""
+    started: Position | None = None
+    """Where its query is started, if a function of `foreachBatch` writes it at `position`."""
     trigger: str = ""
     """How often its query looks for records: an interval, or `available now`."""
 
@@ -90,6 +93,8 @@ class Graph:
     """What nobody fills: name -> format, path, options, columns, streaming."""
     problems: tuple[tuple[str, Position | None], ...] = ()
     """What was not understood, so that something may be missing."""
+    decided: str = ""
+    """What is not known here, and may have decided what code that was run did."""
 
 
 SUFFIXES: Final = (".py", ".ipynb", ".sql")
@@ -110,6 +115,23 @@ def _specification(folder: Path) -> Path | None:
 def read(path: Path, *, execute: Limits, follow: bool = False) -> Graph:
     """The graph of a project, whose code is run to be read within these limits, or, with `follow`,
     is followed without being run; `pyspark_code.Unreadable` where it cannot be read."""
+    if not follow and path.suffix != ".sql":
+        ran, text = (_tried(path, execute, follow=follow) for follow in (False, True))
+        graph = _weaker(ran, text)
+        if isinstance(graph, Unreadable):
+            raise graph
+        return graph
+    return _read(path, execute, follow=follow)
+
+
+def _tried(path: Path, execute: Limits, *, follow: bool) -> Graph | Unreadable:
+    try:
+        return _read(path, execute, follow=follow)
+    except Unreadable as unreadable:
+        return unreadable
+
+
+def _read(path: Path, execute: Limits, *, follow: bool) -> Graph:
     if path.suffix in SUFFIXES:
         return _graph(path, read_script(path, limits=execute, follow=follow))
     specification = path if path.name in SPECIFICATIONS else _specification(path)
@@ -123,6 +145,14 @@ def read_all(
     paths: Sequence[Path], *, execute: Limits, follow: bool = False
 ) -> list[Graph | Unreadable]:
     """The graphs of many files, in one process; why one could not be read in its place."""
+    graphs = _read_all(paths, execute, follow=follow)
+    if follow:
+        return graphs
+    texts = _read_all(paths, execute, follow=True)
+    return [_weaker(ran, text) for ran, text in zip(graphs, texts, strict=True)]
+
+
+def _read_all(paths: Sequence[Path], execute: Limits, *, follow: bool) -> list[Graph | Unreadable]:
     graphs: list[Graph | Unreadable] = []
     scripts = read_scripts(paths, limits=execute, follow=follow)
     for path, script in zip(paths, scripts, strict=True):
@@ -178,12 +208,130 @@ def _project_graph(path: Path, project: Project) -> Graph:
     nodes = {name: node for name, node in nodes.items() if node.fills}
     nodes |= _query_nodes(project.queries, {*nodes, *project.sources})
     sources = _unfilled(nodes, project.sources)
-    return Graph(project.name, path, nodes, sources, (*project.notes, *project.problems))
+    problems = (*project.notes, *project.problems)
+    return Graph(project.name, path, nodes, sources, problems, project.decided)
 
 
 def _script_graph(path: Path, script: Script) -> Graph:
     nodes = _query_nodes(script.queries, set(script.sources))
-    return Graph(path.stem, path, nodes, _unfilled(nodes, script.sources), script.problems)
+    return Graph(
+        path.stem, path, nodes, _unfilled(nodes, script.sources), script.problems, script.decided
+    )
+
+
+# ---- code that was run, beside what its text allows
+
+
+def _weaker(ran: Graph | Unreadable, text: Graph | Unreadable) -> Graph | Unreadable:
+    """The graph of code that was run once: running it shows one way, and its text allows others.
+
+    Of a text that says all, what it allows is taken where that is another thing; of one that does
+    not, what running it has shown, unless the place decided what that was.
+    """
+    if isinstance(ran, Unreadable):
+        if isinstance(text, Unreadable):
+            return ran
+        told = [(said, at) for said, at in text.problems if "--execute" not in said]
+        return replace(text, problems=((str(ran), ran.position), *told))
+    others = {} if isinstance(text, Unreadable) else text.nodes
+    nodes, met = {}, set[str]()
+    for name, node in ran.nodes.items():
+        places = _places(node.position, node.started)
+        alike = {
+            other
+            for other, known in others.items()
+            if (other == name) >= (name in others)
+            and places & _places(known.position, known.started)
+        } or ({name} & others.keys())
+        met |= alike
+        nodes[name] = _weaker_node(node, [others[n] for n in alike], ran.decided)
+    left_out = {n: node for n, node in others.items() if n not in met}
+    described = (
+        dict(ran.sources) if isinstance(text, Unreadable) else {**text.sources, **ran.sources}
+    )
+    started = tuple(
+        (f"`{name}` is started on a way that it did not take when it was run", node.position)
+        for name, node in left_out.items()
+    )
+    nodes |= left_out
+    sources = _unfilled(nodes, described)
+    return replace(ran, nodes=nodes, sources=sources, problems=(*ran.problems, *started))
+
+
+def _places(*positions: Position | None) -> set[tuple[str, int]]:
+    return {(place.file, place.line) for place in positions if place is not None}
+
+
+def _weaker_node(node: Node, others: Sequence[Node], decided: str) -> Node:
+    fills = []
+    for fill in node.fills:
+        texts = [text for other in others for text in other.fills]
+        at = _places(fill.position)
+        texts = [text for text in texts if at & _places(text.position)] or texts
+        plan, reason = weaker(
+            fill.plan, [text.plan for text in texts], decided, output_mode=fill.output_mode
+        )
+        if reason:
+            code = fill.taken and reason
+            fill = replace(fill, plan=plan, query=None, code=reason, taken=code)
+        fills.append(fill)
+    return replace(node, fills=tuple(fills))
+
+
+def weaker(
+    ran: ir.Relation, texts: Sequence[ir.Relation], decided: str, *, output_mode: str = "append"
+) -> tuple[ir.Relation, str]:
+    """The plan of code that was run, and of what its text allows beside it; with why it is not
+    the one that running it showed, empty where it is."""
+    texts = [_with_sources_of(ran, text) for text in texts]
+    opened = [part for text in texts for part in _left_open(text)]
+    by_place = [reason for reason, left_open in opened if left_open == "place"]
+    unread = any(left_open == "text" for _, left_open in opened)
+    if not decided and (unread or not texts) and not by_place:
+        return ran, ""
+    before = _promised(ran, output_mode)
+    if texts and not unread and all(_promised(text, output_mode) == before for text in texts):
+        return ran, ""
+    other = f"`{decided}` decides it" if decided else "its text says so"
+    reason = next(iter(by_place), other)
+    plan = left_to_the_place(ran, reason, *texts)
+    return plan, plan.reason
+
+
+def _with_sources_of(ran: ir.Relation, text: ir.Relation) -> ir.Relation:
+    """The plan of a text whose sources are called as running it showed."""
+    known = {leaf.name: leaf for leaf in leaves(ran)}
+    places = {place: leaf.name for leaf in leaves(ran) for place in _places(leaf.position)}
+    for leaf in leaves(text):
+        for place in _places(leaf.position) if leaf.name in known else ():
+            places.pop(place, None)  # another one is read there as well
+
+    def called(leaf: ir.Source) -> ir.Source:
+        if leaf.name in known or not known:
+            return leaf
+        at = next(iter(_places(leaf.position)), None)
+        unknown = next(iter(known)) if "$" in leaf.name else leaf.name
+        return replace(leaf, name=places.get(at, unknown) if at else unknown)
+
+    return with_sources(text, called)
+
+
+def _left_open(plan: ir.Relation) -> Iterator[tuple[str, str]]:
+    """The parts that the text of code leaves open: why, and `ir.Opaque.left_open`."""
+    for node in ir.nodes_of(plan):
+        if isinstance(node, ir.Opaque) and node.left_open:
+            yield node.reason, node.left_open
+        elif isinstance(node, ir.Unknown):
+            yield node.reason, "text"
+
+
+def _promised(plan: ir.Relation, output_mode: str) -> dict[str, object]:
+    """The promises of a plan, input by input."""
+    paths = annotate(plan, output_mode=output_mode).paths
+    return {
+        name: (path.writes, path.gates, path.within, path.nondeterministic is None)
+        for name, path in paths.items()
+    }
 
 
 def _query_nodes(queries: Sequence[Query], others: Set[str]) -> dict[str, Node]:
@@ -212,7 +360,13 @@ def _query_nodes(queries: Sequence[Query], others: Set[str]) -> dict[str, Node]:
         if query.batch and not query.in_batch:
             kind = "batch"
         nodes[name] = Node(
-            name, kind, (fill,), query.position, sink=_sink(query), trigger=query.trigger
+            name,
+            kind,
+            (fill,),
+            query.position,
+            sink=_sink(query),
+            started=query.started,
+            trigger=query.trigger,
         )
 
     def linked(leaf: ir.Source) -> ir.Source:

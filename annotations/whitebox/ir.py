@@ -456,6 +456,9 @@ class Opaque:
     nondeterministic: bool = False
     position: Position | None = None
     keys: tuple[Expression, ...] | None = None
+    left_open: str = ""
+    """`text`: running the code could tell what its text does not. `place`: one of several ways is
+    taken, and the place where it runs decides which."""
 
 
 Relation: TypeAlias = (

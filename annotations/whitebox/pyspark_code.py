@@ -82,6 +82,8 @@ class Query:
     batch: bool = False
     in_batch: bool = False
     """Written by the function of `foreachBatch`, micro-batch by micro-batch."""
+    started: Position | None = None
+    """Where the query is started, if not at `position`."""
     foreach: str = ""
     """`foreachBatch` or `foreach` where the user's code takes the records."""
     options: Mapping[str, str] = field(default_factory=lambda: EMPTY)
@@ -103,6 +105,8 @@ class Script:
     """External sources: name -> format, options, path, columns, streaming."""
     problems: tuple[tuple[str, Position | None], ...] = ()
     """Why the script did not come to its end, after what is in `queries`; what was left out."""
+    decided: str = ""
+    """What is not known here, or left to chance, and may have decided what was done."""
 
 
 @dataclass(frozen=True)
@@ -145,6 +149,7 @@ class Project:
     """What was left out of a script, or ended it."""
     queries: tuple[Query, ...] = ()
     """Queries that a script starts beside its pipeline."""
+    decided: str = ""
 
 
 @contextmanager
@@ -174,6 +179,13 @@ def read_functions(
     ]
 
 
+def left_to_the_place(plan: ir.Relation, why: str, *others: ir.Relation) -> ir.Opaque:
+    """A plan of code that was run, and may do something else at another place."""
+    reason = f"running it has shown one way, and it may go another: {why}"
+    inside = (plan, *others)
+    return ir.Opaque(inside, plan.columns, reason, True, True, left_open="place")
+
+
 def _of_functions(functions: Sequence[Function], folder: Path) -> dict[str, Any]:
     asked = [
         {
@@ -194,12 +206,16 @@ def _of_functions(functions: Sequence[Function], folder: Path) -> dict[str, Any]
 
 def _plan(function: Function, description: Mapping[str, Any]) -> ir.Relation:
     if "plan" in description:
-        return plan_json.from_json(description["plan"])
+        plan = plan_json.from_json(description["plan"])
+        decided = description.get("decided")
+        return left_to_the_place(plan, f"`{decided}` decides it") if decided else plan
     inputs = tuple(
         ir.Source(name, (), given.role, complete=False) for name, given in function.inputs.items()
     )
     where = _position(description.get("position"))
-    return ir.Opaque(inputs, (), description["error"], nondeterministic=True, position=where)
+    left_open = description.get("left_open", "text")
+    reason = description["error"]
+    return ir.Opaque(inputs, (), reason, True, True, where, left_open=left_open)
 
 
 @_understood()
@@ -237,16 +253,17 @@ def _of_file(path: Path, arguments: Sequence[str], *, follow: bool) -> dict[str,
 def _script(answer: Mapping[str, Any]) -> Script | Project:
     problem, position = answer.get("error"), _position(answer.get("position"))
     notes = tuple((text, _position(at)) for text, at in answer.get("notes", ()))
+    decided = answer.get("decided", "")
     if "datasets" in answer:
-        return replace(_project(answer), notes=notes)
+        return replace(_project(answer), notes=notes, decided=decided)
     if problem:
         notes = ((problem, position), *notes)
     queries = tuple(_query(description) for description in answer.get("queries", ()))
     if (project := answer.get("project")) and project["flows"]:
-        return replace(_project(project), notes=notes, queries=queries)
+        return replace(_project(project), notes=notes, queries=queries, decided=decided)
     if problem and not queries:
         raise Unreadable(problem, position=position, remedy=_REMEDY)
-    return Script(queries, answer["sources"], notes)
+    return Script(queries, answer["sources"], notes, decided)
 
 
 _REMEDY: Final = (
@@ -267,6 +284,7 @@ def _query(description: Mapping[str, Any]) -> Query:
         path=description.get("path") or description["options"].get("path", ""),
         batch=bool(description.get("batch")),
         in_batch=bool(description.get("in_batch")),
+        started=_position(description.get("started")),
         foreach=foreach or ("foreach" if description.get("foreach_writer") else ""),
         options=description["options"],
         trigger=description.get("trigger", ""),
@@ -292,7 +310,7 @@ def read_pipeline(spec: Path, *, limits: Limits, follow: bool = False) -> Projec
     files are not run, but followed as far as that goes."""
     answer = _ask(_of_file(spec, (), follow=follow), spec.parent, limits)
     notes = tuple((text, _position(at)) for text, at in answer.get("notes", ()))
-    return replace(_project(answer), notes=notes)
+    return replace(_project(answer), notes=notes, decided=answer.get("decided", ""))
 
 
 def _project(answer: Mapping[str, Any]) -> Project:

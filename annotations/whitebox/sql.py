@@ -78,7 +78,8 @@ def _opaque(
     sources = tuple(inputs[name].source(name, position) for name in mentioned(text, inputs))
     chance = _CHANCE.search(text)
     message = f"{reason}, and `{chance[0].strip()}` stands in it" if chance is not None else reason
-    opaque = Opaque(sources, (), message, nondeterministic=chance is not None, position=position)
+    by_chance = chance is not None
+    opaque = Opaque(sources, (), message, True, by_chance, position, left_open="text")
     return Query(opaque, problem=reason)
 
 

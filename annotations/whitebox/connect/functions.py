@@ -6,6 +6,8 @@ or is in the plan, and no call was passed over. Otherwise nothing is known of th
 
 from __future__ import annotations
 
+import importlib
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -25,7 +27,7 @@ from annotations.whitebox.functions import known
 def functions(home: Reading, request: Mapping[str, Any]) -> dict[str, Any]:
     """Functions from DataFrames to a DataFrame: a plan for each, or why there is none."""
     if not request.get("follow"):
-        return home.functions(request)
+        return {"functions": list(_ran(home, request))}
     folder = Path(request["folder"])
     permitted.wall(folder / "module.py")
     interpreter = Interpreter(outside.MODULES, ["module.py"])
@@ -40,8 +42,27 @@ def functions(home: Reading, request: Mapping[str, Any]) -> dict[str, Any]:
             failure |= {"plan": plan}
         if failure.get("error"):
             failure["position"] = place_text(caller())
+            failure["left_open"] = asked.get("left_open", "text")
         found.append(failure)
     return {"functions": found}
+
+
+def _ran(home: Reading, request: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """What functions are that are run, and what of the place decided it."""
+    outside.watch()
+    sys.path.insert(0, request["folder"])
+    of_modules: dict[str, str] = {}
+    for asked in request["functions"]:
+        outside.forget()
+        with home.failures() as found:
+            home.sources.declare(asked["inputs"])
+            function: Any = importlib.import_module(asked["module"])
+            of_module = of_modules.setdefault(asked["module"], outside.left_to_the_place())
+            for name in asked["function"].split("."):
+                function = getattr(function, name)
+            found["plan"] = plan_json.to_json(home.plan(home.relation_of(function, asked)))
+            found["decided"] = of_module or outside.left_to_the_place()
+        yield found
 
 
 def _module(
@@ -65,13 +86,15 @@ def _unknown() -> Iterator[str]:
 
 
 def _followed(
-    home: Reading, scope: Scope, before: Sequence[str], asked: Mapping[str, Any]
+    home: Reading, scope: Scope, before: Sequence[str], asked: dict[str, Any]
 ) -> dict[str, Any]:
     function = scope.names.get(asked["function"])
     if function is None or isinstance(function, outside.Outside):
         raise Refused(f"`{asked['function']}` is not a function that can be followed")
     relation = home.relation_of(function, asked)
     plan = plan_json.to_json(home.plan(relation))
+    if any(node["has"].get("left_open") == "place" for node in plan["nodes"]):
+        asked["left_open"] = "place"
     for reason in (*before, *_unknown()):
         raise Refused(reason)
     texts = repr(plan)

@@ -32,7 +32,7 @@ from annotations.dataflow import Position
 from annotations.whitebox.connect import classes, outside, permitted, places
 from annotations.whitebox.connect.answers import Refused
 from annotations.whitebox.connect.classes import Class, Method, Object, Super
-from annotations.whitebox.connect.outside import UNREAD, Default, Open, Outside
+from annotations.whitebox.connect.outside import PLACE, UNREAD, Default, Open, Outside
 from annotations.whitebox.connect.program import program
 from annotations.whitebox.connect.user_functions import Chance
 
@@ -564,7 +564,8 @@ class Interpreter:
         whole = frames[0]
         for frame in frames[1:]:
             whole = whole.union(frame)
-        return whole.hint(UNREAD, f"{test} is not known here")
+        place = () if test.startswith("how") else (PLACE,)  # running it tells how often
+        return whole.hint(UNREAD, f"{test} is not known here", *place)
 
     def _repeated(self, what: str, node: ast.While | ast.For, scope: Scope) -> None:
         """A loop of which it is not known how often it runs: its body is read once, of values that

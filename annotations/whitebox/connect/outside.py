@@ -14,15 +14,18 @@ import json
 import os
 import re
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, MutableSequence
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
-from types import ModuleType
+from pathlib import Path
+from types import FrameType, ModuleType
 from typing import Any, Final
 
 from annotations.dataflow import Position
 from annotations.whitebox.connect.places import caller
+from annotations.whitebox.python_chance import reason_of
 
 SERVICES: Final = frozenset(
     {
@@ -46,6 +49,21 @@ MADE: Final[set[str]] = set()
 """Texts that stand for values which are not known."""
 DECIDED: Final[dict[str, None]] = {}
 """Those of them that were taken for a number, or decided what the script did."""
+
+
+ASKED: Final[dict[str, None]] = {}
+"""What code that is run asked of the place, where nothing tells what became of it."""
+
+
+def left_to_the_place() -> str:
+    """What decided, or may have, what code that is run did; empty: nothing that is known."""
+    return next(iter((*DECIDED, *ASKED)), "")
+
+
+def forget() -> None:
+    """Know nothing any more of what was asked of the place."""
+    DECIDED.clear()
+    ASKED.clear()
 
 
 _UNPACK: Final = dis.opmap["UNPACK_SEQUENCE"]
@@ -92,6 +110,8 @@ class Outside(str):
         frame = next((each for each in given if isinstance(each, DataFrame)), None)
         if frame is not None:
             return frame.hint(UNREAD, f"what `{self[1:]}` does is not known here")
+        if any(isinstance(each, list | dict | set) for each in given):
+            ASKED[str(self)] = None  # it may put something in
         if any(isinstance(each, Column) for each in given):
             from pyspark.sql.connect.functions import builtin
 
@@ -170,17 +190,21 @@ class Default(str, Open):
             DECIDED[str(self)] = None
         return int(str(self))
 
-    def lower(self) -> Default:
-        """The same in small letters."""
-        return Default(str.lower(self))
+    def __lt__(self, other: str) -> bool:
+        if _users(sys._getframe(1).f_code.co_filename):
+            DECIDED[str(self)] = None
+        return str.__lt__(self, other)
 
-    def upper(self) -> Default:
-        """The same in capital letters."""
-        return Default(str.upper(self))
+    def __ge__(self, other: str) -> bool:
+        return not self < other
 
-    def strip(self, chars: str | None = None) -> Default:
-        """The same without blanks around it."""
-        return Default(str.strip(self, chars))
+    def __gt__(self, other: str) -> bool:
+        if _users(sys._getframe(1).f_code.co_filename):
+            DECIDED[str(self)] = None
+        return str.__gt__(self, other)
+
+    def __le__(self, other: str) -> bool:
+        return not self > other
 
 
 class DefaultNumber(int, Open):
@@ -190,10 +214,55 @@ class DefaultNumber(int, Open):
 class Defaults(list[Any], Open):
     """Arguments of a script, or parts of one, of which there may be others."""
 
+    def __iter__(self) -> Iterator[Any]:
+        return list.__iter__(self._asked())
+
+    def __len__(self) -> int:
+        return list.__len__(self._asked())
+
+    def __getitem__(self, place: Any) -> Any:
+        found = list.__getitem__(self, place)
+        return Defaults(found) if isinstance(place, slice) else found
+
+    def _asked(self) -> Defaults:
+        if _users(sys._getframe(2).f_code.co_filename):
+            ASKED["the arguments"] = None
+        return self
+
     def __contains__(self, asked: object) -> bool:
         if _users(sys._getframe(1).f_code.co_filename):
             DECIDED[f"{asked!r} in the arguments"] = None
         return list.__contains__(self, asked)
+
+
+def _methods(kind: type[Default] | type[Outside]) -> None:
+    """Let what is made of a text that is not known be such a text, and what is asked of it decide
+    what the script does."""
+
+    def of(function: Callable[..., Any]) -> Callable[..., Any]:
+        def method(text: str, *arguments: Any, **named: Any) -> Any:
+            found = function(text, *arguments, **named)
+            if not _users(sys._getframe(1).f_code.co_filename):
+                return found
+            if isinstance(found, str):
+                return kind(found)
+            if isinstance(found, list):
+                return Defaults(map(kind, found))
+            if isinstance(found, tuple):
+                return tuple(map(kind, found))
+            DECIDED[str(text)] = None
+            return found
+
+        return method
+
+    for name, function in vars(str).items():
+        left = ("maketrans", "encode", "join", "format", "format_map")
+        if name == "__contains__" or not name.startswith(("_", *left)):
+            setattr(kind, name, of(function))
+
+
+_methods(Outside)
+_methods(Default)
 
 
 def by_default(value: Any, name: str) -> Any:
@@ -205,7 +274,9 @@ def by_default(value: Any, name: str) -> Any:
 
 
 UNREAD: Final = "blazes_unread"
-"""A hint of this name marks a DataFrame that went through unknown code; its parameter is why."""
+"""A hint of this name marks a DataFrame that went through unknown code; its parameter is why. A
+second one, `PLACE`, says that the place where the script runs decides what was done."""
+PLACE: Final = "place"
 
 
 class _StandIn(ModuleType):
@@ -268,6 +339,67 @@ def stand_ins(text: str, path: str) -> None:
     time.sleep = lambda _: None
     _environment()
     _json()
+    watch()
+
+
+def watch() -> None:
+    """Note what code that is run asks of the place: which files there are, Spark's settings and
+    tables, its version; and what it leaves to chance."""
+    sys.setprofile(_heard)
+    threading.setprofile(_heard)
+    from pyspark.sql.connect.catalog import Catalog
+    from pyspark.sql.connect.conf import RuntimeConf
+    from pyspark.sql.connect.session import SparkSession
+
+    def noted(function: Callable[..., Any], name: str) -> Callable[..., Any]:
+        def asked(*arguments: Any, **named: Any) -> Any:
+            if _users(sys._getframe(1).f_code.co_filename):
+                ASKED[f"{name}({', '.join(map(repr, arguments[-1:]))})"] = None
+            return function(*arguments, **named)
+
+        return asked
+
+    def setting(conf: Any, key: str, *default: Any, **named: Any) -> Any:
+        found = get(conf, key, *default, **named)
+        return by_default(found, key) if _users(sys._getframe(1).f_code.co_filename) else found
+
+    get = RuntimeConf.get
+    RuntimeConf.get = setting  # type: ignore[method-assign,assignment]
+    SparkSession.version = property(  # type: ignore[assignment]
+        lambda session: Default(session._client._analyze("spark_version").spark_version)
+    )
+    for owner, names in _OF_PLACE.items():
+        for name in names.split():
+            setattr(owner, name, noted(getattr(owner, name), name))
+    for name in dir(Catalog):
+        if name.startswith(("current", "get", "is", "list")) or name.endswith("Exists"):
+            setattr(Catalog, name, noted(getattr(Catalog, name), f"spark.catalog.{name}"))
+
+
+def _heard(frame: FrameType, event: str, function: Any) -> None:
+    """Note a call by the user's code whose result is another one each time."""
+    if event == "c_call":
+        owner = getattr(function, "__self__", None)
+        kind = owner if isinstance(owner, type) else type(owner)
+        of_module = owner is None or isinstance(owner, ModuleType)
+        module = getattr(function, "__module__", "") if of_module else kind.__module__
+        name = f"{module}.{'' if of_module else f'{kind.__name__}.'}{function.__name__}"
+        by: FrameType | None = frame
+    elif event == "call":
+        name = f"{frame.f_globals.get('__name__', '')}.{frame.f_code.co_qualname}"
+        by = frame.f_back
+    else:
+        return
+    if by is not None and _users(by.f_code.co_filename) and reason_of(name) is not None:
+        ASKED[f"{name}()"] = None
+
+
+_OF_PLACE: Final[dict[Any, str]] = {
+    os.path: "exists isdir isfile islink lexists",
+    Path: "exists is_dir is_file",
+    os: "access",
+}
+"""What tells which files there are."""
 
 
 def arguments(text: str, path: str, *, run: bool) -> list[str]:
@@ -280,12 +412,26 @@ def arguments(text: str, path: str, *, run: bool) -> list[str]:
 
     def parsed(parser: Any, args: Any = None, namespace: Any = None) -> Any:
         given, rest = parse(parser, _required(parser) if args is None else args, namespace)
-        for name, value in [] if run else vars(given).items():
-            setattr(given, name, by_default(value, name))
+        for name, value in vars(given).items():
+            if run and not isinstance(value, str):
+                OPEN_ARGUMENTS.add(name)
+            else:
+                setattr(given, name, by_default(value, name))
         return given, rest
 
+    def looked_at(namespace: Any, name: str) -> Any:
+        if name in OPEN_ARGUMENTS and _users(sys._getframe(1).f_code.co_filename):
+            ASKED[f"${name}"] = None
+        return object.__getattribute__(namespace, name)
+
     argparse.ArgumentParser.parse_known_args = parsed  # type: ignore[assignment,method-assign]
+    if run:
+        argparse.Namespace.__getattribute__ = looked_at  # type: ignore[method-assign]
     return sys.argv
+
+
+OPEN_ARGUMENTS: Final[set[str]] = set()
+"""Arguments of a script whose values are none that could tell that they were asked for."""
 
 
 def _environment() -> None:

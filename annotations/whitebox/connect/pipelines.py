@@ -36,6 +36,7 @@ def pipeline(home: Reading, request: Mapping[str, Any]) -> dict[str, Any]:
         if answer.get("error"):
             answer["position"] = place_text(caller())
         answer["notes"] = noted(follow=True)
+    answer["decided"] = not request.get("follow") and outside.left_to_the_place()
     return answer
 
 

@@ -268,7 +268,7 @@ def _plan(reading: Reading, project: Project, flow: Flow) -> ir.Relation:
     except Exception as failed:
         reason = f"{type(failed).__name__}: {failed}".partition("\n")[0]
         inputs = tuple(_source(reading, name) for name in schemas)
-        return ir.Opaque(inputs, (), reason, position=flow.position)
+        return ir.Opaque(inputs, (), reason, position=flow.position, left_open="text")
 
 
 def _sql(query: str) -> Any:

@@ -6,9 +6,7 @@ Importing this module prepares the process: PySpark then finds a channel to nowh
 from __future__ import annotations
 
 import contextlib
-import importlib
 import resource
-import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
@@ -16,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from annotations.dataflow import Position
-from annotations.whitebox import ir, plan_json
+from annotations.whitebox import ir
 from annotations.whitebox.connect import channel
 
 channel.prepare()
@@ -66,25 +64,6 @@ class Reading:
         return any(source.role in live for source in sources(self.plan(relation, views)))
 
     # ---- what can be asked for
-
-    def functions(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Functions from DataFrames to a DataFrame: a plan for each, or what went wrong."""
-        sys.path.insert(0, request["folder"])
-        found = []
-        for asked in request["functions"]:
-            with self.failures() as failure:
-                self.sources.declare(asked["inputs"])
-                plan = self._called(asked)
-                failure |= {"plan": plan_json.to_json(plan)}
-            found.append(failure)
-        return {"functions": found}
-
-    def _called(self, asked: Mapping[str, Any]) -> ir.Relation:
-        module = importlib.import_module(asked["module"])
-        function: Any = module
-        for name in asked["function"].split("."):
-            function = getattr(function, name)
-        return self.plan(self.relation_of(function, asked))
 
     def relation_of(self, function: Callable[..., Any], asked: Mapping[str, Any]) -> Any:
         """What a function makes of one DataFrame for each input, as the client describes it."""

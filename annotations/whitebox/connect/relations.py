@@ -108,11 +108,14 @@ class Relations:
         schema: DataType | None = None,
         writes: bool = True,
         deterministic: bool = True,
+        left_open: str = "",
     ) -> Built:
         """Something of which nothing is known but what it reads and which columns it has."""
         columns = () if schema is None else tuple(Column(n, t, m) for n, t, m in schema.fields)
         inputs = tuple(built.relation for built in inside)
-        made = ir.Opaque(inputs, columns, reason, writes, not deterministic, at)
+        made = ir.Opaque(
+            inputs, columns, reason, writes, not deterministic, at, left_open=left_open
+        )
         return self.made(made, ())
 
     def called(self, built: Built, name: str, at: Position | None) -> Built:

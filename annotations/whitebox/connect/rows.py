@@ -244,8 +244,10 @@ def _hint(home: Relations, found: Any, at: Position | None) -> Built:
     """A hint of Spark's changes no rows; ours marks what went through unknown code."""
     if found.name != UNREAD:
         return _same(home, found, at)
-    reason = found.parameters[0].literal.string
-    return home.user_code([home.build(found.input)], reason, at, deterministic=False)
+    reason, *place = (parameter.literal.string for parameter in found.parameters)
+    left_open = "place" if place else "text"
+    inside = [home.build(found.input)]
+    return home.user_code(inside, reason, at, deterministic=False, left_open=left_open)
 
 
 CONVERTERS: Final[dict[str, Converter]] = {

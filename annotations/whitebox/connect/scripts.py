@@ -87,6 +87,7 @@ def script(home: Reading, request: Mapping[str, Any]) -> dict[str, Any]:
     started, home.answers.started = home.answers.started, []
     answer["queries"] = [each for query in started for each in _queries(home, query)]
     answer["sources"] = home.sources.read
+    answer["decided"] = not request.get("follow") and outside.left_to_the_place()
     answer["notes"] = noted(follow=bool(request.get("follow")))
     return answer
 
@@ -126,6 +127,11 @@ def _follow(home: Reading, text: str, path: Path, made: list[list[Any]]) -> None
 
 def _run(home: Reading, text: str, path: Path) -> None:
     """Run a program with what a platform puts in place."""
+    import pyspark.sql
+    from pyspark.sql.connect.dataframe import DataFrame
+
+    # What a script puts in place of a method of DataFrames is called.
+    pyspark.sql.DataFrame = DataFrame  # type: ignore[misc,assignment]
     main = ModuleType("__main__")
     main.__file__ = str(path)
     sys.modules["__main__"] = main
@@ -165,7 +171,8 @@ def _queries(home: Reading, started: Started) -> list[dict[str, Any]]:
         written, varies = _called(home, started.body, name)
     if failed:
         written, varies, home.answers.started = home.answers.started, "", []
-    found = [_written(home, each, name, plan, started.command.input, varies) for each in written]
+    at, stream = described["position"], started.command.input
+    found = [_written(home, each, name, plan, stream, varies, at) for each in written]
     made = [described | each for each in found if each is not None]
     if not failed and made:
         for each in made:
@@ -183,6 +190,7 @@ def _queries(home: Reading, started: Started) -> list[dict[str, Any]]:
         plan.columns,
         f"what the function of foreachBatch does is not known: {reason}",
         position=Position(*failed["position"]) if failed.get("position") else started.position,
+        left_open="text",
     )
     if made:
         described["taken"] = {"reason": opaque.reason + _SEVERAL}
@@ -235,10 +243,16 @@ def _taken(
 
 
 def _written(
-    home: Reading, written: Started, batch: str, query: ir.Relation, stream: Any, varies: str
+    home: Reading,
+    written: Started,
+    batch: str,
+    query: ir.Relation,
+    stream: Any,
+    varies: str,
+    started: Any,
 ) -> dict[str, Any] | None:
     """What the function of `foreachBatch` writes of a micro-batch; None: nothing of it. `varies`:
-    why it writes something else of another one."""
+    why it writes something else of another one. `started`: where its query is."""
     described, plan = _query(home, written)
     path = annotate(plan).paths.get(batch)
     if path is None:
@@ -254,7 +268,9 @@ def _written(
         varies = varies or "only the micro-batch that comes first is written"
     if varies:
         reason = varies
-        plan = ir.Opaque((query,), plan.columns, reason, position=written.position)
+        plan = ir.Opaque(
+            (query,), plan.columns, reason, position=written.position, left_open="place"
+        )
         code = {"reason": reason}
     elif by_record:
         plan = texts.filled(plan, {batch: lambda: query})
@@ -268,7 +284,8 @@ def _written(
         reason = f"a merge into {target} keeps, of records with the same key, what came last"
         plan = ir.Opaque((plan,), plan.columns, reason, position=written.position)
         code = {"reason": reason}
-    return described | {"plan": plan_json.to_json(plan), "in_batch": True, "code": code}
+    made = {"plan": plan_json.to_json(plan), "in_batch": True, "code": code, "started": started}
+    return described | made
 
 
 def _query(home: Reading, started: Started) -> tuple[dict[str, Any], ir.Relation]:
@@ -300,7 +317,9 @@ def _query(home: Reading, started: Started) -> tuple[dict[str, Any], ir.Relation
         home.sources.read.setdefault(_UNSEEN, {"format": "table", "streaming": True})
         stream = ir.Source(_UNSEEN, (), ir.Role.STREAM, complete=False, position=started.position)
         reason = "which stream it reads is not known here"
-        plan = ir.Opaque((stream, plan), plan.columns, reason, True, True, started.position)
+        plan = ir.Opaque(
+            (stream, plan), plan.columns, reason, True, True, started.position, left_open="text"
+        )
     own = described.get("path") or described.get("table_name")
     if own is not None and any(
         own == home.sources.read.get(each.name, {}).get("path", each.name)

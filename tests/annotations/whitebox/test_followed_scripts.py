@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import product
 from pathlib import Path
 from random import Random
@@ -362,6 +362,26 @@ _ROUNDABOUT: Final = (
     "    def go(self, d): return <step>\nfor each in made: df = each().go(df)",
 )
 """Ways to take a step that do not look like it; a reader that overlooks one takes no step."""
+_UNFOLLOWED: Final = (
+    "class Hidden:\n    def __getitem__(self, _):\n        import os, random, time\n"
+    "        from datetime import datetime\n        from pathlib import Path\n"
+    "        if <test>: return lambda d: <step>\n        return lambda d: d\n"
+    "df = Hidden()[0](df)"
+)
+"""A step that only running the script shows, if the place where it runs decides for it."""
+_OF_PLACE: Final = (
+    *_UNKNOWN,
+    '"C" in sys.argv',
+    "sys.argv[2:]",
+    "os.path.exists('/no/where')",
+    "Path('/no/where').is_file()",
+    "spark.conf.get('step', 'no') == 'yes'",
+    "spark.version > '5'",
+    "spark.catalog.tableExists('t') is None",
+    "datetime.now().hour > 24",
+    "random.random() > 1",
+    "time.time() < 0",
+)
 
 
 def _roundabout(way: str, seed: int) -> tuple[str, list[str]]:
@@ -387,24 +407,39 @@ def _started(graph: Graph | Unreadable) -> dict[str, list[str]]:
 
 
 def test_no_way_is_overlooked(tmp_path: Path) -> None:
-    """Whatever way a script takes, what was said of it without knowing the way is as careful."""
-    files: list[Path] = []
-    groups: list[tuple[str, int]] = []
+    """Whatever way a script takes, what was said of it without knowing the way is as careful: of
+    its text alone, and of running it, which shows one way."""
     several = [_scripts(seed) for seed in range(SCRIPTS)]
-    several += [_roundabout(w, seed) for w in _ROUNDABOUT for seed in range(SCRIPTS // 12)]
-    for unknown, taken in several:
-        groups.append((unknown, len(taken)))
-        for text in (unknown, *taken):
-            files.append(tmp_path / f"script_{len(files)}.py")
-            files[-1].write_text(text)
-    graphs = iter(read_all(files, execute=Limits(120.0), follow=True))
-    for unknown, count in groups:
-        said = _started(next(graphs))
-        for _ in range(count):
-            for path, labels in _started(next(graphs)).items():
-                for label in labels:
+    ways = [*_ROUNDABOUT, *(_UNFOLLOWED.replace("<test>", test) for test in _OF_PLACE)]
+    several += [_roundabout(way, seed) for way in ways for seed in range(SCRIPTS // 12)]
+
+    def read(texts: Sequence[str], *, follow: bool) -> Iterator[dict[str, list[str]]]:
+        files = [tmp_path / f"script_{number}.py" for number in range(len(texts))]
+        for file, text in zip(files, texts, strict=True):
+            file.write_text(text)
+        return map(_started, read_all(files, execute=Limits(120.0), follow=follow))
+
+    labels = read([text for _, taken in several for text in taken], follow=True)
+    asked = [unknown for unknown, _ in several]
+    both = zip(read(asked, follow=True), read(asked, follow=False), strict=True)
+    for (unknown, taken), of_text_and_run in zip(several, [*both], strict=True):
+        for _ in taken:
+            for path, found in next(labels).items():
+                for label, said in product(found, of_text_and_run):
                     careful = [each for each in said.get(path, ()) if not claims_more(each, label)]
                     assert careful, f"{path} is {label}, and {said} was said of\n{unknown}"
+
+
+def test_running_a_script_tells_what_its_text_does_not(tmp_path: Path) -> None:
+    """Where the place decides nothing."""
+    file = tmp_path / "job.py"
+    way = _UNFOLLOWED.replace("<test>", "3 > 4").replace("<step>", "d.limit(1)")
+    file.write_text(f'{_HEAD}{way}\nstart(df, "last")\n')
+    labels = [
+        _started(read_all([file], execute=Limits(60.0), follow=follow)[0])["df -> last"]
+        for follow in (True, False)
+    ]
+    assert labels == [["OW[*], chance"], ["CR"]]
 
 
 @pytest.mark.parametrize(
