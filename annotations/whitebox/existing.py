@@ -231,8 +231,8 @@ def _weaker(ran: Graph | Unreadable, text: Graph | Unreadable) -> Graph | Unread
     if isinstance(ran, Unreadable):
         if isinstance(text, Unreadable):
             return ran
-        told = [(said, at) for said, at in text.problems if "--execute" not in said]
-        return replace(text, problems=((str(ran), ran.position), *told))
+        remarks = [remark for remark in text.problems if "--execute" not in remark[0]]
+        return replace(text, problems=((str(ran), ran.position), *remarks))
     others = {} if isinstance(text, Unreadable) else text.nodes
     nodes, met = {}, set[str]()
     for name, node in ran.nodes.items():
