@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -128,6 +128,8 @@ class _Bound:
 
     function: Any
     how: str
+    setter: Any = None
+    """Of a property: what is called with the value that it is given."""
 
 
 def defined(interpreter: Follower, node: ast.ClassDef, scope: Any, inner: Any) -> Class | None:
@@ -155,7 +157,11 @@ def defined(interpreter: Follower, node: ast.ClassDef, scope: Any, inner: Any) -
     made = Class(node.name, scope.file, node, scope, tuple(bases), foreign)
     for statement in node.body:
         if isinstance(statement, ast.FunctionDef):
-            inner.names[statement.name] = _member(interpreter, statement, scope, made)
+            before = inner.names.get(statement.name)
+            member = _member(interpreter, statement, scope, made)
+            if isinstance(before, _Bound) and _sets(statement):
+                member = replace(before, setter=interpreter.function(statement, scope, made))
+            inner.names[statement.name] = member
         elif isinstance(statement, ast.AnnAssign) and statement.value is None:
             continue
         else:
@@ -185,6 +191,11 @@ def _member(interpreter: Follower, node: ast.FunctionDef, scope: Any, kind: Clas
         elif word.rpartition(".")[2] not in ("abstractmethod", "override"):
             return Outside(f"${node.name}")
     return _Bound(function, how) if how else function
+
+
+def _sets(node: ast.FunctionDef) -> bool:
+    """Whether a function is what the property before it does with a value that it is given."""
+    return [ast.unparse(each) for each in node.decorator_list] == [f"{node.name}.setter"]
 
 
 def _fields(node: ast.ClassDef) -> Iterator[Field]:
@@ -266,8 +277,11 @@ def attribute(owner: Class | Object | Super, name: str) -> Any:
 
 
 def put(owner: Class | Object, name: str, value: Any) -> None:
-    """Set a member; what a property does with it is not known."""
+    """Set a member, or let the setter of a property do it."""
     member = owner.kind.member(name) if isinstance(owner, Object) else None
+    if isinstance(member, _Bound) and member.setter is not None:
+        member.setter(owner, value)
+        return
     if isinstance(member, Outside | _Bound):
         forget(owner)
         value = lost(value, name)
