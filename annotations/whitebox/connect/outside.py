@@ -17,6 +17,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, MutableSequence
+from functools import cache
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from pathlib import Path
@@ -327,6 +328,7 @@ def _of_user() -> bool:
     return frame is not None and _users(frame.f_code.co_filename)
 
 
+@cache
 def _users(file: str) -> bool:
     return not file.startswith(("<", sys.prefix, sys.base_prefix)) and "/annotations/" not in file
 
@@ -378,19 +380,18 @@ def watch() -> None:
 
 def _heard(frame: FrameType, event: str, function: Any) -> None:
     """Note a call by the user's code whose result is another one each time."""
-    if event == "c_call":
+    by = frame if event == "c_call" else frame.f_back if event == "call" else None
+    if by is None or not _users(by.f_code.co_filename):
+        return
+    if event == "call":
+        name = f"{frame.f_globals.get('__name__', '')}.{frame.f_code.co_qualname}"
+    else:
         owner = getattr(function, "__self__", None)
         kind = owner if isinstance(owner, type) else type(owner)
         of_module = owner is None or isinstance(owner, ModuleType)
         module = getattr(function, "__module__", "") if of_module else kind.__module__
         name = f"{module}.{'' if of_module else f'{kind.__name__}.'}{function.__name__}"
-        by: FrameType | None = frame
-    elif event == "call":
-        name = f"{frame.f_globals.get('__name__', '')}.{frame.f_code.co_qualname}"
-        by = frame.f_back
-    else:
-        return
-    if by is not None and _users(by.f_code.co_filename) and reason_of(name) is not None:
+    if reason_of(name) is not None:
         ASKED[f"{name}()"] = None
 
 
