@@ -194,9 +194,23 @@ def _chance(facts: Facts, call: Call) -> Facts:
     if reads_special_time(call):
         reason = "is a time by the clock"
     if reason is None:
-        return facts
+        return _dated(facts, call)
     evidence = Evidence("nondeterministic", f"{text_of(call)} {reason}", call.position)
     return replace(facts, chances=unique((*facts.chances, (facts.live, evidence))))
+
+
+def _dated(facts: Facts, call: Call) -> Facts:
+    """The facts with what is assumed of texts of the records that become timestamps."""
+    texts = (Family.STRING, Family.UNKNOWN)
+    casts = call.function in ("cast", "try_cast") and call.type.family is Family.TIMESTAMP
+    parses = call.function in ("to_timestamp", "try_to_timestamp") and len(call.arguments) == 1
+    if not (casts or parses) or not any(
+        type_of(a).family in texts and references(a) for a in call.arguments
+    ):
+        return facts
+    text = f"no text in {text_of(call)} is a time of the day alone, which is one of the current day"
+    assumed = Assumption(text, call.position)
+    return replace(facts, assumptions=unique((*facts.assumptions, assumed)))
 
 
 def reads_special_time(call: Call) -> bool:

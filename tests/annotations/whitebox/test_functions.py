@@ -228,6 +228,22 @@ def test_a_constant_text_is_a_clock_where_it_becomes_a_time(text: str, chance: b
 
 
 @pytest.mark.parametrize(
+    ("text", "assumed"),
+    [
+        ("SELECT CAST(s AS TIMESTAMP) AS x FROM r", True),
+        ("SELECT to_timestamp(s) AS x FROM r", True),
+        ("SELECT to_timestamp(s, 'HH:mm') AS x FROM r", False),
+        ("SELECT CAST(n AS TIMESTAMP) AS x FROM r", False),
+        ("SELECT CAST(s AS DATE) AS x FROM r", False),
+        ("SELECT CAST('2024-01-01' AS TIMESTAMP) AS x FROM r", False),
+    ],
+)
+def test_texts_that_become_timestamps_are_assumed_to_have_a_date(text: str, assumed: bool) -> None:
+    found = [each.text for each in derived(text).assumptions]
+    assert any("time of the day" in line for line in found) is assumed
+
+
+@pytest.mark.parametrize(
     ("on", "gate"),
     [
         ("r.k = q.k2", {"k", "k2"}),
