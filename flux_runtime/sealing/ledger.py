@@ -87,7 +87,7 @@ _WITHOUT_JOURNAL: Final = 4
 """The same but for the journal."""
 JOURNAL_MAX: Final = 16
 """Entries of a full journal..."""
-CHANGED_MAX: Final = 50_000
+CHANGED_MAX: Final = 25_000
 """... which is also full when so many partitions have changed, for the sake of memory."""
 CACHE_BYTES: Final = 32 << 20
 WRITE_BUFFER_BYTES: Final = 16 << 20
