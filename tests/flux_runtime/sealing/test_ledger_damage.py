@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import json
 import random
 import shutil
 from collections.abc import Callable
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 from rocksdict import Options, Rdict
 
+from flux_runtime.sealing import ledger as ledgers
 from flux_runtime.sealing.events import (
     Chunk,
     Coverage,
@@ -50,7 +52,7 @@ def grown(path: Path) -> tuple[Ledger, list[tuple[Any, ...]]]:
             Group(f"open {batch}", "a", None, None, 2),
         )
         covered = Coverage("query", str(batch), str(batch + 1))
-        chunk = Chunk("records", 5, 2, {"part": (1, 2)})
+        chunk = Chunk("records", 5, 2, 0, {"part": (1, 2)})
         ledger.record(Ingested("items", batch, float(batch), Groups.of(groups), 0, covered, chunk))
         states.append(state(ledger))
         if batch % 3 == 2:
@@ -61,6 +63,13 @@ def grown(path: Path) -> tuple[Ledger, list[tuple[Any, ...]]]:
             ledger.record(ReleaseFinished(release.number, float(batch)))
             states.append(state(ledger))
     return ledger, states
+
+
+def take(ledger: Ledger, batch: int) -> None:
+    groups = tuple(Group(f"{batch} {i}", "a", None, None, 2) for i in range(50))
+    covered = Coverage("query", str(batch), str(batch + 1))
+    chunk = Chunk("records", 100, 50, 0, {"part": (1, 2)})
+    ledger.record(Ingested("items", batch, float(batch), Groups.of(groups), 0, covered, chunk))
 
 
 @pytest.fixture
@@ -228,6 +237,24 @@ def test_a_ledger_without_an_entry_of_its_journal_is_refused(
     assert opened(folder, without(-1)) == states[-2]
 
 
+def test_a_ledger_that_was_written_without_a_journal_is_taken_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(ledgers, "JOURNAL_MAX", 0)  # every entry writes the parts
+        ledger, states = grown(tmp_path / "ledger")
+        ledger.close()
+    with contextlib.closing(Rdict(str(tmp_path / "ledger"), Options(raw_mode=True))) as entries:
+        meta = json.loads(entries[b"meta"])
+        del meta["journal"], meta["rules"]
+        entries[b"meta"] = json.dumps(meta | {"format": 4}).encode()
+    for number in range(2):  # as it was, then with a journal
+        with Ledger(tmp_path / "ledger", RULES) as ledger:
+            assert state(ledger) == states[-1]
+            take(ledger, BATCHES + number)
+            states.append(state(ledger))
+
+
 def test_a_ledger_whose_making_was_interrupted_is_made(tmp_path: Path) -> None:
     """RocksDB names its files in CURRENT last."""
     Ledger(tmp_path / "ledger", RULES).close()
@@ -265,12 +292,6 @@ def test_a_full_disk_stops_the_ledger_which_goes_on_from_what_is_written(
     tmp_path: Path, size: int
 ) -> None:
     """A write that fails is not believed, nor is any later one, also when there is space again."""
-
-    def take(ledger: Ledger, batch: int) -> None:
-        groups = tuple(Group(f"{batch} {i}", "a", None, None, 2) for i in range(50))
-        covered = Coverage("query", str(batch), str(batch + 1))
-        chunk = Chunk("records", 100, 50, 0, {"part": (1, 2)})
-        ledger.record(Ingested("items", batch, float(batch), Groups.of(groups), 0, covered, chunk))
 
     folder = tmp_path / "ledger"
     states: list[tuple[Any, ...]] = []
