@@ -214,6 +214,21 @@ def written(
                    .toPandas().iloc[:, 0] if frame.columns else [])  # fmt: skip
 
 
+def outcomes(
+    spark: Any, function: Function, several: Sequence[Function], rng: random.Random, folder: Path
+) -> list[Counter[str]]:
+    """What is in the sink after each of several runs over the same records."""
+    rows = records(rng)
+    runs = (cut(rng, rows) for _ in range(RUNS))
+    return [written(spark, function, several, batches, rng, folder) for batches in runs]
+
+
+def differ(runs: Sequence[Counter[str]]) -> tuple[Counter[str], Counter[str]] | None:
+    """Two runs of which one has a row that the other has not; how often may differ."""
+    pairs = ((runs[0], run) for run in runs[1:] if set(run) != set(runs[0]))
+    return next(pairs, None)
+
+
 def main() -> int:
     """Print what is found; 1 where something is refuted."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
@@ -234,21 +249,16 @@ def main() -> int:
             if not same and rng.random() < 0.9:
                 found["cautious, not run"] += 1
                 continue
-            rows = records(rng)
-            outcomes = []
-            for _ in range(RUNS):
-                batches = cut(rng, rows)
-                try:
-                    outcomes.append(set(written(spark, function, several, batches, rng, folder)))
-                except Exception as error:
-                    print(f"not run: {function.text}  {str(error)[:200]}")
-                    break
-            agree = all(each == outcomes[0] for each in outcomes)
-            if len(outcomes) < RUNS:
+            try:
+                runs = outcomes(spark, function, several, rng, folder)
+            except Exception as error:
                 found["not run"] += 1
-            elif same and not agree:
+                print(f"not run: {function.text}  {str(error)[:200]}")
+                continue
+            agree = differ(runs) is None
+            if same and not agree:
                 found["refuted"] += 1
-                print(f"REFUTED: {function.text}    {rows}\n    {outcomes}")
+                print(f"REFUTED: {function.text}    {differ(runs)}")
             else:
                 found[f"{'said' if same else 'not said'} to be the same, "
                       f"{'was' if agree else 'was not'}"] += 1  # fmt: skip

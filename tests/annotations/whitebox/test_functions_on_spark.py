@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -22,6 +23,7 @@ from annotations.whitebox.functions import (
     On,
     Way,
 )
+from benchmarks.batch_functions import Function, differ, functions, labels, outcomes
 from benchmarks.function_values import BY_NAME, SAMPLES
 from benchmarks.functions_on_spark import MODES, Prover, planted, prove, session
 
@@ -107,3 +109,16 @@ def test_a_text_that_is_a_clock_is_found(spark: Any) -> None:
     with planted("datediff", takes_time=False):
         prover.clocks(lambda each: each == "datediff", 100)
     assert {each.function for each in prover.report.refuted} == {"datediff"}
+
+
+def test_spark_refutes_no_function_of_foreach_batch(spark: Any, tmp_path: Path) -> None:
+    rng = random.Random(SEED)
+    several = list(functions(rng, 12))
+    said = labels(several, tmp_path)
+    same = [function for function in several if said[function.name]][:2]
+    assert len(same) == 2
+    for function in same:
+        assert differ(outcomes(spark, function, several, rng, tmp_path)) is None, function.text
+    first = 'def body_0(df, number):\n    df.write.mode("ignore").parquet("{lake}/out_0")\n'
+    wrong = Function("body_0", first, "out_0")
+    assert differ(outcomes(spark, wrong, [wrong], rng, tmp_path)) is not None
