@@ -191,22 +191,6 @@ class Default(str, Open):
             DECIDED[str(self)] = None
         return int(str(self))
 
-    def __lt__(self, other: str) -> bool:
-        if _users(sys._getframe(1).f_code.co_filename):
-            DECIDED[str(self)] = None
-        return str.__lt__(self, other)
-
-    def __ge__(self, other: str) -> bool:
-        return not self < other
-
-    def __gt__(self, other: str) -> bool:
-        if _users(sys._getframe(1).f_code.co_filename):
-            DECIDED[str(self)] = None
-        return str.__gt__(self, other)
-
-    def __le__(self, other: str) -> bool:
-        return not self > other
-
 
 class DefaultNumber(int, Open):
     """A number by default."""
@@ -257,8 +241,9 @@ def _methods(kind: type[Default] | type[Outside]) -> None:
         return method
 
     for name, function in vars(str).items():
+        tests = ("__contains__", "__lt__", "__le__", "__gt__", "__ge__")
         left = ("maketrans", "encode", "join", "format", "format_map")
-        if name == "__contains__" or not name.startswith(("_", *left)):
+        if name in tests or not name.startswith(("_", *left)):
             setattr(kind, name, of(function))
 
 

@@ -377,6 +377,8 @@ _OF_PLACE: Final = (
     "Path('/no/where').is_file()",
     "spark.conf.get('step', 'no') == 'yes'",
     "spark.version > '5'",
+    "spark.version >= '5'",
+    "'5' <= os.environ.get('LEVEL', '1')",
     "spark.catalog.tableExists('t') is None",
     "datetime.now().hour > 24",
     "random.random() > 1",
