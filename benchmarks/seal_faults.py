@@ -39,6 +39,7 @@ from benchmarks.seal_attack.driver import Driver, HangError, Run  # noqa: E402
 from benchmarks.seal_attack.job import CHANGED, CHANGES  # noqa: E402
 from benchmarks.seal_attack.traffic import Traffic  # noqa: E402
 from flux_runtime.observe import decisions  # noqa: E402
+from flux_runtime.observe.audit import audit  # noqa: E402
 from flux_runtime.observe.decisions import Resolve  # noqa: E402
 from flux_runtime.sealing.events import Resolution  # noqa: E402
 
@@ -106,6 +107,8 @@ class Attack:
             raise ViolationError(f"the job does not go on: {run.said.strip()[-1500:]}")
         if FRESH not in arguments:
             self.usual_s = run.seconds
+        for damage in audit(self.folder / "state"):
+            raise ViolationError(f"at rest, {damage.place}: {damage.problem}")
         self.check(final=False)
 
     def perhaps_settle(self) -> None:

@@ -77,8 +77,8 @@ class Runner:
             BaseException: what made a unit fail; the same.
         """
         began = time.monotonic()
-        before = self._reported_so_far()
         with self._stopped_at_the_end():
+            before = self._reported_so_far()
             if available_now:
                 self._run_what_there_is(stop)
             else:

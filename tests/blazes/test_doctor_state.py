@@ -28,6 +28,8 @@ def folders(tmp_path: Path) -> Folders:
 def test_a_state_that_is_whole(
     folders: Folders, capsys: pytest.CaptureFixture[str], given: str
 ) -> None:
+    for beside in ("staging", "swept-000001-a"):  # what drivers leave
+        (folders.path / "state" / "channels" / f".{UNIT}.{beside}" / "000001-a").mkdir(parents=True)
     assert main(["doctor", str(folders.path / given)]) == 0
     printed = capsys.readouterr().out
     assert printed == f"{folders.path / 'state'} and 1 folder of results: nothing is damaged.\n"

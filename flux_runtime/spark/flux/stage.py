@@ -13,6 +13,7 @@ with new sites, so that nothing is lost then either.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 import uuid
@@ -143,8 +144,15 @@ class Hosting:
 
     def stop(self) -> None:
         """See `Running`."""
-        for each in self._all():
-            each.close()
+        with contextlib.ExitStack() as last_first:
+            last_first.callback(self._report)
+            if self._order is not None:
+                last_first.callback(self._order.close)
+            last_first.callback(self._end_sites)
+            for each in self._all():
+                last_first.callback(each.close)
+
+    def _end_sites(self) -> None:
         self._stopping.set()
         self._over.set()
         end = time.monotonic() + STOP_S
@@ -152,9 +160,6 @@ class Hosting:
             thread.join(max(0.0, end - time.monotonic()))
         if self._sites is not None:
             self._sites.stop()
-        if self._order is not None:
-            self._order.close()
-        self._report()
 
     def _ordered_inputs(self, inputs: Any) -> list[OrderedInput]:
         """One for each feed of these interfaces."""

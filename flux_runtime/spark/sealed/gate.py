@@ -7,6 +7,7 @@ complete, while the next micro-batches are being buffered, and another keeps hou
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import threading
 import time
@@ -194,12 +195,13 @@ class Gate:
         self.report()
 
     def stop(self) -> None:
-        """See `Running`."""
-        for query in self._queries:
-            query.stop()
-        self.releaser.stop()
-        self.report()
-        self.ledger.close()
+        """See `Running`; the ledger is closed also where something cannot be stopped well."""
+        with contextlib.ExitStack() as last_first:
+            last_first.callback(self.ledger.close)
+            last_first.callback(self.report)
+            last_first.callback(self.releaser.stop)
+            for query in self._queries:
+                last_first.callback(query.stop)
 
     # ---- what the intakes call
 
