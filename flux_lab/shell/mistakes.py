@@ -20,6 +20,7 @@ from unittest.mock import patch
 
 from flux_lab.shell.sweep import run
 from flux_runtime.site import collector, connection, controller, intake, shell, worker
+from flux_runtime.site.client import Client
 from flux_runtime.site.client_service import ClientService
 from flux_runtime.site.feeder import Feeder
 from flux_runtime.site.finding import ZooKeeperFinder
@@ -438,6 +439,14 @@ MISTAKES: Final = (
         "commit",
         "gone = bisect_left(self.batches, offset)",
         "gone = bisect_left(self.batches, offset + 1)",
+    ),
+    Mistake(
+        "a stop gives up where a loss is reported",
+        Client,
+        "stop",
+        "while True:",
+        "for _ in range(1):",
+        "moves",
     ),
 )
 """Those that the sweep has to find, and those that it need not (`HARMLESS`)."""

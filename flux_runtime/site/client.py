@@ -222,8 +222,10 @@ class Client:
         Raises:
             Unreachable: no controller has answered; perhaps the job has ended before.
         """
-        with suppress(DataLost):
-            self.ask(control.Stop(), control.Stopped)
+        while True:
+            with suppress(DataLost):  # it came before the answer, and comes once
+                self.ask(control.Stop(), control.Stopped)
+                return
 
     def close(self) -> None:
         """Close the connection."""
