@@ -64,7 +64,8 @@ def find(reference: str, folder: Path) -> Operator:
     file = beside(module, folder)
     text = file or installed(module)
     if text is None:
-        near = did_you_mean(module, (file.stem for file in folder.glob("*.py")))
+        beside_it = (f"{file.stem}:{function}" for file in folder.glob("*.py"))
+        near = did_you_mean(reference, beside_it)
         raise OperatorError(
             f"there is no module {module!r}, neither beside the file nor installed{near}"
         )
