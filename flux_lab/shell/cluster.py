@@ -45,6 +45,7 @@ from flux_runtime.site import (
     leader_state,
     ledger,
     record,
+    shell,
     statistics,
 )
 from flux_runtime.site.client import Client, DataLost, Unreachable
@@ -67,6 +68,8 @@ LATE_S: Final = 5.0
 """In which sites come that were not there at the beginning."""
 MEMORY_BYTES: Final = 1 << 28
 """That every process is said to have."""
+STATE_PIECE_BYTES: Final = 200
+"""So that the states of these jobs, too, take several turns to leave."""
 WIDTHS: Final = ((1,), (2,), (1, 1), (2, 2), (1, 2), (3, 2))
 
 
@@ -563,6 +566,7 @@ def substituted(cluster: Cluster) -> Iterator[None]:
             (controller, "Leader", ObservedLeader),
             (leader_state, "SNAPSHOT_EVENTS", plan.snapshot_events),
             (ledger, "KEPT_ENTRIES", plan.kept_entries),
+            (shell, "STATE_PIECE_BYTES", STATE_PIECE_BYTES),
             (record, "SLACK_ENTRIES", plan.slack_entries),
             (journal, "FILE_FULL_BYTES", plan.journal_bytes),
             (tail, "IN_FLIGHT_MAX", plan.slack_entries + 2),

@@ -14,7 +14,7 @@ from __future__ import annotations
 import datetime
 import re
 import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from enum import Enum
 from typing import Any, Final
@@ -25,6 +25,9 @@ import pyarrow as pa
 
 LENGTH: Final = struct.Struct("<Q")
 ALIGNMENT: Final = 8
+PART_BYTES: Final = 16 << 20
+END_OF_STREAM: Final = b"\xff\xff\xff\xff\0\0\0\0"
+"""Of Arrow IPC."""
 DEPTH_MAX: Final = 64
 """Nesting of lists and the like within a value."""
 INT_BITS: Final = 63
@@ -77,12 +80,64 @@ def pack(value: Value, *, classes: Classes = NO_CLASSES) -> bytes:
     Raises:
         Unpackable: it holds something that is not data.
     """
-    writer = _Writer(classes)
-    skeleton = msgspec.msgpack.encode(writer.plain(value, "the state", 0))
-    parts: list[Any] = [LENGTH.pack(len(skeleton)), skeleton, bytes(-len(skeleton) % ALIGNMENT)]
-    for buffer in writer.buffers:
-        parts += (buffer, bytes(-len(buffer) % ALIGNMENT))
-    return b"".join(parts)
+    return bytes(Packed(value, classes=classes))
+
+
+class Packed:
+    """A value to be written as bytes; Arrow's data is copied when its turn comes.
+
+    Args:
+        value: not changed until `parts` has come to its end.
+        classes: see `Classes`.
+
+    Attributes:
+        size: bytes of all parts.
+
+    Raises:
+        Unpackable: it holds something that is not data.
+    """
+
+    def __init__(self, value: Value, *, classes: Classes = NO_CLASSES) -> None:
+        writer = _Writer(classes)
+        skeleton = msgspec.msgpack.encode(writer.plain(value, "the state", 0))
+        self._head = LENGTH.pack(len(skeleton)) + skeleton + bytes(-len(skeleton) % ALIGNMENT)
+        self._buffers = writer.buffers
+        self.size = len(self._head) + sum(n + -n % ALIGNMENT for n in map(len, self._buffers))
+
+    def __bytes__(self) -> bytes:
+        return b"".join(self.parts())
+
+    def parts(self) -> Iterator[Any]:
+        """The bytes, in parts of at most `PART_BYTES`, about."""
+        yield self._head
+        for buffer in self._buffers:
+            yield from buffer.parts() if isinstance(buffer, _Stream) else (buffer,)
+            yield bytes(-len(buffer) % ALIGNMENT)
+
+
+class _Stream:
+    """Arrow IPC of rows whose types need no dictionaries."""
+
+    def __init__(self, rows: Any) -> None:
+        self._schema = rows.schema.serialize()
+        self._batches = [rows]
+        if isinstance(rows, pa.Table):
+            if rows.nbytes <= PART_BYTES:  # the same bytes, however the rows got here
+                rows = rows.combine_chunks()
+            rows_of_part = max(1, rows.num_rows * PART_BYTES // max(1, rows.nbytes))
+            self._batches = rows.to_batches(max_chunksize=rows_of_part)
+        sizes = map(pa.ipc.get_record_batch_size, self._batches)
+        self._size: int = len(self._schema) + sum(sizes) + len(END_OF_STREAM)
+
+    def __len__(self) -> int:
+        return self._size
+
+    def parts(self) -> Iterator[Any]:
+        """As Arrow's own writer of streams writes them."""
+        yield self._schema
+        for batch in self._batches:
+            yield batch.serialize()
+        yield END_OF_STREAM
 
 
 def unpack(data: bytes | bytearray | memoryview, *, classes: Classes = NO_CLASSES) -> Value:
@@ -173,11 +228,20 @@ class _Writer:
 
     def arrow(self, value: Any, name: str) -> list[Any]:
         """Its length; Arrow IPC becomes a buffer."""
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, value.schema) as stream:
-            stream.write(value)
-        self.buffers.append(sink.getvalue())
+        if any(map(_has_dictionary, value.schema.types)):
+            sink = pa.BufferOutputStream()
+            with pa.ipc.new_stream(sink, value.schema) as stream:
+                stream.write(value)
+            self.buffers.append(sink.getvalue())
+        else:
+            self.buffers.append(_Stream(value))
         return [name, len(self.buffers[-1])]
+
+
+def _has_dictionary(of: Any) -> bool:
+    if pa.types.is_dictionary(of):
+        return True
+    return any(_has_dictionary(of.field(i).type) for i in range(of.num_fields))
 
 
 _Write = Callable[[_Writer, Any, str, int], list[Any]]

@@ -375,16 +375,12 @@ class Query:
         return evaluate(self._query, tables).cast(self._output_schema)
 
     def get_state(self) -> dict[str, Any]:
-        """The kept rows, the results where they matter, watermarks, and limits.
-
-        Each table is one piece, so that the states of copies that got here by different ways (from
-        the beginning, or from a state that had moved) are the same.
-        """
+        """The kept rows, the results where they matter, watermarks, and limits."""
         state = self._state
         return {
-            "kept": {name: rows.combine_chunks() for name, rows in self._tables().items()},
+            "kept": self._tables(),
             "combined": {name: stored.combined for name, stored in state.kept.items()},
-            "put_out": state.put_out.table.combine_chunks(),
+            "put_out": state.put_out.table,
             "watermarks": dict(sorted(state.watermarks.items())),
             "limits": dict(sorted(state.limits.items())),
         }

@@ -28,7 +28,10 @@ class Operator(Protocol):
         ...
 
     def get_state(self) -> Any:
-        """The state as data (`operators.packing`), with any order output depends on (DET-3)."""
+        """The state as data (`operators.packing`), with any order output depends on (DET-3).
+
+        Arrow tables in it must not change afterwards: they are read while they are sent.
+        """
         ...
 
     def install_state(self, state: Any) -> None:

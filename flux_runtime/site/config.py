@@ -43,7 +43,6 @@ class Config:
         executor: what the process shares its fate with on that machine; its parent if left out.
         credits: units under way per channel.
         held_max_bytes: uncommitted results that the collector takes.
-        state_max_bytes: a larger state of one partition is refused.
         session_timeout_s: how long a ZooKeeper session outlives its last sign of life.
         patience_s: how long a site goes on without a leader, and a leader waits for its sites.
         report_s: how often a site reports its metrics.
@@ -60,7 +59,6 @@ class Config:
     executor: str = ""
     credits: int = 4
     held_max_bytes: int = HELD_MAX_BYTES
-    state_max_bytes: int = 1 << 30
     session_timeout_s: float = 10.0
     patience_s: float = 30.0
     report_s: float = 0.5

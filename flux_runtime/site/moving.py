@@ -10,7 +10,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import Any
 
-from flux_runtime.operators.packing import Classes, Unreadable, pack, unpack
+from flux_runtime.operators.packing import Classes, Packed, Unreadable, unpack
 from flux_runtime.protocol.back import Unit
 from flux_runtime.protocol.buffer import Buffer, Entry
 from flux_runtime.protocol.consumer import ConsumerSide
@@ -32,16 +32,16 @@ def _classes(dataflow: Dataflow) -> Classes:
     return Classes(CLASSES, {"shape": dataflow.shape})
 
 
-def pack_state(dataflow: Dataflow, state: SegmentState) -> bytes:
-    """The state as bytes.
+def pack_state(dataflow: Dataflow, state: SegmentState) -> Packed:
+    """The state, to be written as bytes.
 
     Raises:
         Unpackable: the operator's state holds something that is not data.
     """
-    return pack(state, classes=_classes(dataflow))
+    return Packed(state, classes=_classes(dataflow))
 
 
-def unpack_state(dataflow: Dataflow, node: Node, data: bytes) -> SegmentState:
+def unpack_state(dataflow: Dataflow, node: Node, data: bytes | bytearray) -> SegmentState:
     """The state that was packed for a standby.
 
     Raises:

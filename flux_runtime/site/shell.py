@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from flux_runtime.operators.packing import Unreadable
+from flux_runtime.operators.packing import Packed, Unreadable
 from flux_runtime.protocol.channels import Frame
 from flux_runtime.protocol.vocabulary import Node
 from flux_runtime.site import control_messages as control
@@ -30,7 +31,7 @@ from flux_runtime.site.connection import Connection
 from flux_runtime.site.control_messages import Message, Role, reason
 from flux_runtime.site.host import Host
 from flux_runtime.site.moving import pack_state, unpack_state
-from flux_runtime.site.wire import Kind, Malformed
+from flux_runtime.site.wire import Kind, Malformed, Part
 
 log = logging.getLogger(__name__)
 log.addHandler(logging.NullHandler())
@@ -39,6 +40,7 @@ TURN_S: Final = 0.005
 ACK_WAIT_S: Final = 0.02
 """How long units may wait for others to be acknowledged with (BUF-C)."""
 STATE_PIECE_BYTES: Final = 1 << 20
+"""Of a state that a connection takes in a turn, so that rows find their way in between."""
 
 
 class Incoming:
@@ -53,18 +55,38 @@ class Incoming:
     def __init__(self, node: Node, size: int) -> None:
         self.node = node
         self.size = self.missing = size
-        self.pieces: list[bytes] = []
+        self.data = bytearray()
 
     def add(self, piece: memoryview) -> None:
         """The next piece."""
-        self.pieces.append(bytes(piece))
+        self.data += piece
         self.missing -= len(piece)
 
 
+def pieces(standby: Node, packed: Packed) -> Iterator[list[Part]]:
+    """The bodies of the frames in which a state travels."""
+    head = STATE.pack(*standby, packed.size)
+    piece: list[Part] = [head]
+    room = STATE_PIECE_BYTES
+    for part in packed.parts():
+        view = memoryview(part)
+        while view:
+            piece.append(view[:room])
+            view = view[room:]
+            room -= len(piece[-1])
+            if not room:
+                yield piece
+                piece, room = [head], STATE_PIECE_BYTES
+    if len(piece) > 1:
+        yield piece
+
+
 class Link:
-    """What belongs to one connection besides its bytes: codecs, and a state under way.
+    """What belongs to one connection besides its bytes: codecs, and states under way.
 
     Attributes:
+        state: what is arriving.
+        leaving: what is sent, piece by piece, one after the other.
         role: who is at the other end; None until its greeting has come.
         greeting: the other end's.
         site: the site at the other end, once it is in the view.
@@ -74,6 +96,7 @@ class Link:
         self.encoder = RowsEncoder(shared)
         self.decoder = RowsDecoder()
         self.state: Incoming | None = None
+        self.leaving: deque[Iterator[list[Part]]] = deque()
         self.role: Role | None = None
         self.greeting: Message | None = None
         self.site: int | None = None
@@ -99,7 +122,7 @@ class Shell:
         self.turns = 0
         self.states_moved = 0
         self.state_bytes = 0
-        self.unsent: list[tuple[Node, Node, int, bytes]] = []
+        self.unsent: list[tuple[Node, Node, int, Packed]] = []
         self._shared: dict[int, tuple[Any, Any]] = {}
         self._scheduled = False
         self._waiting = False
@@ -295,32 +318,38 @@ class Shell:
     # ---- states under way
 
     def _ship_states(self) -> None:
-        """CU-16: states leave in pieces, in front of whatever is sent afterwards."""
+        """CU-16: states leave in pieces, as the connections take them; the donor goes on."""
         moves, self.host.out.moves = self.host.out.moves, []
         packed, self.unsent = self.unsent, []
-        for active, standby, state in moves:
-            data = pack_state(self.host.dataflow, state)
-            if len(data) > self.config.state_max_bytes:
-                raise ValueError(f"the state of {active} has {len(data)} bytes, too many")
-            packed.append((active, standby, state.version, data))
+        packed += [
+            (active, standby, state.version, pack_state(self.host.dataflow, state))
+            for active, standby, state in moves
+        ]
         for move in packed:
             active, standby, version, data = move
             site = self.host.where.get(standby)
             connection = None if site is None else self.links.get(site)
             if connection is not None:
-                self._send_state(connection, standby, data)
+                self.open[connection].leaving.append(pieces(standby, data))
                 self.states_moved += 1
-                self.state_bytes += len(data)
+                self.state_bytes += data.size
             elif site in self.host.peers:
                 self.unsent.append(move)  # it is in the view, and has not connected yet
                 continue
             self.host.moved(active, version)
             self.schedule()
+        for connection, link in self.open.items():
+            if link.leaving and not connection.paused:
+                self._send_piece(connection, link.leaving)
 
-    def _send_state(self, connection: Connection, standby: Node, data: bytes) -> None:
-        head = STATE.pack(*standby, len(data))
-        for at in range(0, len(data), STATE_PIECE_BYTES):
-            connection.send(Kind.STATE, head, data[at : at + STATE_PIECE_BYTES])
+    def _send_piece(self, connection: Connection, leaving: deque[Iterator[list[Part]]]) -> None:
+        piece = next(leaving[0], None)
+        if piece is None:
+            leaving.popleft()
+        else:
+            connection.send(Kind.STATE, *piece)
+        if leaving:
+            self.schedule()
 
     def _state(self, link: Link, body: memoryview) -> None:
         """A piece of a state; those of one state come in a row, so one is unfinished at a time."""
@@ -329,8 +358,8 @@ class Shell:
             raise Malformed("a piece of a state without its head")
         *parts, size = STATE.unpack_from(body)
         node = Node(*parts)
-        if not 0 < size <= self.config.state_max_bytes:
-            raise Malformed(f"a state of {size} bytes")
+        if not size:
+            raise Malformed("a state of no bytes")
         if not self.host.takes_state(node):
             raise Malformed(f"the state of {node}, which is not here")
         if link.state is None:
@@ -344,7 +373,7 @@ class Shell:
         if not state.missing:
             link.state = None
             try:
-                moved = unpack_state(self.host.dataflow, node, b"".join(state.pieces))
+                moved = unpack_state(self.host.dataflow, node, state.data)
             except Unreadable as error:
                 raise Malformed(f"the state of {node}: {error}") from None
             self.guarded(self.host.install, node, moved)

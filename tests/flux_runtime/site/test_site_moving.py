@@ -47,7 +47,7 @@ def states() -> list[tuple[Dataflow, Node, SegmentState]]:
 
 def test_a_state_comes_back_as_it_was() -> None:
     for dataflow, node, state in states():
-        found = unpack_state(dataflow, node, pack_state(dataflow, state))
+        found = unpack_state(dataflow, node, bytes(pack_state(dataflow, state)))
         assert found.freeze() == state.freeze()
         standby = Segment(dataflow, node, standby=True)
         standby.install(found)
@@ -61,7 +61,7 @@ def attacks(seed: int) -> Iterator[tuple[Dataflow, Node, bytes]]:
     """Bytes that are no state, or one with something of another type or number in it."""
     draw = random.Random(seed)
     dataflow, node, state = draw.choice(states())
-    data = bytearray(pack_state(dataflow, state))
+    data = bytearray(bytes(pack_state(dataflow, state)))
     for _ in range(draw.randint(1, 3)):
         data[draw.randrange(len(data))] = draw.randrange(256)
     yield dataflow, node, bytes(data)
@@ -73,7 +73,7 @@ def attacks(seed: int) -> Iterator[tuple[Dataflow, Node, bytes]]:
     before = getattr(owner, name)
     object.__setattr__(owner, name, odd)
     try:
-        yield dataflow, node, pack_state(dataflow, state)
+        yield dataflow, node, bytes(pack_state(dataflow, state))
     finally:
         object.__setattr__(owner, name, before)
 

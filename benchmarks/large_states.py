@@ -1,0 +1,194 @@
+"""A pair with a large state loses a copy: how long its output stops, and when it is whole again.
+
+    python benchmarks/large_states.py [--mib 16 256 1024 4096] [--turns 3]
+
+Three sites as processes, without Spark; one partition, in a pair. Its operator keeps rows: some
+batches say how many of them to make, so that the state need not be sent to get there. Then a batch
+comes every `--pace` seconds, and the site with one of the copies is killed with SIGKILL: the other
+copy goes on, and its state travels to the third site. Prints medians of the longest time from one
+result to the next while that goes on, beside the usual one, of the time until the pair is whole
+again, and how much memory a site had at most. Exit status 1 if a result is wrong.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import statistics
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from flux_lab.local_sites import LocalSites  # noqa: E402
+from flux_runtime.operators.kept_rows import KeptRows  # noqa: E402
+from flux_runtime.operators.rows import SN_FIELDS, KeySplit, merge, rows_size  # noqa: E402
+from flux_runtime.protocol.dataflow import Dataflow  # noqa: E402
+from flux_runtime.protocol.vocabulary import Shape  # noqa: E402
+
+KEPT: Final = pa.schema([(name, pa.int64()) for name in "abcdefgh"])
+ROW_BYTES: Final = 8 * len(KEPT)
+FILL_BYTES: Final = 64 << 20
+"""Of state that one batch makes."""
+AFTER_S: Final = 3.0
+"""How long after the pair is whole the results are watched."""
+PATIENCE_S: Final = 300.0
+
+
+class Keeping:
+    """Makes as many rows as a batch says, keeps them, and puts out how many it has."""
+
+    def __init__(self) -> None:
+        self.kept = KeptRows(KEPT)
+
+    def process(self, batch: Any) -> Any:
+        """A row for each row."""
+        counts = []
+        for rows in batch.column("rows").to_pylist():
+            first = len(self.kept)
+            made = np.arange(first, first + rows)
+            self.kept = self.kept.added(pa.table([made] * len(KEPT), schema=KEPT))
+            counts.append(len(self.kept))
+        sn = [batch.column(field.name) for field in SN_FIELDS]
+        schema = pa.schema([("kept", pa.int64()), *SN_FIELDS])
+        return pa.RecordBatch.from_arrays([pa.array(counts, pa.int64()), *sn], schema=schema)
+
+    def get_state(self) -> Any:
+        """All rows."""
+        return self.kept.table
+
+    def install_state(self, state: Any) -> None:
+        """Replace them."""
+        self.kept = KeptRows.of(state)
+
+    def state_size(self) -> int:
+        """Bytes of them."""
+        return len(self.kept) * ROW_BYTES
+
+
+def dataflow() -> Dataflow:
+    """One stage with one partition."""
+    return Dataflow(
+        shape=Shape(widths=(1,), pool=64, ack_every=8, in_hand=4),
+        operator=lambda _: Keeping(),
+        split=KeySplit({0: ("rows",)}),
+        merge=merge,
+        rows_size=rows_size,
+    )
+
+
+class Results(threading.Thread):
+    """Reads results, and when they came; `wrong` once a count is not what it must be."""
+
+    def __init__(self, job: LocalSites) -> None:
+        super().__init__(daemon=True)
+        self.reader = job.reader()
+        self.fed: list[int] = []
+        self.times: list[float] = []
+        self.wrong = False
+
+    def run(self) -> None:
+        """Until the input ends."""
+        offset, total, ended = 0, 0, False
+        while not ended:
+            offset, batches, ended = self.reader.read(offset, timeout_s=PATIENCE_S)
+            for number, rows in batches:
+                total += self.fed[number]
+                self.wrong |= rows.column("kept").to_pylist() != [total]
+                self.times.append(time.monotonic())
+            self.reader.commit(offset)
+
+
+def measure(mib: int, pace_s: float) -> tuple[float, float, float, float, bool]:
+    """(longest and usual time between results, until whole, memory in MiB, wrong)."""
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        LocalSites(
+            dataflow="benchmarks.large_states:dataflow", sites=3, folder=Path(folder)
+        ) as job,
+    ):
+        feeder, results = job.feeder("sizes"), Results(job)
+        results.start()
+
+        def feed(rows: int) -> None:
+            results.fed.append(rows)
+            batch = pa.record_batch({"rows": pa.array([rows], pa.int64())})
+            feeder.offer(len(results.fed) - 1, 0, batch)
+
+        def recoveries() -> list[float]:
+            return [e["seconds"] for e in job.events() if e["kind"] == "recovered"]
+
+        left = mib << 20
+        while left > 0:
+            feed(min(left, FILL_BYTES) // ROW_BYTES)
+            left -= FILL_BYTES
+        while len(results.times) < len(results.fed):
+            time.sleep(0.05)
+        stop = threading.Event()
+
+        def pace() -> None:
+            while not stop.wait(pace_s):
+                feed(1)
+
+        pacing = threading.Thread(target=pace, daemon=True)
+        pacing.start()
+        time.sleep(AFTER_S)
+        status = results.reader.status()
+        place = next(copy[4] for copy in status["copies"] if copy[0] == 0)
+        pid = status["loads"][str(place)]["pid"]
+        victim = next(site for site, process in job.sites.items() if process.pid == pid)
+        killed = time.monotonic()
+        job.kill(victim)
+        end = killed + PATIENCE_S
+        while not recoveries() and time.monotonic() < end:
+            time.sleep(0.1)
+        time.sleep(AFTER_S)
+        memory = max(map(peak_mib, (p.pid for s, p in job.sites.items() if s != victim)))
+        stop.set()
+        pacing.join()
+        feeder.finish()
+        results.join()
+        gaps = [(b, b - a) for a, b in itertools.pairwise(results.times[mib // 64 :])]
+        usual = statistics.median(gap for b, gap in gaps if b < killed)
+        longest = max(gap for b, gap in gaps if b > killed)
+        return longest, usual, recoveries()[0], memory, results.wrong
+
+
+def peak_mib(pid: int) -> float:
+    """The most memory that a process has had."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(status.partition("VmHWM:")[2].split()[0]) / 1024
+
+
+def main() -> int:
+    """Measure and print; 1 where a result is wrong."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    add = parser.add_argument
+    add("--mib", type=int, nargs="+", default=[16, 256, 1024, 4096])
+    add("--turns", type=int, default=3)
+    add("--pace", type=float, default=0.05)
+    args = parser.parse_args()
+    wrong = False
+    print(f"{'state':>10}  {'pause':>8}  {'usually':>8}  {'whole after':>11}  {'memory':>9}")
+    for mib in args.mib:
+        turns = [measure(mib, args.pace) for _ in range(args.turns)]
+        longest, usual, whole, memory = (
+            statistics.median(turn[i] for turn in turns) for i in range(4)
+        )
+        wrong |= any(turn[4] for turn in turns)
+        print(
+            f"{mib:6} MiB  {longest:6.2f} s  {usual:6.2f} s  {whole:9.2f} s  {memory:5.0f} MiB",
+            flush=True,
+        )
+    return int(wrong)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
