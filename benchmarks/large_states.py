@@ -27,11 +27,11 @@ import pyarrow as pa
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from flux_lab.local_sites import LocalSites  # noqa: E402
-from flux_runtime.operators.kept_rows import KeptRows  # noqa: E402
-from flux_runtime.operators.rows import SN_FIELDS, KeySplit, merge, rows_size  # noqa: E402
-from flux_runtime.protocol.dataflow import Dataflow  # noqa: E402
-from flux_runtime.protocol.vocabulary import Shape  # noqa: E402
+from flux_lab.local_sites import LocalSites
+from flux_runtime.operators.kept_rows import KeptRows
+from flux_runtime.operators.rows import SN_FIELDS, KeySplit, merge, rows_size
+from flux_runtime.protocol.dataflow import Dataflow
+from flux_runtime.protocol.vocabulary import Shape
 
 KEPT: Final = pa.schema([(name, pa.int64()) for name in "abcdefgh"])
 ROW_BYTES: Final = 8 * len(KEPT)

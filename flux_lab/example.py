@@ -5,10 +5,13 @@ source -> sessions by (src, dst) -> windowed group-by on (app, src), history 2, 
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
 
 from flux_runtime.operators import CountWindow, Sessions
+from flux_runtime.operators.kept_rows import KeptRows
 from flux_runtime.operators.rows import Batch, KeySplit, merge, number, rows_size
 from flux_runtime.protocol.dataflow import Dataflow, Operator
 from flux_runtime.protocol.vocabulary import Pair, Shape
@@ -16,16 +19,57 @@ from flux_runtime.protocol.vocabulary import Pair, Shape
 PAYLOAD_BYTES = 32
 
 
-def running_example(shape: Shape, *, slide: int = 2) -> Dataflow:
-    """The dataflow; `slide` 2 gives every other update, as the papers measure (AMB-25)."""
+def running_example(shape: Shape, *, slide: int = 2, remembering: bool = False) -> Dataflow:
+    """The dataflow; `slide` 2 gives every other update, as the papers measure (AMB-25).
+
+    Args:
+        shape: of the dataflow.
+        slide: of the window.
+        remembering: all operators also keep what they have been given.
+    """
 
     def operator(pair: Pair) -> Operator:
+        made: Operator = CountWindow(["app", "src"], "duration", history=2, slide=slide)
         if pair.stage == 0:
-            return Sessions(["src", "dst"], "time", "end", keep=["app", "src"])
-        return CountWindow(["app", "src"], "duration", history=2, slide=slide)
+            made = Sessions(["src", "dst"], "time", "end", keep=["app", "src"])
+        return Remembering(made) if remembering else made
 
     split = KeySplit({0: ("src", "dst"), 1: ("app", "src")})
     return Dataflow(shape=shape, operator=operator, split=split, merge=merge, rows_size=rows_size)
+
+
+class Remembering:
+    """An operator that also keeps all rows it has been given, in pieces that stay where they are.
+
+    Args:
+        inner: does the work.
+    """
+
+    def __init__(self, inner: Operator) -> None:
+        self._inner = inner
+        self._rows: KeptRows | None = None
+
+    def process(self, batch: Batch) -> Batch:
+        """As the operator does."""
+        rows = pa.table(batch)
+        kept = KeptRows(rows.schema) if self._rows is None else self._rows
+        self._rows = kept.added(rows)
+        return self._inner.process(batch)
+
+    def get_state(self) -> Any:
+        """The operator's, and the rows."""
+        rows = None if self._rows is None else self._rows.table
+        return {"rows": rows, "inner": self._inner.get_state()}
+
+    def install_state(self, state: Any) -> None:
+        """Replace both."""
+        rows = state["rows"]
+        self._rows = None if rows is None else KeptRows.of(rows)
+        self._inner.install_state(state["inner"])
+
+    def state_size(self) -> int:
+        """Bytes of both."""
+        return self._inner.state_size() + (self._rows.size_bytes if self._rows else 0)
 
 
 def events(batches: int, rows: int, *, keys: int = 1000, seed: int = 0) -> list[Batch]:

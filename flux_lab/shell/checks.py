@@ -133,6 +133,9 @@ def _copies(cluster: Cluster, leader: Leader) -> None:
 
 def _rows(state: dict[str, Any]) -> list[str]:
     """The rows of an operator's state, whose columns are arrays, in an order of their own."""
+    if "inner" in state:
+        kept = state["rows"]
+        return [*map(repr, [] if kept is None else kept.to_pylist()), *_rows(state["inner"])]
     columns = [column for value in state.values() for column in _columns(value)]
     return sorted(map(repr, zip(*(column.tolist() for column in columns), strict=True)))
 

@@ -34,6 +34,7 @@ from flux_lab.shell.kernel import Kernel, Process, Thread
 from flux_lab.shell.loop import SimulatedLoop, run
 from flux_lab.shell.network import Network
 from flux_lab.shell.zookeeper import Ensemble
+from flux_runtime.operators import packing
 from flux_runtime.operators.rows import SN
 from flux_runtime.protocol.balancing import PlannedMove, SiteStatistics
 from flux_runtime.protocol.vocabulary import Shape
@@ -41,6 +42,7 @@ from flux_runtime.protocol.worth import Worth
 from flux_runtime.site import (
     balance,
     controller,
+    host,
     journal,
     leader_state,
     ledger,
@@ -69,7 +71,7 @@ LATE_S: Final = 5.0
 MEMORY_BYTES: Final = 1 << 28
 """That every process is said to have."""
 STATE_PIECE_BYTES: Final = 200
-"""So that the states of these jobs, too, take several turns to leave."""
+"""So that the states of these jobs, too, take several turns to leave, some of it before them."""
 WIDTHS: Final = ((1,), (2,), (1, 1), (2, 2), (1, 2), (3, 2))
 
 
@@ -95,6 +97,7 @@ class Plan:
             move of their own accord: that may cost time, never results (UF-8).
         late_sites: that join a job which runs already.
         memory_bytes: of each site, beyond which partitions go to a disk; None: they need not.
+        remembering: operators keep all rows, in pieces of which most are sent before a state.
     """
 
     shape: Shape
@@ -115,6 +118,7 @@ class Plan:
     balance: Balance | bool = False
     late_sites: int = 0
     memory_bytes: int | None = None
+    remembering: bool = False
 
 
 def plan_of(rng: random.Random) -> Plan:
@@ -201,14 +205,15 @@ class Cluster:
         self.network = Network(kernel)
         self.ensemble = Ensemble(kernel, self.network.blocked_until)
         self.disk = Disk(kernel)
-        self.flow = flow = running_example(plan.shape, slide=1)
+        made = partial(running_example, plan.shape, slide=1, remembering=plan.remembering)
+        self.flow = flow = made()
         batches = events(plan.batches, plan.rows, keys=plan.keys, seed=seed)
         self.expected = dict(reference(flow, batches).output)
         names = [n for n in batches[0].schema.names if n not in SN]
         self.input = [batch.select(names) for batch in batches]
         common: dict[str, Any] = {
             "key": JobKey(bytes(32)),
-            "dataflow": partial(running_example, plan.shape, slide=1),
+            "dataflow": made,
             "zookeeper": "simulated",
             "session_timeout_s": SESSION_S,
             "patience_s": PATIENCE_S,
@@ -567,6 +572,8 @@ def substituted(cluster: Cluster) -> Iterator[None]:
             (leader_state, "SNAPSHOT_EVENTS", plan.snapshot_events),
             (ledger, "KEPT_ENTRIES", plan.kept_entries),
             (shell, "STATE_PIECE_BYTES", STATE_PIECE_BYTES),
+            (packing, "PART_BYTES", STATE_PIECE_BYTES),
+            (host, "BASE_MIN_BYTES", 0),
             (record, "SLACK_ENTRIES", plan.slack_entries),
             (journal, "FILE_FULL_BYTES", plan.journal_bytes),
             (tail, "IN_FLIGHT_MAX", plan.slack_entries + 2),

@@ -19,6 +19,7 @@ from typing import Any, Final, NamedTuple
 from unittest.mock import patch
 
 from flux_lab.shell.sweep import run
+from flux_runtime.operators import packing
 from flux_runtime.site import collector, connection, controller, intake, shell, worker
 from flux_runtime.site.client import Client
 from flux_runtime.site.client_service import ClientService
@@ -388,6 +389,22 @@ MISTAKES: Final = (
         "install",
         "self.early[node] = state",
         "pass",
+    ),
+    Mistake(
+        "something that a state refers to is not sent before it",
+        shell.Shell,
+        "_base",
+        "in base.messages:",
+        "in base.messages[1:]:",
+        "large states",
+    ),
+    Mistake(
+        "other data is taken for what has been sent",
+        packing.Base,
+        "number",
+        "self._numbers.get(message.identity)",
+        "next((i for i, m in enumerate(self.messages) if len(m) == len(message)), None)",
+        "large states",
     ),
     # ZooKeeper
     Mistake(

@@ -110,6 +110,11 @@ SETTINGS: Final = {
         faults={"count": 8},
         plan={"balance": EAGER, "late_sites": 2, "gap_s": 0.5},
     ),
+    "large states": Setting(
+        kinds={"copy moved": 2.0, "site killed": 1.0, "link slow": 2.0, **LEADERS},
+        faults={"count": 12, "among_input": True},
+        plan={"remembering": True, "batches": 16, "rows": 8},
+    ),
     "spilling": Setting(plan={"memory_bytes": 2 * PAGE_BYTES, "late_sites": 1, "batches": 16}),
 }
 """Regions by name: everything that is drawn, and those where some things happen more often."""

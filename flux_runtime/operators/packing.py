@@ -26,8 +26,7 @@ import pyarrow as pa
 LENGTH: Final = struct.Struct("<Q")
 ALIGNMENT: Final = 8
 PART_BYTES: Final = 16 << 20
-END_OF_STREAM: Final = b"\xff\xff\xff\xff\0\0\0\0"
-"""Of Arrow IPC."""
+"""Of Arrow's data that is copied, or sent before a state, in one piece, about."""
 DEPTH_MAX: Final = 64
 """Nesting of lists and the like within a value."""
 INT_BITS: Final = 63
@@ -89,6 +88,7 @@ class Packed:
     Args:
         value: not changed until `parts` has come to its end.
         classes: see `Classes`.
+        base: what the reader has already.
 
     Attributes:
         size: bytes of all parts.
@@ -97,8 +97,10 @@ class Packed:
         Unpackable: it holds something that is not data.
     """
 
-    def __init__(self, value: Value, *, classes: Classes = NO_CLASSES) -> None:
-        writer = _Writer(classes)
+    def __init__(
+        self, value: Value, *, classes: Classes = NO_CLASSES, base: Base | None = None
+    ) -> None:
+        writer = _Writer(classes, base)
         skeleton = msgspec.msgpack.encode(writer.plain(value, "the state", 0))
         self._head = LENGTH.pack(len(skeleton)) + skeleton + bytes(-len(skeleton) % ALIGNMENT)
         self._buffers = writer.buffers
@@ -108,40 +110,82 @@ class Packed:
         return b"".join(self.parts())
 
     def parts(self) -> Iterator[Any]:
-        """The bytes, in parts of at most `PART_BYTES`, about."""
+        """The bytes; Arrow's data in parts of `PART_BYTES`, about."""
         yield self._head
         for buffer in self._buffers:
-            yield from buffer.parts() if isinstance(buffer, _Stream) else (buffer,)
+            yield buffer.written() if isinstance(buffer, Message) else buffer
             yield bytes(-len(buffer) % ALIGNMENT)
 
 
-class _Stream:
-    """Arrow IPC of rows whose types need no dictionaries."""
+class Base:
+    """What of a value can be sent before it: Arrow's data that lies where it lies.
 
-    def __init__(self, rows: Any) -> None:
-        self._schema = rows.schema.serialize()
-        self._batches = [rows]
-        if isinstance(rows, pa.Table):
-            if rows.nbytes <= PART_BYTES:  # the same bytes, however the rows got here
-                rows = rows.combine_chunks()
-            rows_of_part = max(1, rows.num_rows * PART_BYTES // max(1, rows.nbytes))
-            self._batches = rows.to_batches(max_chunksize=rows_of_part)
-        sizes = map(pa.ipc.get_record_batch_size, self._batches)
-        self._size: int = len(self._schema) + sum(sizes) + len(END_OF_STREAM)
+    A later value of the same operator that still has such data refers to it by its number.
+
+    Args:
+        value: as the operator has it now.
+        classes: see `Classes`.
+    """
+
+    def __init__(self, value: Value, *, classes: Classes = NO_CLASSES) -> None:
+        writer = _Writer(classes)
+        writer.plain(value, "the state", 0)
+        self.messages = [buffer for buffer in writer.buffers if isinstance(buffer, Message)]
+        self._numbers = {message.identity: i for i, message in enumerate(self.messages)}
+
+    def number(self, message: Message) -> int | None:
+        """Which of its messages this is."""
+        return self._numbers.get(message.identity)
+
+
+class Message:
+    """A record batch as a message of Arrow IPC."""
+
+    def __init__(self, batch: Any) -> None:
+        self._batch = batch
+        self._size: int = pa.ipc.get_record_batch_size(batch)
 
     def __len__(self) -> int:
         return self._size
 
-    def parts(self) -> Iterator[Any]:
-        """As Arrow's own writer of streams writes them."""
-        yield self._schema
-        for batch in self._batches:
-            yield batch.serialize()
-        yield END_OF_STREAM
+    def written(self) -> Any:
+        """The message; a copy of the data."""
+        return self._batch.serialize()
+
+    @property
+    def identity(self) -> tuple[Any, ...]:
+        """Where its data lies in memory, which nothing else does as long as this is here."""
+        return tuple(
+            (c.offset, len(c), *(None if b is None else b.address for b in c.buffers()))
+            for c in self._batch.columns
+        )
 
 
-def unpack(data: bytes | bytearray | memoryview, *, classes: Classes = NO_CLASSES) -> Value:
+def _batches(rows: Any) -> Iterator[Any]:
+    """The record batches of rows, none of them much larger than a part."""
+    if isinstance(rows, pa.RecordBatch):
+        yield rows
+        return
+    if rows.nbytes <= PART_BYTES:  # the same bytes, however the rows got here
+        rows = rows.combine_chunks()
+    for batch in rows.to_batches():
+        step = max(1, batch.num_rows * PART_BYTES // max(1, batch.nbytes))
+        for at in range(0, batch.num_rows, step):
+            yield batch.slice(at, step)
+
+
+def unpack(
+    data: bytes | bytearray | memoryview,
+    *,
+    classes: Classes = NO_CLASSES,
+    base: Sequence[bytes | bytearray] = (),
+) -> Value:
     """The value that `pack` was given; Arrow uses the bytes where they are.
+
+    Args:
+        data: the bytes.
+        classes: see `Classes`.
+        base: the messages of the `Base` that they refer to.
 
     Raises:
         Unreadable: the bytes are something else.
@@ -155,7 +199,7 @@ def unpack(data: bytes | bytearray | memoryview, *, classes: Classes = NO_CLASSE
     try:
         skeleton = msgspec.msgpack.decode(view[LENGTH.size : LENGTH.size + size])
         at = LENGTH.size + size
-        reader = _Reader(classes, view[at + -size % ALIGNMENT :])
+        reader = _Reader(classes, view[at + -size % ALIGNMENT :], base)
         value = reader.value(skeleton)
     except Unreadable:
         raise
@@ -169,8 +213,9 @@ def unpack(data: bytes | bytearray | memoryview, *, classes: Classes = NO_CLASSE
 class _Writer:
     """Collects the buffers of a value while its skeleton is made."""
 
-    def __init__(self, classes: Classes) -> None:
+    def __init__(self, classes: Classes, base: Base | None = None) -> None:
         self.classes = classes
+        self.base = base
         self.buffers: list[Any] = []
 
     def plain(self, value: Value, where: str, depth: int) -> Any:
@@ -227,15 +272,23 @@ class _Writer:
         return ["array", value.dtype.str, *value.shape, len(self.buffers[-1])]
 
     def arrow(self, value: Any, name: str) -> list[Any]:
-        """Its length; Arrow IPC becomes a buffer."""
+        """Its schema and its record batches, each a buffer, or a number in the base."""
         if any(map(_has_dictionary, value.schema.types)):
             sink = pa.BufferOutputStream()
             with pa.ipc.new_stream(sink, value.schema) as stream:
                 stream.write(value)
             self.buffers.append(sink.getvalue())
-        else:
-            self.buffers.append(_Stream(value))
-        return [name, len(self.buffers[-1])]
+            return [name, len(self.buffers[-1])]
+        self.buffers.append(value.schema.serialize())
+        plain: list[Any] = ["rows", name, len(self.buffers[-1])]
+        for message in map(Message, _batches(value)):
+            number = None if self.base is None else self.base.number(message)
+            if number is None:
+                self.buffers.append(message)
+                plain.append(len(message))
+            else:
+                plain.append(["base", number])
+        return plain
 
 
 def _has_dictionary(of: Any) -> bool:
@@ -270,9 +323,12 @@ _WRITE: Final[dict[type, _Write]] = {
 class _Reader:
     """Takes buffers one behind the other while values are made of a skeleton."""
 
-    def __init__(self, classes: Classes, buffers: memoryview) -> None:
+    def __init__(
+        self, classes: Classes, buffers: memoryview, base: Sequence[bytes | bytearray]
+    ) -> None:
         self.classes = classes
         self.buffers = buffers
+        self.base = base
         self.at = 0
 
     def value(self, plain: Any) -> Value:
@@ -311,6 +367,8 @@ class _Reader:
                 return self._array(rest)
             case "scalar":
                 return self._array(rest[1:])[()]
+            case "rows":
+                return self._rows(*rest)
             case "batch" | "table":
                 return self._arrow(*rest, all_batches=name == "table")
             case "enum":
@@ -333,6 +391,23 @@ class _Reader:
         if not DTYPE.fullmatch(code):
             raise Unreadable(f"an array of {code[:50]!r}")
         return np.frombuffer(self._take(size), np.dtype(code)).reshape(shape).copy()
+
+    def _rows(self, kind: str, schema_size: int, *items: Any) -> Any:
+        schema = pa.ipc.read_schema(pa.py_buffer(self._take(schema_size)))
+        batches = [pa.ipc.read_record_batch(self._message(item), schema) for item in items]
+        rows = pa.Table.from_batches(batches, schema)
+        if kind == "batch":
+            (rows,) = batches
+        rows.validate()
+        return rows
+
+    def _message(self, item: Any) -> Any:
+        if isinstance(item, int):
+            return pa.py_buffer(self._take(item))
+        name, number = item
+        if name != "base" or not 0 <= number < len(self.base):
+            raise Unreadable("data that has not been sent before")
+        return pa.py_buffer(self.base[number])
 
     def _arrow(self, size: int, *, all_batches: bool) -> Any:
         with pa.ipc.open_stream(pa.py_buffer(self._take(size))) as stream:

@@ -63,6 +63,7 @@ class Segment:
         standby: the node that is to replace it, if announced.
         ready_sent: number of failures that the last `cu-ready` knew of (CU-9).
         to_start: attempt that the controller told to start and that waits for the take-over.
+        sending: attempt whose standby is being sent what the state will refer to; it waits, too.
     """
 
     __slots__ = (
@@ -74,6 +75,7 @@ class Segment:
         "p_fail",
         "producer",
         "ready_sent",
+        "sending",
         "standby",
         "status",
         "to_start",
@@ -103,6 +105,7 @@ class Segment:
         self.standby: Node | None = None
         self.ready_sent = -1
         self.to_start = 0
+        self.sending = 0
 
     def clone(self) -> Segment:
         """An independent copy, without the story."""
@@ -115,7 +118,7 @@ class Segment:
         new.back = self.back.clone()
         new.status, new.version, new.p_fail = self.status, self.version, self.p_fail
         new.standby, new.ready_sent = self.standby, self.ready_sent
-        new.to_start = self.to_start
+        new.to_start, new.sending = self.to_start, self.sending
         return new
 
     def freeze(self) -> tuple[object, ...]:
@@ -129,6 +132,7 @@ class Segment:
             self.standby,
             self.ready_sent,
             self.to_start,
+            self.sending,
         )
 
     # ---- normal case
@@ -271,7 +275,7 @@ class Segment:
         finished since `cu-ready`, and its consumer's reverse may still be on the way: the window
         waits until take-over is complete (again).
         """
-        if self.to_start and self.tk_done():
+        if self.to_start and not self.sending and self.tk_done():
             attempt, self.to_start = self.to_start, 0
             out += self._open_window(attempt)
         if self.consumer.window and self.status is ACTIVE and self.consumer.quiet():
@@ -347,6 +351,13 @@ class Segment:
             for unit in inlet.queue
         )
         return self.back.state_size() + self.back.waiting_size() + held + queued
+
+    def sent(self, attempt: int) -> list[Instruction]:
+        """The standby of this attempt has been sent what the state will refer to."""
+        if self.sending != attempt:
+            return []
+        self.sending = 0
+        return self._then([])
 
     def moved(self, attempt: int) -> list[Instruction]:
         """CU-18 (CU-5): the standby has the state; go on with the new version."""

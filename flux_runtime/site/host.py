@@ -45,6 +45,8 @@ from flux_runtime.site.together import Part, Shared
 
 LEADER: Final = -1
 """The site number of whoever leads the controller; it hosts ingress and egress."""
+BASE_MIN_BYTES: Final = 1 << 20
+"""Of a state of which most is sent before the partition waits for it."""
 ROUNDS_MAX: Final = 8
 """How often a node goes through its work before the others have their turn."""
 
@@ -60,10 +62,12 @@ class Outgoing:
     Attributes:
         notices: for the controller.
         moves: (active node, standby, state).
+        bases: (active node, standby, the operator's state), to be sent before a move.
     """
 
     notices: list[Notice] = field(default_factory=list)
     moves: list[tuple[Node, Node, SegmentState]] = field(default_factory=list)
+    bases: list[tuple[Node, Node, Any]] = field(default_factory=list)
 
 
 class Host:
@@ -196,7 +200,31 @@ class Host:
                 self._host(node, standby)
                 if node in self.early:
                     self.install(node, self.early.pop(node))
+            self._send_base(node)
         self.touch_all()
+
+    def _send_base(self, standby: Node) -> None:
+        """A large state is sent while its copy works, which then waits only for what is new."""
+        copy = 1 - standby.copy
+        life = self.lives.get((standby.pair, copy), 0)
+        machine = self.nodes.get(Node(*standby.pair, copy, life))
+        if not isinstance(machine, Segment):
+            return
+        machine.sending = 0
+        if (
+            machine.status is Status.ACTIVE
+            and machine.back.resident
+            and machine.operator.state_size() >= BASE_MIN_BYTES
+        ):
+            machine.sending = standby.life
+            self.out.bases.append((machine.node, standby, machine.operator.get_state()))
+
+    def base_sent(self, node: Node, attempt: int) -> None:
+        """What the state of this attempt will refer to has been handed over for transport."""
+        machine = self.nodes.get(node)
+        if isinstance(machine, Segment):
+            self._carry_out(node, machine.sent(attempt))
+            self.ready[node] = None
 
     def _host(self, node: Node, machine: Machine) -> None:
         self.nodes[node] = machine

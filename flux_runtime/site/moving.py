@@ -7,10 +7,11 @@ partition before it is installed: sides, kinds and types have to be those of thi
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import Enum
 from typing import Any
 
-from flux_runtime.operators.packing import Classes, Packed, Unreadable, unpack
+from flux_runtime.operators.packing import Base, Classes, Packed, Unreadable, unpack
 from flux_runtime.protocol.back import Unit
 from flux_runtime.protocol.buffer import Buffer, Entry
 from flux_runtime.protocol.consumer import ConsumerSide
@@ -32,22 +33,36 @@ def _classes(dataflow: Dataflow) -> Classes:
     return Classes(CLASSES, {"shape": dataflow.shape})
 
 
-def pack_state(dataflow: Dataflow, state: SegmentState) -> Packed:
-    """The state, to be written as bytes.
+def base_of(dataflow: Dataflow, state: Any) -> Base:
+    """What of an operator's state can be sent while the operator goes on.
+
+    Raises:
+        Unpackable: it holds something that is not data.
+    """
+    return Base(state, classes=_classes(dataflow))
+
+
+def pack_state(dataflow: Dataflow, state: SegmentState, base: Base | None = None) -> Packed:
+    """The state, to be written as bytes, but for what the standby has already.
 
     Raises:
         Unpackable: the operator's state holds something that is not data.
     """
-    return Packed(state, classes=_classes(dataflow))
+    return Packed(state, classes=_classes(dataflow), base=base)
 
 
-def unpack_state(dataflow: Dataflow, node: Node, data: bytes | bytearray) -> SegmentState:
+def unpack_state(
+    dataflow: Dataflow,
+    node: Node,
+    data: bytes | bytearray,
+    base: Sequence[bytes | bytearray] = (),
+) -> SegmentState:
     """The state that was packed for a standby.
 
     Raises:
         Unreadable: the bytes are no state of a copy of its partition.
     """
-    state = unpack(data, classes=_classes(dataflow))
+    state = unpack(data, classes=_classes(dataflow), base=base)
     pattern = Segment(dataflow, node, standby=True)
     if not isinstance(state, SegmentState):
         raise Unreadable(f"a {type(state).__name__} is no state of a segment")

@@ -10,10 +10,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
-from flux_runtime.operators.packing import Packed, Unreadable
+from flux_runtime.operators.packing import Base, Packed, Unreadable
 from flux_runtime.protocol.channels import Frame
 from flux_runtime.protocol.vocabulary import Node
 from flux_runtime.site import control_messages as control
@@ -30,7 +30,7 @@ from flux_runtime.site.config import Config
 from flux_runtime.site.connection import Connection
 from flux_runtime.site.control_messages import Message, Role, reason
 from flux_runtime.site.host import Host
-from flux_runtime.site.moving import pack_state, unpack_state
+from flux_runtime.site.moving import base_of, pack_state, unpack_state
 from flux_runtime.site.wire import Kind, Malformed, Part
 
 log = logging.getLogger(__name__)
@@ -47,12 +47,14 @@ class Incoming:
     """A state that is arriving, piece by piece.
 
     Attributes:
+        kind: STATE; BASE: a part of what it will refer to.
         node: the standby that it is for.
         size: bytes, as announced.
         missing: bytes that have not come yet.
     """
 
-    def __init__(self, node: Node, size: int) -> None:
+    def __init__(self, kind: Kind, node: Node, size: int) -> None:
+        self.kind = kind
         self.node = node
         self.size = self.missing = size
         self.data = bytearray()
@@ -63,12 +65,12 @@ class Incoming:
         self.missing -= len(piece)
 
 
-def pieces(standby: Node, packed: Packed) -> Iterator[list[Part]]:
-    """The bodies of the frames in which a state travels."""
-    head = STATE.pack(*standby, packed.size)
+def pieces(standby: Node, size: int, parts: Iterable[Part]) -> Iterator[list[Part]]:
+    """The bodies of the frames in which so many bytes travel."""
+    head = STATE.pack(*standby, size)
     piece: list[Part] = [head]
     room = STATE_PIECE_BYTES
-    for part in packed.parts():
+    for part in parts:
         view = memoryview(part)
         while view:
             piece.append(view[:room])
@@ -86,6 +88,8 @@ class Link:
 
     Attributes:
         state: what is arriving.
+        bases: standby -> what has come that its state will refer to.
+        sent: standby -> what has been sent that its state will refer to.
         leaving: what is sent, piece by piece, one after the other.
         role: who is at the other end; None until its greeting has come.
         greeting: the other end's.
@@ -96,7 +100,9 @@ class Link:
         self.encoder = RowsEncoder(shared)
         self.decoder = RowsDecoder()
         self.state: Incoming | None = None
-        self.leaving: deque[Iterator[list[Part]]] = deque()
+        self.bases: dict[Node, list[bytearray]] = {}
+        self.sent: dict[Node, Base] = {}
+        self.leaving: deque[Iterator[tuple[Kind, list[Part]]]] = deque()
         self.role: Role | None = None
         self.greeting: Message | None = None
         self.site: int | None = None
@@ -207,8 +213,8 @@ class Shell:
                 self.host.receive(self._site(link), Frame((), take_credits(body)))
             case Kind.SCHEMA:
                 link.decoder.schema(body)
-            case Kind.STATE:
-                self._state(link, body)
+            case Kind.STATE | Kind.BASE:
+                self._state(link, kind, body)
             case Kind.CONTROL:
                 self._control(connection, link, link.role, body)
             case Kind.OFFER:
@@ -319,21 +325,31 @@ class Shell:
 
     def _ship_states(self) -> None:
         """CU-16: states leave in pieces, as the connections take them; the donor goes on."""
+        bases, self.host.out.bases = self.host.out.bases, []
+        for active, standby, state in bases:
+            link = self._link_to(standby)
+            if link is None:  # it goes with the state, then
+                self.host.base_sent(active, standby.life)
+            else:
+                base = link.sent[standby] = base_of(self.host.dataflow, state)
+                link.leaving.append(self._base(active, standby, link, base))
         moves, self.host.out.moves = self.host.out.moves, []
         packed, self.unsent = self.unsent, []
-        packed += [
-            (active, standby, state.version, pack_state(self.host.dataflow, state))
-            for active, standby, state in moves
-        ]
+        for active, standby, state in moves:
+            link = self._link_to(standby)
+            known = None if link is None else link.sent.pop(standby, None)
+            data = pack_state(self.host.dataflow, state, known)
+            packed.append((active, standby, state.version, data))
         for move in packed:
             active, standby, version, data = move
-            site = self.host.where.get(standby)
-            connection = None if site is None else self.links.get(site)
-            if connection is not None:
-                self.open[connection].leaving.append(pieces(standby, data))
+            link = self._link_to(standby)
+            if link is not None:
+                link.leaving.append(
+                    (Kind.STATE, piece) for piece in pieces(standby, data.size, data.parts())
+                )
                 self.states_moved += 1
                 self.state_bytes += data.size
-            elif site in self.host.peers:
+            elif self.host.where.get(standby) in self.host.peers:
                 self.unsent.append(move)  # it is in the view, and has not connected yet
                 continue
             self.host.moved(active, version)
@@ -342,16 +358,36 @@ class Shell:
             if link.leaving and not connection.paused:
                 self._send_piece(connection, link.leaving)
 
-    def _send_piece(self, connection: Connection, leaving: deque[Iterator[list[Part]]]) -> None:
-        piece = next(leaving[0], None)
-        if piece is None:
-            leaving.popleft()
+    def _link_to(self, standby: Node) -> Link | None:
+        site = self.host.where.get(standby)
+        connection = None if site is None else self.links.get(site)
+        return None if connection is None else self.open[connection]
+
+    def _base(
+        self, active: Node, standby: Node, link: Link, base: Base
+    ) -> Iterator[tuple[Kind, list[Part]]]:
+        """What a state will refer to, as long as somebody waits for it."""
+        for message in base.messages:
+            if self.host.where.get(standby) is None:
+                link.sent.pop(standby, None)
+                return
+            for piece in pieces(standby, len(message), [message.written()]):
+                yield Kind.BASE, piece
+            self.state_bytes += len(message)
+        self.host.base_sent(active, standby.life)
+
+    def _send_piece(
+        self, connection: Connection, leaving: deque[Iterator[tuple[Kind, list[Part]]]]
+    ) -> None:
+        kind, piece = next(leaving[0], (Kind.STATE, []))
+        if piece:
+            connection.send(kind, *piece)
         else:
-            connection.send(Kind.STATE, *piece)
+            leaving.popleft()
         if leaving:
             self.schedule()
 
-    def _state(self, link: Link, body: memoryview) -> None:
+    def _state(self, link: Link, kind: Kind, body: memoryview) -> None:
         """A piece of a state; those of one state come in a row, so one is unfinished at a time."""
         self._site(link)
         if len(body) <= STATE.size:
@@ -363,17 +399,23 @@ class Shell:
         if not self.host.takes_state(node):
             raise Malformed(f"the state of {node}, which is not here")
         if link.state is None:
-            link.state = Incoming(node, size)
+            link.state = Incoming(kind, node, size)
         state = link.state
-        if (state.node, state.size) != (node, size):
+        if (state.kind, state.node, state.size) != (kind, node, size):
             raise Malformed(f"the state of {node} within that of {state.node}")
         state.add(body[STATE.size :])
         if state.missing < 0:
             raise Malformed("a state that is longer than announced")
         if not state.missing:
             link.state = None
+            if kind is Kind.BASE:
+                for old in [n for n in link.bases if n.pair == node.pair and n != node]:
+                    del link.bases[old]  # of an attempt that was given up
+                link.bases.setdefault(node, []).append(state.data)
+                return
+            base = link.bases.pop(node, [])
             try:
-                moved = unpack_state(self.host.dataflow, node, state.data)
+                moved = unpack_state(self.host.dataflow, node, state.data, base)
             except Unreadable as error:
                 raise Malformed(f"the state of {node}: {error}") from None
             self.guarded(self.host.install, node, moved)

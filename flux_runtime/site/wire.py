@@ -55,6 +55,8 @@ class Kind(IntEnum):
     """Output for a client."""
     ACKS = 9
     """Units that have been received, of several channels."""
+    BASE = 10
+    """A piece of what a segment's state refers to, which travels before it."""
 
 
 Part = bytes | bytearray | memoryview | Any
