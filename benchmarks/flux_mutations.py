@@ -98,7 +98,7 @@ MUTATIONS = (
     Mutation("CU-8 pause", "inlet", "(Consumer.EGRESS, ACTIVE, PRIM): OnPsync(first=((PRIM, PAUSED),)", "(Consumer.EGRESS, ACTIVE, PRIM): OnPsync(first=()"),
     Mutation("CU-8b early acks", "inlet", "(Consumer.EGRESS, STANDBY, SEC): OnPsync(first=()", "(Consumer.EGRESS, STANDBY, SEC): OnPsync(first=((SEC, ACK),)"),
     Mutation("CU-9 producers whole", "segment", "and self.consumer.whole()", "and True"),
-    Mutation("CU-1, CU-10 waits for take-over", "segment", "if self.to_start and self.tk_done():", "if self.to_start:"),
+    Mutation("CU-1, CU-10 waits for take-over", "segment", "if self.to_start and not self.sending and self.tk_done():", "if self.to_start and not self.sending:"),
     Mutation("CU-11 distributed pause", "segment", "out.append(Send(peer, Pause(attempt)))", "inlet.conn[PRIM] = PAUSED"),
     Mutation("CU-12 attempt", "inlet", "if of == attempt:", "if attempt:"),
     Mutation("CU-14 drain", "consumer", "room = bool(self.window) or len", "room = len"),

@@ -46,31 +46,31 @@ class Keeping:
     """Makes as many rows as a batch says, keeps them, and puts out how many it has."""
 
     def __init__(self) -> None:
-        self.kept = KeptRows(KEPT)
+        self.kept = KEPT.empty_table()
 
     def process(self, batch: Any) -> Any:
         """A row for each row."""
         counts = []
         for rows in batch.column("rows").to_pylist():
-            first = len(self.kept)
-            made = np.arange(first, first + rows)
-            self.kept = self.kept.added(pa.table([made] * len(KEPT), schema=KEPT))
-            counts.append(len(self.kept))
+            first = self.kept.num_rows
+            columns = [np.arange(first, first + rows) for _ in KEPT]
+            self.kept = pa.concat_tables([self.kept, pa.table(columns, schema=KEPT)])
+            counts.append(self.kept.num_rows)
         sn = [batch.column(field.name) for field in SN_FIELDS]
         schema = pa.schema([("kept", pa.int64()), *SN_FIELDS])
         return pa.RecordBatch.from_arrays([pa.array(counts, pa.int64()), *sn], schema=schema)
 
     def get_state(self) -> Any:
         """All rows."""
-        return self.kept.table
+        return self.kept
 
     def install_state(self, state: Any) -> None:
         """Replace them."""
-        self.kept = KeptRows.of(state)
+        self.kept = state
 
     def state_size(self) -> int:
         """Bytes of them."""
-        return len(self.kept) * ROW_BYTES
+        return int(self.kept.num_rows) * ROW_BYTES
 
 
 def dataflow() -> Dataflow:
@@ -140,7 +140,7 @@ def measure(mib: int, pace_s: float) -> tuple[float, float, float, float, bool]:
         pacing = threading.Thread(target=pace, daemon=True)
         pacing.start()
         time.sleep(AFTER_S)
-        status = results.reader.status()
+        status = job.reader().status()
         place = next(copy[4] for copy in status["copies"] if copy[0] == 0)
         pid = status["loads"][str(place)]["pid"]
         victim = next(site for site, process in job.sites.items() if process.pid == pid)

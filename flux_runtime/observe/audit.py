@@ -275,8 +275,8 @@ def _outside(state: Path) -> Iterator[tuple[str, Path]]:
 def _channels(state: Path) -> list[Path]:
     """Folders of channels; hidden ones beside them hold what was staged and not committed."""
     folder = state / "channels"
-    found = folder.iterdir() if folder.is_dir() else ()
-    return sorted(path for path in found if not path.name.startswith("."))
+    paths = folder.iterdir() if folder.is_dir() else ()
+    return sorted(path for path in paths if not path.name.startswith("."))
 
 
 def _floors(state: Path) -> Mapping[tuple[str, str], int]:
