@@ -28,7 +28,6 @@ import pyarrow as pa
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from flux_lab.local_sites import LocalSites
-from flux_runtime.operators.kept_rows import KeptRows
 from flux_runtime.operators.rows import SN_FIELDS, KeySplit, merge, rows_size
 from flux_runtime.protocol.dataflow import Dataflow
 from flux_runtime.protocol.vocabulary import Shape

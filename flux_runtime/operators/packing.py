@@ -118,7 +118,7 @@ class Packed:
 
 
 class Base:
-    """The part of a value that can be sent before it: Arrow's data, as long as it stays where it is.
+    """The part of a value that can be sent before it: Arrow's data that stays where it is.
 
     A later value of the same operator that still has such data refers to it by its number.
 

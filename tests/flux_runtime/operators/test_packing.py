@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from flux_lab.example import events
 from flux_runtime.operators import CountWindow, Sessions
-from flux_runtime.operators.packing import Unpackable, Unreadable, pack, unpack
+from flux_runtime.operators.packing import Base, Packed, Unpackable, Unreadable, pack, unpack
 from flux_runtime.operators.state_file import Restored, file_of, write_state
 from flux_runtime.protocol.vocabulary import Pair
 
@@ -183,3 +183,32 @@ def test_pickle_is_imported_only_for_what_no_connection_carries_and_no_folder_ke
         "spark/main.py",  # how classes of the job reach Spark's workers
         "site/together.py",  # whether two operators are made alike; the bytes go nowhere
     }
+
+
+@given(
+    st.lists(st.integers(0, 40), max_size=6),
+    st.lists(st.integers(0, 6), max_size=6),
+    st.lists(st.integers(0, 40), max_size=3),
+    st.integers(0, 20),
+)
+def test_what_has_been_sent_before_need_not_be_sent_again(
+    sizes: list[int], stay: list[int], new: list[int], first: int
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("flux_runtime.operators.packing.PART_BYTES", 100)
+        tables = [_table(size, i) for i, size in enumerate(sizes)]
+        base = Base({"rows": pa.concat_tables([_table(1, 9), *tables])})
+        sent = [bytes(message.written()) for message in base.messages]
+        kept = [tables[i].slice(first % 3) for i in stay if i < len(tables)]
+        more = [_table(size, 7) for size in new]
+        state = {"rows": pa.concat_tables([_table(0, 0), *kept, *more]), "n": first}
+        packed = Packed(state, base=base)
+        assert packed.size == len(bytes(packed)) <= len(pack(state))
+        assert unpack(bytes(packed), base=sent) == state == unpack(pack(state))
+        if len(bytes(packed)) < len(pack(state)):
+            with pytest.raises(Unreadable, match="has not been sent before"):
+                unpack(bytes(packed))
+
+
+def _table(rows: int, value: int) -> Any:
+    return pa.table({"n": np.arange(rows) + value, "s": pa.array([f"{value}"] * rows, pa.string())})
