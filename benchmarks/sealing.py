@@ -36,7 +36,17 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 from seal_latency import latencies, latency_table
-from workloads import PRODUCERS, Clicks, Size, Tweets, Visits, partitions, write_input
+from workloads import (
+    LAG,
+    PRODUCERS,
+    STEPS_OPEN,
+    Clicks,
+    Size,
+    Tweets,
+    Visits,
+    partitions,
+    write_input,
+)
 
 from annotations.dataflow import Dataflow, Producers
 from annotations.file import load
@@ -49,6 +59,7 @@ from codegen.stages import stages
 
 HERE: Final = Path(__file__).parent
 WORK: Final = HERE.parent / "target" / "benchmarks" / "sealing"
+STEPS_MIN: Final = STEPS_OPEN + LAG + 1
 THROUGHPUT_MIN: Final = 0.95
 CPU_MAX: Final = 1.1
 """The aims, relative to the uncoordinated job."""
@@ -218,6 +229,8 @@ def _options() -> argparse.Namespace:
     options = parser.parse_args()
     if unknown := set(options.workloads) - set(known):
         parser.error(f"no workload {', '.join(sorted(unknown))}")
+    if options.steps < STEPS_MIN:
+        parser.error(f"at least {STEPS_MIN} steps: partitions are open for several")
     options.workloads = options.workloads or known
     if options.quick:
         options.turns, options.steps, options.rounds = 1, 12, 3

@@ -35,8 +35,7 @@ RUNTIME: Final = (
 def emit(stages: Stages) -> str:
     """The text of job.py."""
     functions = stages.functions
-    modules = stages.modules
-    roots = [module.split(".")[0] for module in modules]
+    roots = [module.split(".")[0] for module in stages.modules]
     names = Names(*(function.name for function in functions), *roots)
     hidden = frozenset({"sql", *roots})
     blocks = [
@@ -45,7 +44,8 @@ def emit(stages: Stages) -> str:
         entry(stages),
     ]
     body = "\n\n\n".join(blocks)
-    return f"{docstring(stages)}\n\n{imports(body, modules)}\n\n\n{body}\n"
+    on_sites = sorted({f.module for f in functions if f.module and f.on_sites})
+    return f"{docstring(stages)}\n\n{imports(body, on_sites)}\n\n\n{body}\n"
 
 
 def docstring(stages: Stages) -> str:
@@ -74,7 +74,7 @@ def docstring(stages: Stages) -> str:
 
 
 def imports(body: str, modules: Iterable[str]) -> str:
-    """The import lines of what the body uses."""
+    """The import lines of what the body uses; modules of components are imported where they run."""
     used = {node.id for node in ast.walk(ast.parse(body)) if isinstance(node, ast.Name)}
     runtime = ", ".join(name for name in RUNTIME if name in used)
     lines = ["from pathlib import Path", "", f"from flux_runtime.spark import {runtime}"]
@@ -101,7 +101,8 @@ def definition(function: Function, hidden: frozenset[str], *, fused: bool) -> st
     """An implementation as a function of DataFrames.
 
     Inputs are parameters by their own names where these are identifiers. A fused function is
-    called with one DataFrame, by place, so that its parameter can have any name.
+    called with one DataFrame, by place, so that its parameter can have any name. The user's module
+    is imported within it: some need a session (`@pandas_udf("bigint")`), which is there by then.
     """
     plain = all(
         is_plain(parameter) and parameter not in hidden for parameter in function.parameters
@@ -129,6 +130,8 @@ def definition(function: Function, hidden: frozenset[str], *, fused: bool) -> st
     else:
         body = "next(iter(frames.values()))"
     head = [header(function.name, parameters), *function_docstring(function)]
+    if function.module:
+        head += [f"{INDENT}import {function.module}", ""]
     return "\n".join([*head, *lines, f"{INDENT}return {body}"])
 
 

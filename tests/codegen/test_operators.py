@@ -92,7 +92,7 @@ def test_an_installed_module_is_found_and_not_copied(folder: Path) -> None:
     ("reference", "message"),
     [
         ("nowhere:f", "there is no module 'nowhere'"),
-        ("helper:f", "did you mean helpers?"),
+        ("helper:f", "did you mean helpers:f?"),
         ("pkg.nowhere:f", "there is no module 'pkg.nowhere'"),
         ("ops:plane", "has no function 'plane'; did you mean plain?"),
         ("broken:f", "broken.py:1 is not valid Python"),

@@ -53,14 +53,14 @@ from pathlib import Path
 from flux_runtime.spark import Job, Producers, Punctuation, main, sql
 from pyspark.sql import DataFrame
 
-import operators
-
 
 def clean_orders(orders: DataFrame) -> DataFrame:
     """Clean.orders <- orders: CR.
 
     Repairs prices, with the "house rules" of operators.py.
     """
+    import operators
+
     return operators.clean(orders=orders)
 
 
@@ -69,6 +69,8 @@ def turnover_turnover(sales: DataFrame) -> DataFrame:
 
     Turnover by shop and article, once the shop has closed.
     """
+    import operators
+
     return operators.turnover(sales=sales)
 
 
