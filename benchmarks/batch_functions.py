@@ -30,7 +30,9 @@ from annotations.whitebox.sandbox import Limits
 
 COLUMNS: Final = "id INT, k INT, n INT, w STRING"
 HEAD: Final = """\
-import functools, random, time, uuid
+import functools, random, threading, time, uuid
+import pandas as pd
+from datetime import datetime, timedelta
 from pyspark.sql import SparkSession, Window, functions as F
 spark = SparkSession.builder.getOrCreate()
 fixed = spark.read.schema("k INT, v STRING").parquet("{lake}/fixed")
@@ -48,6 +50,11 @@ def named(x): return str(uuid.uuid4()) + str(x)
 def counted(x):
     counts[x] = counts.get(x, 0) + 1
     return counts[x]
+@F.pandas_udf("long")
+def times(s: pd.Series) -> pd.Series: return s * len(s)
+@F.pandas_udf("double")
+def centred(s: pd.Series) -> pd.Series: return apart(s)
+def apart(s): return s - s.mean()
 declared = F.udf(lambda x: int(time.time_ns() % 1000), "int").asNondeterministic()
 def positive(df): return df.where("n > 0")
 def with_live(df): return df.join(spark.read.schema("k INT, v STRING").parquet("{lake}/live"), "k")
@@ -103,6 +110,16 @@ OTHER: Final = (
     "df = df.sample(0.5, seed=3)",
     'df = df.withColumn("i", F.monotonically_increasing_id())',
     'df = df.intersect(df.where("n > 0"))',
+    'df = df.withColumn("s", F.lit(str(datetime.now())))',
+    'df = df.withColumn("s", F.lit("%s" % (datetime.now() - timedelta(days=1))))',
+    'df = df.where(F.col("n") > int(time.time_ns() % 3))',
+    'df = df.where(F.col("n").isin([random.randint(0, 3) for _ in range(2)]))',
+    'df.createOrReplaceTempView("batch")\n    '
+    'df = spark.sql(f"SELECT * FROM batch WHERE n > {random.random() * 3}")',
+    'df = df.withColumn("z", times("n"))',
+    'df = df.withColumn("z", centred("n"))',
+    'spark.conf.set("spark.sql.session.timeZone", "UTC" if number % 2 else "Asia/Tokyo")\n    '
+    'df = df.withColumn("h", F.expr("CAST(timestamp_seconds(n) AS STRING)"))',
 )
 """What looks at more than a record, or is not the same each time."""
 WRITE: Final = (
@@ -115,6 +132,13 @@ WRITE: Final = (
     'df.write.mode("append" if number else "overwrite").parquet("{out}")',
     'df.write.mode("append").partitionBy("id").parquet("{out}")',
     'df.write.mode("append").save("{out}")',
+    'df.write.mode("append").parquet(f"{out}/day={time.time_ns() % 7}")',
+    "try:\n        if random.random() < 0.3: raise OSError\n        "
+    'df.write.mode("append").parquet("{out}")\n    except OSError: pass',
+    'one = threading.Thread(target=df.where("n > 1").write.mode("append").parquet, '
+    'args=["{out}"])\n    one.start(); one.join()',
+    'df.join(spark.read.schema("id INT").parquet("{out}"), "id", "left_anti")'
+    '.write.mode("append").parquet("{out}")',
 )
 RUNS: Final = 4
 

@@ -23,9 +23,9 @@ from annotations.dataflow import (
     Stream,
 )
 from annotations.whitebox.components import Output, claimed_requests, derive_output, role
-from annotations.whitebox.existing import leaves, weaker, with_sources
+from annotations.whitebox.existing import leaves, weaker
 from annotations.whitebox.inputs import Input
-from annotations.whitebox.ir import Opaque, Ref, Relation, Source
+from annotations.whitebox.ir import Opaque, Ref, Relation, Source, changed
 from annotations.whitebox.places import Place, placer
 from annotations.whitebox.sql import Query, mentioned
 from annotations.whitebox.sql import read as read_sql
@@ -454,6 +454,6 @@ def _completed(plan: Relation, inputs: Mapping[str, Input]) -> Query:
         given = inputs.get(source.name)
         return source if given is None else replace(source, repeats=given.repeats, keys=given.keys)
 
-    plan = with_sources(plan, known)
+    plan = changed(plan, Source, known)
     problem = plan.reason if isinstance(plan, Opaque) and not plan.columns else None
     return Query(plan, not all(leaf.complete for leaf in leaves(plan)), problem)

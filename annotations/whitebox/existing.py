@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, field, fields, is_dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -206,14 +206,14 @@ def _project_graph(path: Path, project: Project) -> Graph:
             shown=dataset.kind != "temporary view",
         )
     nodes = {name: node for name, node in nodes.items() if node.fills}
-    nodes |= _query_nodes(project.queries, {*nodes, *project.sources})
+    nodes |= _query_nodes(project.queries, dict.fromkeys(nodes, EMPTY) | dict(project.sources))
     sources = _unfilled(nodes, project.sources)
     problems = (*project.notes, *project.problems)
     return Graph(project.name, path, nodes, sources, problems, project.decided)
 
 
 def _script_graph(path: Path, script: Script) -> Graph:
-    nodes = _query_nodes(script.queries, set(script.sources))
+    nodes = _query_nodes(script.queries, script.sources)
     return Graph(
         path.stem, path, nodes, _unfilled(nodes, script.sources), script.problems, script.decided
     )
@@ -313,7 +313,7 @@ def _with_sources_of(ran: ir.Relation, text: ir.Relation) -> ir.Relation:
         unknown = next(iter(known)) if "$" in leaf.name else leaf.name
         return replace(leaf, name=places.get(at, unknown) if at else unknown)
 
-    return with_sources(text, called)
+    return ir.changed(text, ir.Source, called)
 
 
 def _left_open(plan: ir.Relation) -> Iterator[tuple[str, str]]:
@@ -334,8 +334,11 @@ def _promised(plan: ir.Relation, output_mode: str) -> dict[str, object]:
     }
 
 
-def _query_nodes(queries: Sequence[Query], others: Set[str]) -> dict[str, Node]:
-    """The queries of a script; one that reads the table that another writes reads from it."""
+def _query_nodes(
+    queries: Sequence[Query], others: Mapping[str, Mapping[str, Any]]
+) -> dict[str, Node]:
+    """The queries of a script; one that reads the table that another writes reads from it. Files
+    that a query writes, or reads as a stream, do not stay as they are."""
     nodes: dict[str, Node] = {}
     tables: dict[str, str] = {}
     for query in queries:
@@ -369,7 +372,14 @@ def _query_nodes(queries: Sequence[Query], others: Set[str]) -> dict[str, Node]:
             trigger=query.trigger,
         )
 
+    grown = [node.sink.path for node in nodes.values() if node.sink is not None]
+    streams = [source for source in others.values() if source.get("streaming")]
+    grown += [str(stream.get("path") or "") for stream in streams]
+
     def linked(leaf: ir.Source) -> ir.Source:
+        stays = leaf.role is not ir.Role.TABLE or not leaf.files
+        if not stays and any(_overlap(leaf.files, path) for path in filter(None, grown)):
+            return replace(leaf, role=ir.Role.MUTABLE, files="")
         return replace(leaf, name=tables.get(leaf.name.lower(), leaf.name))
 
     def linked_code(code: Code | str) -> Code | str:
@@ -382,12 +392,19 @@ def _query_nodes(queries: Sequence[Query], others: Set[str]) -> dict[str, Node]:
         name: replace(
             node,
             fills=tuple(
-                replace(f, plan=with_sources(f.plan, linked), code=linked_code(f.code))
+                replace(f, plan=ir.changed(f.plan, ir.Source, linked), code=linked_code(f.code))
                 for f in node.fills
             ),
         )
         for name, node in nodes.items()
     }
+
+
+def _overlap(files: str, path: str) -> bool:
+    """Whether some of the files lie below a path, or it below one of theirs."""
+    one = path.rstrip("/*") + "/"
+    others = [file.rstrip("/*") + "/" for file in files.split(", ")]
+    return any(one.startswith(other) or other.startswith(one) for other in others)
 
 
 def _handed_over(query: Query) -> ir.Relation:
@@ -411,7 +428,8 @@ def _sink(query: Query) -> Sink | None:
     if query.foreach:
         return None
     delivery = "may-repeat" if query.in_batch else ""
-    return Sink(query.format or "table", query.path or query.table, query.options, delivery)
+    place = query.path or query.table or query.options.get("path", "")
+    return Sink(query.format or "table", place, query.options, delivery)
 
 
 def _unfilled(
@@ -522,34 +540,11 @@ def _with_repeats(plan: ir.Relation, repeats: Mapping[str, str | None]) -> ir.Re
     """The plan whose sources of these names may bring a record twice, with the reason."""
     if not repeats:
         return plan
-    return with_sources(
-        plan, lambda node: replace(node, repeats=repeats.get(node.name) or node.repeats)
-    )
 
+    def repeated(leaf: ir.Source) -> ir.Source:
+        return replace(leaf, repeats=repeats.get(leaf.name) or leaf.repeats)
 
-def with_sources(plan: ir.Relation, change: Callable[[ir.Source], ir.Source]) -> ir.Relation:
-    """The plan with other sources in the places of its own; their columns stay the same."""
-    done: dict[int, Any] = {}
-
-    def changed(node: Any) -> Any:
-        if isinstance(node, tuple):
-            items = tuple([changed(item) for item in node])
-            return items if any(a is not b for a, b in zip(items, node, strict=True)) else node
-        if not is_dataclass(node) or isinstance(node, ir.Column):
-            return node
-        if id(node) not in done:
-            done[id(node)] = _changed_node(node)
-        return done[id(node)]
-
-    def _changed_node(node: Any) -> Any:
-        if isinstance(node, ir.Source):
-            return change(node)
-        new = {field.name: changed(getattr(node, field.name)) for field in fields(node)}
-        same = all(new[field.name] is getattr(node, field.name) for field in fields(node))
-        return node if same else replace(node, **new)
-
-    result: ir.Relation = changed(plan)
-    return result
+    return ir.changed(plan, ir.Source, repeated)
 
 
 def shown(position: Position | None, folder: Path) -> str:

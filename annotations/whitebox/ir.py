@@ -19,9 +19,9 @@ are functions named `=`, `<=>`, `<>`, `<`, `<=`, `>`, `>=`, `+`, `-`, `*`, `/`, 
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import TypeAlias
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from typing import Any, TypeAlias, TypeVar
 
 from annotations.dataflow import Position
 from annotations.whitebox.datatypes import UNKNOWN, DataType
@@ -508,3 +508,29 @@ def nodes_of(plan: Relation) -> Iterator[Relation]:
         met.add(id(node))
         yield node
         todo.extend(reversed(inputs_of(node)))
+
+
+_Part = TypeVar("_Part")
+
+
+def changed(plan: Relation, kind: type[_Part], change: Callable[[_Part], Any]) -> Relation:
+    """The plan with other parts in the places of those of a kind; its columns stay the same."""
+    done: dict[int, Any] = {}
+
+    def part(node: Any) -> Any:
+        if isinstance(node, tuple):
+            items = tuple([part(item) for item in node])
+            return items if any(a is not b for a, b in zip(items, node, strict=True)) else node
+        if not is_dataclass(node) or isinstance(node, Column):
+            return node
+        if id(node) not in done:
+            done[id(node)] = change(node) if isinstance(node, kind) else inner(node)
+        return done[id(node)]
+
+    def inner(node: Any) -> Any:
+        new = {own.name: part(getattr(node, own.name)) for own in fields(node)}
+        same = all(new[name] is getattr(node, name) for name in new)
+        return node if same else replace(node, **new)
+
+    result: Relation = part(plan)
+    return result

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 
@@ -16,24 +16,32 @@ CHANCE: Final = _table(
     arrow.now arrow.utcnow datetime.date.today datetime.datetime.now datetime.datetime.today
     datetime.datetime.utcnow pandas.Timestamp.now pandas.Timestamp.today pandas.Timestamp.utcnow
     pendulum.now time.monotonic time.monotonic_ns time.perf_counter time.perf_counter_ns
-    time.process_time time.time time.time_ns
+    time.process_time time.thread_time time.time time.time_ns
     """,
     random_numbers="""
     faker numpy.random os.urandom random secrets torch.rand uuid.uuid1 uuid.uuid4
     """,
-    the_machine="platform.node socket",
-    the_process="os.getpid threading.get_ident",
+    the_machine="""
+    getpass.getuser os.cpu_count os.getloadavg os.getlogin os.times os.uname platform.node psutil
+    socket subprocess uuid.getnode
+    """,
+    the_process="""
+    os.getpid os.getppid pyspark.TaskContext threading.current_thread threading.get_ident
+    threading.get_native_id
+    """,
     a_service="""
     aiohttp boto3 httpx openai psycopg2 pymongo pymysql redis requests urllib.request urllib3
     """,
 )
 """Function, or module with all that is in it -> what it depends on beside its arguments."""
 GIVEN: Final = _table(
-    the_clock="time.ctime time.gmtime time.localtime",
+    the_clock="time.asctime time.ctime time.gmtime time.localtime time.strftime",
     random_numbers="numpy.random.RandomState numpy.random.default_rng random.Random",
 )
 """The same of functions that depend on their arguments alone where they are given one: a time, or
-the seed of a generator."""
+the seed of a generator. The format of a time is none."""
+NAMED: Final = _table(the_clock="numpy.datetime64 pandas.Timestamp pandas.to_datetime")
+"""The same of functions that depend on their arguments alone but for `now` and `today`."""
 
 
 def reason_of(name: str) -> str | None:
@@ -45,6 +53,22 @@ def reason_of(name: str) -> str | None:
     parts = name.split(".")
     prefixes = (".".join(parts[:end]) for end in range(len(parts), 0, -1))
     return next((CHANCE[prefix] for prefix in prefixes if prefix in CHANCE), None)
+
+
+def reason_of_call(name: str, arguments: Sequence[object]) -> str | None:
+    """The thing that a call depends on beside its arguments; None: none that is known. Only what
+    is a text has to be known of the arguments.
+
+    >>> reason_of_call("time.strftime", ["%Y"]), reason_of_call("time.strftime", ["%Y", None])
+    ('the clock', None)
+    >>> reason_of_call("pandas.Timestamp", ["now"]), reason_of_call("random.Random", [3])
+    ('the clock', None)
+    """
+    if name in GIVEN:
+        return None if arguments[name == "time.strftime" :] else GIVEN[name]
+    if name in NAMED:
+        return NAMED[name] if {"now", "today"} & {*map(str, arguments)} else None
+    return reason_of(name)
 
 
 def imported_names(tree: ast.AST) -> dict[str, str]:

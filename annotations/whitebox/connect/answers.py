@@ -57,6 +57,12 @@ _INSERT: Final = re.compile(
 )
 _OVERWRITE: Final = re.compile(r"\s*INSERT\s+OVERWRITE\b", re.IGNORECASE)
 _QUERY: Final = re.compile(r"(?:\s|\(|--.*\n|/\*.*?\*/)*(SELECT|WITH|FROM|VALUES|TABLE)\b", re.I)
+_HARMLESS: Final = re.compile(
+    r"\s*(?:ADD|ANALYZE|CACHE|CLEAR|COMMENT|CREATE\s+(?!OR\b)[^(]*\bIF\s+NOT\s+EXISTS|DECLARE|DESC"
+    r"|DESCRIBE|EXPLAIN|MSCK|OPTIMIZE|REFRESH|RESET|SET|SHOW|UNCACHE|USE|VACUUM)\b",
+    re.IGNORECASE,
+)
+"""Statements that change no rows of a table."""
 _OPEN_TABLE: Final = re.compile(r"\b(?:FROM|JOIN)\s+`?\$[^\s.`]+`?(?=[\s);]|$)", re.I)
 """A table whose name is not known, and that may be a temporary view."""
 
@@ -90,6 +96,8 @@ class Answers:
     views: dict[str, Any] = field(default_factory=dict)
     started: list[Started] = field(default_factory=list)
     pipeline: list[Any] = field(default_factory=list)
+    changes: list[str] = field(default_factory=list)
+    """Statements that remove or change rows of tables, by their first words."""
     bodies: dict[bytes, Any] = field(default_factory=dict)
     """What `foreachBatch` and `foreach` call, by what stands for it in the command."""
     functions: dict[str, Any] = field(default_factory=dict)
@@ -276,6 +284,8 @@ class Answers:
         ):
             relation = self._of_views(f"the query `{text.strip()[:60]}` is not known here")
         elif not _QUERY.match(text):
+            if not _HARMLESS.match(text):
+                self.changes.append(" ".join(text.split()[:2]))
             relation = pb.Relation()
             relation.local_relation.schema = "struct<>"
         else:

@@ -11,6 +11,7 @@ claims more than running would.
 from __future__ import annotations
 
 import ast
+import functools
 import operator
 import re
 import sys
@@ -35,6 +36,7 @@ from annotations.whitebox.connect.classes import Class, Method, Object, Super
 from annotations.whitebox.connect.outside import PLACE, UNREAD, Default, Open, Outside
 from annotations.whitebox.connect.program import program
 from annotations.whitebox.connect.user_functions import Chance
+from annotations.whitebox.python_chance import GIVEN, NAMED, reason_of_call
 
 STEPS_MAX: Final = 200_000
 """Statements and expressions that are worked out of one script."""
@@ -961,7 +963,7 @@ class Interpreter:
         if isinstance(op, ast.Mult) and not _small(one, other):
             return Outside("$text")
         if type(op) not in _BINARY or not (permitted.value(one) and permitted.value(other)):
-            return Outside("$value")
+            return _by_chance((one, other), Outside("$value"))
         result = _BINARY[type(op)](one, other)
         by_default = isinstance(one, Open) or isinstance(other, Open)
         return outside.by_default(result, "value") if by_default else result
@@ -971,7 +973,9 @@ class Interpreter:
         part = next((p for p in (one, other) if permitted.column(p) or permitted.frame(p)), None)
         if part is not None:
             return Outside("$value")(part)
-        return Outside(f"{_shown(one)}{_shown(other)}" if isinstance(node, ast.Add) else "$value")
+        if isinstance(node, ast.Add):
+            return Outside(f"{_shown(one)}{_shown(other)}")
+        return _by_chance((one, other), Outside("$value"))
 
     def _boolean(self, op: ast.boolop, values: Sequence[ast.expr], scope: Scope) -> Any:
         result: Any = None
@@ -1106,6 +1110,15 @@ class Interpreter:
         return self._call(function, arguments, named)
 
     def _call(self, function: Any, arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
+        result = self._result(function, arguments, named)
+        given = [*arguments, *named.values()]
+        parts = given if isinstance(result, Outside) else [e for e in given if isinstance(e, str)]
+        plain = type(result) in (str, int, float) or isinstance(result, Outside)
+        if not plain or isinstance(function, Function | Method) or Chance.of(result):
+            return result
+        return _by_chance(parts, result)
+
+    def _result(self, function: Any, arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
         if isinstance(function, Outside):
             if str(function).rpartition(".")[2].lstrip("$") not in _LOOKING:
                 for each in (*arguments, *named.values()):
@@ -1113,7 +1126,10 @@ class Interpreter:
                         classes.forget(each)
                     elif type(each) in (dict, list):
                         _open(each)
-            self._handed_over(str(function).rpartition(".")[2], arguments, named)
+            called, given = str(function)[1:], [*arguments, *named.values()]
+            if called in (*GIVEN, *NAMED) and reason_of_call(called, given) is None:
+                return Outside(f"{function}(...)")
+            self._handed_over(called.rpartition(".")[2], arguments, named)
             if len(arguments) == 1 and isinstance(arguments[0], Function | Method):
                 return self._decorated(function, arguments[0])
             return Outside.__call__(function, *arguments, **named)
@@ -1159,9 +1175,6 @@ class Interpreter:
             return owner
         if unknown and permitted.writer(owner) and name in ("foreachBatch", "foreach"):
             return owner.foreachBatch(_unknown_body)
-        if permitted.column(owner) or permitted.of_functions(function):
-            arguments = tuple(map(self._by_chance, arguments))
-            named = {key: self._by_chance(value) for key, value in named.items()}
         try:
             result = function(*arguments, **named)
             if any(isinstance(each, Open) for each in (owner, *arguments, *named.values())):
@@ -1184,13 +1197,6 @@ class Interpreter:
             if permitted.writer(owner):
                 return owner.foreachBatch(_unknown_body)
             return Outside(f"${name}")
-
-    def _by_chance(self, value: Any) -> Any:
-        """A column for a value that is another one each time; any other value as it is."""
-        from pyspark.sql.connect.udf import _create_udf
-
-        found = Chance.of(value)
-        return value if found is None else _create_udf(found, "string", 100, name="lit")()
 
     def _pandas_udf(self, function: Any = None, returnType: Any = None, kind: Any = None) -> Any:  # noqa: N803
         """`pandas_udf`, of a function whose kind its annotations say."""
@@ -1233,6 +1239,7 @@ class Interpreter:
         if outside.root(decorator) in _TRANSPARENT:
             return function
 
+        @functools.wraps(function, assigned=(), updated=())
         def decorated(*arguments: Any, **named: Any) -> Any:
             result = function(*arguments, **named)
             reason = f"what `{decorator[1:]}` does to `{function.__name__}` is not known here"
@@ -1295,6 +1302,7 @@ class Interpreter:
     def _partial(self, function: Any, *first: Any, **named: Any) -> Any:
         """`functools.partial`, of functions that may be called."""
 
+        @functools.wraps(function, assigned=(), updated=())
         def partial(*arguments: Any, **others: Any) -> Any:
             return self._call(function, (*first, *arguments), {**named, **others})
 
@@ -1438,6 +1446,12 @@ def _unknown(node: ast.AST) -> Outside:
 
 def _shown(value: Any) -> str:
     return value if isinstance(value, str) else f"${type(value).__name__}"
+
+
+def _by_chance(parts: Sequence[Any], value: Any) -> Any:
+    """A value that was made of these parts: another one each time where one of them is."""
+    found = Chance.of(parts)
+    return value if found is None else Outside(f"${found.text}()")
 
 
 def _holds_unknown(value: Any) -> bool:

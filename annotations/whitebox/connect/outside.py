@@ -118,7 +118,8 @@ class Outside(str):
 
             columns = [each for each in given if isinstance(each, Column)]
             return builtin.call_function(self[1:], *columns)
-        if len(given) == 1 and isinstance(given[0], Callable | type):  # type: ignore[arg-type]
+        known = [each for each in given if not isinstance(each, Outside)]
+        if len(given) == 1 and known and isinstance(known[0], Callable | type):  # type: ignore[arg-type]
             return given[0]  # a decorator
         return Outside(f"{self}()")
 

@@ -26,6 +26,7 @@ from annotations.whitebox.connect.places import Places  # noqa: E402
 from annotations.whitebox.connect.relations import Relations  # noqa: E402
 from annotations.whitebox.connect.sources import Sources  # noqa: E402
 from annotations.whitebox.connect.standin import stand_in  # noqa: E402
+from annotations.whitebox.connect.user_functions import left_to_chance  # noqa: E402
 
 
 class Reading:
@@ -54,7 +55,8 @@ class Reading:
     def plan(self, relation: Any, views: Mapping[str, Any] | None = None) -> ir.Relation:
         """The plan of a relation."""
         self.sources.look_at(relation)
-        return self.relations(self.answers.views if views is None else views).plan(relation)
+        made = self.relations(self.answers.views if views is None else views).plan(relation)
+        return left_to_chance(made)
 
     def _schema(self, relation: Any, views: Mapping[str, Any]) -> list[Any]:
         return [(c.name, c.type, c.nullable) for c in self.plan(relation, views).columns]

@@ -36,7 +36,7 @@ from annotations.whitebox.connect.interpreter import Interpreter, Scope
 from annotations.whitebox.connect.places import caller
 from annotations.whitebox.connect.program import RUN, notebook, program
 from annotations.whitebox.connect.project import registration, script_project
-from annotations.whitebox.connect.user_functions import chances, shown
+from annotations.whitebox.connect.user_functions import Chance, by_chance, chances, shown
 from annotations.whitebox.derive import annotate
 
 _MANY: Final = 1_000_003
@@ -202,7 +202,8 @@ def _called(home: Reading, body: Any, batch: str) -> tuple[list[Started], str]:
     something else; empty where it does not: not of other numbers, nor of more rows or none."""
     first: list[Started] = []
     texts: list[list[dict[str, Any]]] = []
-    home.places.in_batch = True
+    settings: list[dict[str, str]] = []
+    home.places.in_batch, home.answers.changes = True, []
     try:
         for number, home.answers.rows in ((0, 1), (_MANY, 1), (0, _MANY), (0, 0)):
             known = len(outside.BOTH)
@@ -211,6 +212,7 @@ def _called(home: Reading, body: Any, batch: str) -> tuple[list[Started], str]:
             first = first or written
             unknown = outside.BOTH[known:]
             texts.append([_query(home, each)[0] for each in written])
+            settings.append(dict(home.answers.conf))
             if number == home.answers.rows == 0:
                 texts[-1] = [*texts[0]] if all(t in texts[0] for t in texts[-1]) else texts[-1]
     finally:
@@ -220,10 +222,15 @@ def _called(home: Reading, body: Any, batch: str) -> tuple[list[Started], str]:
         last = {json.dumps(q.get("table_name") or q.get("path")): each
                 for q, each in zip(texts[0], first, strict=True)}  # fmt: skip
         return list(last.values()), f"what is written depends on `{unknown[0]}`, which is not known"
-    if kept := shown(body).kept:
-        return first, f"what is written depends on `{kept}`, which the function changes"
+    text = shown(body)
+    if text.kept:
+        return first, f"what is written depends on `{text.kept}`, which the function changes"
+    if text.lost:
+        return first, f"rows are missing where a write fails, which `{text.lost}` passes over"
+    if home.answers.changes:
+        return first, f"each micro-batch changes what is there: `{home.answers.changes[0]}`"
     expected, of_number, *of_rows = texts
-    if of_number != expected:
+    if of_number != expected or settings[1] != settings[0]:
         return first, "what is written depends on the number of the micro-batch"
     if any(others != expected for others in of_rows):
         return first, "what is written depends on how many records a micro-batch has"
@@ -320,13 +327,10 @@ def _query(home: Reading, started: Started) -> tuple[dict[str, Any], ir.Relation
         plan = ir.Opaque(
             (stream, plan), plan.columns, reason, True, True, started.position, left_open="text"
         )
-    own = described.get("path") or described.get("table_name")
-    if own is not None and any(
-        own == home.sources.read.get(each.name, {}).get("path", each.name)
-        for each in sources(plan)
-        if each.role not in (ir.Role.STREAM, ir.Role.REQUEST)
-    ):
-        reason = f"it reads {own}, to which it writes"
-        plan = ir.Opaque((plan,), plan.columns, reason, position=started.position)
+    place = [described.get("path"), described.get("table_name"), described["options"].get("path")]
+    if any(map(Chance.of, place)):
+        plan = ir.Filter(plan, by_chance(started.position), started.position)
+    if Chance.of(described["options"].get("checkpointLocation")):
+        outside.note("the checkpoint is another one each time: a job that starts again begins anew")
     described["plan"] = plan_json.to_json(plan)
     return described, plan

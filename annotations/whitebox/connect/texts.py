@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final, NamedTuple
 
@@ -251,23 +251,12 @@ def _schema(sample: ir.Relation) -> Mapping[str, str] | None:
 def filled(plan: ir.Relation, tables: Mapping[str, Table]) -> ir.Relation:
     """The plan with the tables' own plans in the places of their names."""
     by_name = {name.lower(): table for name, table in tables.items()}
-    done: dict[int, Any] = {}
 
-    def changed(node: Any) -> Any:
-        if isinstance(node, tuple):
-            return tuple([changed(each) for each in node])
-        if not is_dataclass(node) or isinstance(node, ir.Column):
-            return node
-        if id(node) not in done:
-            if isinstance(node, ir.Source) and node.name.lower() in by_name:
-                done[id(node)] = _placed(node, by_name[node.name.lower()]())
-            else:
-                new = {each.name: changed(getattr(node, each.name)) for each in fields(node)}
-                done[id(node)] = replace(node, **new)  # type: ignore[type-var]
-        return done[id(node)]
+    def placed(leaf: ir.Source) -> ir.Relation:
+        table = by_name.get(leaf.name.lower())
+        return leaf if table is None else _placed(leaf, table())
 
-    filled: ir.Relation = changed(plan)
-    return filled
+    return ir.changed(plan, ir.Source, placed)
 
 
 def _placed(leaf: ir.Source, plan: ir.Relation) -> ir.Relation:

@@ -9,16 +9,26 @@ of the same module that it calls are looked through, too. What the text does not
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field, fields
-from functools import cache
+from dataclasses import dataclass, field, fields, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
+from annotations.dataflow import Position
+from annotations.whitebox import ir
 from annotations.whitebox.connect.program import program
-from annotations.whitebox.python_chance import CHANCE, GIVEN, imported_names, reason_of
+from annotations.whitebox.datatypes import UNKNOWN, DataType
+from annotations.whitebox.python_chance import (
+    CHANCE,
+    GIVEN,
+    NAMED,
+    imported_names,
+    reason_of,
+    reason_of_call,
+)
 
 
 def _words(text: str) -> frozenset[str]:
@@ -43,10 +53,21 @@ _WHOLE: Final = _words(
     idxmax idxmin iloc interpolate kurt max mean median min mode nlargest nsmallest nunique
     pct_change prod qcut quantile rank rolling sample sem shift skew sort_index sort_values
     std sum tail unique value_counts var
+    accumulate average convolve empty gradient iat nanmean nanmedian nanstd nansum percentile ptp
+    reduce roll shape size sort
     """
 )
-"""Members of Series and DataFrames whose result depends on all rows of a batch."""
+"""Members of Series, DataFrames and NumPy whose result depends on all rows of a batch."""
+_OF_ALL: Final = _words("all any enumerate len max min reversed set sorted sum")
+"""Functions of Python of which that is true, given a Series or a DataFrame."""
 
+_UNSEEN: Final = _words("__import__ eval exec id importlib")
+"""Functions, and a module, by which anything may be asked."""
+_ENDING: Final = _words("_exit exit stop")
+_WRITING: Final = _words(
+    "append csv execute insertInto jdbc json merge orc overwrite overwritePartitions parquet save "
+    "saveAsTable sql text"
+)
 _STATE: Final = re.compile(r"\.get(Value|List|Map)State\(")
 
 _Definition: TypeAlias = ast.FunctionDef | ast.Lambda
@@ -59,34 +80,55 @@ class Shown:
     chance: str = ""
     kept: str = ""
     batch: str = ""
+    lost: str = ""
+    """What passes over a failure of what it calls."""
 
 
 @dataclass(frozen=True)
 class Chance:
-    """Stands for a value that is another one each time, where it goes into a query."""
+    """A value that is another one each time."""
 
     text: str
     """What gives it."""
 
-    def __call__(self) -> None:
-        """Nothing calls it."""
-
     @classmethod
     def of(cls, value: object) -> Chance | None:
-        """What a text which is not known stands for, where it is that."""
+        """What a value which is not known stands for, where it, or a part of it, is that."""
+        if isinstance(value, list | tuple | set):
+            return next(filter(None, map(cls.of, value)), None)
+        if isinstance(value, dict):
+            return cls.of([*value.values()])
         found = _CALLED.search(value) if isinstance(value, str) and "$" in value else None
         return None if found is None else cls(found[1])
 
 
 _CALLED: Final = re.compile(
-    r"\$((?:" + "|".join(map(re.escape, sorted(CHANCE))) + r")(?:\.\w+)*)\("
+    r"\$((?:" + "|".join(map(re.escape, sorted(CHANCE))) + r")(?:\.\w+)*(?=\()|"
+    r"(?:" + "|".join(map(re.escape, (*GIVEN, *NAMED))) + r")(?=\(\)))"
 )
+"""A call in the text of what is not known; of some functions one whose arguments are left out."""
+
+
+def by_chance(at: Position | None, type_: DataType = UNKNOWN) -> ir.Expression:
+    """A value that is another one each time."""
+    return ir.Call("udf.chance", (), type_, True, at)
+
+
+def left_to_chance(plan: ir.Relation) -> ir.Relation:
+    """The plan with what it is in the places of texts that stand for values by chance."""
+
+    def value(literal: ir.Literal) -> ir.Expression:
+        found = Chance.of(literal.value)
+        return literal if found is None else by_chance(literal.position, literal.type)
+
+    def unknown(part: ir.Unknown) -> ir.Expression:
+        return part if Chance.of(part.reason) is None else replace(part, calls=True)
+
+    return ir.changed(ir.changed(plan, ir.Literal, value), ir.Unknown, unknown)
 
 
 def shown(function: Any) -> Shown:
     """What the text of a function of the user shows; nothing where it has none."""
-    if isinstance(function, Chance):
-        return Shown(chance=function.text)
     processor = getattr(getattr(function, "__self__", None), "_stateful_processor", None)
     if processor is not None:
         return _shown_processor(processor)
@@ -94,8 +136,8 @@ def shown(function: Any) -> Shown:
         each = [shown(one) for one in several]
         return Shown(*("".join([getattr(one, f.name) for one in each if getattr(one, f.name)][:1])
                        for f in fields(Shown)))  # fmt: skip
-    while hasattr(function, "__wrapped__"):
-        function = function.__wrapped__
+    while hasattr(function, "__wrapped__") or isinstance(function, functools.partial):
+        function = getattr(function, "__wrapped__", getattr(function, "func", None))
     function = getattr(function, "__func__", function)
     if not hasattr(function, "__code__"):
         function = type(function).__call__  # an object that can be called
@@ -148,14 +190,14 @@ def chances(text: str) -> list[str]:
     todo: list[ast.AST] = [tree]
     while todo:
         node = todo.pop(0)
-        if isinstance(node, ast.Call) and reason_of(module._called(node.func)) is not None:
+        if isinstance(node, ast.Call) and module.asks(node):
             found[ast.unparse(node)[:60]] = None
         if not isinstance(node, ast.FunctionDef | ast.Lambda):
             todo += ast.iter_child_nodes(node)
     return list(found)
 
 
-@cache
+@functools.cache
 def _module(file: Path) -> _Module:
     return _Module(ast.parse(program(file)))
 
@@ -184,14 +226,20 @@ class _Module:
 
     def looked_at(self, node: _Definition, seen: frozenset[int] = frozenset()) -> Shown:
         """What a function shows, and those of the module that it calls."""
-        own = Shown(self._chance(node), self._kept(node), self._batch(node))
+        own = Shown(self._chance(node), self._kept(node), self._batch(node), self._lost(node))
         functions = {d.name: d for d in self.definitions if isinstance(d, ast.FunctionDef)}
         for name in {inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name)}:
             called = functions.get(name)
             if called is None or called is node or id(called) in seen:
                 continue
             other = self.looked_at(called, seen | {id(node)})
-            own = Shown(own.chance or other.chance, own.kept or other.kept, own.batch)
+            whole = other.batch if name in self._given_all(node) else ""
+            own = Shown(
+                own.chance or other.chance,
+                own.kept or other.kept,
+                own.batch or whole,
+                own.lost or other.lost,
+            )
         return own
 
     def of_class(self, name: str) -> Shown:
@@ -234,8 +282,7 @@ class _Module:
         owners = {id(inner.value) for inner in nodes if isinstance(inner, ast.Attribute)}
         for inner in nodes:
             if isinstance(inner, ast.Call) and (
-                _root(inner.func) in ("__import__", "id")
-                or (self._called(inner.func) in GIVEN and not (inner.args or inner.keywords))
+                _root(inner.func) in _UNSEEN or self.asks(inner, conditional=True)
             ):
                 return ast.unparse(inner)[:60]
             if not isinstance(inner, ast.Attribute | ast.Name) or id(inner) in owners:
@@ -249,6 +296,16 @@ class _Module:
             ):
                 return ast.unparse(inner)[:60]
         return ""
+
+    def asks(self, node: ast.Call, *, conditional: bool = False) -> bool:
+        """Whether a call depends on something beside its arguments; `conditional`: whether they
+        decide that it does."""
+        name = self._called(node.func)
+        arguments = [*node.args, *(keyword.value for keyword in node.keywords)]
+        texts = [each.value if isinstance(each, ast.Constant) else None for each in arguments]
+        if conditional and name not in GIVEN and name not in NAMED:
+            return False
+        return reason_of_call(name, texts) is not None
 
     def _given(self, node: ast.AST) -> bool:
         """Whether it is a member of what is made there of arguments alone."""
@@ -287,6 +344,8 @@ class _Module:
                 case ast.Call(func=ast.Attribute(value=owner, attr=name)) if name in _CHANGING:
                     if self._holds(owner, own) and ast.unparse(owner) not in state:
                         return ast.unparse(owner)[:60]
+                case ast.Call(func=ast.Name(id="globals" | "setattr")):
+                    return ast.unparse(inner)[:60]
                 case ast.Call(func=ast.Name(id="next"), args=[ast.Name(id=name), *_]):
                     if name not in own:
                         return name
@@ -316,11 +375,70 @@ class _Module:
             calls = (c for c in _calls(node) if c.func is inner)
             if not any(k.arg == "axis" and _by_record(k.value) for c in calls for k in c.keywords):
                 return ast.unparse(inner)[:60]
+        if whole := self._of_all(node):
+            return whole
         body = node.body if isinstance(node, ast.FunctionDef) else []
         assigned = [part for part in body if isinstance(part, ast.Assign)]
         before = {name for part in assigned for name in _stored(part)}
         loops = [inner for inner in _outer(node) if isinstance(inner, ast.For)]
         return next((name for loop in loops for name in _stored(loop) if name in before), "")
+
+    def _lost(self, node: _Definition) -> str:
+        """What lets a function go on where a write of it has failed."""
+        for inner in ast.walk(node):
+            match inner:
+                case ast.Try(body=body, handlers=handlers) if _members(*body) & _WRITING:
+                    for handler in handlers:
+                        raises = any(isinstance(part, ast.Raise) for part in ast.walk(handler))
+                        if not raises and not _members(handler) & (_WRITING | _ENDING):
+                            return (
+                                f"except {ast.unparse(handler.type)}" if handler.type else "except"
+                            )
+                case ast.Call(func=function) if self._called(function) == "threading.Thread":
+                    return "threading.Thread"
+                case ast.Call(func=ast.Attribute(attr="submit")) if not _members(node) & {"result"}:
+                    return ast.unparse(inner.func)[:60]
+        return ""
+
+    def _given_all(self, node: _Definition) -> set[str]:
+        """The functions that are called with all rows of a batch."""
+        batches = _batches(node)
+        calls = [inner for inner in _outer(node) if isinstance(inner, ast.Call)]
+        return {_root(call.func) for call in calls if batches & {*map(_root, call.args)}}
+
+    def _of_all(self, node: _Definition) -> str:
+        """What Python asks of all rows of a batch, or of one at some place."""
+        batches = _batches(node)
+        times = [inner for inner in _outer(node) if isinstance(inner, ast.BinOp)]
+        as_long = {id(t.right) for t in times if isinstance(t.left, ast.List)}
+        for inner in _outer(node):
+            match inner:
+                case ast.Call(func=ast.Name(id=name), args=[asked, *_]) if name in _OF_ALL:
+                    if _root(asked) in batches and id(inner) not in as_long:
+                        return ast.unparse(inner)[:60]
+                case ast.Subscript(value=ast.Name(id=name), slice=place) if name in batches:
+                    if isinstance(place, ast.Slice) or _is_number(place):
+                        return ast.unparse(inner)[:60]
+        return ""
+
+
+def _batches(node: _Definition) -> set[str]:
+    """The names of what a function of pandas is given, one after the other or at once."""
+    loops = [inner.target for inner in _outer(node) if isinstance(inner, ast.For)]
+    return {each.arg for each in node.args.args} | {n for loop in loops for n in _stored(loop)}
+
+
+def _members(*nodes: ast.AST) -> set[str]:
+    """The names of all members, and of functions that are called."""
+    inner = [part for node in nodes for part in ast.walk(node)]
+    called = [part.func for part in inner if isinstance(part, ast.Call)]
+    names = {part.id for part in called if isinstance(part, ast.Name)}
+    return names | {part.attr for part in inner if isinstance(part, ast.Attribute)}
+
+
+def _is_number(node: ast.expr) -> bool:
+    inner = node.operand if isinstance(node, ast.UnaryOp) else node
+    return isinstance(inner, ast.Constant) and isinstance(inner.value, int)
 
 
 def _stored(node: ast.AST) -> Iterator[str]:

@@ -408,6 +408,13 @@ def _started(graph: Graph | Unreadable) -> dict[str, list[str]]:
     return found
 
 
+def _all_started(folder: Path, texts: Sequence[str]) -> list[dict[str, list[str]]]:
+    files = [folder / f"job_{number}.py" for number in range(len(texts))]
+    for file, text in zip(files, texts, strict=True):
+        file.write_text(text)
+    return [*map(_started, read_all(files, execute=Limits(120.0), follow=True))]
+
+
 def test_no_way_is_overlooked(tmp_path: Path) -> None:
     """Whatever way a script takes, what was said of it without knowing the way is as careful: of
     its text alone, and of running it, which shows one way."""
@@ -444,30 +451,53 @@ def test_running_a_script_tells_what_its_text_does_not(tmp_path: Path) -> None:
     assert labels == [["OW[*], chance"], ["CR"]]
 
 
-@pytest.mark.parametrize(
-    ("part", "label"),
-    [
-        ('df = df.withColumn("at", F.lit(datetime.now().isoformat()))', "CR, chance"),
-        (
-            'df = df.withColumn("at", F.when(df.v > 1, str(uuid.uuid4())).otherwise("-"))',
-            "CR, chance",
-        ),
-        ('df = df.withColumn("at", F.lit(os.environ["RELEASE"]))', "CR"),
-        ("df = cleaned(df)", "OW[*], chance"),
-        ("df = tried(df)", "CR"),
-        ('df = df.groupBy("k").agg(agg.of("v"))', "OW[*], chance"),
-    ],
+_NOT_KNOWN: Final = (
+    ('df = df.withColumn("at", F.lit(datetime.now().isoformat()))', "CR, chance"),
+    (
+        'df = df.withColumn("at", F.when(df.v > 1, str(uuid.uuid4())).otherwise("-"))',
+        "CR, chance",
+    ),
+    *(
+        (f"since = {since}\n{part}", "CR, chance")
+        for since in (
+            "str(datetime.now())",
+            "'%s' % uuid.uuid4()",
+            "int(time.time())",
+            "datetime.now(timezone.utc) - timedelta(days=1)",
+            "max(datetime.now(), datetime(2024, 1, 1))",
+            "datetime.fromtimestamp(time.time())",
+            "time.strftime('%H')",
+        )
+        for part in (
+            'df = df.withColumn("at", F.lit(since))',
+            'df = df.where(F.col("k").isin([since]))',
+            'df.createOrReplaceTempView("d")\n'
+            "df = spark.sql(f\"SELECT * FROM d WHERE k <> '{since}'\")",
+        )
+    ),
+    *(
+        (f'df = df.withColumn("at", F.lit({since}))', "CR")
+        for since in ("str(os.environ['DAY'])", "time.strftime('%H', time.gmtime(0))")
+    ),
+    ('df = df.withColumn("at", F.lit(os.environ["RELEASE"]))', "CR"),
+    ("df = cleaned(df)", "OW[*], chance"),
+    ("df = tried(df)", "CR"),
+    ('df = df.groupBy("k").agg(agg.of("v"))', "OW[*], chance"),
 )
-def test_what_is_not_known_is_not_taken_for_nothing(part: str, label: str, tmp_path: Path) -> None:
-    file = tmp_path / "job.py"
-    file.write_text(
-        "import agg, places, tenacity, uuid\nfrom datetime import datetime\n"
+
+
+def test_what_is_not_known_is_not_taken_for_nothing(tmp_path: Path) -> None:
+    head = (
+        "import agg, places, tenacity, time, uuid\n"
+        "from datetime import datetime, timedelta, timezone\n"
         f"{_HEAD}@places.logged\ndef cleaned(df): return df.where('v > 1')\n"
         f"@tenacity.retry(stop=3)\ndef tried(df): return df.where('v > 1')\n"
-        f'{part}\nstart(df, "last")\n'
     )
-    (graph,) = read_all([file], execute=Limits(60.0), follow=True)
-    assert _started(graph)["df -> last"] == [label]
+    texts = [f'{head}{part}\nstart(df, "last")\n' for part, _ in _NOT_KNOWN]
+    found = [graph["df -> last"] for graph in _all_started(tmp_path, texts)]
+    assert dict(zip(texts, found, strict=True)) == {
+        text: [label] for text, (_, label) in zip(texts, _NOT_KNOWN, strict=True)
+    }
 
 
 _GO: Final = """\
@@ -501,3 +531,37 @@ def test_no_query_is_lost_and_none_reads_nothing(
     file.write_text(f"import agg\n{_HEAD}{part}\n")
     (graph,) = read_all([file], execute=Limits(60.0), follow=True)
     assert _started(graph) == expected
+
+
+_APPEND: Final = 'd.write.mode("append").parquet("/out")'
+
+
+_BODIES: Final = (
+    (_APPEND, "CR"),
+    (f"spark.sql('OPTIMIZE t'); {_APPEND}", "CR"),
+    (f"spark.sql('DELETE FROM t WHERE k = 1'); {_APPEND}", "OW[*]"),
+    (f"DeltaTable.forName(spark, 't').delete('k = 1'); {_APPEND}", "OW[*]"),
+    (f"spark.conf.set('spark.sql.session.timeZone', f'+0{{i % 9}}:00'); {_APPEND}", "OW[*]"),
+    (f"try: {_APPEND}\n    except OSError: print('lost')", "OW[*]"),
+    (f"try: {_APPEND}\n    except OSError: print('lost'); raise", "CR"),
+    ("threading.Thread(target=d.write.save, args=['/out']).start()", "OW[*]"),
+    ('d.write.mode("append").parquet(f"/out/{datetime.now().date()}")', "CR, chance"),
+    (_APPEND.replace("d.", "d.join(read('/out/a'), 'k', 'left_anti')."), "OW[*]"),
+    (_APPEND.replace("d.", "d.join(read('/elsewhere'), 'k', 'left_anti')."), "OW[*]"),
+    (_APPEND.replace("d.", "d.join(written, 'k', 'left_anti')."), "OR[*]"),
+    (_APPEND.replace("d.", "d.join(streamed, 'k', 'left_anti')."), "OR[*]"),
+    (_APPEND.replace("d.", "d.join(fixed, 'k', 'left_anti')."), "CR"),
+)
+
+
+def test_a_micro_batch_is_all_that_a_function_of_it_may_depend_on(tmp_path: Path) -> None:
+    head = (
+        "import threading\nfrom datetime import datetime\nfrom delta.tables import DeltaTable\n"
+        f"{_HEAD}def read(path): return spark.read.schema('k INT').parquet(path)\n"
+        "written, streamed, fixed = read('/out'), read('/in/df'), read('/fixed')\n"
+        "df = spark.readStream.schema('k INT').json('/in/df')\n"
+    )
+    start = "df.writeStream.foreachBatch(each).start()\n"
+    texts = [f"{head}def each(d, i):\n    {body}\n{start}" for body, _ in _BODIES]
+    for (body, label), graph in zip(_BODIES, _all_started(tmp_path, texts), strict=True):
+        assert {each for labels in graph.values() for each in labels} == {label}, body

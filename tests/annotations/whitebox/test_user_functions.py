@@ -19,6 +19,8 @@ counts, totals, LIMITS, client = Counter(), defaultdict(int), {"a": 1}, None
 api = requests.Session()
 seen = set()
 numbers = itertools.count()
+drawn = random.Random(3)
+def centred(x): return x - x.mean()
 model = None
 def helper(x): return uuid4().hex + x
 def keeps(x):
@@ -56,6 +58,20 @@ CASES = [
     ("return next(numbers)", "kept"),
     ("global model\n    model = x\n    return model", "kept"),
     ("global model\n    if model is None:\n        model = x\n    return model", "kept"),
+    ("return time.strftime('%H')", "chance"),
+    ("return time.strftime('%H', time.gmtime(x))", ""),
+    ("return np.datetime64('now') - x", "chance"),
+    ("return np.datetime64(x)", ""),
+    ("return eval('random.random()')", "chance"),
+    ("return drawn.random()", "chance"),
+    ("globals()['model'] = x\n    return model", "kept"),
+    ("return x * len(x)", "batch"),
+    ("return np.array([1] * len(x))", ""),
+    ("return x - x[0]", "batch"),
+    ("return x / x.size", "batch"),
+    ("return x - sum(x)", "batch"),
+    ("return centred(x)", "batch"),
+    ("return x.apply(lambda v: len(v) + v[0])", ""),
     ("return x - x.mean()", "batch"),
     ("return x.rolling(3).max()", "batch"),
     ("return x.max(axis=1)", ""),
