@@ -448,7 +448,7 @@ class Prover:
                 self.refute(call.function, says, f"{sql} -- is {text}")
 
     def clocks(self, chosen: Callable[[str], bool], count: int) -> None:
-        """Whether a constant text is taken for a time by the clock by other functions, too."""
+        """Whether a text is taken for a date or a timestamp by other functions, too."""
         others = ("x_day", "x_instant", "x_text", "x_int")
         given = ", ".join(f"(SELECT x AS x_{n} FROM {self.pool(BY_NAME[n])} LIMIT 1)"
                           for n in ("day", "instant", "text", "int"))  # fmt: skip
@@ -474,10 +474,12 @@ class Prover:
         self.report.claims += 1
         self.report.cases += 1
         row = FUNCTIONS[name]
-        told = row.takes_time or (row.compares and other in ("x_day", "x_instant"))
-        if re.search(r"cast\(today as (date|timestamp)", plan.toString()) and not told:
-            says = f"{name} does not take a text for a time"
-            self.refute(name, says, f"SELECT {text} -- with {other}")
+        compared = row.compares and other in ("x_day", "x_instant")
+        for kind in re.findall(r"cast\(today as (date|timestamp)\b", plan.toString()):
+            taken = [Family.TIMESTAMP] if kind == "timestamp" else [Family.DATE, Family.TIMESTAMP]
+            if row.takes not in taken and not compared:
+                says = f"{name} does not take a text for a {kind}"
+                self.refute(name, says, f"SELECT {text} -- with {other}")
 
     def chance(self, chosen: Callable[[str], bool]) -> None:
         """Whether the examples of Spark's documentation give the same again, in another task, at

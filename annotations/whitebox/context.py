@@ -7,14 +7,14 @@ expression with `look`, which finds what is random, unknown or vouched for.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
 from annotations.dataflow import Position
 from annotations.dependencies import closure, within
 from annotations.vocabulary import FunctionalDependency, Within
-from annotations.whitebox.datatypes import COLLATED, Family
+from annotations.whitebox.datatypes import COLLATED, TIMESTAMP, DataType, Family
 from annotations.whitebox.derivation import Assumption, Evidence
 from annotations.whitebox.facts import Copies, Effect, Facts, Moving, unique
 from annotations.whitebox.functions import FUNCTIONS, SPECIAL_TIMES, TIME_OF_DAY, Direction, known
@@ -201,12 +201,14 @@ def _chance(facts: Facts, call: Call) -> Facts:
 
 def _dated(facts: Facts, call: Call) -> Facts:
     """The facts with what is assumed of texts of the records that become timestamps."""
-    texts = (Family.STRING, Family.UNKNOWN)
-    casts = call.function in ("cast", "try_cast") and call.type.family is Family.TIMESTAMP
-    parses = call.function in ("to_timestamp", "try_to_timestamp") and len(call.arguments) == 1
-    if not (casts or parses) or not any(
-        type_of(a).family in texts and references(a) for a in call.arguments
-    ):
+    given = call.function in _WITH_FORMAT and len(call.arguments) > 1
+    texts = (Family.STRING, *((Family.UNKNOWN,) if call.function in _CASTING else ()))
+
+    def of_records(argument: Expression) -> bool:
+        parts = type_of(argument).parts
+        return bool(references(argument)) and any(part.family in texts for part in parts)
+
+    if given or not _takes_times(call, of_records, TIMESTAMP):
         return facts
     text = f"no text in {text_of(call)} is a time of the day alone, which is one of the current day"
     assumed = Assumption(text, call.position)
@@ -215,18 +217,33 @@ def _dated(facts: Facts, call: Call) -> Facts:
 
 def reads_special_time(call: Call) -> bool:
     """Whether a constant text is taken for a time by the clock, or may be (`ts > 'now'`)."""
+    return _takes_times(call, _special, None)
+
+
+def _takes_times(call: Call, text: Callable[[Expression], bool], kind: DataType | None) -> bool:
+    """Whether arguments which such texts are become times, of a kind; None: of any, or dates."""
+    if not any(map(text, call.arguments)):
+        return False
     row = FUNCTIONS.get(call.function)
-    if call.function in ("cast", "try_cast"):
-        casts = call.type.family in _TIMES
-    elif row is not None and row.compares:
-        others = [argument for argument in call.arguments if not _special(argument)]
-        casts = any(type_of(argument).family in _TIMES for argument in others)
-    else:
-        casts = row is not None and row.takes_time
-    return casts and any(map(_special, call.arguments))
+
+    def time(type_: DataType) -> bool:
+        return type_ == kind if kind is not None else type_.family in _TIMES
+
+    if call.function in _CASTING:
+        return any(map(time, call.type.parts))
+    if row is not None and row.compares:
+        others = [type_of(argument) for argument in call.arguments if not text(argument)]
+        moves = call.function in ("+", "-") and any(t.family is Family.INTERVAL for t in others)
+        return moves or any(map(time, others))
+    return row is not None and row.takes in ((Family.TIMESTAMP,) if kind else _TAKEN)
 
 
+_CASTING: Final = frozenset({"cast", "try_cast", "from_json", "from_csv", "from_xml"})
+"""Functions to which a type says what becomes of a text."""
+_WITH_FORMAT: Final = frozenset({"to_timestamp", "to_timestamp_ltz", "try_to_timestamp"})
+"""Functions to which a format says what of a time is in a text."""
 _TIMES: Final = (Family.DATE, Family.TIMESTAMP, Family.UNKNOWN)
+_TAKEN: Final = (Family.DATE, Family.TIMESTAMP)
 
 
 def _special(expression: Expression) -> bool:

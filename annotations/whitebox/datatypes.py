@@ -85,11 +85,17 @@ class DataType:
         return True
 
     @property
+    def parts(self) -> Iterator[DataType]:
+        """The type and the types of what is in a value of it."""
+        yield self
+        for inner in (self.element, self.key, *(type_ for _, type_, _ in self.fields)):
+            if inner is not None:
+                yield from inner.parts
+
+    @property
     def collated(self) -> bool:
         """True where a collation compares a text of the value: equal values may differ."""
-        inner = (self.element, self.key, *(field_type for _, field_type, _ in self.fields))
-        itself = self.family is Family.STRING and bool(self.bits)
-        return itself or any(inner_type.collated for inner_type in inner if inner_type is not None)
+        return any(part.family is Family.STRING and part.bits for part in self.parts)
 
     @property
     def numeric(self) -> bool:

@@ -233,8 +233,8 @@ class Function:
     null: Null = Null.PERHAPS
     present: Types = NONE
     """Argument types of which `null` holds."""
-    takes_time: bool = False
-    """True where a constant text as an argument is taken for a date or a time."""
+    takes: Family | None = None
+    """What a text as an argument is taken for, where that is a date or a time."""
     compares: bool = False
     """True where a constant text is taken for a date or a time if another argument is one."""
     in_spark: bool = True
@@ -464,6 +464,11 @@ _TAKES_TIME: Final = """
     make_timestamp_ltz make_timestamp_ntz try_make_timestamp try_make_timestamp_ltz
     try_make_timestamp_ntz try_subtract try_add
     """
+_TAKES_TIMESTAMP: Final = """
+    convert_timezone date_format date_trunc dateadd datediff from_utc_timestamp hour minute
+    months_between second time_bucket timestamp timestampadd timestampdiff to_timestamp
+    to_timestamp_ltz to_utc_timestamp try_to_timestamp unix_micros unix_millis unix_seconds window
+    """
 _COMPARES: Final = """
     = == <=> <> != < <= > >= + - between in case when if coalesce nvl nvl2 ifnull nullif greatest
     least equal_null array array_append array_contains array_except array_insert array_intersect
@@ -521,8 +526,9 @@ def _rows() -> dict[str, Function]:
         claim(names, null=Null.OF_NULL, present=types)
     claim(_OF_ALL, null=Null.OF_ALL, present=EVERY)
     claim(_RISES_WITH_TIME, rises_with_time=True)
-    claim("session_window", merges=True, takes_time=True)
-    claim(_TAKES_TIME, takes_time=True)
+    claim("session_window", merges=True, takes=Family.TIMESTAMP)
+    claim(_TAKES_TIME, takes=Family.DATE)
+    claim(_TAKES_TIMESTAMP, takes=Family.TIMESTAMP)
     claim(_COMPARES, compares=True)
     claim("unix_timestamp", clock=True)
     return rows

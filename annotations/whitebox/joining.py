@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import islice
 
 from annotations.vocabulary import Within
-from annotations.whitebox.context import Context, effect, keep, moved, sensitive, use
+from annotations.whitebox.context import Context, effect, keep, look, moved, sensitive, use
 from annotations.whitebox.context import test as test_now
 from annotations.whitebox.facts import Copies, Facts, Moving, both, retargeted, unique
 from annotations.whitebox.functions import Direction
@@ -354,6 +354,7 @@ def set_operation(context: Context, node: SetOperation, left: Facts, right: Fact
     facts = keep(facts, "set-operation", f"rows are kept for {name}", node.position)
     pairs = list(zip(node.left.columns, node.right.columns, strict=False))
     same = [(one, other) for one, other in pairs if same_value(one.type, other.type)]
+    facts = look(facts, *(Call("=", (Ref(one), Ref(other))) for one, other in pairs))
     equal = merged(facts, same)
     classes = unique(tuple(equal[one] for one, _ in same if equal.get(one)))
     facts = late(context, facts, classes)
@@ -396,6 +397,7 @@ def union(context: Context, node: Union, several: list[Facts]) -> Facts:
     for at, column in enumerate(node.columns):
         old = [branch.columns[at] for branch in node.inputs if at < len(branch.columns)]
         alike = all(same_value(part.type, old[0].type) for part in old)
+        facts = look(facts, *(Call("=", (Ref(old[0]), Ref(part))) for part in old[1:]))
         copies[column] = frozenset[tuple[int, str]]().union(
             *(facts.copies.get(part, frozenset()) for part in old if alike)
         )

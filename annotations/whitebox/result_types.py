@@ -259,7 +259,7 @@ def _result_type(function: str, arguments: Sequence[Expression]) -> DataType:
         name = arguments[1]
         binary = isinstance(name, Literal) and str(name.value).upper() == "UTF8_BINARY"
         return STRING if binary else COLLATED
-    if function in ("from_json", "from_csv") and len(arguments) > 1:
+    if function in ("from_json", "from_csv", "from_xml") and len(arguments) > 1:
         return _declared(arguments[1])
     if function == "struct":
         fields = [

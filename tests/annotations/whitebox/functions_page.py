@@ -100,7 +100,7 @@ def _sections() -> Iterator[str]:
     times = ", ".join(f"`{each}`" for each in sorted(SPECIAL_TIMES))
     yield from _list("Constant texts taken for a time", f"A constant text that begins with {times}, or with a time "
                      "of the day (`12:30`), is a time by the clock as an argument of a cast to a date or time, and of these:",
-                     (row for row in _rows() if row.takes_time))  # fmt: skip
+                     (row for row in _rows() if row.takes is not None))  # fmt: skip
     yield from _list("", "and of these where another argument is a date or a time, or of unknown type:",
                      (row for row in _rows() if row.compares))  # fmt: skip
     for title, kinds in (

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import pytest
 
+from annotations.whitebox.datatypes import Family
 from annotations.whitebox.functions import (
     EVERY,
     Aggregation,
@@ -106,9 +107,9 @@ def test_a_sketch_that_draws_by_chance_is_found(spark: Any) -> None:
 def test_a_text_that_is_a_clock_is_found(spark: Any) -> None:
     prover = Prover(spark, SEED)
     prover.use(MODES[0])
-    with planted("datediff", takes_time=False):
-        prover.clocks(lambda each: each == "datediff", 100)
-    assert {each.function for each in prover.report.refuted} == {"datediff"}
+    with planted("datediff", takes=None), planted("date_trunc", takes=Family.DATE):
+        prover.clocks(lambda each: each in ("datediff", "date_trunc"), 200)
+    assert {each.function for each in prover.report.refuted} == {"datediff", "date_trunc"}
 
 
 def test_spark_refutes_no_function_of_foreach_batch(spark: Any, tmp_path: Path) -> None:
