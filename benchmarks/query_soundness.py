@@ -739,12 +739,10 @@ def on_spark(numbers: Iterable[int], *, seed: int, typed: bool) -> tuple[int, li
         rng = random.Random(f"{seed}/{number}")
         it = subject(random_query(rng, typed=typed), rng.choice(["append", "append", "update"]))
         fixed = tables_of(it.query.schemas, rng)
-        for table in it.query.schemas.tables:
-            if table.role is Role.TABLE:
-                ddl = ", ".join(f"{name} {kind}" for name, kind in table.columns)
-                frame = spark.createDataFrame(list(fixed[table.name]), ddl)
-                frame.createOrReplaceTempView(table.name)
+        _register(spark, it.query.schemas, fixed)
         cases = cases_of(it.query.schemas, rng)[:2]
+        wrong += [f"PLANNED OTHERWISE query {number}: {it.query.text}"
+                  for case in cases if planned_otherwise(judge, it, case)][:1]  # fmt: skip
         tries = [(claim, case) for claim in claims_of(it) for case in cases]
         engine = _Both(judge, Duck(it.query, fixed))
         for n in refuted(engine, it.operator, tries)[:1]:
@@ -758,6 +756,37 @@ def on_spark(numbers: Iterable[int], *, seed: int, typed: bool) -> tuple[int, li
             wrong.append(f"UNLIKE query {number}: {it.query.text}\n  {engine.unlike}")
     spark.stop()
     return ran, wrong
+
+
+def _register(spark: Any, given: Schemas, fixed: Mapping[str, Sequence[Row]]) -> None:
+    """Let Spark find the tables that nothing is added to."""
+    for table in given.tables:
+        if table.role is Role.TABLE:
+            ddl = ", ".join(f"{name} {kind}" for name, kind in table.columns)
+            frame = spark.createDataFrame(list(fixed[table.name]), ddl)
+            frame.createOrReplaceTempView(table.name)
+
+
+PLANS: Final = ({"shuffle.partitions": "1"}, {"shuffle.partitions": "7"},
+                {"shuffle.partitions": "5", "autoBroadcastJoinThreshold": "-1"})  # fmt: skip
+"""Settings of Spark (`spark.sql`) with which rows come in other orders behind a shuffle."""
+
+
+def planned_otherwise(judge: Any, it: Subject, case: Case) -> bool:
+    """Whether a query of which the order of its records is said to decide the result gives
+    something else for one order of them, where Spark computes it in another way."""
+    if not it.in_sequence or any(path.nondeterministic for path in it.paths):
+        return False
+    (inputs,) = steps(it.operator, case.items, _everything(case))
+    seen = set[frozenset[Row]]()
+    for plan in PLANS:
+        for name, value in plan.items():
+            judge.session.conf.set(f"spark.sql.{name}", value)
+        (found,) = judge.evaluate(it.operator, [inputs])
+        seen |= {frozenset(found.rows)} if isinstance(found, Output) else set()
+    judge.session.conf.set("spark.sql.shuffle.partitions", "1")
+    judge.session.conf.unset("spark.sql.autoBroadcastJoinThreshold")
+    return len(seen) > 1
 
 
 class _Both:

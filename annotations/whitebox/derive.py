@@ -296,6 +296,7 @@ REORDERING: Final[Mapping[type, str]] = {
     Aggregate: "GROUP BY",
     Deduplicate: "DISTINCT",
     Window: "a window",
+    Sort: "a sort or a repartition",
 }
 """Nodes whose rows come in any order, whatever that of the records is, and what they are called."""
 

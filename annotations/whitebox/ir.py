@@ -329,7 +329,8 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class Sort:
-    """The rows in an order. A result is a set of rows, so that by itself it changes nothing."""
+    """The rows in an order, or, without keys, in other partitions. A result is a set of rows, so
+    that by itself it changes nothing; what stands above it gets them as Spark fetches them."""
 
     input: Relation
     keys: tuple[SortKey, ...]

@@ -27,6 +27,7 @@ from annotations.whitebox.ir import (
     Sample,
     SetKind,
     SetOperation,
+    Sort,
     SortKey,
     Source,
     Union,
@@ -165,11 +166,15 @@ class Builder:
         names: Mapping[str, Column],
         express: Callable[[Any], Expression] | None = None,
     ) -> Relation:
-        """ORDER BY matters only where it decides what LIMIT or OFFSET keeps."""
+        """ORDER BY decides what LIMIT or OFFSET keeps, and like any other sort or repartition the
+        order in which rows come to what stands above."""
+        moving = any(tree.args.get(key) for key in ("sort", "cluster", "distribute"))
+        if moving or _repartitions(tree.args.get("hint")):
+            plan = Sort(plan, (), self.at(tree))
         limits = [tree.args.get(key) for key in ("limit", "offset")]
         limit = next((clause for clause in limits if clause is not None), None)
         if limit is None:
-            return plan
+            return Sort(plan, (), self.at(tree)) if tree.args.get("order") else plan
         keys = self._order(tree.args.get("order"), plan, names, express)
         return Limit(plan, keys, self.at(limit))
 
@@ -418,3 +423,9 @@ def _reordered(left: Relation, right: Relation, node: Any) -> Relation:
         for old in (by_name[name] for name in lower(left))
     )
     return Project(right, outputs)
+
+
+def _repartitions(hint: Any) -> bool:
+    """Whether a hint moves rows to other partitions."""
+    names = [part.name.upper() for part in hint.expressions] if hint is not None else []
+    return any(name.startswith(("REPARTITION", "REBALANCE")) for name in names)

@@ -221,8 +221,11 @@ def _sort(home: Relations, found: Any, at: Position | None) -> Built:
 
 def _limit(home: Relations, found: Any, at: Position | None) -> Built:
     over = home.build(found.input)
-    order = over.relation.keys if isinstance(over.relation, ir.Sort) else ()
-    return home.made(ir.Limit(over.relation, order, at), [over], over.columns)
+    below = over.relation
+    limit = ir.Limit(below, (), at)
+    if isinstance(below, ir.Sort) and below.keys:
+        limit = ir.Limit(below.input, below.keys, at)
+    return home.made(limit, [over], over.columns)
 
 
 _offset = _limit
@@ -235,15 +238,24 @@ def _sample(home: Relations, found: Any, at: Position | None) -> Built:
 
 
 def _same(home: Relations, found: Any, at: Position | None) -> Built:
-    """Hints, partitions and metrics change nothing about which rows there are."""
+    """Hints and metrics change nothing about which rows there are."""
     inner = home.build(found.input)
     return home.made(inner.relation, [inner], inner.columns)
+
+
+def _repartition(home: Relations, found: Any, at: Position | None) -> Built:
+    """Rows in other partitions; `coalesce` moves none."""
+    inner = home.build(found.input)
+    if not getattr(found, "shuffle", True):
+        return home.made(inner.relation, [inner], inner.columns)
+    return home.made(ir.Sort(inner.relation, (), at), [inner], inner.columns)
 
 
 def _hint(home: Relations, found: Any, at: Position | None) -> Built:
     """A hint of Spark's changes no rows; ours marks what went through unknown code."""
     if found.name != UNREAD:
-        return _same(home, found, at)
+        moves = found.name.upper().startswith(("REPARTITION", "REBALANCE"))
+        return (_repartition if moves else _same)(home, found, at)
     reason, *place = (parameter.literal.string for parameter in found.parameters)
     left_open = "place" if place else "text"
     inside = [home.build(found.input)]
@@ -268,8 +280,8 @@ CONVERTERS: Final[dict[str, Converter]] = {
     "tail": _limit,
     "sample": _sample,
     "hint": _hint,
-    "repartition": _same,
-    "repartition_by_expression": _same,
+    "repartition": _repartition,
+    "repartition_by_expression": _repartition,
     "collect_metrics": _same,
 }
 """Kind of a relation -> what makes its plan."""

@@ -120,6 +120,17 @@ def labels(sql: str, **options: object) -> str:
             "(SELECT id, v, count(*) AS n FROM clicks GROUP BY id, v)",
             "clicks OW[id] sequence chance",
         ),
+        *(
+            (f"SELECT first(v) FROM (SELECT {parts})", "clicks OW[*] sequence chance")
+            for parts in (
+                "v FROM clicks DISTRIBUTE BY v",
+                "v FROM clicks ORDER BY v",
+                "/*+ REPARTITION(3) */ v FROM clicks",
+                "v FROM clicks CLUSTER BY v",
+            )
+        ),
+        ("SELECT v FROM clicks ORDER BY v LIMIT 3", "clicks OW[*] sequence"),
+        ("SELECT id, v FROM clicks DISTRIBUTE BY v", "clicks CR"),
         (
             "SELECT c.id, max(d.name) FROM clicks c JOIN dim d ON c.id = d.id GROUP BY c.id",
             "clicks OW[id]",

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import pytest
 
+from annotations.whitebox import derive
 from annotations.whitebox.datatypes import Family
 from annotations.whitebox.functions import (
     EVERY,
@@ -27,6 +28,11 @@ from annotations.whitebox.functions import (
 from benchmarks.batch_functions import Function, differ, functions, labels, outcomes
 from benchmarks.function_values import BY_NAME, SAMPLES
 from benchmarks.functions_on_spark import MODES, Prover, planted, prove, session
+from benchmarks.query_soundness import planned_otherwise, subject
+from benchmarks.random_queries import Query, Schemas, Table, Value
+from blazes.verify.experiment import Case
+from blazes.verify.records import Item
+from blazes.verify.spark import Spark
 
 SEED: Final = 45
 
@@ -123,3 +129,25 @@ def test_spark_refutes_no_function_of_foreach_batch(spark: Any, tmp_path: Path) 
     first = 'def body_0(df, number):\n    df.write.mode("ignore").parquet("{lake}/out_0")\n'
     wrong = Function("body_0", first, "out_0")
     assert differ(outcomes(spark, wrong, [wrong], rng, tmp_path)) is not None
+
+
+REORDERED: Final = (
+    "SELECT a.n FROM a JOIN a b ON a.k = b.k",
+    "SELECT n FROM (SELECT /*+ REPARTITION(k) */ k, n FROM a) WHERE n > 1",
+)
+"""Queries whose rows come in any order, whatever that of the records is."""
+
+
+def test_rows_come_in_another_order_where_spark_plans_it_otherwise(
+    spark: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What depends on that order is left to chance; said not to be, Spark refutes it."""
+    given = Schemas((Table("a", (Value("k", "INT"), Value("n", "INT"))),))
+    items = tuple(Item("a", (n % 5, n * 7 % 31)) for n in range(30))
+    judge, case = Spark(spark), Case(items, ((*range(30),),))
+    queries = [Query(f"SELECT collect_list(n) AS l FROM ({text})", given, frozenset())
+               for text in REORDERED]  # fmt: skip
+    assert not any(planned_otherwise(judge, subject(query, "append"), case) for query in queries)
+    monkeypatch.setattr(derive, "REORDERING", {})
+    found = [planned_otherwise(judge, subject(query, "append"), case) for query in queries]
+    assert found == [True] * len(queries)
