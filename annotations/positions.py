@@ -20,6 +20,8 @@ DEPTH_MAX: Final = 64
 """Levels of nesting. A dataflow needs about eight."""
 ALIASED_MAX: Final = 100_000
 """Nodes that aliases may repeat, beside one for every four characters of the file."""
+SHOWN_MAX: Final = 40
+"""Characters of the file's text in a message."""
 
 _HARMLESS_TAGS: Final = {"!", *(f"tag:yaml.org,2002:{kind}" for kind in ("str", "map", "seq"))}
 UNPRINTABLE: Final = re.compile(
@@ -303,7 +305,7 @@ def describe(node: Node) -> str:
     return f"`{shorten(node.text)}`"
 
 
-def shorten(text: str, most: int = 40) -> str:
+def shorten(text: str) -> str:
     """The text on one line of bounded length, for messages."""
     line = " ".join(text.split())
-    return line if len(line) <= most else line[: most - 3] + "..."
+    return line if len(line) <= SHOWN_MAX else line[: SHOWN_MAX - 3] + "..."

@@ -401,7 +401,6 @@ SPECIAL: Final[Mapping[str, Sequence[str]]] = {
     "listagg": ("listagg(x, ',')",),
     "string_agg": ("string_agg(x, ',')",),
 }
-SUMMED: Final = ("abs(x)", "length(x)", "abs(CAST(x AS BIGINT))", "bit_count(x)")
 
 
 def aggregate_claims() -> Iterator[Grouped]:

@@ -18,10 +18,8 @@ import importlib.metadata
 import importlib.util
 import io
 import json
-import platform
 import re
 import shutil
-import sys
 import tarfile
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -182,18 +180,6 @@ def write_archive(archive: Path, files: Iterable[tuple[str, Path]]) -> str:
         tar.addfile(entry, io.BytesIO(metadata))
     with archive.open("rb") as packed_file:
         return hashlib.file_digest(packed_file, "sha256").hexdigest()[:12]
-
-
-def platform_name() -> str:
-    """The platform that an archive which is made here fits.
-
-    >>> platform_name().startswith("Python 3.")
-    True
-    """
-    return (
-        f"Python {sys.version_info.major}.{sys.version_info.minor} on "
-        f"{platform.system()} {platform.machine()}"
-    )
 
 
 def _name(requirement: str) -> str:

@@ -16,8 +16,6 @@ from flux_runtime.operators.rows import Batch, KeySplit, merge, number, rows_siz
 from flux_runtime.protocol.dataflow import Dataflow, Operator
 from flux_runtime.protocol.vocabulary import Pair, Shape
 
-PAYLOAD_BYTES = 32
-
 
 def running_example(shape: Shape, *, slide: int = 2, remembering: bool = False) -> Dataflow:
     """The dataflow; `slide` 2 gives every other update, as the papers measure (AMB-25).

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
 
-from annotations.dataflow import EMPTY, Position
+from annotations.dataflow import Position
 from annotations.vocabulary import STAR, Annotation, AnnotationKind, Gate, Repeats, Rows, Within
 from annotations.whitebox.ir import Column
 
@@ -98,6 +97,3 @@ class Derivation:
     assumptions: tuple[Assumption, ...] = ()
     notes: tuple[Evidence, ...] = ()
     """What does not change a label, but a reader should know."""
-
-
-NO_LINEAGE: Final[Mapping[str, str]] = EMPTY

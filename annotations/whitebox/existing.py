@@ -101,12 +101,6 @@ SUFFIXES: Final = (".py", ".ipynb", ".sql")
 """Of scripts, notebooks and pipelines in SQL."""
 
 
-def is_project(path: Path) -> bool:
-    """True for what `read` takes: a pipeline's specification or folder, a script in Python."""
-    named = path.name in SPECIFICATIONS or path.suffix in SUFFIXES
-    return named or _specification(path) is not None
-
-
 def _specification(folder: Path) -> Path | None:
     files = [folder / name for name in SPECIFICATIONS if (folder / name).is_file()]
     return files[0] if files else None

@@ -219,12 +219,10 @@ def _plan(function: Function, description: Mapping[str, Any]) -> ir.Relation:
 
 
 @_understood()
-def read_script(
-    path: Path, *, arguments: Sequence[str] = (), limits: Limits, follow: bool = False
-) -> Script | Project:
+def read_script(path: Path, *, limits: Limits, follow: bool = False) -> Script | Project:
     """The queries or the pipeline of a whole script, notebook or file of SQL. Unreadable where
     it starts nothing and fails. `follow`: it is not run, but followed as far as that goes."""
-    return _script(_ask(_of_file(path, arguments, follow=follow), path.parent, limits))
+    return _script(_ask(_of_file(path, follow=follow), path.parent, limits))
 
 
 @_understood()
@@ -233,7 +231,7 @@ def read_scripts(
 ) -> list[Script | Project | Unreadable]:
     """The same of many files, by one process, each with limits of its own."""
     scripts: list[Script | Project | Unreadable] = []
-    requests = [_of_file(path, (), follow=follow) for path in paths]
+    requests = [_of_file(path, follow=follow) for path in paths]
     for answer in _ask_several(requests, limits):
         try:
             scripts.append(answer if isinstance(answer, Unreadable) else _script(answer))
@@ -242,11 +240,10 @@ def read_scripts(
     return scripts
 
 
-def _of_file(path: Path, arguments: Sequence[str], *, follow: bool) -> dict[str, Any]:
+def _of_file(path: Path, *, follow: bool) -> dict[str, Any]:
     request: dict[str, Any] = {"kind": "pipeline", "path": str(path.resolve())}
     if path.name not in SPECIFICATIONS:
         request["kind"] = "sql" if path.suffix == ".sql" else "script"
-        request["arguments"] = list(arguments)
     return {**request, "follow": True} if follow and request["kind"] != "sql" else request
 
 
@@ -308,7 +305,7 @@ def _code(description: Mapping[str, Any] | None) -> Code | str:
 def read_pipeline(spec: Path, *, limits: Limits, follow: bool = False) -> Project:
     """The project of a `spark-pipeline.yml`. Unreadable where a definition fails. `follow`: its
     files are not run, but followed as far as that goes."""
-    answer = _ask(_of_file(spec, (), follow=follow), spec.parent, limits)
+    answer = _ask(_of_file(spec, follow=follow), spec.parent, limits)
     notes = tuple((text, _position(at)) for text, at in answer.get("notes", ()))
     return replace(_project(answer), notes=notes, decided=answer.get("decided", ""))
 

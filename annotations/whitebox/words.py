@@ -12,9 +12,10 @@ INFIX: Final = frozenset(
     | {"and", "or", "like", "rlike"}
 )
 LONGEST: Final = 60
+"""Characters of an expression in a message."""
 
 
-def text_of(expression: Expression, *, most: int = LONGEST) -> str:
+def text_of(expression: Expression) -> str:
     """The expression in SQL's notation, shortened in the middle of nowhere if it is long.
 
     >>> from annotations.whitebox.ir import Column
@@ -22,7 +23,7 @@ def text_of(expression: Expression, *, most: int = LONGEST) -> str:
     ('count(*) < 100', 'id')
     """
     text = _text(expression, 6)
-    return text if len(text) <= most else text[: most - 3] + "..."
+    return text if len(text) <= LONGEST else text[: LONGEST - 3] + "..."
 
 
 def listed(expressions: Iterable[Expression]) -> str:

@@ -27,14 +27,14 @@ class Preview:
     lines: tuple[str, ...]
 
 
-def preview(folder: Path, format: str, *, rows: int = ROWS) -> Preview:
+def preview(folder: Path, format: str) -> Preview:
     """The first rows of the files in a folder and in the folders of its commits."""
     files = data_files(folder)
     if not files:
         return Preview("empty", ())
     size = sum(file.stat().st_size for file in files)
     number = f"{len(files)} file{'s' if len(files) > 1 else ''}"
-    shown = list(itertools.islice(_rows(files, format), rows))
+    shown = list(itertools.islice(_rows(files, format), ROWS))
     return Preview(f"{number}, {amount(size)}B", tuple(as_table(shown)))
 
 

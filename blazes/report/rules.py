@@ -141,11 +141,11 @@ def _text(page: Page, width: int, bold: Callable[[str], str]) -> Iterator[str]:
             yield from (f"    {line}".rstrip() for line in block.splitlines())
 
 
-def as_markdown(page: Page, *, level: int = 2) -> str:
+def as_markdown(page: Page) -> str:
     """A page as a section of a Markdown document."""
     from blazes.document.markdown import fenced, prose
 
-    parts = [f"{'#' * level} {page.id}: {prose(page.title)}"]
+    parts = [f"## {page.id}: {prose(page.title)}"]
     for section in page.sections:
         parts.append(f"**{section.heading}.** {prose(section.text)}".rstrip())
         parts += [fenced(block, "text") for block in section.blocks]

@@ -8,15 +8,12 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 
 Row: TypeAlias = tuple[Any, ...]
 """Values in the order of the columns; hashable."""
 Inputs: TypeAlias = tuple[tuple[str, tuple[Row, ...]], ...]
 """(input interface, its rows in order of arrival), interfaces in the order of the component."""
-
-PRECISION: Final = 12
-"""Characters of a number that has a fraction, where it is shown."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -105,14 +105,14 @@ class Bundles:
         return ready
 
 
-def bundle_length(header: bytes | bytearray | memoryview, *, limit: int = BUNDLE_MAX_BYTES) -> int:
+def bundle_length(header: bytes | bytearray | memoryview) -> int:
     """The length that a bundle's first four bytes announce.
 
     Raises:
         Malformed: it is impossible.
     """
     (length,) = LENGTH.unpack_from(header)
-    if not 0 < length <= limit or length % ALIGNMENT:
+    if not 0 < length <= BUNDLE_MAX_BYTES or length % ALIGNMENT:
         raise Malformed(f"a bundle of {length} bytes")
     return int(length)
 

@@ -16,7 +16,7 @@ from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError
 
 from flux_runtime.zookeeper import tail
 from flux_runtime.zookeeper.client import Client
-from flux_runtime.zookeeper.election import Leadership, NotLeading
+from flux_runtime.zookeeper.election import ROLE, Leadership, NotLeading
 from flux_runtime.zookeeper.nodes import (
     ANSWER_LOST,
     DATA_BYTES_MAX,
@@ -42,12 +42,11 @@ class ControlLog:
     Args:
         client: a session.
         app: name of the application.
-        role: whose log; the leader's role.
     """
 
-    def __init__(self, client: Client, app: str, *, role: str = "control") -> None:
+    def __init__(self, client: Client, app: str) -> None:
         self._client = client
-        self.path = app_path(app, role, "log")
+        self.path = app_path(app, ROLE, "log")
         ensure(client, self.path)
 
     def end(self) -> int:

@@ -18,7 +18,7 @@ import threading
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError
 
@@ -36,6 +36,9 @@ from flux_runtime.zookeeper.nodes import (
     sync,
 )
 from flux_runtime.zookeeper.watcher import Poke, Watcher, patience_s
+
+ROLE: Final = "control"
+"""The folder of the leader, its term and its log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +104,6 @@ class Candidate:
         app: name of the application.
         name: of this process, for the others (an address, for example).
         on_event: called from threads of the candidate's, one call at a time; it must not block.
-        role: what the leader is for; each role has a leader.
     """
 
     def __init__(
@@ -111,12 +113,11 @@ class Candidate:
         name: str,
         *,
         on_event: Callable[[ElectionEvent], None],
-        role: str = "control",
     ) -> None:
         self.name = name
         self.leadership: Leadership | None = None
         """Set while this process leads."""
-        folder = app_path(app, role)
+        folder = app_path(app, ROLE)
         self.term_path = f"{folder}/term"
         self._leader_path = f"{folder}/leader"
         self._client = client

@@ -57,21 +57,21 @@ def major_version(version: str) -> int:
     return int(numbers[1])
 
 
-def find_java(*, minimum: int = MINIMUM, environ: Mapping[str, str] | None = None) -> Java:
+def find_java(*, environ: Mapping[str, str] | None = None) -> Java:
     """The Java that Spark would use.
 
     Raises:
         JavaMissing: there is none.
         JavaBroken: it does not run.
-        JavaTooOld: its major version is below `minimum`.
+        JavaTooOld: its major version is below `MINIMUM`.
     """
     environ = os.environ if environ is None else environ
     executable, origin = _locate(environ)
     version = _ask_version(executable, origin, environ.get("JAVA_TOOL_OPTIONS", ""))
     major = major_version(version)
-    if major < minimum:
+    if major < MINIMUM:
         raise JavaTooOld(
-            f"{executable} (from {origin}) is Java {version}; Spark needs {minimum} or newer",
+            f"{executable} (from {origin}) is Java {version}; Spark needs {MINIMUM} or newer",
             INSTALL,
         )
     return Java(executable, major, version, origin)

@@ -13,7 +13,6 @@ from annotations.whitebox.bloom.modules import Module
 from annotations.whitebox.bloom.plans import Plans
 from annotations.whitebox.bloom.tree import Place
 from annotations.whitebox.components import Output, derive_output
-from annotations.whitebox.inputs import Input
 from annotations.whitebox.sql import Query
 
 
@@ -24,13 +23,11 @@ class Program:
     modules: Mapping[str, Module]
     file: str
 
-    def outputs(
-        self, name: str, *, inputs: Mapping[str, Input] | None = None
-    ) -> tuple[Output, ...]:
+    def outputs(self, name: str) -> tuple[Output, ...]:
         """What was derived of each output of a module; BadInput where its rules are wrong."""
         module = self.modules[name]
         out = Findings(self.file)
-        plans = Plans(module, out, inputs)
+        plans = Plans(module, out)
         found = tuple(
             derive_output(
                 each,

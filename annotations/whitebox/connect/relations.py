@@ -92,12 +92,10 @@ class Relations:
             self.names.copy(column, value.column)
         return column, value
 
-    def opaque(
-        self, relation: Any, reason: str, at: Position | None, *, schema: DataType | None = None
-    ) -> Built:
+    def opaque(self, relation: Any, reason: str, at: Position | None) -> Built:
         """Whatever lies inside of a relation that is not known, and nothing is known of it."""
         inside = [self.build(child) for child in _children(relation)]
-        return self.user_code(inside, reason, at, schema=schema)
+        return self.user_code(inside, reason, at)
 
     def user_code(
         self,

@@ -73,8 +73,6 @@ def script(home: Reading, request: Mapping[str, Any]) -> dict[str, Any]:
                 outside.stand_ins(text, str(path))
                 for call in chances(text):
                     outside.note(f"`{call}` is another one each time, and was taken as it was now")
-                if request.get("arguments"):
-                    sys.argv = [str(path), *request["arguments"]]
                 with registration(home):
                     _run(home, text, path)
         except SystemExit as ended:

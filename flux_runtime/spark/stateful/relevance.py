@@ -114,9 +114,7 @@ class Probe:
     """(driver, its columns), in the order of `columns`."""
 
 
-def probes(
-    plan: Node, drivers: Iterable[str], *, adding: bool = False
-) -> Mapping[str, Probe | None]:
+def probes(plan: Node, drivers: Iterable[str]) -> Mapping[str, Probe | None]:
     """Input -> which of its rows matter, given those of the drivers; None: any.
 
     An input of which no row matters is left out.
@@ -124,11 +122,8 @@ def probes(
     Args:
         plan: of the computation.
         drivers: inputs of which all rows are given.
-        adding: only what follows from rows of the drivers is wanted, as a set, and no harm is done
-            by some of what follows without them.
     """
-    given = frozenset(drivers)
-    return _probes(plan, given, given if adding else None)
+    return _probes(plan, frozenset(drivers), None)
 
 
 def _probes(
