@@ -9,8 +9,8 @@ those who write an operator; the rest proves the protocol.
 - `reference`: what a failure-free sequential run delivers to every partition and emits.
 - `world_state`: nodes, links, controller and faults; `world`: its possible `steps`, and one
   performed; `reaction`: what one node does by itself. Links lie in a `network`, over multiplexed
-  `connections` if wanted; disks lie in memory (`memory_storage`) and
-  may be full (`full_disk`).
+  `connections` if wanted; disks lie in memory and may be full
+  (`memory_storage`).
 - `checks`: one checker per concern, always on; `seal_invariants`: those of the seal tracker.
 - `sweep`: random schedules (`plans`) and `faults` from a seed; `repro`: files of what failed.
 - `bad_records`: random runs with records that cannot be processed; `query_states`: of SQL that

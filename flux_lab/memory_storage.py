@@ -1,7 +1,8 @@
-"""A site's disk in simulations: runs in memory, by value."""
+"""A site's disk in simulations: runs in memory, by value; it may be full for a while."""
 
 from __future__ import annotations
 
+import errno
 import pickle
 from typing import Any
 
@@ -43,3 +44,32 @@ class MemoryStorage:
     def drop(self, node: Node, run: int) -> None:
         """The run is not needed any more."""
         del self.runs[node, run]
+
+
+class DiskFullError(OSError):
+    """There is no room for a run; the partition keeps in memory what it could not write."""
+
+    def __init__(self, node: Node) -> None:
+        super().__init__(errno.ENOSPC, f"no room for a run of {node}")
+
+
+class SimulatedDisk(MemoryStorage):
+    """What the partitions of one site have spilled.
+
+    Attributes:
+        full: nothing more can be written for now.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.full = False
+
+    def write(self, node: Node, run: int, value: Any) -> int:
+        """Keep a run.
+
+        Raises:
+            DiskFullError: the disk is full.
+        """
+        if self.full:
+            raise DiskFullError(node)
+        return super().write(node, run, value)

@@ -6,7 +6,7 @@ but never offered.
 
 from __future__ import annotations
 
-from flux_lab.full_disk import SimulatedDisk
+from flux_lab.memory_storage import SimulatedDisk
 from flux_lab.reaction import (
     NO_MORE_INPUT,
     declares_dead,

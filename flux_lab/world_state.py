@@ -19,7 +19,7 @@ from typing import Any, Protocol
 
 from flux_lab.checks import Checks
 from flux_lab.connections import LEADER
-from flux_lab.full_disk import DiskFullError, SimulatedDisk
+from flux_lab.memory_storage import DiskFullError, SimulatedDisk
 from flux_lab.network import Network
 from flux_lab.reaction import Machine, handle, machine_position, settle
 from flux_lab.steps import Step

@@ -119,7 +119,6 @@ PARTS = ("sealed", "stateful", "flux")
 AT_HOME = {
     "blazes": "blazes.cli",
     "blazes.__main__": "blazes.cli",
-    "flux_runtime.disk": "flux_runtime.site",
 }
 """Modules that belong to another room than their path says."""
 

@@ -8,13 +8,13 @@ Sources: the Flux thesis (chapters 3 to 5), the SIGMOD 2004 paper (fault toleran
   controller and through its log; `dataflow`: what is asked of operators.
 - `buffer`: the redundant store of units in flight, with marks, cursors and eviction sets.
 - `outlet`, `inlet`: what a producer knows of one consumer pair, a consumer of one producer pair
-  (`neighbour`: what both know); `producer`, `consumer`: all of them, and the `merge` of inputs.
+  (`neighbour`: what both know); `producer`, `consumer`: all of them; inputs are merged.
 - `boundary`: what every node does with links and log; `ends`: ingress and egress; `segment`: a copy
-  of a pair. Its `back` is the operator's state, `segment_state` that state under way.
+  of a pair. Its `back` is the operator's state.
 - `controller`: membership and placement; `orders`: what it orders; `replica_sets`: whole cluster
   pairs.
 - `channels`: one connection per pair of sites.
 - `balancer`, `balancing`, `collection`: rounds of balancing, policies, and how long to count;
   `worth`: which moves pay.
-- `spill`, `storage`: partitions that leave memory.
+- `spill`: partitions that leave memory.
 """

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 
 from flux_runtime.protocol.dataflow import Dataflow, Operator
 from flux_runtime.protocol.messages import Rows
-from flux_runtime.protocol.storage import Storage
+from flux_runtime.protocol.spill import Storage
 from flux_runtime.protocol.vocabulary import Node, ProtocolError
 
 RUN_UNITS: Final = 16

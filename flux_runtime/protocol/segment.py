@@ -7,6 +7,9 @@ neighbours (CU-18, CU-20). It may be given up at any point and tried again (AB-1
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Any
+
 from flux_runtime.protocol.back import Back, Unit
 from flux_runtime.protocol.boundary import Boundary
 from flux_runtime.protocol.consumer import ConsumerSide
@@ -33,8 +36,7 @@ from flux_runtime.protocol.messages import (
 )
 from flux_runtime.protocol.outlet import Producer
 from flux_runtime.protocol.producer import ProducerSide
-from flux_runtime.protocol.segment_state import SegmentState, take_the_place_of_the_dead
-from flux_runtime.protocol.storage import Storage
+from flux_runtime.protocol.spill import Storage
 from flux_runtime.protocol.vocabulary import (
     ACK,
     LABELS,
@@ -46,6 +48,57 @@ from flux_runtime.protocol.vocabulary import (
     ProtocolError,
     Status,
 )
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentState:
+    """All that must travel (AMB-6): operator, every queue, buffers, versions, place in the log."""
+
+    consumer: ConsumerSide
+    producer: ProducerSide
+    operator: Any
+    waiting: tuple[Unit, ...]
+    version: int
+    log_position: int
+    failures: int
+
+    def freeze(self) -> tuple[object, ...]:
+        """The state as one hashable value."""
+        return (
+            self.consumer.freeze(),
+            self.producer.freeze(),
+            self.operator,
+            self.waiting,
+            self.version,
+            self.log_position,
+            self.failures,
+        )
+
+
+def take_the_place_of_the_dead(
+    node: Node, consumer: ConsumerSide, producer: ProducerSide, *, cluster: bool
+) -> None:
+    """CU-17: what the survivor calls PRIM is SEC here; in cluster pairs, one of the new set.
+
+    Args:
+        node: the new copy.
+        consumer: its consumer side, as the survivor's was.
+        producer: its producer side, as the survivor's was.
+        cluster: whether the dataflow runs as cluster pairs.
+    """
+    if consumer.kind is Consumer.F:
+        for j, inlet in enumerate(consumer.inlets):
+            if cluster:
+                inlet.peers[PRIM] = Node(node.stage - 1, j, node.copy, node.life)
+            else:
+                inlet.swap()
+    if producer.kind is Producer.F:
+        for i, outlet in enumerate(producer.outlets):
+            if cluster:
+                outlet.peers[PRIM] = Node(node.stage + 1, i, node.copy, node.life)
+            else:
+                outlet.swap()
+
 
 __all__ = ["Segment", "SegmentState"]
 

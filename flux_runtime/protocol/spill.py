@@ -12,6 +12,31 @@ import math
 from collections import deque
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
+from typing import Any, Protocol
+
+from flux_runtime.protocol.vocabulary import Node
+
+
+class Storage(Protocol):
+    """A site's disk: numbered runs per node; one is written once, read once or more, then dropped.
+
+    The protocol writes whole runs in order and reads them back in order, so a storage needs neither
+    names nor random access (SP-3). It is a cache of this process's own state: nothing in it
+    survives the process, and a copy that dies is rebuilt from its partner, never from its disk.
+    """
+
+    def write(self, node: Node, run: int, value: Any) -> int:
+        """Keep a value as a run; gives its size in bytes."""
+        ...
+
+    def read(self, node: Node, run: int) -> Any:
+        """The value of a run that has been written and not dropped."""
+        ...
+
+    def drop(self, node: Node, run: int) -> None:
+        """The run is not needed any more."""
+        ...
+
 
 Part = Hashable
 

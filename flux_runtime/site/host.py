@@ -31,7 +31,7 @@ from flux_runtime.protocol.messages import (
     Tell,
 )
 from flux_runtime.protocol.segment import Segment, SegmentState
-from flux_runtime.protocol.storage import Storage
+from flux_runtime.protocol.spill import Storage
 from flux_runtime.protocol.vocabulary import (
     THE_INGRESS,
     Node,
@@ -40,8 +40,36 @@ from flux_runtime.protocol.vocabulary import (
     Status,
 )
 from flux_runtime.site.admission import admitted
-from flux_runtime.site.load import Load
 from flux_runtime.site.together import Part, Shared
+
+
+@dataclass
+class Load:
+    """What one node has done since it came here.
+
+    Attributes:
+        rows: rows received.
+        units: units received.
+        operator_s: processor time of its operator.
+        cpu_s: processor time of all that was done for it, its operator included.
+    """
+
+    rows: int = 0
+    units: int = 0
+    operator_s: float = 0.0
+    cpu_s: float = 0.0
+
+    def minus(self, before: Load | None) -> Load:
+        """What it has done since then."""
+        if before is None:
+            return self
+        return Load(
+            self.rows - before.rows,
+            self.units - before.units,
+            self.operator_s - before.operator_s,
+            self.cpu_s - before.cpu_s,
+        )
+
 
 LEADER: Final = -1
 """The site number of whoever leads the controller; it hosts ingress and egress."""

@@ -27,9 +27,8 @@ from flux_runtime.site.control_messages import (
     ResetStatistics,
     Statistics,
 )
-from flux_runtime.site.host import LEADER, Host
+from flux_runtime.site.host import LEADER, Host, Load
 from flux_runtime.site.idle import IdleSelector
-from flux_runtime.site.load import Load
 from flux_runtime.site.shell import Shell
 from flux_runtime.site.spilling import Spilling
 

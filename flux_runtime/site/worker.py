@@ -17,24 +17,52 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, cast
 
+from flux_runtime.protocol.messages import Rows
 from flux_runtime.protocol.vocabulary import Pair, Status
 from flux_runtime.site import control_messages as control
 from flux_runtime.site import site_steps as steps
+from flux_runtime.site.codec import ROWS, RowsEncoder
 from flux_runtime.site.collector import Collector, next_offset
 from flux_runtime.site.config import Fenced, SiteConfig, SpillTo
 from flux_runtime.site.connection import Connection, dial, listen
-from flux_runtime.site.control_messages import Message, Role
+from flux_runtime.site.control_messages import Message, Results, Role, encode
 from flux_runtime.site.finding import Finder, finder
 from flux_runtime.site.host import LEADER, Host
 from flux_runtime.site.idle import IdleSelector, run
 from flux_runtime.site.keeping import Keeping
-from flux_runtime.site.results import send_results
 from flux_runtime.site.shell import Link, Shell
 from flux_runtime.site.site_state import SiteState
 from flux_runtime.site.spilling import UNLIMITED, SiteStorage, Spilling
 from flux_runtime.site.statistics import SiteReport
 from flux_runtime.site.steps import Step
 from flux_runtime.site.together import together
+from flux_runtime.site.wire import Kind
+
+
+def send_results(
+    connection: Connection,
+    encoder: RowsEncoder,
+    found: list[tuple[int, Rows]],
+    *,
+    offset: int,
+    ended: bool,
+) -> None:
+    """Send results, then how far they reach.
+
+    Args:
+        connection: to the reader.
+        encoder: of that connection.
+        found: (batch, rows).
+        offset: where the reader is to go on.
+        ended: whether nothing comes behind that.
+    """
+    for batch, rows in found:
+        number = encoder.schema_number(rows.schema, connection.out)
+        payload = encoder.payload(rows, number)
+        connection.send(Kind.RESULTS, ROWS.pack(batch, number), payload)
+    answer = encode(Results(offset, ended), speaker=Role.SITE, hearer=Role.CLIENT)
+    connection.send(Kind.CONTROL, answer)
+
 
 log = logging.getLogger(__name__)
 log.addHandler(logging.NullHandler())

@@ -11,11 +11,11 @@ import pytest
 from flux_lab.memory_storage import MemoryStorage
 from flux_lab.workload import digest_dataflow, digest_input
 from flux_lab.world import Step, World
-from flux_runtime.disk import FileStorage
 from flux_runtime.protocol.back import RUN_UNITS
 from flux_runtime.protocol.segment import Segment
-from flux_runtime.protocol.storage import Storage
+from flux_runtime.protocol.spill import Storage
 from flux_runtime.protocol.vocabulary import Node, ProtocolError, Shape
+from flux_runtime.site.spilling import FileStorage
 
 AP, AS, BP, BS = (Node(stage, 0, copy, 0) for stage in (0, 1) for copy in (0, 1))
 BATCHES = 3 * RUN_UNITS
