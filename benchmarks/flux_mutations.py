@@ -30,8 +30,8 @@ NEAR: Final = {
     "outlet": ("tables",),
     "inlet": ("tables",),
     "boundary": ("segment",),
-    "consumer": ("sides",),
-    "producer": ("sides",),
+    "consumer": ("ends",),
+    "producer": ("ends",),
 }
 """Which tests of the machines are tried first, where they are not called like the module."""
 TESTS: Final = (

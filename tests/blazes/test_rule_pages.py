@@ -1,6 +1,8 @@
-"""Every rule and every code has a page with the fixed headings and an example that shows it."""
+"""Pages of rules and codes, with their headings and examples; the reference pages are current."""
 
 from __future__ import annotations
+
+import xml.etree.ElementTree as ET
 
 import pytest
 from reference_delivery import seen_between_paths
@@ -9,8 +11,11 @@ from annotations.diagnostics import CODES
 from annotations.file import loads
 from blazes.analysis import analyze
 from blazes.cli import main
+from blazes.cli.reference import FOLDER, PAGES, PICTURE, pictured
 from blazes.core.rules import RULES
+from blazes.document import terminal
 from blazes.report import rules
+from blazes.report.document import analysis_document
 from blazes.report.examples import CODE_EXAMPLES, IN_WORDS, RULE_EXAMPLES, findings
 
 
@@ -69,3 +74,24 @@ def test_the_rule_command_knows_the_codes_of_the_compiler(
 ) -> None:
     assert main(["rule", "blz511"]) == 0
     assert "What to do" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_the_committed_page_is_current(name: str) -> None:
+    committed = (FOLDER / name).read_text(encoding="utf-8")
+    assert committed == PAGES[name](), "run: python -m blazes.cli.reference"
+
+
+def test_the_committed_picture_shows_the_current_report() -> None:
+    drawn = ET.fromstring(PICTURE.read_text(encoding="utf-8"))
+    texts = [each.text or "" for each in drawn.iter("{http://www.w3.org/2000/svg}text")]
+    _, *lines = texts  # the first is the title of the window
+    shown = "".join("".join(lines).split())
+    current = "".join(terminal.text(analysis_document(pictured())).split())
+    assert shown == current, "run: python -m blazes.cli.reference"
+
+
+def test_the_picture_needs_nothing_from_outside() -> None:
+    picture = PICTURE.read_text(encoding="utf-8")
+    assert "url(http" not in picture
+    assert "@font-face" not in picture

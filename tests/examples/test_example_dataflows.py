@@ -2,6 +2,14 @@
 
 from __future__ import annotations
 
+import importlib.util
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,6 +18,7 @@ import pytest
 from annotations.file import load
 from annotations.vocabulary import Label
 from blazes.analysis import analyze
+from blazes.cli import main
 from blazes.coordination import Plan, Strategy, plan
 from blazes.demo import dataflow as demo
 from codegen.model import Flux
@@ -124,3 +133,65 @@ def test_only_the_dependency_makes_the_settlement_fit_its_seal() -> None:
     for result in (plan(analyze(without)), planned(SETTLEMENT, rules="icde14")):
         assert strategies(result)["Settlement"] == {Strategy.ORDER}
         assert strategies(result)["Reconcile"] == {Strategy.ORDER}
+
+
+ROOT = Path(__file__).parents[2]
+FOLDER = Path("examples") / "pipelines"
+
+
+def commands() -> list[list[str]]:
+    (fence,) = re.findall(r"```\n(.*?)```", (ROOT / FOLDER / "README.md").read_text(), re.DOTALL)
+    lines = [shlex.split(line) for line in fence.splitlines()]
+    return [line[1:] for line in lines if line[0] == "blazes"]
+
+
+def test_the_commands_of_the_readme(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(ROOT / FOLDER, tmp_path / FOLDER)
+    (tmp_path / "target").mkdir()
+    monkeypatch.chdir(tmp_path)
+    printed = {}
+    for command in commands():
+        not_carried = command[0] == "import"  # customers has no code that can be compiled
+        assert main(command) == not_carried, command
+        printed[" ".join(command[:2])] = capsys.readouterr().out
+    assert len(printed) == 4
+    assert "distinct_orders → out  OW[channel,day]  derived" in printed[
+        "analyze examples/pipelines/spark-pipeline.yml"
+    ].replace("->", "→")
+    imported = (tmp_path / "target" / "shop.yaml").read_text(encoding="utf-8")
+    assert imported == (ROOT / FOLDER / "shop.yaml").read_text(encoding="utf-8")
+    assert "R2" in printed["explain target/shop.yaml"]
+
+
+EXAMPLE = ROOT / "examples" / "orders"
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(900)
+def test_both_sinks_have_each_statement_once_though_the_driver_is_killed(tmp_path: Path) -> None:
+    ignore = shutil.ignore_patterns("data", "target", "__pycache__")
+    folder = Path(shutil.copytree(EXAMPLE, tmp_path / "orders", ignore=ignore))
+    size = ["--kills", "3", "--shops", "4", "--days", "6", "--orders", "12"]
+    done = subprocess.run(
+        [sys.executable, folder / "run.py", *size],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "statements in the table: 24, each once\n" in done.stdout
+    assert "statements in the topic: 24, each once\n" in done.stdout
+
+
+def test_the_comparison_notices_what_is_missing_and_what_is_there_twice() -> None:
+    spec = importlib.util.spec_from_file_location("orders_expected", EXAMPLE / "expected.py")
+    assert spec is not None
+    assert spec.loader is not None
+    expected = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(expected)
+    truth = Counter({("shop-1", "2026-03-02"): 1, ("shop-2", "2026-03-02"): 1})
+    assert expected.compared(truth.elements(), truth)[0]
+    for found in (list(truth)[:1], [*truth, *list(truth)[:1]], [*list(truth)[:1], ("shop-3", "")]):
+        assert not expected.compared(found, truth)[0]

@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 
 from annotations.dataflow import Dataflow
-from annotations.file import loads
+from annotations.file import load, loads
 from blazes.analysis import analyze
 from blazes.cli.verify import session
 from blazes.verify import duckdb_engine
 from blazes.verify.claims import Kind, claims_of
 from blazes.verify.constants import constants_of
-from blazes.verify.findings import Refutation
+from blazes.verify.findings import Refutation, Status
 from blazes.verify.operators import Operator, Schema, Unknown, operators_of
 from blazes.verify.search import Search
 from blazes.verify.values import Generator
@@ -105,3 +105,29 @@ def test_planted_mistakes_are_refuted_by_a_dozen_records() -> None:
             for finding in report.refuted:
                 assert finding.refutation is not None
                 assert finding.refutation.case.records <= 12
+
+
+RIGHT = [
+    ("examples/wordcount/wordcount.yaml", {}, {"Splitter", "Count"}),
+    ("docs/tutorial/energy/2_sealed.yaml", {}, {"Clean", "Usage"}),
+    ("examples/ad_network/ad_network.yaml", {"Report": "CAMPAIGN"}, {"Report", "Cache"}),
+    ("examples/settlement/settlement.yaml", {}, {"Risk", "Alert", "Settlement", "Reconcile"}),
+]
+"""File, variants, and components each of which has claims that can be tested."""
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_right_annotations_are_not_refuted() -> None:
+    with session() as spark:
+        for name, variants, tested in RIGHT:
+            dataflow, _ = load(ROOT / name, variants=variants)
+            report = Verifier(dataflow, spark, time_s=3600.0).report(components=tested, tries=6)
+            assert not report.refuted, (name, [finding.claim.where for finding in report.refuted])
+            stand = {
+                finding.claim.operator.component
+                for finding in report.findings
+                if finding.claim.operator and finding.status is Status.STANDS
+            }
+            assert stand == tested, name

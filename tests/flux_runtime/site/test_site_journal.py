@@ -1,4 +1,4 @@
-"""The ingress's journal: what it keeps, what it forgets, what a replaced leader has written."""
+"""The ingress's journal, what a replaced leader has written, and the rates of a stage."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ from flux_runtime.operators.rows import SN
 from flux_runtime.protocol.controller import Controller, chained
 from flux_runtime.protocol.vocabulary import Shape
 from flux_runtime.site import journal as module
+from flux_runtime.site import stage_log
 from flux_runtime.site.host import LEADER, Host
 from flux_runtime.site.intake import Intake
 from flux_runtime.site.journal import END_KEY, Journal, Record
+from flux_runtime.site.stage_log import RATE_S, StageLog
 
 BATCHES = [batch.drop_columns(list(SN)) for batch in events(6, 4, keys=5)]
 
@@ -93,3 +95,17 @@ def test_a_file_that_could_not_be_begun_hides_nothing_of_older_ones(
     assert [record.key for record in third.read()] == [END_KEY]
     third.begin(3, 0)
     assert [record.key for record in Journal(tmp_path).read()] == [END_KEY]
+
+
+def test_a_rate_is_the_mean_of_the_last_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr(stage_log.time, "monotonic", lambda: now)
+    log = StageLog(None, "stage", lambda: pytest.fail("nothing is written"))
+    rates, rows = [], 0
+    for half in range(1, 81):
+        rows += 2000 if half % 4 == 0 and half <= 60 else 0  # a batch every two seconds, for 30 s
+        rates.append(log._rows_per_s(now + half / 2, rows))
+    assert min(rates[4:60]) > 500
+    assert 900 <= rates[55] <= 1100
+    assert rates[-1] == 0.0
+    assert len(log.rows) <= 2 * RATE_S + 2

@@ -1,4 +1,4 @@
-"""The seal layer under attack by `benchmarks/seal_faults.py`, and mistakes that it has to find."""
+"""The seal layer under attack by `benchmarks/seal_faults.py`; every crash point is attacked."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ from pathlib import Path
 from shutil import which
 
 import pytest
+
+from benchmarks.seal_faults import crash_points
+from benchmarks.sink_kills import POINTS
 
 ROOT = Path(__file__).parents[3]
 
@@ -48,3 +51,18 @@ def test_a_planted_mistake_is_found(plant: str, found: str) -> None:
     run = attacked("--seed", "1", "--faults", "4", "--plant", plant)
     assert run.returncode == 1, run.stdout + run.stderr
     assert any(words in run.stdout for words in found.split("|")), run.stdout
+
+
+POINT = re.compile(r'faults\.point\("([^"]+)"\)')
+
+
+def test_every_crash_point_is_attacked() -> None:
+    there = {
+        point
+        for file in (ROOT / "flux_runtime").rglob("*.py")
+        for point in POINT.findall(file.read_text())
+    }
+    tests = "".join(file.read_text() for file in (ROOT / "tests").rglob("*.py"))
+    named = {point for point in there if f'"{point}"' in tests}
+    at_sinks = {point for moments in POINTS.values() for point in moments.values()}
+    assert there - named - at_sinks - set(crash_points()) == set()
