@@ -21,10 +21,10 @@ streams:
 """
 
 
-@pytest.fixture
-def repository(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A repository with jobs of every kind, and with files that are none."""
-    folder = tmp_path / "repository"
+    folder = tmp_path_factory.mktemp("scan") / "repository"
     (folder / "jobs").mkdir(parents=True)
     for name in ("latest_value.py", "python_udf.py", "rdd_map.py", "nothing_streams.py"):
         shutil.copy(CORPUS / "scripts" / name, folder / "jobs")
@@ -74,8 +74,9 @@ def test_no_script_is_run_without_being_asked_for(
 
 
 def test_jobs_that_are_not_known_for_one_reason_share_a_row(
-    repository: Path, capsys: pytest.CaptureFixture[str]
+    repository: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    repository = shutil.copytree(repository, tmp_path / "repository")
     specification = repository / "shop" / "spark-pipeline.yml"
     text = specification.read_text(encoding="utf-8")
     specification.write_text(text.replace("transformations/**", "notes.txt"), encoding="utf-8")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import product
 from pathlib import Path
 from random import Random
@@ -506,31 +506,31 @@ async def go(name):
 """
 
 
-@pytest.mark.parametrize(
-    ("part", "expected"),
-    [
-        ("spark.sql(agg.query()).writeStream.queryName('q').start()",
-         {"unknown_stream -> q": ["OW[*], chance"]}),
-        ("spark.table('made').writeStream.queryName('q').start()",
-         {"unknown_stream -> q": ["OW[*], chance"]}),
-        ("v = os.environ['V']\ndf.createOrReplaceTempView(v)\n"
-         "spark.sql(f'SELECT k FROM {v}').writeStream.queryName('q').start()",
-         {"df -> q": ["OW[*], chance"]}),
-        (f"import asyncio\n{_GO}asyncio.run(go('a'))", {"a -> q": ["CR"]}),
-        (f"import threading\n{_GO[6:]}threading.Thread(target=go, args=('a',)).start()",
-         {"a -> q": ["CR"]}),
-        (f"import concurrent.futures as f\n{_GO[6:]}with f.ThreadPoolExecutor() as pool:\n"
-         "    pool.map(go, ['a', 'b'])", {"a -> q": ["CR"], "b -> q": ["CR"]}),
-        (f"{_GO[6:]}agg.schedule(go)", {"name -> q": ["CR"]}),
-    ],
-)  # fmt: skip
-def test_no_query_is_lost_and_none_reads_nothing(
-    part: str, expected: dict[str, list[str]], tmp_path: Path
-) -> None:
-    file = tmp_path / "job.py"
-    file.write_text(f"import agg\n{_HEAD}{part}\n")
-    (graph,) = read_all([file], execute=Limits(60.0), follow=True)
-    assert _started(graph) == expected
+_QUERIES: Final[dict[str, dict[str, list[str]]]] = {
+    "spark.sql(agg.query()).writeStream.queryName('q').start()": {
+        "unknown_stream -> q": ["OW[*], chance"]
+    },
+    "spark.table('made').writeStream.queryName('q').start()": {
+        "unknown_stream -> q": ["OW[*], chance"]
+    },
+    "v = os.environ['V']\ndf.createOrReplaceTempView(v)\n"
+    "spark.sql(f'SELECT k FROM {v}').writeStream.queryName('q').start()": {
+        "df -> q": ["OW[*], chance"]
+    },
+    f"import asyncio\n{_GO}asyncio.run(go('a'))": {"a -> q": ["CR"]},
+    f"import threading\n{_GO[6:]}threading.Thread(target=go, args=('a',)).start()": {
+        "a -> q": ["CR"]
+    },
+    f"import concurrent.futures as f\n{_GO[6:]}with f.ThreadPoolExecutor() as pool:\n"
+    "    pool.map(go, ['a', 'b'])": {"a -> q": ["CR"], "b -> q": ["CR"]},
+    f"{_GO[6:]}agg.schedule(go)": {"name -> q": ["CR"]},
+}
+"""A part of a script -> its queries, each with what it reads, and their labels."""
+
+
+def test_no_query_is_lost_and_none_reads_nothing(tmp_path: Path) -> None:
+    found = _all_started(tmp_path, [f"import agg\n{_HEAD}{part}\n" for part in _QUERIES])
+    assert dict(zip(_QUERIES, found, strict=True)) == _QUERIES
 
 
 _APPEND: Final = 'd.write.mode("append").parquet("/out")'

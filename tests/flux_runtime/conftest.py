@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "zookeeper"))
+from flux_runtime.zookeeper.client import Client, connect
+
+sys.path.insert(0, str(Path(__file__).parent / "zookeeper"))
 
 from zookeeper_wire import Wire
-
-from flux_runtime.zookeeper.client import Client, connect
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def wire(zookeeper_hosts: str) -> Iterator[Wire]:
 
 @pytest.fixture
 def remote(wire: Wire) -> Iterator[Client]:
-    """A session over the wire."""
+    """A session over the wire, which the server gives up after four seconds."""
     with connect(wire.hosts, session_timeout_s=4.0) as client:
         yield client
         wire.resume()
