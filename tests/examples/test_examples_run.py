@@ -98,13 +98,6 @@ def test_hourly_answers_wait_for_the_hour(ad_network: Example) -> None:
     ad_network.script("expected.py", "WINDOW", "--check", results)
 
 
-def test_an_independent_workload_is_answered_too(ad_network: Example) -> None:
-    ad_network.script("generate.py", "--independent", "--clicks", 20_000, "--requests", 80)
-    ad_network.run_dataflow("ad_network.yaml", "--variant", "Report=CAMPAIGN")
-    results = ad_network.results("ad-network", "results")
-    ad_network.script("expected.py", "CAMPAIGN", "--check", results)
-
-
 def test_the_settlement_is_exact_and_every_bad_record_is_accounted_for(
     settlement: Example,
 ) -> None:
