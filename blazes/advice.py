@@ -203,9 +203,13 @@ class Advisor:
         good = [trial for trial in tried if trial.better]
         if not good:
             good = [trial for trial in self._together(component, tried) if trial.better]
-        found = sorted((self._alternative(trial, component) for trial in good), key=self._rank)
+        alternatives = sorted(
+            (self._alternative(trial, component) for trial in good), key=self._rank
+        )
         twice = {name for trial in tried if trial.repeats for name in _sealed(trial.changes)}
-        return Advice(component, self._order_cost(component), tuple(found), tuple(sorted(twice)))
+        return Advice(
+            component, self._order_cost(component), tuple(alternatives), tuple(sorted(twice))
+        )
 
     def _tried(self, component: str) -> list[_Trial]:
         """What was tried and orders less of the component, or would if no record came again."""
@@ -267,29 +271,32 @@ class Advisor:
             gives=trial.gives,
             cost=trial.cost,
             verdict=trial.after.analysis.verdict,
-            labels={name: each.label for name, each in trial.after.analysis.labels.items()},
+            labels={
+                name: stream_label.label
+                for name, stream_label in trial.after.analysis.labels.items()
+            },
             results=trial.results,
             orders=sum(e.strategy is Strategy.ORDER for e in trial.after.entries),
             elsewhere=tuple(sorted(trial.fewer - {component})) if len(trial.changes) > 1 else (),
         )
 
-    def _rank(self, each: Alternative) -> tuple[object, ...]:
+    def _rank(self, alternative: Alternative) -> tuple[object, ...]:
         fds = self._plan.analysis.dataflow.fds
-        sealed = [change for change in each.changes if isinstance(change, Sealing)]
+        sealed = [change for change in alternative.changes if isinstance(change, Sealing)]
         return (
-            each.needs,
-            each.verdict,
-            each.orders,
-            len(each.who),
-            len(each.cost.held),
-            each.cost.registrations is not Places.NONE,
-            len(each.must_hold),
+            alternative.needs,
+            alternative.verdict,
+            alternative.orders,
+            len(alternative.who),
+            len(alternative.cost.held),
+            alternative.cost.registrations is not Places.NONE,
+            len(alternative.must_hold),
             sum(not self._of_time(change) for change in sealed),
             sum(len(change.key) for change in sealed),
             # What determines more makes smaller partitions: less is held, for a shorter time.
             -sum(len(closure(change.key, fds) - change.key) for change in sealed),
             sorted((change.stream, sorted(change.key)) for change in sealed),
-            repr(each.changes),
+            repr(alternative.changes),
         )
 
     def _of_time(self, change: Sealing) -> bool:
@@ -454,9 +461,9 @@ class _Candidates:
 
     def of(self, entries: Iterable[Entry]) -> list[Changes]:
         """Those of a component: for each of its paths alone, and for all of them together."""
-        each = [list(self._of_path(self._edges[id(entry.path)])) for entry in entries]
-        found = [changes for options in each for changes in options]
-        some = [options for options in each if options]
+        options_of = [list(self._of_path(self._edges[id(entry.path)])) for entry in entries]
+        found = [changes for options in options_of for changes in options]
+        some = [options for options in options_of if options]
         if len(some) > 1:
             shared = [options[:3] for options in some[:4]]
             found += [
@@ -517,8 +524,8 @@ class _Candidates:
         Copied attributes are followed under their older names; through a path that waits the seal
         goes on where the key is compatible with its gate (S3).
         """
-        found: list[Change] = []
-        if not self._passes(path, key, found):
+        result: list[Change] = []
+        if not self._passes(path, key, result):
             return []
         todo = [(stream, key) for stream in needed]
         seen = set(todo)
@@ -532,18 +539,18 @@ class _Candidates:
             if edge.producer is None:
                 if stream.label is not None or self._single_records(stream, wanted):
                     return []
-                found.append(Sealing(stream.name, wanted))
+                result.append(Sealing(stream.name, wanted))
                 continue
-            for before in self._before(edge.producer, wanted, found):
+            for before in self._before(edge.producer, wanted, result):
                 if before is None:
                     return []
                 if before not in seen:
                     seen.add(before)
                     todo.append(before)
-        return found
+        return result
 
     def _before(
-        self, output: Output, key: Key, found: list[Change]
+        self, output: Output, key: Key, changes: list[Change]
     ) -> Iterator[tuple[StreamEdge, Key] | None]:
         """The streams that have to be sealed for an output to be; None: it cannot be."""
         for path in output.paths:
@@ -554,21 +561,21 @@ class _Candidates:
             inputs = {path.input}
             if path.shape.ordered:
                 keeps = self._rules.keeps(path.kind)
-                if keeps is Keeps.NONE or not self._passes(path, older, found):
+                if keeps is Keeps.NONE or not self._passes(path, older, changes):
                     yield None
                     return
                 inputs |= {other.input for other in meets(self._propagation, path)}
             for stream in in_file_order(s for source in inputs for s in source.streams):
                 yield stream, older
 
-    def _passes(self, path: PathEdge, key: Key, found: list[Change]) -> bool:
+    def _passes(self, path: PathEdge, key: Key, changes: list[Change]) -> bool:
         """Whether a path can wait for the key, perhaps once its code is changed."""
         interpreter = self._propagation.interpreter
         if not interpreter.compatible(path.shape, key):
             return False
         refusal = interpreter.refusal(path.shape, key)
         if refusal is not None:
-            found.append(Rewriting(path.component.name, path.declared.target, key, refusal))
+            changes.append(Rewriting(path.component.name, path.declared.target, key, refusal))
         return True
 
     def _single_records(self, stream: Stream, key: Key) -> bool:
@@ -605,11 +612,11 @@ def _sealed(changes: Iterable[Change]) -> list[str]:
 
 def _ordered(decided: Plan) -> dict[str, tuple[Entry, ...]]:
     """Component -> its ordered paths, in the order of the dataflow."""
-    found: dict[str, list[Entry]] = {}
+    orders: dict[str, list[Entry]] = {}
     for entry in decided.entries:
         if entry.strategy is Strategy.ORDER:
-            found.setdefault(entry.component, []).append(entry)
-    return {name: tuple(entries) for name, entries in found.items()}
+            orders.setdefault(entry.component, []).append(entry)
+    return {name: tuple(entries) for name, entries in orders.items()}
 
 
 def _paths(entries: Iterable[Entry]) -> Counter[str]:
@@ -621,8 +628,8 @@ def _delivered_worse(before: Analysis, after: Analysis) -> bool:
     """Whether records of any stream come worse than before, or are held back for good."""
     once = Delivered()
     return not set(after.withheld) <= set(before.withheld) or any(
-        each.label > before.deliveries.get(name, once).label
-        for name, each in after.deliveries.items()
+        delivery.label > before.deliveries.get(name, once).label
+        for name, delivery in after.deliveries.items()
     )
 
 

@@ -26,8 +26,8 @@ COLUMNS_MAX: Final = 8
 
 def lines(advice: Advice, dataflow: Dataflow) -> Iterator[str]:
     """One line for each alternative, cheapest first; then what stands in the way of more."""
-    for each in advice.alternatives:
-        yield line(each, dataflow)
+    for alternative in advice.alternatives:
+        yield line(alternative, dataflow)
     if advice.counted_twice:
         streams = listed(advice.counted_twice)
         yield (
@@ -36,17 +36,17 @@ def lines(advice: Advice, dataflow: Dataflow) -> Iterator[str]:
         )
 
 
-def line(each: Alternative, dataflow: Dataflow) -> str:
+def line(alternative: Alternative, dataflow: Dataflow) -> str:
     """One alternative: the change, the labels that result, from whom, and at what cost."""
-    parts = [headline(each), _who(each, dataflow)]
-    if each.must_hold:
-        parts.append(f"it must be true that {'; that '.join(each.must_hold)}")
-    return "; ".join([*parts, *_costs(each)])
+    parts = [headline(alternative), _who(alternative, dataflow)]
+    if alternative.must_hold:
+        parts.append(f"it must be true that {'; that '.join(alternative.must_hold)}")
+    return "; ".join([*parts, *_costs(alternative)])
 
 
-def headline(each: Alternative) -> str:
+def headline(alternative: Alternative) -> str:
     """The change, and the labels that result."""
-    return f"{_changes(each.changes)}: {_effect(each)}"
+    return f"{_changes(alternative.changes)}: {_effect(alternative)}"
 
 
 def _changes(changes: Sequence[Change]) -> str:
@@ -72,29 +72,33 @@ def change_text(change: Change) -> str:
             )
 
 
-def _effect(each: Alternative) -> str:
+def _effect(alternative: Alternative) -> str:
     after: dict[str, list[str]] = {}
-    for name, (_, label) in each.results.items():
+    for name, (_, label) in alternative.results.items():
         after.setdefault(str(label), []).append(name)
-    said = []
+    parts = []
     for becoming, names in after.items():
         more = [f"{len(names) - NAMES_MAX} more"] if len(names) > NAMES_MAX else []
         becomes = "becomes" if len(names) == 1 else "become"
-        said.append(f"{listed([*names[:NAMES_MAX], *more])} {becomes} {becoming}")
-    left = f"{number(each.orders, 'order')} left" if each.orders else "no order"
-    beside = f", together with {listed(each.elsewhere[:NAMES_MAX])}" if each.elsewhere else ""
-    return f"{listed(said)}, with {left}{beside}"
+        parts.append(f"{listed([*names[:NAMES_MAX], *more])} {becomes} {becoming}")
+    left = f"{number(alternative.orders, 'order')} left" if alternative.orders else "no order"
+    beside = (
+        f", together with {listed(alternative.elsewhere[:NAMES_MAX])}"
+        if alternative.elsewhere
+        else ""
+    )
+    return f"{listed(parts)}, with {left}{beside}"
 
 
-def _who(each: Alternative, dataflow: Dataflow) -> str:
-    match each.needs:
+def _who(alternative: Alternative, dataflow: Dataflow) -> str:
+    match alternative.needs:
         case Needs.NOBODY:
             return "nobody has to do anything"
         case Needs.OWNER:
-            text = f"the owner of {listed(each.who)} has to change it"
-            sealed = sorted({c.stream for c in each.changes if isinstance(c, Sealing)})
+            text = f"the owner of {listed(alternative.who)} has to change it"
+            sealed = sorted({c.stream for c in alternative.changes if isinstance(c, Sealing)})
             return f"{text}, and {_punctuate(sealed, dataflow)}" if sealed else text
-    return _punctuate(each.who, dataflow)
+    return _punctuate(alternative.who, dataflow)
 
 
 def _punctuate(streams: Sequence[str], dataflow: Dataflow) -> str:
@@ -103,12 +107,12 @@ def _punctuate(streams: Sequence[str], dataflow: Dataflow) -> str:
     return f"the producers of {listed(streams)} have to punctuate this key too"
 
 
-def _costs(each: Alternative) -> Iterator[str]:
-    cost = each.cost
+def _costs(alternative: Alternative) -> Iterator[str]:
+    cost = alternative.cost
     if cost.waits_for:
         yield f"waits for the slowest producer of {listed(cost.waits_for)}"
     if cost.held:
-        held = [_held(each) for each in cost.held[:NAMES_MAX]]
+        held = [_held(alternative) for alternative in cost.held[:NAMES_MAX]]
         more = [f"{len(cost.held) - NAMES_MAX} more"] if len(cost.held) > NAMES_MAX else []
         yield f"holds, until it is over, {listed([*held, *more])}"
     elif not cost.waits_for:
@@ -125,16 +129,16 @@ def _costs(each: Alternative) -> Iterator[str]:
 
 
 def _held(held: Held) -> str:
-    said = f"each {tupled(held.key)} of {held.stream}"
+    text = f"each {tupled(held.key)} of {held.stream}"
     if held.columns is None:
-        return f"{said} (columns not declared)"
+        return f"{text} (columns not declared)"
     names = ", ".join(held.columns)
     columns = names if len(held.columns) <= COLUMNS_MAX else number(len(held.columns), "column")
     width = f"{held.bytes_per_record} bytes a record"
     if held.varying:
         width += f" and the text of {listed(held.varying[:NAMES_MAX])}"
         width = width.removeprefix("0 bytes a record and ")
-    return f"{said} ({columns}: {width})"
+    return f"{text} ({columns}: {width})"
 
 
 def order_costs(cost: Cost) -> str:
@@ -151,26 +155,26 @@ def advice_object(advice: Advice) -> dict[str, Any]:
     return {
         "component": advice.component,
         "order": _cost_object(advice.order),
-        "alternatives": [_alternative_object(each) for each in advice.alternatives],
+        "alternatives": [_alternative_object(alternative) for alternative in advice.alternatives],
         "counted_twice": list(advice.counted_twice),
     }
 
 
-def _alternative_object(each: Alternative) -> dict[str, Any]:
+def _alternative_object(alternative: Alternative) -> dict[str, Any]:
     return {
-        "changes": [_change_object(change) for change in each.changes],
-        "needs": each.needs.name.lower(),
-        "who": list(each.who),
-        "must_hold": list(each.must_hold),
-        "gives": {name: sorted(key) for name, key in each.gives.items()},
-        "cost": _cost_object(each.cost),
-        "verdict": str(each.verdict),
+        "changes": [_change_object(change) for change in alternative.changes],
+        "needs": alternative.needs.name.lower(),
+        "who": list(alternative.who),
+        "must_hold": list(alternative.must_hold),
+        "gives": {name: sorted(key) for name, key in alternative.gives.items()},
+        "cost": _cost_object(alternative.cost),
+        "verdict": str(alternative.verdict),
         "results": {
             name: {"before": str(before), "after": str(after)}
-            for name, (before, after) in each.results.items()
+            for name, (before, after) in alternative.results.items()
         },
-        "orders": each.orders,
-        "elsewhere": list(each.elsewhere),
+        "orders": alternative.orders,
+        "elsewhere": list(alternative.elsewhere),
     }
 
 

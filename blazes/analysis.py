@@ -153,7 +153,7 @@ def replication(dataflow: Dataflow) -> dict[str, bool]:
     Those that say so and, unless they say `Rep: false`, those that a replicated stream enters; a
     stream is replicated if it says so or if its producer is.
     """
-    replicated = {name: each.rep is True for name, each in dataflow.components.items()}
+    replicated = {name: component.rep is True for name, component in dataflow.components.items()}
     streams = [stream for stream in dataflow.streams.values() if stream.consumer is not None]
     if not any(replicated.values()) and not any(stream.rep for stream in streams):
         return replicated

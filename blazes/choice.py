@@ -44,7 +44,7 @@ def coordinate(
 
 def without_seals(dataflow: Dataflow) -> Dataflow:
     """The same streams, punctuations and all, but nobody waits for a partition."""
-    streams = {name: replace(each, seals=()) for name, each in dataflow.streams.items()}
+    streams = {name: replace(stream, seals=()) for name, stream in dataflow.streams.items()}
     return replace(dataflow, streams=MappingProxyType(streams))
 
 
@@ -53,7 +53,7 @@ def uncoordinated(decided: Plan) -> Plan:
     analysis = decided.analysis
     return replace(
         decided,
-        entries=tuple(_left_alone(each) for each in decided.entries),
+        entries=tuple(_left_alone(entry) for entry in decided.entries),
         repaired=analysis.labels,
         verdict=analysis.verdict,
         repairs=NO_REPAIRS,

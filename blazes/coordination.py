@@ -331,13 +331,13 @@ class _Entries:
 
 def _from_repeats(repairs: RepairPlan) -> Iterator[Inherited]:
     """What repeats do where no id tells them from new records."""
-    for each in repairs.unrepaired:
-        reason = f"records that come again ({each.cause})"
-        if each.cause == "D14":
+    for unrepaired in repairs.unrepaired:
+        reason = f"records that come again ({unrepaired.cause})"
+        if unrepaired.cause == "D14":
             reason = "the key of its sink does not determine a row (D14)"
-        elif each.alternatives:
-            reason += f"; an id on {', '.join(each.alternatives)} would do"
-        yield Inherited(each.origin, each.label, reason)
+        elif unrepaired.alternatives:
+            reason += f"; an id on {', '.join(unrepaired.alternatives)} would do"
+        yield Inherited(unrepaired.origin, unrepaired.label, reason)
 
 
 def _inherited(propagation: Propagation, tolerated: Limits, target: Label) -> Iterator[Inherited]:

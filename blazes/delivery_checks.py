@@ -17,8 +17,8 @@ def delivery_findings(plan: Plan) -> Iterator[Diagnostic]:
     if propagation is None or propagation.deliveries is None:
         return
     for stream in plan.analysis.dataflow.streams.values():
-        told = counts(stream) and not stream.id  # BLZ074
-        if stream.delivery is None and stream.source and may_repeat(stream) and not told:
+        advised = counts(stream) and not stream.id  # BLZ074
+        if stream.delivery is None and stream.source and may_repeat(stream) and not advised:
             message = (
                 f"{stream.name} is read from {stream.source.format}, which may hold a record twice"
             )
@@ -31,17 +31,18 @@ def delivery_findings(plan: Plan) -> Iterator[Diagnostic]:
             message = f"{path.component.name} does not say what repeats of {declared.source} do to "
             message += f"{declared.target}: taken for `corrupt`"
             yield Diagnostic(CODES["BLZ071"], message, declared.position)
-    for each in plan.repairs.unrepaired:
-        if each.cause == "D14":
-            message = f"the key of the sink of {each.origin} does not determine its rows"
-            yield Diagnostic(CODES["BLZ075"], message, each.position)
+    for unrepaired in plan.repairs.unrepaired:
+        if unrepaired.cause == "D14":
+            message = f"the key of the sink of {unrepaired.origin} does not determine its rows"
+            yield Diagnostic(CODES["BLZ075"], message, unrepaired.position)
             continue
-        if each.cause == "D7" and _at_the_gate(plan, each):
+        if unrepaired.cause == "D7" and _at_the_gate(plan, unrepaired):
             continue  # BLZ074
-        message = f"{each.origin}: repeats do harm ({each.cause}), and have no id to be known by"
-        sources = ", ".join(each.alternatives)
+        harm = f"repeats do harm ({unrepaired.cause}), and have no id to be known by"
+        message = f"{unrepaired.origin}: {harm}"
+        sources = ", ".join(unrepaired.alternatives)
         remedy = f"Declare an `id` on {sources}." if sources else None
-        yield Diagnostic(CODES["BLZ072"], message, each.position, remedy)
+        yield Diagnostic(CODES["BLZ072"], message, unrepaired.position, remedy)
     for item in plan.repairs.items:
         stream = plan.analysis.dataflow.streams[item.stream]
         if item.means is Means.DEDUP and item.bound is None:
@@ -56,7 +57,7 @@ def delivery_findings(plan: Plan) -> Iterator[Diagnostic]:
             yield Diagnostic(CODES["BLZ075"], message, stream.position)
 
 
-def _at_the_gate(plan: Plan, each: Unrepaired) -> bool:
+def _at_the_gate(plan: Plan, unrepaired: Unrepaired) -> bool:
     """Whether the repeats come from sources that enter the sealed component directly."""
-    ends = [plan.analysis.dataflow.streams[name].consumer for name in each.alternatives]
-    return all(end is not None and end.component == each.component for end in ends)
+    ends = [plan.analysis.dataflow.streams[name].consumer for name in unrepaired.alternatives]
+    return all(end is not None and end.component == unrepaired.component for end in ends)

@@ -152,8 +152,8 @@ class _Planning:
         origins = [*self._at_paths(), *self._in_cycles(), *self._at_sinks()]
         reached = self._reached_uncut()
         hopeless = self._keyless
-        hopeless += [each for each in origins if not reached.isdisjoint(each.streams)]
-        curable = [each for each in origins if reached.isdisjoint(each.streams)]
+        hopeless += [origin for origin in origins if not reached.isdisjoint(origin.streams)]
+        curable = [origin for origin in origins if reached.isdisjoint(origin.streams)]
         cut = in_file_order(self._cut(curable))
         items = [self._dedup(stream, curable) for stream in cut]
         before = self._deliveries.repairs

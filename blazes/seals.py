@@ -111,13 +111,13 @@ class _Choice:
 
         def rank(key: Key) -> tuple[int, int, list[str]]:
             behind = [key] if lineage is None else list(images(key, lineage))
-            return -sum(wanted[each] for each in behind), len(key), sorted(key)
+            return -sum(wanted[stream] for stream in behind), len(key), sorted(key)
 
         common = shared or _common(offer.values())
         if common:
             key = min(common, key=rank)
             return Wait(tuple(offer), dict.fromkeys(offer, key), key)
-        keys = {source: min(each, key=rank) for source, each in offer.items()}
+        keys = {source: min(keys_of, key=rank) for source, keys_of in offer.items()}
         return Wait(tuple(offer), keys, frozenset().union(*keys.values()))
 
     def _fitting(self, path: PathEdge, source: Input) -> frozenset[Key]:

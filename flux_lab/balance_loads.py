@@ -253,22 +253,22 @@ def run(plan: Scenario, seed: int, *, worth: Callable[[], Worth] = Worth) -> Out
 
 
 def _wrong(plan: Scenario, outcome: Outcome) -> list[str]:
-    wrong = []
+    problems = []
     if plan.load in ("idle", "bursts") and outcome.moves:
-        wrong.append(f"{len(outcome.moves)} moves of what gains nothing")
+        problems.append(f"{len(outcome.moves)} moves of what gains nothing")
     if plan.load in ("outside", "skew"):
         for begins, ends in ((BEGINS_S, ENDS_S), (ENDS_S, plan.seconds)):
             late = outcome.pace(ends - 120.0, ends)
             due = _papers_pace(plan, begins)
             if late < REACHED * due:
-                wrong.append(f"a pace of {late:.3f} at {ends:.0f} s; the papers' is {due:.3f}")
+                problems.append(f"a pace of {late:.3f} at {ends:.0f} s; the papers' is {due:.3f}")
     left: dict[tuple[Pair, int], int] = {}
     for _, round_, pair, donor, receiver in outcome.moves:
         when = left.get((pair, receiver))
         if when is not None and round_ - when < Worth.rounds:
-            wrong.append(f"{pair} came back to {receiver} after {round_ - when} rounds")
+            problems.append(f"{pair} came back to {receiver} after {round_ - when} rounds")
         left[pair, donor] = round_
-    return wrong
+    return problems
 
 
 def _papers_pace(plan: Scenario, now: float) -> float:

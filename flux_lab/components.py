@@ -58,40 +58,40 @@ class Component:
 
     def number(self, value: Any) -> int:
         """The number of a value, new or met before."""
-        found = self.numbers.get(value)
-        if found is None:
-            found = self.numbers[value] = len(self.values)
+        result = self.numbers.get(value)
+        if result is None:
+            result = self.numbers[value] = len(self.values)
             self.values.append(value)
             text = repr((self.kind, self.at, self.peer, value))
             self.codes.append(int.from_bytes(blake2b(text.encode(), digest_size=16).digest()))
-        return found
+        return result
 
     # ---- queues: tuples of messages
 
     def first(self, number: int) -> int:
         """The queue of the head alone."""
-        found = self.heads.get(number)
-        if found is None:
-            found = self.heads[number] = self.number(self.values[number][:1])
-        return found
+        result = self.heads.get(number)
+        if result is None:
+            result = self.heads[number] = self.number(self.values[number][:1])
+        return result
 
     def pop(self, number: int) -> int:
         """The queue without its head."""
-        found = self.rest.get(number)
-        if found is None:
+        result = self.rest.get(number)
+        if result is None:
             shorter = self.values[number][1:]
-            found = self.rest[number] = self.number(shorter) if shorter else 0
-        return found
+            result = self.rest[number] = self.number(shorter) if shorter else 0
+        return result
 
     def push(self, number: int, burst: int) -> int:
         """The queue with another one behind it."""
         if not number:
             return burst
-        found = self.longer.get((number, burst))
-        if found is None:
-            found = self.number(self.values[number] + self.values[burst])
-            self.longer[number, burst] = found
-        return found
+        result = self.longer.get((number, burst))
+        if result is None:
+            result = self.number(self.values[number] + self.values[burst])
+            self.longer[number, burst] = result
+        return result
 
 
 class Components:
@@ -111,12 +111,12 @@ class Components:
 
     def named(self, kind: str, at: Node | int, peer: Node | None = None) -> int:
         """The number of a component, new or met before."""
-        found = self.index.get((kind, at, peer))
-        if found is None:
-            found = self.index[kind, at, peer] = len(self.all)
+        result = self.index.get((kind, at, peer))
+        if result is None:
+            result = self.index[kind, at, peer] = len(self.all)
             step = Step(STEPS.get(kind, kind), at, peer)
             self.all.append(Component(kind, at, peer, step))
-        return found
+        return result
 
     def link(self, src: Node, dst: Node) -> int:
         """The component of the link from one node to another."""

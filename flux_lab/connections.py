@@ -46,10 +46,10 @@ class Connections:
 
     def end(self, here: int, there: int) -> Multiplexer:
         """A site's end of the connection to another."""
-        found = self.ends.get((here, there))
-        if found is None:
-            found = self.ends[here, there] = Multiplexer(credits=self.credits)
-        return found
+        result = self.ends.get((here, there))
+        if result is None:
+            result = self.ends[here, there] = Multiplexer(credits=self.credits)
+        return result
 
     # ---- sending
 

@@ -93,12 +93,12 @@ def explore_in_parallel(
     started, total = time.perf_counter(), Explored()
     one = partial(_one_search, configuration, prove)
     with multiprocessing.get_context("spawn").Pool(processes) as pool:
-        for found in pool.imap_unordered(one, configuration.searches()):
-            total.states += found.states
-            total.transitions += found.transitions
-            total.finals += found.finals
-            total.faults += found.faults
-            total.ends |= found.ends
+        for part in pool.imap_unordered(one, configuration.searches()):
+            total.states += part.states
+            total.transitions += part.transitions
+            total.finals += part.finals
+            total.faults += part.faults
+            total.ends |= part.ends
             total.searches += 1
     total.seconds = time.perf_counter() - started
     return total
@@ -165,10 +165,12 @@ def main(argv: Sequence[str] | None = None) -> int:
             print(f"{args.name}: {visited:,} states of {args.walks} random runs, all claims hold")
             return 0
         if args.processes > 1:
-            found = explore_in_parallel(configuration, processes=args.processes, prove=args.prove)
-            print(f"{args.name}: {found}, no violation")
+            explored = explore_in_parallel(
+                configuration, processes=args.processes, prove=args.prove
+            )
+            print(f"{args.name}: {explored}, no violation")
             return 0
-        found = explore(
+        explored = explore(
             configuration,
             full=args.full,
             prove=args.prove,
@@ -179,13 +181,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     except ProtocolError as error:
         print(error)
         return 1
-    print(f"{args.name}: {found}, no violation")
+    print(f"{args.name}: {explored}, no violation")
     return 0
 
 
-def _show(found: Explored) -> None:
+def _show(explored: Explored) -> None:
     if sys.stderr.isatty():
-        line = f"{found.states:,} states, {found.transitions:,} transitions"
+        line = f"{explored.states:,} states, {explored.transitions:,} transitions"
         print(f"\r{line}", end="", file=sys.stderr)
 
 

@@ -70,7 +70,7 @@ def role(world: World, node: Node) -> str:
 
 def victims(world: World, *, reckless: bool) -> list[Node]:
     """Copies whose death the protocol must mask: the other copy is whole and known to be."""
-    found = []
+    result = []
     for node in world.site:
         if node in world.doomed:
             continue
@@ -79,8 +79,8 @@ def victims(world: World, *, reckless: bool) -> list[Node]:
         other = Node(*node.pair, 1 - node.copy, mate.life)
         well = other in world.nodes and other not in world.doomed
         if reckless or (mate.status is Status.ACTIVE and well):
-            found.append(node)
-    return found
+            result.append(node)
+    return result
 
 
 class Deaths:

@@ -207,18 +207,18 @@ def _cast(timed: Timed, pair: Pair, standby: Node, crash: float) -> list[Node]:
         for node in _everybody(timed)
         if created.get(node, 0.0) < crash <= ended.get(node, crash)
     ]
-    found: list[Node] = []
+    result: list[Node] = []
     for stage in (pair.stage - 1, pair.stage, pair.stage + 1):
         if stage < 0:
-            found.append(THE_INGRESS)
+            result.append(THE_INGRESS)
         elif stage == len(shape.widths):
-            found.append(shape.egress)
+            result.append(shape.egress)
         elif stage == pair.stage:
-            found += sorted([standby, *(node for node in there if node.pair == pair)])
+            result += sorted([standby, *(node for node in there if node.pair == pair)])
         else:
             part = min(pair.part, shape.widths[stage] - 1)
-            found += sorted(node for node in there if node.pair == (stage, part))
-    return found
+            result += sorted(node for node in there if node.pair == (stage, part))
+    return result
 
 
 def _everybody(timed: Timed) -> list[Node]:
@@ -287,16 +287,16 @@ def _look(message: Message) -> tuple[str, str] | None:
 
 def _loud(history: History, names: _Names, pair: Pair, start: float, end: float) -> list[Arrow]:
     """Control messages, the log entries of the pair, and its reports."""
-    found = []
+    result = []
     for passed in history.messages:
         looks = _look(passed.message)
         if looks and _shown(passed, names) and start <= passed.sent <= end:
-            found.append(_arrow(passed, names, *looks, end))
+            result.append(_arrow(passed, names, *looks, end))
     for read, node, entry in history.read:
         written = next(at for at, e in history.log if e == entry)
         if node in names.nodes and entry.pair == pair and start <= written and read <= end:
             name, look = _entry(entry)
-            found.append(Arrow(tail=CONTROLLER, head=names.of(node), sent=written, taken=read,
+            result.append(Arrow(tail=CONTROLLER, head=names.of(node), sent=written, taken=read,
                                name=name, look=look))  # fmt: skip
     for sent, taken, node, notice in history.notices:
         if node in names.nodes and notice.pair == pair and start <= sent <= end:
@@ -304,9 +304,9 @@ def _loud(history: History, names: _Names, pair: Pair, start: float, end: float)
                 "ready" if isinstance(notice, CatchUpReady)
                 else "folded in" if isinstance(notice, FoldInDone) else "done"
             )  # fmt: skip
-            found.append(Arrow(tail=names.of(node), head=CONTROLLER, sent=sent, taken=taken,
+            result.append(Arrow(tail=names.of(node), head=CONTROLLER, sent=sent, taken=taken,
                                name=name, look="3"))  # fmt: skip
-    return found
+    return result
 
 
 def _entry(entry: LogEntry) -> tuple[str, str]:

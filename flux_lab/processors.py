@@ -286,14 +286,14 @@ DELAY_MS: Final = 20
 
 def component(kind: str, buckets: int) -> Component:
     """A component that is one of these processors."""
-    made = {**KINDS, **CALM}[kind]
-    time_mode = made.time
+    kind_class = {**KINDS, **CALM}[kind]
+    time_mode = kind_class.time
     plan = ProcessorPlan(
         make=f"{__name__}:{kind}",
         key=("key",),
         columns=COLUMNS,
         output=OUTPUT,
-        frames=issubclass(made, Frames),
+        frames=issubclass(kind_class, Frames),
         time=time_mode,
         event_time="at" if time_mode is TimeMode.EVENT else None,
         delay_ms=DELAY_MS,
@@ -364,11 +364,11 @@ def chain() -> Dataflow:
 def drawn_input(rng: random.Random, kind: str, batches: int) -> list[Batch]:
     """Batches of records with operations; the last one has all keys put out what they have."""
     keys = rng.choice((1, 3, 6))
-    made = {**KINDS, **CALM}[kind]
+    kind_class = {**KINDS, **CALM}[kind]
     operations = [
         op
         for op in (CALM_OPERATIONS if kind in CALM else OPERATIONS)
-        if made.time is not TimeMode.NONE or op in WITHOUT_TIME
+        if kind_class.time is not TimeMode.NONE or op in WITHOUT_TIME
     ]
     source, clock = [], 1000
     for n in range(batches + 1):

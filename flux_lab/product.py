@@ -112,43 +112,43 @@ class Product:
 
     def steps(self, values: Values) -> list[int]:
         """The components that can take their step now. Faults are not among them."""
-        found = []
+        result = []
         end = len(self.controller(values).log)
         source = self.machines[self.ingress, values[self.ingress]]
         assert isinstance(source, Ingress)
         if source.wants_input and values.get(self.source, 0) <= len(self.batches):
-            found.append(self.source)
+            result.append(self.source)
         components = self.components.all
         for number, value in values.items():
             component = components[number]
             kind = component.kind
             if kind == "link":
                 if self._accepts(number, component, values, value):
-                    found.append(number)
+                    result.append(number)
             elif kind == "node":
                 machine = self.machines[number, value]
                 if machine.reads_log and machine_position(machine) < end:
-                    found.append(number)
+                    result.append(number)
                 if isinstance(machine, Segment) and not machine.back.resident:
-                    found.append(self.components.named("activate", component.at))
+                    result.append(self.components.named("activate", component.at))
                 if self._fenced_standby(number, values):
-                    found.append(self.components.named("fence", component.at))
+                    result.append(self.components.named("fence", component.at))
             elif kind in STEPS:
-                found.append(number)
-        return found
+                result.append(number)
+        return result
 
     def _accepts(self, number: int, link: Component, values: Values, queue: int) -> bool:
         node = self.index["node", link.at, None]
         state = values.get(node)
         if state is None:
             return False
-        found = link.accepted.get((state, queue))
-        if found is None:
+        result = link.accepted.get((state, queue))
+        if result is None:
             assert link.peer is not None
             machine = self.machines[node, state]
-            found = machine.accepts(link.peer, link.values[queue][0])
-            link.accepted[state, queue] = found
-        return found
+            result = machine.accepts(link.peer, link.values[queue][0])
+            link.accepted[state, queue] = result
+        return result
 
     def _fenced_standby(self, number: int, values: Values) -> bool:
         doomed = self.index.get(("doomed", self.components[number].at, None))

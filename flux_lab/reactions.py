@@ -98,10 +98,10 @@ class Reactions:
             what: the event's content.
         """
         key = (node, before, kind, origin, argument)
-        found = self.known.get(key)
-        if found is None:
-            found = self.known[key] = self._work_out(node, before, kind, origin, what)
-        return found
+        result = self.known.get(key)
+        if result is None:
+            result = self.known[key] = self._work_out(node, before, kind, origin, what)
+        return result
 
     def _work_out(self, node: int, before: int, kind: str, origin: int, what: Any) -> Reaction:
         machine = self.machines[node, before].clone()
@@ -148,9 +148,9 @@ class Reactions:
     def decision(self, before: int, kind: str, what: Any) -> tuple[int, tuple[Order, ...]]:
         """The controller's next state and its orders after an event."""
         key = (before, kind, what)
-        found = self.decisions.get(key)
-        if found is None:
+        result = self.decisions.get(key)
+        if result is None:
             controller = self.controllers[before].clone()
             orders = tuple(getattr(controller, kind)(what))
-            found = self.decisions[key] = (self.remember_controller(controller), orders)
-        return found
+            result = self.decisions[key] = (self.remember_controller(controller), orders)
+        return result

@@ -209,7 +209,7 @@ class Reduction:
 
 def maskable(product: Product, values: Values) -> list[Node]:
     """Copies whose death the protocol must mask: the other copy is whole and known to be."""
-    controller, found = product.controller(values), []
+    controller, result = product.controller(values), []
     alive = sorted(product.alive(values))
     for node in alive:
         mate = controller.pairs[node.pair].copies[1 - node.copy]
@@ -219,16 +219,16 @@ def maskable(product: Product, values: Values) -> list[Node]:
         other = Node(*node.pair, 1 - node.copy, mate.life)
         doomed = product.index.get(("doomed", other, None)) in values
         if other in alive and not doomed and own.life == node.life:
-            found.append(node)
-    return found
+            result.append(node)
+    return result
 
 
 def evictable(product: Product, values: Values) -> list[Node]:
     """Copies that can write their state out now."""
-    found = []
+    resident = []
     for node in product.alive(values):
         component = product.index["node", node, None]
         machine = product.machine(component, values[component])
         if isinstance(machine, Segment) and machine.status is Status.ACTIVE:
-            found += [node] if machine.back.resident else []
-    return sorted(found)
+            resident += [node] if machine.back.resident else []
+    return sorted(resident)

@@ -42,28 +42,28 @@ def reference(dataflow: Dataflow, batches: Sequence[Rows], *, states: bool = Fal
         states: keep the operators' states too.
     """
     shape = dataflow.shape
-    found = Reference()
+    result = Reference()
     operators = {pair: dataflow.operator(pair) for pair in shape.pairs()}
     if states:
-        found.states = {pair: [op.get_state()] for pair, op in operators.items()}
+        result.states = {pair: [op.get_state()] for pair, op in operators.items()}
     for number, rows in enumerate(batches):
         inputs: dict[Pair, list[Rows]] = {}
-        _route(dataflow, found, Pair(INGRESS, 0), number, rows, inputs)
+        _route(dataflow, result, Pair(INGRESS, 0), number, rows, inputs)
         for pair in shape.pairs():
             parts = inputs.get(pair)
             if not parts:
                 continue
-            made = operators[pair].process(parts[0] if len(parts) == 1 else dataflow.merge(parts))
-            _route(dataflow, found, pair, number, made, inputs)
-        for pair, kept in found.states.items():
+            output = operators[pair].process(parts[0] if len(parts) == 1 else dataflow.merge(parts))
+            _route(dataflow, result, pair, number, output, inputs)
+        for pair, kept in result.states.items():
             kept.append(operators[pair].get_state())
         last = inputs.get(shape.egress.pair)
         if last:
-            found.output.append((number, last[0] if len(last) == 1 else dataflow.merge(last)))
-    for link, units in found.units.items():
+            result.output.append((number, last[0] if len(last) == 1 else dataflow.merge(last)))
+    for link, units in result.units.items():
         batches_of_link = list(units)
-        found.after[link] = dict(zip([NOTHING, *batches_of_link], batches_of_link, strict=False))
-    return found
+        result.after[link] = dict(zip([NOTHING, *batches_of_link], batches_of_link, strict=False))
+    return result
 
 
 def _route(

@@ -83,12 +83,12 @@ QUANTILES = (("median", 0.5), ("p90", 0.9), ("p99", 0.99), ("slowest", 1.0))
 def _recovered(outcome: Outcome) -> list[float]:
     """From the end of a copy to the time when its successor was folded in everywhere."""
     gone = sorted((at, node) for at, node in outcome.trace.ended)
-    found = []
+    result = []
     for at, node in outcome.trace.whole:
         before = [t for t, n in gone if (n.pair, n.copy) == (node.pair, node.copy) and t <= at]
         if before:
-            found.append(at - before[-1])
-    return found
+            result.append(at - before[-1])
+    return result
 
 
 def screen(outcome: Outcome) -> Group:

@@ -397,9 +397,9 @@ class _Heavy(DigestOperator):
 
 def _dataflow(scenario: Scenario) -> Dataflow:
     def operator(pair: Pair) -> DigestOperator:
-        made = _Heavy(every=1 if pair.stage == 0 else 2, spread=scenario.keys)
-        made.size = scenario.state // scenario.widths[pair.stage]
-        return made
+        result = _Heavy(every=1 if pair.stage == 0 else 2, spread=scenario.keys)
+        result.size = scenario.state // scenario.widths[pair.stage]
+        return result
 
     return Dataflow(
         shape=scenario.shape, operator=operator, split=split, merge=merge,

@@ -240,12 +240,12 @@ class Search:
     def _check_claims(
         self, state: State, steps: Sequence[int], faults: Sequence[int], left: Left
     ) -> None:
-        wrong = self.reduction.broken(state, steps, faults, faults_left=bool(left))
+        problem = self.reduction.broken(state, steps, faults, faults_left=bool(left))
         first = self.reduction.first(state.values, steps, faults_left=bool(left))
-        if wrong is None and not left and first is None and self.persistent is not None:
-            wrong = self.persistent.broken(state, steps, self.reduction)
-        if wrong is not None:
-            raise ProtocolError(f"the reduction does not hold: {wrong}")
+        if problem is None and not left and first is None and self.persistent is not None:
+            problem = self.persistent.broken(state, steps, self.reduction)
+        if problem is not None:
+            raise ProtocolError(f"the reduction does not hold: {problem}")
 
 
 def salt(left: Left) -> int:

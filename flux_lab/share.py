@@ -107,7 +107,7 @@ def balance(
         copies_apart: never put two copies of a partition on one site (UF-10).
         rounds_max: give up after this many rounds.
     """
-    found = Balanced()
+    result = Balanced()
     delta, quiet = thresholds.delta_min, 0
 
     def allowed(part: object, donor: int, receiver: int) -> bool:
@@ -120,7 +120,7 @@ def balance(
         model.apply(moves)
         took = move_seconds * one_after_another(moves)
         model.time += took
-        found.rates.append((model.time, model.rate()))
+        result.rates.append((model.time, model.rate()))
         delta = next_delta(delta, thresholds, moved_for=took if moves else None)
         if not moves:
             quiet += 1
@@ -128,11 +128,11 @@ def balance(
                 break
             continue
         quiet = 0
-        found.moves += len(moves)
-        found.rounds += 1
-        found.moving += took
-        found.settled = model.time
-    return found
+        result.moves += len(moves)
+        result.rounds += 1
+        result.moving += took
+        result.settled = model.time
+    return result
 
 
 def one_after_another(moves: Sequence[PlannedMove]) -> int:

@@ -361,9 +361,9 @@ class Stage:
             took = max(moving.took for moving in self.moving)
             self.observed.moving += took
             self.observed.rounds += 1
-            made = [moving.move for moving in self.moving]
+            moves = [moving.move for moving in self.moving]
             self.moving = []
-            self._collect(self.collection.next(made, moved_for=took))
+            self._collect(self.collection.next(moves, moved_for=took))
 
     def _advance(self, moving: _Moving, sending: int) -> None:
         """One site at a time handles its end, when it is not blocked."""

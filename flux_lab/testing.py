@@ -128,16 +128,16 @@ def _check_partitions(make: Make, source: Sequence[Batch], gate: Sequence[str]) 
     due: list[Batch] | None = None
     for width in PARTITIONS:
         split, operators = KeySplit({0: gate}), [make() for _ in range(width)]
-        made = []
+        outputs = []
         for batch in source:
             parts = split(0, batch, width)
             out = [operators[part].process(rows) for part, rows in sorted(parts.items())]
-            made.append(merge(out) if out else batch.slice(0, 0))
+            outputs.append(merge(out) if out else batch.slice(0, 0))
         if due is None:
-            due = made
-        elif wrong := [n for n, (a, b) in enumerate(zip(due, made, strict=True)) if a != b]:
+            due = outputs
+        elif differing := [n for n, (a, b) in enumerate(zip(due, outputs, strict=True)) if a != b]:
             raise OperatorError(
-                f"batch {wrong[0]}: {width} partitions put out other rows than one; what is "
+                f"batch {differing[0]}: {width} partitions put out other rows than one; what is "
                 f"computed for a {', '.join(gate)} depends on rows of another"
             )
 

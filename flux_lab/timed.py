@@ -188,12 +188,12 @@ class Timed:
 
     def _busy(self, site: int) -> int:
         """Copies on a site that have work."""
-        found = 0
+        result = 0
         for node in self.hosted.get(site, ()):
             if node not in self.best:
                 self.best[node] = self._candidate(node)
-            found += self.best[node] is not None
-        return found
+            result += self.best[node] is not None
+        return result
 
     def _round(self, site: int) -> float:
         """Seconds of a round of a site's scheduler: a row for every busy copy, turns of transport.
@@ -222,9 +222,9 @@ class Timed:
         for node in self.hosted.get(site, ()):
             if node not in self.best:
                 self.best[node] = self._candidate(node)
-            found = self.best[node]
-            if found is not None and (chosen is None or found[0] < chosen[0]):
-                chosen = found
+            best = self.best[node]
+            if best is not None and (chosen is None or best[0] < chosen[0]):
+                chosen = best
         if chosen is None:
             return
         share = self.share(site)
@@ -238,21 +238,21 @@ class Timed:
     def _candidate(self, node: Node) -> tuple[tuple[float, int], Step] | None:
         """The node's step that has been possible longest."""
         machine = self.world.nodes[node]
-        found: tuple[tuple[float, int], Step] | None = None
+        result: tuple[tuple[float, int], Step] | None = None
         for src, line in self.arrivals.get(node, {}).items():
-            if not line or line[0][0] > self.now or (found and line[0] > found[0]):
+            if not line or line[0][0] > self.now or (result and line[0] > result[0]):
                 continue
             if machine.accepts(src, self.world.links[src, node][0]):
-                found = (line[0], Step("deliver", node, src))
+                result = (line[0], Step("deliver", node, src))
         if machine.reads_log:
             position = machine_position(machine)
             if position < len(self.log_times):
                 since = self.log_times[position] + self.costs.latency
-                if since <= self.now and (found is None or (since, 0) < found[0]):
-                    found = ((since, 0), Step("log", node))
-        if node == THE_INGRESS and found is None and self._source_ready():
-            found = ((self.now, 0), Step("source", node))
-        return found
+                if since <= self.now and (result is None or (since, 0) < result[0]):
+                    result = ((since, 0), Step("log", node))
+        if node == THE_INGRESS and result is None and self._source_ready():
+            result = ((self.now, 0), Step("source", node))
+        return result
 
     def _source_ready(self) -> bool:
         ingress: Any = self.world.nodes[THE_INGRESS]

@@ -33,14 +33,14 @@ class DigestOperator:
 
     def process(self, batch: PyRows) -> PyRows:
         """One row at a time, in the order given."""
-        made = []
+        rows = []
         for sn, key, value in batch:
             count, digest = self.seen.get(key, (0, 17))
             count, digest = count + 1, (digest * 131 + value * 7 + sn[0] * 3 + sn[-1]) % MODULUS
             self.seen[key] = (count, digest)
             if count % self.every == 0:
-                made.append((sn, digest % self.spread, digest))
-        return tuple(made)
+                rows.append((sn, digest % self.spread, digest))
+        return tuple(rows)
 
     def get_state(self) -> tuple[tuple[int, tuple[int, int]], ...]:
         """Count and digest of every key."""

@@ -39,42 +39,42 @@ class World(WorldState):
 
 def possible(world: WorldState) -> list[Step]:
     """Every step that is possible now, in a fixed order. Faults are not among them."""
-    found: list[Step] = []
+    result: list[Step] = []
     ingress = world.nodes[THE_INGRESS]
     assert isinstance(ingress, Ingress)
     if ingress.wants_input and world.position <= len(world.batches):
-        found.append(Step("source", THE_INGRESS))
+        result.append(Step("source", THE_INGRESS))
     nodes = world.nodes
     for (src, dst), messages in world.links.items():
         reader = nodes.get(dst)
         if reader is not None and messages and reader.accepts(src, messages[0]):
-            found.append(Step("deliver", dst, src))
+            result.append(Step("deliver", dst, src))
     end = len(world.controller.log)
     for node, machine in nodes.items():
         if machine.reads_log and machine_position(machine) < end:
-            found.append(Step("log", node))
+            result.append(Step("log", node))
         if isinstance(machine, Segment) and not machine.back.resident:
-            found.append(Step("activate", node))
+            result.append(Step("activate", node))
     egress = world.nodes[world.dataflow.shape.egress]
     if isinstance(egress, Egress) and egress.unacked:
-        found.append(Step("acknowledge", world.dataflow.shape.egress))
-    found += [Step("frame", there, here) for there, here in world.network.frames()]
-    found += [Step("install", standby) for standby in world.moves]
-    found += [Step("moved", node) for node in world.moved]
-    found += [
+        result.append(Step("acknowledge", world.dataflow.shape.egress))
+    result += [Step("frame", there, here) for there, here in world.network.frames()]
+    result += [Step("install", standby) for standby in world.moves]
+    result += [Step("moved", node) for node in world.moved]
+    result += [
         Step("fence", node) for node in sorted(world.doomed) if idle_standby(world.nodes[node])
     ]
     if world.paused:
         stopped: set[Node | int] = {n for n, site in world.site.items() if site in world.paused}
         stopped |= world.paused
-        found = [step for step in found if step.at not in stopped]
-        found += [Step("resume", site) for site in sorted(world.paused)]
-    found += [Step("relieve", site) for site in sorted(world.squeezed)]
-    found += [Step("free disk", site) for site, disk in world.disks.items() if disk.full]
-    found += [Step("notice", node) for node, queue in world.notices.items() if queue]
-    found += [Step("detect", site) for site in world.undetected]
-    found += [Step("detect process", node) for node in world.dead_processes]
-    return found
+        result = [step for step in result if step.at not in stopped]
+        result += [Step("resume", site) for site in sorted(world.paused)]
+    result += [Step("relieve", site) for site in sorted(world.squeezed)]
+    result += [Step("free disk", site) for site, disk in world.disks.items() if disk.full]
+    result += [Step("notice", node) for node, queue in world.notices.items() if queue]
+    result += [Step("detect", site) for site in world.undetected]
+    result += [Step("detect process", node) for node in world.dead_processes]
+    return result
 
 
 def perform(world: WorldState, step: Step) -> None:

@@ -138,12 +138,12 @@ def _end(text: str) -> tuple[End, str]:
     """One end, and what is left of a text."""
     if text.startswith("{"):
         try:
-            found, length = json.JSONDecoder().raw_decode(text)
+            value, length = json.JSONDecoder().raw_decode(text)
         except ValueError:
             raise _malformed(text) from None
-        if not _is_offsets(found):
+        if not _is_offsets(value):
             raise _malformed(text)
-        return found, text[length:]
+        return value, text[length:]
     given, between, rest = text.partition(BETWEEN)
     if not given:
         return None, between + rest
@@ -154,11 +154,11 @@ def _end(text: str) -> tuple[End, str]:
     return at.replace(tzinfo=at.tzinfo or UTC).astimezone(UTC), between + rest
 
 
-def _is_offsets(found: Any) -> bool:
+def _is_offsets(value: Any) -> bool:
     return all(
         isinstance(of, dict)
         and all(p.isdecimal() and type(n) is int and n >= 0 for p, n in of.items())
-        for of in found.values()
+        for of in value.values()
     )
 
 

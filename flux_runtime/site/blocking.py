@@ -59,8 +59,8 @@ class Channel:
             handshake = Handshake(key, dialing=True)
             while not handshake.done:
                 self.socket.sendall(handshake.receive(self._exactly(handshake.wants)))
-            said = control.encode(greeting, speaker=Role.CLIENT, hearer=self.role, greeting=True)
-            self.out.add(Kind.GREETING, said)
+            message = control.encode(greeting, speaker=Role.CLIENT, hearer=self.role, greeting=True)
+            self.out.add(Kind.GREETING, message)
             self.flush()
             kind, body = self.frame(CONNECT_TIMEOUT_S)
             if kind is not Kind.GREETING:

@@ -181,15 +181,15 @@ def take_message(body: memoryview, decoder: RowsDecoder) -> Envelope:
     s, p, c, life, s2, p2, c2, life2, code, number, schema = ENVELOPE.unpack_from(body)
     if code >= len(NUMBERED):
         raise Malformed(f"no message of kind {code}")
-    made: Message
+    message: Message
     kind = NUMBERED[code]
     if kind is Data:
-        made = Data(number, decoder.rows(body[ENVELOPE.size :], schema))
+        message = Data(number, decoder.rows(body[ENVELOPE.size :], schema))
     elif kind is Reverse:
-        made = Reverse()
+        message = Reverse()
     else:
-        made = kind(number)
-    return Envelope(Node(s, p, c, life), Node(s2, p2, c2, life2), made)
+        message = kind(number)
+    return Envelope(Node(s, p, c, life), Node(s2, p2, c2, life2), message)
 
 
 def take_acks(body: memoryview) -> tuple[Envelope, ...]:
@@ -206,7 +206,7 @@ def take_credits(body: memoryview) -> tuple[tuple[Channel, int], ...]:
     """The contents of a CREDITS frame."""
     if len(body) % CREDIT.size:
         raise Malformed("credits that are cut off")
-    found = []
+    frames = []
     for s, p, c, life, s2, p2, c2, life2, n in CREDIT.iter_unpack(body):
-        found.append((Channel(Node(s, p, c, life), Node(s2, p2, c2, life2)), n))
-    return tuple(found)
+        frames.append((Channel(Node(s, p, c, life), Node(s2, p2, c2, life2)), n))
+    return tuple(frames)

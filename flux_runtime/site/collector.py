@@ -55,14 +55,14 @@ class Collector:
 
     def after(self, offset: int, max_bytes: int) -> list[tuple[int, Rows]]:
         """Results of batches from `offset` on, at least one and else up to so many bytes."""
-        found: list[tuple[int, Rows]] = []
+        result: list[tuple[int, Rows]] = []
         size = 0
         for i in range(bisect_left(self.batches, offset), len(self.batches)):
             size += self.rows[i].nbytes
-            if found and size > max_bytes:
+            if result and size > max_bytes:
                 break
-            found.append((self.batches[i], self.rows[i]))
-        return found
+            result.append((self.batches[i], self.rows[i]))
+        return result
 
     def commit(self, offset: int) -> None:
         """NC-7: the results of all batches below `offset` are not needed any more."""

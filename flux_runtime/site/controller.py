@@ -223,9 +223,9 @@ class Term:
 
         A leader that lives on without its node finds its token outdated at its next decision.
         """
-        found = ZooKeeperFinder(self.config, self.client)
+        finder = ZooKeeperFinder(self.config, self.client)
         while True:
-            address = await self.loop.run_in_executor(None, found.leader)
+            address = await self.loop.run_in_executor(None, finder.leader)
             if address is not None and f"{address[0]}:{address[1]}" != self.name:
                 watched = Watched()
                 with suppress(OSError, TimeoutError):
@@ -233,7 +233,7 @@ class Term:
                     connection = await dial(watched, key, address, peer="leader", timeout_s=5.0)
                     await connection.gone.wait()
                     if watched.greeted:
-                        await self.loop.run_in_executor(None, found.depose, address)
+                        await self.loop.run_in_executor(None, finder.depose, address)
             await asyncio.sleep(AGAIN_S)
 
     async def _lead(

@@ -71,10 +71,10 @@ class ZooKeeperFinder:
 
     def leader(self) -> tuple[str, int] | None:
         """The address that the leader was elected under."""
-        found = read(self.client, self._leader_path)
-        if found is None:
+        node = read(self.client, self._leader_path)
+        if node is None:
             return None
-        host, _, port = json.loads(found[0])["name"].rpartition(":")
+        host, _, port = json.loads(node[0])["name"].rpartition(":")
         return host, int(port)
 
     def depose(self, address: tuple[str, int]) -> None:

@@ -452,8 +452,8 @@ class Host:
                 assert isinstance(segment.operator, Part)
                 units.setdefault(segment.operator.shared, []).append((node, segment, unit))
         for shared, its in units.items():
-            made = shared.run([(node.part, unit.rows) for node, _, unit in its])
-            for (_, segment, unit), rows in zip(its, made, strict=True):
+            outputs = shared.run([(node.part, unit.rows) for node, _, unit in its])
+            for (_, segment, unit), rows in zip(its, outputs, strict=True):
                 segment.produced(unit.batch, rows)
         took = self.cpu() - began
         for node in due:

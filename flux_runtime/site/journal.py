@@ -79,17 +79,17 @@ class Journal:
             epoch, first = map(int, path.name.split("-"))
             firsts.setdefault(epoch, first)
             self.first = first
-        found: list[Record] = []
+        result: list[Record] = []
         for path in files:
             epoch = int(path.name.split("-")[0])
             limit = min((f for e, f in firsts.items() if e > epoch), default=None)
             for record in _records(path):
                 if limit is None or record.number < limit:
-                    found.append(record)
+                    result.append(record)
                     self.last[record.source] = max(
                         record.key, self.last.get(record.source, record.key)
                     )
-        return found
+        return result
 
     def _files(self) -> Iterator[Path]:
         return (p for p in self.folder.iterdir() if p.name.replace("-", "").isdigit())

@@ -44,8 +44,8 @@ class JobKey:
 
     def proof(self, *parts: bytes) -> bytes:
         """HMAC-SHA-256 over the parts and their lengths."""
-        said = b"".join(len(part).to_bytes(4, "big") + part for part in parts)
-        return hmac.digest(self._secret, said, "sha256")
+        signed = b"".join(len(part).to_bytes(4, "big") + part for part in parts)
+        return hmac.digest(self._secret, signed, "sha256")
 
     def proves(self, proof: bytes, *parts: bytes) -> bool:
         """Whether `proof` is the proof of these parts; takes the same time either way."""

@@ -215,13 +215,13 @@ class Leader(Shell):
             case _:
                 raise TypeError(f"no instruction of a leader's: {instruction}")
 
-    def _rebuild_ends(self, said: steps.RebuildEnds) -> None:
+    def _rebuild_ends(self, request: steps.RebuildEnds) -> None:
         live = set(self.host.where)
-        received = {node: n for node, n in said.received.items() if node in live}
-        self.intake.begin(said.epoch, said.controller, received, position=said.position)
-        rebuild_egress(self.host, said.controller, position=said.position)
+        received = {node: n for node, n in request.received.items() if node in live}
+        self.intake.begin(request.epoch, request.controller, received, position=request.position)
+        rebuild_egress(self.host, request.controller, position=request.position)
         self.feeding = True
-        self.event("leading", epoch=said.epoch, under_way=len(self.intake.under_way))
+        self.event("leading", epoch=request.epoch, under_way=len(self.intake.under_way))
 
     def _note_loss(self, pair: Pair, why: str) -> None:
         log.error("partition %s of stage %s has lost both copies: %s", pair.part, pair.stage, why)

@@ -143,13 +143,16 @@ class LeaderState:
         except Exception as error:
             error.add_note(self.tale(event))
             raise
-        made, self._instructions = tuple(self._instructions), []
-        self.story.append((event, made))
-        return made
+        result, self._instructions = tuple(self._instructions), []
+        self.story.append((event, result))
+        return result
 
     def tale(self, event: Step) -> str:
         """What has happened lately, for people."""
-        lines = [f"{before} -> {', '.join(map(str, made))}" for before, made in self.story]
+        lines = [
+            f"{before} -> {', '.join(map(str, instructions))}"
+            for before, instructions in self.story
+        ]
         return "\n".join(["the leader's last steps:", *lines, f"{event} -> error"])
 
     def emit(self, instruction: Step) -> None:
@@ -322,54 +325,56 @@ class LeaderState:
 
     # ---- sites
 
-    def _site_registered(self, link: Link, said: control.Registration) -> None:
+    def _site_registered(self, link: Link, registration: control.Registration) -> None:
         self._open.add(link)
-        ledger, identity = self.ledger, said.id
-        gone = said.epoch > 0 and identity not in ledger.numbers
+        ledger, identity = self.ledger, registration.id
+        gone = registration.epoch > 0 and identity not in ledger.numbers
         if not self.leading:  # until then the epoch is that of the leader before
             self.emit(Close(link, "not leading yet"))
-        elif said.epoch > ledger.leaders:  # what this leader knows of the site is out of date
+        elif (
+            registration.epoch > ledger.leaders
+        ):  # what this leader knows of the site is out of date
             self.emit(Close(link, "this leader has been replaced"))
         elif gone or identity in ledger.fenced:
             self.emit(Greet(link, Role.SITE, control.Expulsion()))
         elif ledger.numbers.get(identity) in self.leaving:  # what was on its way to it is lost
             self.emit(Close(link, "its failure is being recorded"))
         elif identity in ledger.numbers:
-            self._attach(link, said, ledger.numbers[identity])
+            self._attach(link, registration, ledger.numbers[identity])
             self._after_events()
         elif identity in self.joining:
             self.emit(Close(link, "it is joining on another connection"))
         else:
-            self._join(link, said)
+            self._join(link, registration)
 
-    def _join(self, link: Link, said: control.Registration) -> None:
+    def _join(self, link: Link, registration: control.Registration) -> None:
         def joined() -> None:
-            self.joining.discard(said.id)
-            number = self.ledger.numbers.get(said.id)
+            self.joining.discard(registration.id)
+            number = self.ledger.numbers.get(registration.id)
             if link in self._open and number is not None:
-                self._attach(link, said, number)
+                self._attach(link, registration, number)
             elif number is not None:
                 self._site_gone(number, "its connection was closed while it joined")
 
-        self.joining.add(said.id)
+        self.joining.add(registration.id)
         self.joined_at = self.now
-        self.note("site_joined", site=said.id)
-        event = {"e": "joined", "id": said.id, "address": list(said.address)}
-        self.record(event | {"host": said.host, "executor": said.executor}, joined)
+        self.note("site_joined", site=registration.id)
+        event = {"e": "joined", "id": registration.id, "address": list(registration.address)}
+        self.record(event | {"host": registration.host, "executor": registration.executor}, joined)
 
-    def _attach(self, link: Link, said: control.Registration, number: int) -> None:
+    def _attach(self, link: Link, registration: control.Registration, number: int) -> None:
         if number in self.attached:
             self.emit(Close(link, "the site is connected already"))
             return
-        if said.laid_out and said.position < self.ledger.base:
+        if registration.laid_out and registration.position < self.ledger.base:
             self._site_gone(number, "it knows too little of the log")
             return
-        self.resume.update({Node(*node): hi for node, hi in said.resume})
+        self.resume.update({Node(*node): hi for node, hi in registration.resume})
         self.attached[number] = link
         self.site_of[link] = number
         self.emit(Attach(link, number))
         self.emit(Greet(link, Role.SITE, control.Admission(self.ledger.leaders, number)))
-        self.view.catch_up(link, said.position)
+        self.view.catch_up(link, registration.position)
         self.tell(link, control.Commit(self.committed))
         if self.rounds is not None:
             self.rounds.joined(number, link)

@@ -80,16 +80,16 @@ def lay_out(shape: Shape, sites: Sequence[SiteRecord]) -> dict[tuple[Pair, int],
     ring: list[SiteRecord] = []
     while any(groups.values()):
         ring += [group.pop(0) for group in groups.values() if group]
-    found: dict[tuple[Pair, int], int] = {}
+    result: dict[tuple[Pair, int], int] = {}
     for i, pair in enumerate(shape.pairs()):
         at = i % len(ring)
         first = ring[at]
         others = [ring[(at + step) % len(ring)] for step in range(1, len(ring))]
         apart = [s for s in others if (s.host, s.executor) != (first.host, first.executor)]
-        found[pair, 0] = first.number
+        result[pair, 0] = first.number
         if shape.copies == 2:
-            found[pair, 1] = (apart or others)[0].number
-    return found
+            result[pair, 1] = (apart or others)[0].number
+    return result
 
 
 class SpreadController(Controller):

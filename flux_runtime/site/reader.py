@@ -59,9 +59,9 @@ class Reader(Client):
                 if self.site is None:
                     self.site = self._collector()
                 if self.site is not None:
-                    found = self._read(self.site, offset, max_bytes, end)
-                    if found is not None:
-                        return found
+                    result = self._read(self.site, offset, max_bytes, end)
+                    if result is not None:
+                        return result
             except TimeoutError:
                 if self.site is not None and self.site.address not in self._collectors():
                     self._leave()
@@ -94,23 +94,23 @@ class Reader(Client):
         if site.asked == -1:
             site.tell(control.Read(offset, max_bytes))
             site.asked = offset
-        found: list[tuple[int, Any]] = []
+        parts: list[tuple[int, Any]] = []
         while True:
             left = SILENCE_S if end is None else max(0.001, end - time.monotonic())
             try:
-                kind, body = site.frame(min(left, SILENCE_S) if not found else CONNECT_TIMEOUT_S)
+                kind, body = site.frame(min(left, SILENCE_S) if not parts else CONNECT_TIMEOUT_S)
             except TimeoutError:
-                if found:
+                if parts:
                     raise ConnectionResetError("half of an answer") from None
                 raise
             if kind is Kind.RESULTS:
                 batch, schema = ROWS.unpack_from(body)
-                found.append((batch, site.decoder.rows(body[ROWS.size :], schema)))
+                parts.append((batch, site.decoder.rows(body[ROWS.size :], schema)))
                 continue
             message = site.message(body)
             site.asked = -1
             if isinstance(message, control.Results):
-                return message.offset, found, message.ended
+                return message.offset, parts, message.ended
             if isinstance(message, control.Refusal):
                 raise Rejected(message.why)
             self._leave()  # the collector is elsewhere by now

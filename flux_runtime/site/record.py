@@ -78,10 +78,10 @@ class ZooKeeperRecord:
 
 def kept_state(kept: Versioned) -> tuple[int, bytes] | None:
     """The number of the first entry that a kept state does not cover, and the state."""
-    found = kept.read()
-    if found is None:
+    entries = kept.read()
+    if entries is None:
         return None
-    return int.from_bytes(found[0][:8], "big"), found[0][8:]
+    return int.from_bytes(entries[0][:8], "big"), entries[0][8:]
 
 
 def encoded(events: Sequence[Event]) -> bytes:

@@ -113,8 +113,8 @@ class SiteState:
         except Malformed:
             self._instructions.clear()
             raise
-        made, self._instructions = tuple(self._instructions), []
-        return made
+        result, self._instructions = tuple(self._instructions), []
+        return result
 
     def _emit(self, instruction: Step) -> None:
         self._instructions.append(instruction)
@@ -246,17 +246,17 @@ class SiteState:
 
     def _seat_waiting(self) -> None:
         """Other sites' greetings are answered once this site's view knows them."""
-        for link, (said, dialing) in list(self.waiting.items()):
-            known = self.ids.get(said.site)
-            if known is None and said.site >= max(self.ids, default=-1):
+        for link, (introduction, dialing) in list(self.waiting.items()):
+            known = self.ids.get(introduction.site)
+            if known is None and introduction.site >= max(self.ids, default=-1):
                 continue
             del self.waiting[link]
-            if known != said.id or said.site in self.links:
-                self._emit(Close(link, f"site {said.site} is not, or no more, in the view"))
+            if known != introduction.id or introduction.site in self.links:
+                self._emit(Close(link, f"site {introduction.site} is not, or no more, in the view"))
                 continue
-            self.links[said.site] = link
-            self._peers[link] = said.site
-            self._emit(Seat(link, said.site))
+            self.links[introduction.site] = link
+            self._peers[link] = introduction.site
+            self._emit(Seat(link, introduction.site))
             if not dialing:
                 self._emit(Introduce(link))
 

@@ -75,16 +75,16 @@ def together(dataflow: Dataflow) -> Dataflow:
     stages: dict[int, tuple[Shared, bytes]] = {}
 
     def operator(pair: Pair) -> Operator:
-        made = dataflow.operator(pair)
-        if not isinstance(made, Partitioned):
-            return made
+        result = dataflow.operator(pair)
+        if not isinstance(result, Partitioned):
+            return result
         try:
-            looks = pickle.dumps(made)
+            looks = pickle.dumps(result)
         except Exception:  # whatever an operator has that cannot be pickled
-            return made
-        known = stages.setdefault(pair.stage, (Shared(made), looks))
+            return result
+        known = stages.setdefault(pair.stage, (Shared(result), looks))
         if known[1] != looks:
-            return made
+            return result
         return Part(known[0], pair.part)
 
     return dataclasses.replace(dataflow, operator=operator)

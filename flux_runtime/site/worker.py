@@ -42,7 +42,7 @@ from flux_runtime.site.wire import Kind
 def send_results(
     connection: Connection,
     encoder: RowsEncoder,
-    found: list[tuple[int, Rows]],
+    results: list[tuple[int, Rows]],
     *,
     offset: int,
     ended: bool,
@@ -52,11 +52,11 @@ def send_results(
     Args:
         connection: to the reader.
         encoder: of that connection.
-        found: (batch, rows).
+        results: (batch, rows).
         offset: where the reader is to go on.
         ended: whether nothing comes behind that.
     """
-    for batch, rows in found:
+    for batch, rows in results:
         number = encoder.schema_number(rows.schema, connection.out)
         payload = encoder.payload(rows, number)
         connection.send(Kind.RESULTS, ROWS.pack(batch, number), payload)
@@ -111,7 +111,7 @@ class Worker(Shell):
     def __init__(
         self,
         config: SiteConfig,
-        found: Finder,
+        finder: Finder,
         started: Callable[[int], None] | None,
         idle: IdleSelector,
     ) -> None:
@@ -124,7 +124,7 @@ class Worker(Shell):
         host = Host(dataflow, LEADER - 1, credits=config.credits, storage=storage)
         super().__init__(config, host)
         self.config: SiteConfig = config
-        self.found = found
+        self.finder = finder
         self.started = started
         self.id = ""
         self.parent = os.getppid() if config.parent is None else config.parent
@@ -145,7 +145,7 @@ class Worker(Shell):
     async def run(self) -> None:
         """Until the job ends."""
         server, self.port = await listen(self, self.config.key, bind=self.config.bind)
-        join = self.found.join
+        join = self.finder.join
         self.id = await self.loop.run_in_executor(None, join, self.config, self.port, self._fence)
         self.spawn(self._follow_leader())
         self.spawn(self._watch_parent())
@@ -166,9 +166,9 @@ class Worker(Shell):
                 self.storage.close()
             await asyncio.sleep(0)
 
-    def spawn(self, made: Any) -> None:
+    def spawn(self, coroutine: Any) -> None:
         """Run until this site ends, or fail with it."""
-        task = self.loop.create_task(made)
+        task = self.loop.create_task(coroutine)
         self.tasks.add(task)
         task.add_done_callback(self._task_done)
 
@@ -186,7 +186,7 @@ class Worker(Shell):
             await asyncio.sleep(LOOK_S)
             if os.getppid() != self.parent:
                 self.fail(Fenced("the parent process is gone"))
-            if self.state.registered and self.found.confirmed():
+            if self.state.registered and self.finder.confirmed():
                 self.report.due()  # who reports may be left with the only copy of a pair
 
     async def _look_at_memory(self, spilling: Spilling) -> None:
@@ -202,7 +202,7 @@ class Worker(Shell):
         """Keep a connection to whoever leads."""
         since = time.monotonic()
         while True:
-            address = await self.loop.run_in_executor(None, self.found.leader)
+            address = await self.loop.run_in_executor(None, self.finder.leader)
             if address is not None:
                 with suppress(OSError, asyncio.TimeoutError):
                     connection = await self._dialed(address)
@@ -224,7 +224,7 @@ class Worker(Shell):
         )
         try:
             while not (await asyncio.wait({dialing}, timeout=LEADER_LOOK_S))[0]:
-                now = await self.loop.run_in_executor(None, self.found.leader)
+                now = await self.loop.run_in_executor(None, self.finder.leader)
                 if now not in (None, address) and not dialing.done():
                     return None
             return dialing.result()
@@ -237,7 +237,7 @@ class Worker(Shell):
             with suppress(TimeoutError):
                 await asyncio.wait_for(connection.gone.wait(), LEADER_LOOK_S)
                 return
-            now = await self.loop.run_in_executor(None, self.found.leader)
+            now = await self.loop.run_in_executor(None, self.finder.leader)
             if now is not None and now != address:
                 connection.close("another leader has been elected")
 
@@ -442,8 +442,8 @@ class Worker(Shell):
             self._look_for_watched(leader)
         why = self.keeping.look()
         if why and leader is not None:  # whoever leads next is asked, and asks, again
-            said = control.reason(f"{self.id} on {self.config.host}: {why}")
-            self.tell(leader, control.NotKept(self.keeping.batch, said))
+            message = control.reason(f"{self.id} on {self.config.host}: {why}")
+            self.tell(leader, control.NotKept(self.keeping.batch, message))
         if self.readers:
             self._serve()
 
@@ -470,8 +470,8 @@ class Worker(Shell):
                 encoder = self.open[connection].encoder
                 collector = active[0].operator
                 assert isinstance(collector, Collector)
-                found = collector.after(reader.offset, reader.max_bytes)
-                cut = bool(found) and found[-1][0] < collector.last
-                offset = found[-1][0] + 1 if cut else max(reached, reader.offset)
-                send_results(connection, encoder, found, offset=offset, ended=ended and not cut)
+                results = collector.after(reader.offset, reader.max_bytes)
+                cut = bool(results) and results[-1][0] < collector.last
+                offset = results[-1][0] + 1 if cut else max(reached, reader.offset)
+                send_results(connection, encoder, results, offset=offset, ended=ended and not cut)
                 del self.readers[connection]

@@ -160,7 +160,7 @@ def messages_read(offsets: Mapping[str, tuple[Offsets, Offsets]], state: Storage
 
 def files_at(pattern: str) -> dict[str, Seen]:
     """The files below a folder, or below whatever a pattern matches; path -> what tells it."""
-    found: dict[str, Seen] = {}
+    result: dict[str, Seen] = {}
     of_root = urlsplit(pattern).path if urlsplit(pattern).scheme else pattern
     for path in Path("/").glob(of_root.lstrip("/")):
         for file in [path] if path.is_file() else path.rglob("*"):
@@ -168,8 +168,8 @@ def files_at(pattern: str) -> dict[str, Seen]:
             with contextlib.suppress(FileNotFoundError):
                 if file.is_file() and not hidden:
                     of = file.stat()
-                    found[str(file)] = (of.st_dev, of.st_ino, of.st_size, of.st_mtime_ns)
-    return found
+                    result[str(file)] = (of.st_dev, of.st_ino, of.st_size, of.st_mtime_ns)
+    return result
 
 
 def files_read(state: Path) -> Iterator[tuple[tuple[str, int], str]]:
@@ -282,8 +282,8 @@ class Range:
         try:
             begin, end = reader.between(*ends(text), start)
         except ValueError as error:
-            said = "\n".join(f"source {source.name}: {line}" for line in f"{error}".splitlines())
-            raise ValueError(said) from None
+            message = "\n".join(f"source {source.name}: {line}" for line in f"{error}".splitlines())
+            raise ValueError(message) from None
         finally:
             reader.stop()
         if not total(begin, end):
@@ -292,9 +292,9 @@ class Range:
 
     def finish(self) -> None:
         """Note that all of it is in."""
-        found = self._read(self.backfill.name)
-        assert found is not None
-        self._write({**found, "finished": True})
+        progress = self._read(self.backfill.name)
+        assert progress is not None
+        self._write({**progress, "finished": True})
 
     def _other_ranges(self, now: Mapping[str, Any]) -> Iterator[str]:
         for name in LocalStorage(self.data / FOLDER).names():
@@ -315,8 +315,8 @@ class Range:
         data = LocalStorage(self.data / FOLDER / name).read(RANGE)
         return None if data is None else json.loads(data)
 
-    def _write(self, found: Mapping[str, Any]) -> None:
-        self._storage.write(RANGE, json.dumps(found).encode())
+    def _write(self, progress: Mapping[str, Any]) -> None:
+        self._storage.write(RANGE, json.dumps(progress).encode())
 
     @property
     def _storage(self) -> LocalStorage:

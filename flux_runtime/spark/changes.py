@@ -189,9 +189,9 @@ class Comparison:
             if name not in self.then:
                 yield self._new(name, unit)
                 continue
-            found = list(self._unit(name, unit))
-            yield from found
-            if any(change.goes_on and change.what in _TEXT_CHANGES for change in found):
+            differences = list(self._unit(name, unit))
+            yield from differences
+            if any(change.goes_on and change.what in _TEXT_CHANGES for change in differences):
                 self.mixed[unit.name] = unit.name
         yield from self._behind()
 
@@ -200,7 +200,7 @@ class Comparison:
             because = "there was one of that name before, whose state has missed what came since"
             return _refused(name, "it is new", because, f"give it another name, or {GO_BACK}")
         fed_by = [u.name for _, feed in unit.inputs() for u in units_behind(feed)]
-        if old := sorted({each for each in fed_by if f"unit {each}" in self.then}):
+        if old := sorted({unit_name for unit_name in fed_by if f"unit {unit_name}" in self.then}):
             because = f"what {', '.join(old)} has put out until now is not kept for it"
             return _refused(name, "it is new", because)
         return Change(name, "it is new", True, "it reads its sources from where they begin")

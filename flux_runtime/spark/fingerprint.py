@@ -24,10 +24,10 @@ Fingerprint = Mapping[str, Mapping[str, Any]]
 
 def fingerprint(job: Job) -> Fingerprint:
     """What the state of a job depends on, once its channels are assigned."""
-    found: dict[str, dict[str, Any]] = {}
+    result: dict[str, dict[str, Any]] = {}
     for source in job.sources.values():
         mark = source.punctuation
-        found[f"source {source.name}"] = {
+        result[f"source {source.name}"] = {
             "format": source.format,
             "schema": " ".join((source.ddl or "").split()),
             "producer": source.producer,
@@ -38,9 +38,9 @@ def fingerprint(job: Job) -> Fingerprint:
             "options": {name: digest(text) for name, text in sorted(source.declared.items())},
         }
     for loop in job.loops.values():
-        found[f"loop {loop.name}"] = {"schema": loop.ddl, "feeds": [*map(_steps, loop.feeds)]}
+        result[f"loop {loop.name}"] = {"schema": loop.ddl, "feeds": [*map(_steps, loop.feeds)]}
     for unit in job.units.values():
-        found[f"unit {unit.name}"] = {
+        result[f"unit {unit.name}"] = {
             "kind": type(unit).__name__,
             "function": code(unit.fn),
             "modules": modules([*functions_of(unit)]),
@@ -53,12 +53,12 @@ def fingerprint(job: Job) -> Fingerprint:
         if isinstance(sink.target, Called):
             taken = sink.target.function
             functions.append(getattr(taken, "process", taken))
-        found[f"sink {sink.name}"] = {
+        result[f"sink {sink.name}"] = {
             "format": sink.format,
             "path": sink.path,
             "text": [[*map(_steps, sink.feeds)], modules(functions)],
         }
-    return found
+    return result
 
 
 def functions_of(unit: Unit) -> Iterator[Callable[..., Any]]:
@@ -110,7 +110,7 @@ def _of_kind(unit: Unit) -> dict[str, Any]:
         case StatefulUnit():
             changed_by = None if unit.changed_by is None else list(unit.changed_by)
             kept = {
-                name: [each and code(each) for each in steps]
+                name: [step and code(step) for step in steps]
                 for name, steps in unit.summaries.items()
             }
             on_kept = None if unit.on_kept is None else code(unit.on_kept)

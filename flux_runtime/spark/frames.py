@@ -142,7 +142,7 @@ def columns_read(
     plan: Any = build(files)._jdf.queryExecution().sparkPlan()
     if scheduler.numTotalJobs() != jobs:
         return {}
-    found: dict[str, frozenset[str]] = {}
+    result: dict[str, frozenset[str]] = {}
     for leaf in _leaves(plan):
         if leaf.getClass().getSimpleName() != "FileSourceScanExec":
             continue
@@ -150,8 +150,8 @@ def columns_read(
         for name, path in paths.items():
             if _same_place(root, path):
                 read = frozenset(leaf.requiredSchema().fieldNames())
-                found[name] = found.get(name, frozenset()) | read
-    return found
+                result[name] = result.get(name, frozenset()) | read
+    return result
 
 
 def _same_place(one: str, other: str) -> bool:

@@ -87,15 +87,15 @@ def is_narrow(functions: Sequence[Callable[..., Any]]) -> bool:
 
 def may_read(functions: Sequence[Callable[..., Any]], columns: frozenset[str]) -> frozenset[str]:
     """Which of the columns functions, one after the other, may read; `*` stands for any."""
-    found: frozenset[str] = frozenset()
+    result: frozenset[str] = frozenset()
     for function in functions:
         query = query_of(function)
         if query is None and not _passes_all(function):
             return columns
         if query is not None:
-            found |= {name for name in columns if name == "*" or _mentions(query, name)}
+            result |= {name for name in columns if name == "*" or _mentions(query, name)}
             if not _WIDE.search(query):
-                return found
+                return result
     return columns
 
 

@@ -133,11 +133,11 @@ class Lineage:
         if self._started:
             from openlineage.client.facet_v2 import error_message_run
 
-            said = error_message_run.ErrorMessageRunFacet(
+            facet = error_message_run.ErrorMessageRunFacet(
                 message=redacted(f"{type(error).__name__}: {error}")[:2000],
                 programmingLanguage="python",
             )
-            self._send("FAIL", self._outputs({}), {"errorMessage": said})
+            self._send("FAIL", self._outputs({}), {"errorMessage": facet})
 
     # ---- parts
 

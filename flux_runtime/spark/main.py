@@ -182,9 +182,9 @@ def _run_in_folder(job: Job, settings: Settings) -> int:
             )
             with contextlib.suppress(OSError):  # the disk may be full
                 logging.getLogger(__name__).exception("the job failed")
-                said = redacted(f"{error}")[:2000]
-                folder.event("job_failed", error=f"{type(error).__name__}: {said}")
-                folder.finish({"status": "failed", "error": said})
+                message = redacted(f"{error}")[:2000]
+                folder.event("job_failed", error=f"{type(error).__name__}: {message}")
+                folder.finish({"status": "failed", "error": message})
             return 1
         status = "stopped" if summary["stopped"] else "finished"
         left = Left.from_json(summary["left"])
@@ -320,8 +320,8 @@ def _one_driver(settings: Settings, ownership: Ownership, client: Client | None)
 
 def _read_fingerprint(state: Storage, known: bytes) -> Any:
     try:
-        found = json.loads(known)
-        if not isinstance(found, dict):
+        result = json.loads(known)
+        if not isinstance(result, dict):
             raise ValueError("not an object")
     except ValueError as error:
         raise DamagedError(
@@ -330,7 +330,7 @@ def _read_fingerprint(state: Storage, known: bytes) -> Any:
             "nothing was changed. Restore this file from a copy; if the plan is surely the same, "
             "delete it; or start afresh with --fresh, which deletes state and results",
         ) from None
-    return found
+    return result
 
 
 def _changes(job: Job, settings: Settings, state: Storage) -> list[Change]:

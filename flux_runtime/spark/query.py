@@ -238,10 +238,10 @@ def lag_of(unit: Unit, queries: Iterable[Query]) -> Mapping[str, Any]:
 def _all_offsets(of_sources: Any) -> Mapping[str, int]:
     """Those of Kafka among the offsets of a query's sources, which Spark holds."""
     values = of_sources.values().iterator()
-    found: dict[str, int] = {}
+    result: dict[str, int] = {}
     while values.hasNext():
-        found |= _offsets(values.next().json())
-    return found
+        result |= _offsets(values.next().json())
+    return result
 
 
 def _offsets(text: str | None) -> Mapping[str, int]:

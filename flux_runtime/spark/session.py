@@ -129,12 +129,12 @@ def local_cores(master: str) -> int | None:
     >>> local_cores("local[3]"), local_cores("local[2, 4]"), local_cores("spark://h:7077")
     (3, 2, None)
     """
-    found = re.fullmatch(r"local(?:\[\s*(\*|\d+)\s*(?:,\s*\d+\s*)?\])?", master)
-    if found is None:
+    match = re.fullmatch(r"local(?:\[\s*(\*|\d+)\s*(?:,\s*\d+\s*)?\])?", master)
+    if match is None:
         return None
-    if found[1] == "*":
+    if match[1] == "*":
         return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
-    return int(found[1] or 1)
+    return int(match[1] or 1)
 
 
 def with_slots(master: str, slots: int) -> str:

@@ -217,23 +217,23 @@ class FluxUnit(Unit):
 
     def stages(self, session: SparkSession) -> list[tuple[dict[str, StructType], StructType]]:
         """(schema of each input, schema of the output) of every step."""
-        found: list[tuple[dict[str, StructType], StructType]] = []
+        result: list[tuple[dict[str, StructType], StructType]] = []
         frames = self.frames(lambda feed: no_rows(session, feed))
         for step in self.steps:
-            if found:
+            if result:
                 names = step.parameters() if step.schema is None else ("rows",)
                 if len(names) != 1:
                     raise ValueError(f"{step.name} does not take the output of one other component")
                 frames = {names[0]: frames[""]}
             output = step.frame(session, frames)
             inputs = {name: nullable(frame.schema) for name, frame in frames.items()}
-            found.append((inputs, nullable(output.schema)))
+            result.append((inputs, nullable(output.schema)))
             frames = {"": output}
-        return found
+        return result
 
     def components(self, session: SparkSession) -> Components:
         """What the sites are told."""
-        made = [
+        outputs = [
             step.component(
                 inputs, output, reads=() if number else [*self.reads], partitions=self.partitions
             )
@@ -242,7 +242,7 @@ class FluxUnit(Unit):
             )
         ]
         copies = min(self.copies, self.sites)
-        return Components(stages=tuple(made), replicas=self.replicas, copies=copies)
+        return Components(stages=tuple(outputs), replicas=self.replicas, copies=copies)
 
 
 def no_rows(session: SparkSession, feed: Feed) -> DataFrame:

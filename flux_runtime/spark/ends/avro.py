@@ -311,8 +311,8 @@ def _ask(registry: str, path: str, body: Mapping[str, Any] | None = None) -> dic
         try:
             request = urllib.request.Request(address, data, headers)
             with urllib.request.urlopen(request, timeout=TIMEOUT_S) as answer:
-                found: dict[str, Any] = json.load(answer)
-                return found
+                result: dict[str, Any] = json.load(answer)
+                return result
         except urllib.error.HTTPError as error:
             if error.code == _NOT_FOUND:
                 raise KeyError(path) from None
@@ -335,13 +335,13 @@ def converter(of: st.DataType) -> Callable[[Any], Any]:
     match of:
         case st.ArrayType():
             item = converter(of.elementType)
-            convert: Callable[[Any], Any] = lambda value: [item(each) for each in value]  # noqa: E731
+            convert: Callable[[Any], Any] = lambda value: [item(element) for element in value]  # noqa: E731
             return _checked((list, tuple), convert)
         case st.MapType():
             key, item = converter(of.keyType), converter(of.valueType)
             return _checked((dict,), lambda value: [(key(k), item(v)) for k, v in value.items()])
         case st.StructType():
-            parts = {each.name: converter(each.dataType) for each in of.fields}
+            parts = {member.name: converter(member.dataType) for member in of.fields}
             return _checked((dict,), lambda value: _parts(value, parts))
         case st.DecimalType():
             return _checked((Decimal,), lambda value: _decimal(value, of))
@@ -409,11 +409,13 @@ def _plain(value: Any, of: st.DataType) -> Any:
         case _ if value is None:
             return None
         case st.ArrayType():
-            return [_plain(each, of.elementType) for each in value]
+            return [_plain(element, of.elementType) for element in value]
         case st.MapType():
-            return {key: _plain(each, of.valueType) for key, each in value}
+            return {key: _plain(element, of.valueType) for key, element in value}
         case st.StructType():
-            return {each.name: _plain(value[each.name], each.dataType) for each in of.fields}
+            return {
+                member.name: _plain(value[member.name], member.dataType) for member in of.fields
+            }
     return value
 
 

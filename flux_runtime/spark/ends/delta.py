@@ -375,8 +375,8 @@ def _holds(column: pa.DataType, given: pa.DataType) -> bool:
     """
     of = pa.types
     if of.is_struct(column) and of.is_struct(given):
-        has = {each.name: each.type for each in column}
-        return all(each.name in has and _holds(has[each.name], each.type) for each in given)
+        has = {member.name: member.type for member in column}
+        return all(member.name in has and _holds(has[member.name], member.type) for member in given)
     if of.is_map(column) and of.is_map(given):
         return _holds(column.key_type, given.key_type) and _holds(column.item_type, given.item_type)
     if of.is_list(column) and of.is_list(given):
@@ -401,8 +401,8 @@ def _metadata(part: Any) -> Iterator[str]:
     if isinstance(part, dict):
         yield from part.get("metadata", ())
         part = [*part.values()]
-    for each in part if isinstance(part, list) else ():
-        yield from _metadata(each)
+    for part_of in part if isinstance(part, list) else ():
+        yield from _metadata(part_of)
 
 
 def _flush(path: str) -> None:

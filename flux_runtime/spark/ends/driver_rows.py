@@ -85,7 +85,7 @@ class DriverRows:
 
     def write(self, uri: str) -> None:
         """Write them into a folder, as one file of Parquet; the folder is emptied before."""
-        codec, said = _CODECS[self._setting("compression.codec")]
+        codec, codec_name = _CODECS[self._setting("compression.codec")]
         zoned = st.TimestampType in self._stamps
         folder = local_path(uri)
         make_folder(folder)
@@ -98,7 +98,7 @@ class DriverRows:
             "store_decimal_as_integer": True,
             "store_schema": False,
         }
-        file = folder / f"part-00000-{uuid.uuid4()}-c000{said}.parquet"
+        file = folder / f"part-00000-{uuid.uuid4()}-c000{codec_name}.parquet"
         with pq.ParquetWriter(file, self.table.schema, **options) as writer:
             writer.write_table(self.table)
             writer.add_key_value_metadata(
@@ -127,7 +127,7 @@ def _parts(of: Any) -> list[Any]:
         inner = [of.elementType]
     elif isinstance(of, st.MapType):
         inner = [of.keyType, of.valueType]
-    return [of, *(part for each in inner for part in _parts(each))]
+    return [of, *(part for member in inner for part in _parts(member))]
 
 
 def _plain(of: Any) -> bool:

@@ -237,14 +237,14 @@ class KafkaReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             for topic, of_topic in offsets.items()
             for partition in of_topic
         ]
-        for found in self._asking.offsets_for_times(places, TIMEOUT_S):
-            if found.error is not None:
-                raise kafka.KafkaException(found.error)
-            if found.offset >= 0:
-                offsets[found.topic][str(found.partition)] = found.offset
+        for offset in self._asking.offsets_for_times(places, TIMEOUT_S):
+            if offset.error is not None:
+                raise kafka.KafkaException(offset.error)
+            if offset.offset >= 0:
+                offsets[offset.topic][str(offset.partition)] = offset.offset
             elif not else_latest:
                 raise KafkaSourceError(
-                    f"partition {found.partition} of topic {found.topic} has no message from "
+                    f"partition {offset.partition} of topic {offset.topic} has no message from "
                     f"{datetime.fromtimestamp(moment_ms / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC on. "
                     "Begin earlier, or set `startingOffsetsByTimestampStrategy: latest`"
                 )
@@ -396,8 +396,8 @@ class KafkaReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             for partition, upto in of_topic.items()
         }
         marks: dict[str, dict[str, Any]] = {}
-        for (topic, partition), found in self._digests(windows).items():
-            newest = [[offset, found[offset]] for offset in sorted(found)[-_MARKS:]]
+        for (topic, partition), digest in self._digests(windows).items():
+            newest = [[offset, digest[offset]] for offset in sorted(digest)[-_MARKS:]]
             if not newest and (topic, partition) not in others:
                 newest = known.get(MARKS, {}).get(topic, {}).get(partition, [])
             if newest:
@@ -414,11 +414,13 @@ class KafkaReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         asked = kafka.TopicCollection(self._topics())
         try:
             quiet = {**self._settings, "log_level": 3}  # settings of consumers are not its own
-            told = AdminClient(quiet).describe_topics(asked, request_timeout=_IDS_S)
-            found = {topic: str(of.result(2 * _IDS_S).topic_id) for topic, of in told.items()}
+            descriptions = AdminClient(quiet).describe_topics(asked, request_timeout=_IDS_S)
+            topic_ids = {
+                topic: str(of.result(2 * _IDS_S).topic_id) for topic, of in descriptions.items()
+            }
         except (kafka.KafkaException, TimeoutError):  # older brokers, and jobs that may not ask
             return {}
-        return {topic: given for topic, given in found.items() if given != _NO_ID}
+        return {topic: given for topic, given in topic_ids.items() if given != _NO_ID}
 
     def _digests(
         self, windows: Mapping[tuple[str, str], tuple[int, int]]
@@ -544,18 +546,18 @@ class KafkaReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _watermarks_of(self, topic: str, which: int) -> dict[str, int]:
         import confluent_kafka as kafka
 
-        found = self._asking.list_topics(topic, TIMEOUT_S).topics[topic]
-        if found.error is not None or not found.partitions:
+        description = self._asking.list_topics(topic, TIMEOUT_S).topics[topic]
+        if description.error is not None or not description.partitions:
             raise KafkaSourceError(
-                f"the topic {topic} is not there ({found.error}). If it was deleted, what was not "
-                "read of it is lost: make it anew and start with --fresh, or take it out of "
-                "`subscribe` and set `failOnDataLoss: false`"
+                f"the topic {topic} is not there ({description.error}). If it was deleted, what "
+                "was not read of it is lost: make it anew and start with --fresh, or take it out "
+                "of `subscribe` and set `failOnDataLoss: false`"
             )
         return {
             str(partition): self._asking.get_watermark_offsets(
                 kafka.TopicPartition(topic, partition), TIMEOUT_S
             )[which]
-            for partition in sorted(found.partitions)
+            for partition in sorted(description.partitions)
         }
 
     def _given(self, given: Offsets, topic: str, partition: str, low: int, high: int) -> int:

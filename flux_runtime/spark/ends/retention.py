@@ -194,7 +194,7 @@ def units_behind(feed: Feed) -> list[Unit]:
     if isinstance(feed.origin, Unit):
         return [feed.origin]
     inner: Iterable[Feed] = getattr(feed.origin, "feeds", ())  # of a loop
-    return [unit for each in inner for unit in units_behind(each)]
+    return [unit for reader in inner for unit in units_behind(reader)]
 
 
 def _file(query: str) -> str:

@@ -322,7 +322,7 @@ def unreachable(format: str, location: str | None) -> str | None:
     if format == "delta" and scheme not in DELTA_STORES:
         return (
             f"{location}: a Delta table is a folder, or begins with "
-            f"{', '.join(f'{each}:' for each in DELTA_STORES if each != 'file')}. Write its "
+            f"{', '.join(f'{store}:' for store in DELTA_STORES if store != 'file')}. Write its "
             "address in the store, or the path where it is mounted"
         )
     if format in FILE_FORMATS:

@@ -182,20 +182,20 @@ class Table:
         """
         has = database.columns_of(self.target) or {}
         by_name = {name.lower(): name for name in has} | {name: name for name in has}
-        unknown = [each for each in frame.columns if each.lower() not in by_name]
+        unknown = [column for column in frame.columns if column.lower() not in by_name]
         if unknown:
             raise SinkError(
                 f"sink {self.name}: {self.place} has no column {', '.join(unknown)}; it has "
                 f"{', '.join(has)}. Add the columns, or name them alike in the dataflow"
             )
-        names = [by_name.get(each) or by_name[each.lower()] for each in frame.columns]
+        names = [by_name.get(column) or by_name[column.lower()] for column in frame.columns]
         for _ in range(ATTEMPTS):
             database.make_like(staging, self.target, names)
             self._write(frame.toDF(*names), staging)
-            found = database.count(staging)
-            if found == rows:
+            staged_rows = database.count(staging)
+            if staged_rows == rows:
                 return {name: has[name] for name in names}
-            log.warning("%s has %d rows in place of %d: written again", staging, found, rows)
+            log.warning("%s has %d rows in place of %d: written again", staging, staged_rows, rows)
         raise SinkError(
             f"sink {self.name}: {staging} did not get {rows} rows in {ATTEMPTS} attempts; nothing "
             "was committed"
@@ -251,7 +251,7 @@ class Table:
     ) -> None:
         quoted = {name: database.quoted(name) for name in columns}
         if self.key:
-            of_key = {each.lower() for each in self.key}
+            of_key = {column.lower() for column in self.key}
             keys = ", ".join(text for name, text in quoted.items() if name.lower() in of_key)
             ((different,),) = database.query(
                 f"SELECT COUNT(*) FROM (SELECT DISTINCT {keys} FROM {staging}) keys_of_rows"
@@ -378,10 +378,10 @@ class Database:
         """Column -> whether it may be NULL; None: there is no such table."""
         try:
             with self._prepared(f"SELECT * FROM {table} WHERE 1 = 0", ()) as prepared:
-                found = prepared.executeQuery().getMetaData()
+                metadata = prepared.executeQuery().getMetaData()
                 columns = {
-                    found.getColumnName(at): found.isNullable(at) != 0
-                    for at in range(1, found.getColumnCount() + 1)
+                    metadata.getColumnName(at): metadata.isNullable(at) != 0
+                    for at in range(1, metadata.getColumnCount() + 1)
                 }
         except Py4JJavaError:
             self.rollback()
@@ -431,11 +431,11 @@ class Database:
     def _prepared(self, statement: str, values: Sequence[str | int]) -> Iterator[Any]:
         prepared = self._connection.prepareStatement(statement)
         try:
-            for at, each in enumerate(values, 1):
-                if isinstance(each, int):
-                    prepared.setLong(at, each)
+            for at, value in enumerate(values, 1):
+                if isinstance(value, int):
+                    prepared.setLong(at, value)
                 else:
-                    prepared.setString(at, each)
+                    prepared.setString(at, value)
             yield prepared
         finally:
             prepared.close()

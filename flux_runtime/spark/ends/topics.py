@@ -75,7 +75,7 @@ class Topic:
 
     def __post_init__(self) -> None:
         missing = [
-            each for each in ("kafka.bootstrap.servers", "topic") if each not in self.options
+            option for option in ("kafka.bootstrap.servers", "topic") if option not in self.options
         ]
         if missing:
             raise ValueError(f"sink {self.name}: a kafka sink needs the options {missing}")
@@ -215,13 +215,13 @@ class Topic:
         kafka = self._kafka
         place = kafka.TopicPartition(self.target, 0)
         try:
-            (found,) = self._group(unit).committed([place], TIMEOUT_S)
+            (committed,) = self._group(unit).committed([place], TIMEOUT_S)
         except kafka.KafkaException as error:
             raise self._refused(f"no connection to {self.place}", error) from None
-        if found.error is not None or found.offset < 0 or not found.metadata:
+        if committed.error is not None or committed.offset < 0 or not committed.metadata:
             return None
-        says = json.loads(found.metadata)
-        return Note(says["state"], says["epoch"], found.offset - 1, says["covers"])
+        says = json.loads(committed.metadata)
+        return Note(says["state"], says["epoch"], committed.offset - 1, says["covers"])
 
     def _group(self, unit: str) -> Any:
         if unit not in self.groups:

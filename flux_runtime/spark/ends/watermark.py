@@ -121,16 +121,16 @@ def _records(
         )
         return feed.apply(rows.withColumn(_SOURCE, source))
 
-    found: list[tuple[int, str]] = []
+    marks: list[tuple[int, str]] = []
     try:
         plan = unit.compute(unit.frames(rows_of))._jdf.queryExecution().analyzed()
         for node in dropping:
             for side in _sides(node, plan):
-                found += _behind(side, session, mark)
+                marks += _behind(side, session, mark)
     finally:
         for rows in own.values():
             rows.unpersist()
-    return [(feeds[number].origin.name, json.loads(record)) for number, record in found]
+    return [(feeds[number].origin.name, json.loads(record)) for number, record in marks]
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +158,7 @@ def _sides(node: Any, plan: Any) -> Iterator[_Side]:
     for given, logical in zip(_children(node), _children(same[0]), strict=True):
         output = given.output()
         timed = [output.apply(i) for i in range(output.size())]
-        names = {each.name() for each in timed if each.metadata().contains(_DELAY)}
+        names = {attribute.name() for attribute in timed if attribute.metadata().contains(_DELAY)}
         if len(names) != 1:
             raise _UnknownError
         yield _Side(logical, names.pop())
@@ -183,12 +183,12 @@ def _behind(side: _Side, session: SparkSession, mark: int) -> list[tuple[int, st
 
 def _own_rows(plan: Any, session: SparkSession, number: int) -> dict[int, DataFrame]:
     """Feed -> the records of the micro-batch, before the watermark."""
-    found: dict[int, DataFrame] = {}
-    names = {_name(each): each for each in range(number)}
+    result: dict[int, DataFrame] = {}
+    names = {_name(place): place for place in range(number)}
     for node in _nodes(plan):
         if _kind(node) == "SubqueryAlias" and node.alias() in names:
-            found.setdefault(names[node.alias()], _again(node.child(), session))
-    return found
+            result.setdefault(names[node.alias()], _again(node.child(), session))
+    return result
 
 
 def _again(plan: Any, session: SparkSession) -> DataFrame:

@@ -230,12 +230,12 @@ class Step:
 
 def common_gate(gate: Sequence[str], inputs: Mapping[str, Columns]) -> tuple[str, ...]:
     """The attributes of the gate that all inputs have, in types whose values hash alike."""
-    found = []
+    parts = []
     for name in gate:
         types = [dict(columns).get(name) for columns in inputs.values()]
         if None not in types and len({_hashed_as(type) for type in types}) == 1:
-            found.append(name)
-    return tuple(found)
+            parts.append(name)
+    return tuple(parts)
 
 
 def _hashed_as(type: Any) -> str:

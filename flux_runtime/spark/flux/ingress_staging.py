@@ -113,9 +113,9 @@ def commit(storage: Storage, batch: int, staged: Sequence[Staged | None]) -> Com
     files = [
         (a.file, a.rows) for a in sorted(given, key=lambda a: a.partition) if a.file is not None
     ]
-    made = Committed(query, batch, 0 if newest is None else newest.end, tuple(files))
-    _write(storage, made)
-    return made
+    result = Committed(query, batch, 0 if newest is None else newest.end, tuple(files))
+    _write(storage, result)
+    return result
 
 
 def rows_of(storage: Storage, committed: Committed) -> Iterator[tuple[int, Any]]:

@@ -189,7 +189,7 @@ class ChannelEgress:
         """
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         self._go_to(offset)
-        found: list[tuple[int, Any]] = []
+        parts: list[tuple[int, Any]] = []
         size = 0
         while True:
             self._news.clear()
@@ -198,14 +198,14 @@ class ChannelEgress:
             while self._pending and size < max_bytes:
                 number, batch = self._pending[0]
                 rows = number_rows(self._fetch(batch, number, content_s), number)
-                found.append((number, rows))
+                parts.append((number, rows))
                 size += rows.nbytes
                 self._pending.popleft()
                 self._at = number + 1
             if not self._pending:
                 self._at = max(self._at, _number(self._order.at))
             if self._at > offset or (deadline is not None and time.monotonic() >= deadline):
-                return self._at, found
+                return self._at, parts
             self._news.wait(_POLL_S)
 
     def batches(self, since: int = 0) -> int:

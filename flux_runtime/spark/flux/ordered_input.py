@@ -107,8 +107,8 @@ class OrderedInput:
                 ingress_staging.stage(self._staging, parts, query=query, batch=batch, partition=0)
             ]
         stage = partial(_stage, self._staging.uri(), query, batch)
-        made = rows.mapInArrow(stage, STAGED).collect()
-        return [Staged(query, batch, r["partition"], r["file"], r["rows"]) for r in made]
+        staged = rows.mapInArrow(stage, STAGED).collect()
+        return [Staged(query, batch, r["partition"], r["file"], r["rows"]) for r in staged]
 
     def _offer(self, committed: Committed) -> None:
         if self._end is None:

@@ -89,12 +89,12 @@ class Results:
         if not self._commit.done:  # the process ended in the midst of it
             self._write(reader, self._commit)
         while not stopping.is_set():
-            end, found = self._gathered(reader, self.done)
+            end, results = self._gathered(reader, self.done)
             if end > self.done:
                 commit = Commit(self._commit.number + 1, self.done, end, done=False)
                 self._note(commit)
                 faults.point("results-logged")
-                self._write(reader, commit, found)
+                self._write(reader, commit, results)
             else:
                 reader.commit(self.done)  # what the sites do again is not kept there
 
@@ -102,20 +102,20 @@ class Results:
         self, reader: Reader, first: int, end: int | None = None
     ) -> tuple[int, list[Any]]:
         """The results from a batch on: up to an end, or what there is; (the next batch, rows)."""
-        found: list[Any] = []
+        gathered: list[Any] = []
         at, size = first, 0
         latest = time.monotonic() + GATHER_MAX_S
         while not self._stopping.is_set() and (end is None or at < end):
             before = at
             wait = LOOK_S if end is not None or at == first else GATHER_S
             at, parts, _ = reader.read(at, timeout_s=wait)
-            found += [rows for batch, rows in parts if end is None or batch < end]
+            gathered += [rows for batch, rows in parts if end is None or batch < end]
             size += sum(rows.nbytes for _, rows in parts)
             if end is None and (at == before or size >= COMMIT_BYTES or time.monotonic() > latest):
                 break
             if end is not None and at == before:
                 reader.commit(first)
-        return at, found
+        return at, gathered
 
     def _write(self, reader: Reader, commit: Commit, found: list[Any] | None = None) -> None:
         """Write the results of a commit; without `found` they are read again."""
@@ -136,13 +136,13 @@ class Results:
         reader.commit(commit.end)
         self._on_commit()
 
-    def _keep_letters(self, commit: Commit, found: list[Any]) -> None:
+    def _keep_letters(self, commit: Commit, results: list[Any]) -> None:
         """Write down what the sites have set aside: one file for each stream of a commit.
 
         Replicas set the same aside; what the first one has is kept.
         """
         by_stream: dict[str, list[tuple[str, Any, str]]] = {}
-        for rows in found:
+        for rows in results:
             if self._unit.replicas > 1:
                 rows = rows.filter(pc.equal(rows.column(REPLICA), 1))
             for letter in letters_of(rows):
@@ -159,10 +159,10 @@ class Results:
         self._state.write(_DONE, json.dumps(asdict(commit)).encode())
         self._commit = commit
 
-    def _of_driver(self, found: list[Any]) -> DriverRows:
+    def _of_driver(self, results: list[Any]) -> DriverRows:
         """Results in the types that Spark has for them."""
         session = self._context.session
         schema = self._unit.schema(session)
         names = schema.fieldNames()
-        table = pa.concat_tables([pa.Table.from_batches([rows.select(names)]) for rows in found])
+        table = pa.concat_tables([pa.Table.from_batches([rows.select(names)]) for rows in results])
         return DriverRows(session, nullable(schema), table.cast(to_arrow(schema)))

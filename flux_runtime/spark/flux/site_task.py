@@ -153,7 +153,7 @@ def own_address(zookeeper: str) -> str:
     Raises:
         OSError: no server of the ensemble answers.
     """
-    wrong: OSError | None = None
+    refusal: OSError | None = None
     for server in zookeeper.partition("/")[0].split(","):
         host, _, port = server.strip().rpartition(":")
         try:
@@ -161,8 +161,8 @@ def own_address(zookeeper: str) -> str:
                 address: str = connection.getsockname()[0]
                 return address
         except OSError as error:
-            wrong = error
-    raise wrong or OSError(f"no server in {zookeeper!r}")
+            refusal = error
+    raise refusal or OSError(f"no server in {zookeeper!r}")
 
 
 def examine(task: SiteTask, numbers: Iterator[int]) -> Iterator[str]:

@@ -220,12 +220,12 @@ class Sites:
     def _check_room(self) -> None:
         """Wait for slots, and refuse to start where the sites would leave none to the job."""
         began = time.monotonic()
-        told = False
+        noted = False
         while (slots := task_slots(self._spark)) <= self._of_job:
             if time.monotonic() > began + ROOM_S:
                 raise SitesFailed(too_few(self.name, slots, self._of_job))
-            if not told:
-                told = True
+            if not noted:
+                noted = True
                 self._on_event("waiting_for_slots", slots=slots, sites=self._of_job)
             if self._stopping.wait(AGAIN_S):
                 return
@@ -366,5 +366,5 @@ def brief(error: BaseException) -> str:
     if python:
         return python[-1][:300]
     spark = [line.rpartition("Exception: ")[2] for line in lines if "Exception: " in line]
-    told = (spark or [line for line in lines if line] or [type(error).__name__])[0]
-    return told.partition(". ")[0][:300]
+    message = (spark or [line for line in lines if line] or [type(error).__name__])[0]
+    return message.partition(". ")[0][:300]

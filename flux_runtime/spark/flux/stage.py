@@ -108,8 +108,8 @@ class Hosting:
         if available_now:
             self._thread(self._run_what_there_is)
         else:
-            for each in self._all():
-                each.query.start(available_now=False, trigger=trigger)
+            for part in self._all():
+                part.query.start(available_now=False, trigger=trigger)
         if self._order is None:
             self._order = self._channel.egress(READER)
             self._thread(self._host)
@@ -119,19 +119,19 @@ class Hosting:
         """See `Running`."""
         if self._available_now:
             return not self._finished and self.error is None
-        return all(tuple(each.query.active for each in self._all()))
+        return all(tuple(part.query.active for part in self._all()))
 
     @property
     def error(self) -> BaseException | None:
         """See `Running`."""
-        of_queries = [each.query.error for each in self._all() if each.query.error]
+        of_queries = [part.query.error for part in self._all() if part.query.error]
         of_sites = self._sites.error if self._sites is not None else None
         return next(iter(of_queries), None) or of_sites or self._error
 
     @property
     def rows(self) -> int:
         """See `Running`."""
-        return sum(each.query.rows for each in self._all())
+        return sum(part.query.rows for part in self._all())
 
     @property
     def done(self) -> int:
@@ -149,8 +149,8 @@ class Hosting:
             if self._order is not None:
                 last_first.callback(self._order.close)
             last_first.callback(self._end_sites)
-            for each in self._all():
-                last_first.callback(each.close)
+            for part in self._all():
+                last_first.callback(part.close)
 
     def _end_sites(self) -> None:
         self._stopping.set()
@@ -163,13 +163,13 @@ class Hosting:
 
     def _ordered_inputs(self, inputs: Any) -> list[OrderedInput]:
         """One for each feed of these interfaces."""
-        made = []
+        result = []
         session = self.context.session
         letters = self.context.dead_letters(self.unit)
         for interface, feeds in inputs.items():
             for number, feed in enumerate(feeds, 1):
                 name = f"{self.name}.{interface}.{number}"
-                made.append(
+                result.append(
                     OrderedInput(
                         name,
                         feed,
@@ -181,7 +181,7 @@ class Hosting:
                         timed=self.unit.timed,
                     )
                 )
-        return made
+        return result
 
     def _all(self) -> list[OrderedInput]:
         return [*self._inputs[True], *self._inputs[False]]
@@ -208,14 +208,14 @@ class Hosting:
 
     def _of_loss(self, loss: DataLost) -> str:
         """What the loss of a partition means to whoever runs the job, and what to do."""
-        said = self._sites.why_a_site_ended() if self._sites is not None else ""
+        reason = self._sites.why_a_site_ended() if self._sites is not None else ""
         stages = [stage.name for stage in self.components.stages]
         of = f"{stages[loss.stage]}" if loss.stage < len(stages) else "the results"
         return (
             f"{self.name}: partition {loss.part} of {of} has lost its last copy ({loss.why}"
-            f"{said and f'; {said}'}), {LOSSES_MAX} times and with nothing committed in between: a "
-            "record or too little memory ends its sites whenever they come to it. The results of "
-            f"the first {self.done} batches are committed, and the input after batch "
+            f"{reason and f'; {reason}'}), {LOSSES_MAX} times and with nothing committed in between"
+            ": a record or too little memory ends its sites whenever they come to it. The results "
+            f"of the first {self.done} batches are committed, and the input after batch "
             f"{self._kept.now.batches} is recorded. If the reason is gone, start the job again, "
             "without --fresh: it goes on from there, and loses and repeats nothing. Else change "
             "the component or the deployment, and start with --fresh, which reads the sources from "
@@ -231,9 +231,9 @@ class Hosting:
         from all of it.
         """
         for inputs in self._inputs.values():
-            for each in inputs:
-                each.query.start(available_now=True)
-            while any(tuple(each.query.active for each in inputs)):
+            for part in inputs:
+                part.query.start(available_now=True)
+            while any(tuple(part.query.active for part in inputs)):
                 if self._stopping.wait(LOOK_S):
                     return
         end = self._ordered()
@@ -314,9 +314,9 @@ class Hosting:
         while not over.is_set():
             if losses:
                 raise losses[0]
-            at, found = self._order.read(at, timeout_s=LOOK_S)
-            self._places += len(found)
-            for place, rows in found:
+            at, entries = self._order.read(at, timeout_s=LOOK_S)
+            self._places += len(entries)
+            for place, rows in entries:
                 if over.is_set():
                     return
                 feeder.offer(place, 0, self._entered(rows))
@@ -417,7 +417,7 @@ class Hosting:
         self.context.run.event(kind, self.name, **fields)
 
     def _report(self) -> None:
-        queries = [each.query for each in self._all()]
+        queries = [part.query for part in self._all()]
         self.context.run.metrics(
             self.name,
             batches=sum(query.batches for query in queries),
@@ -427,7 +427,7 @@ class Hosting:
             order_lag=max(0, self._places - self.done),
             rows_per_s=round(sum(query.rows_per_s for query in queries), 1),
             dead_letters=self._results.dead_letters
-            + sum(each.dead_letters for each in self._all()),
+            + sum(part.dead_letters for part in self._all()),
             dropped_by_watermark=self._results.late,
             **self.context.outputs[self.name].metrics(),
         )

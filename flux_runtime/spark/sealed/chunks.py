@@ -271,8 +271,8 @@ class Buffer:
         """A table of keys and producers; `same_pair` is the condition."""
         producers = pa.array([producer for _, producer in pairs], pa.string())
         columns = {_PRODUCER_OF: producers, **(beside or {})}
-        made = self.key.table(session, [key for key, _ in pairs], beside=columns)
-        return made.withColumn(_PRODUCER_OF, sf.col(_PRODUCER_OF).cast(self._producer_type))
+        keys_table = self.key.table(session, [key for key, _ in pairs], beside=columns)
+        return keys_table.withColumn(_PRODUCER_OF, sf.col(_PRODUCER_OF).cast(self._producer_type))
 
     def same_pair(self) -> Column:
         """That a record has key and producer of a row of `pairs`."""

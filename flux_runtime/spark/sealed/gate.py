@@ -217,12 +217,12 @@ class Gate:
         sets = {asked[k]: tuple(sorted(who)) for k, who in answers.items() if who is not None}
         if not sets:
             return
-        found = Found(name, time.time(), sets)
+        answer = Found(name, time.time(), sets)
         with self.ledger.lock:
             tracker = self.ledger.tracker
             outsiders = {
                 (key, producer): tracker.sent(name, key, producer)
-                for key, producer in tracker.outsiders_of(found)
+                for key, producer in tracker.outsiders_of(answer)
             }
             if outsiders:
                 self.undecided[name].to_letters(
@@ -232,7 +232,7 @@ class Gate:
                     self._last(name),
                 )
             faults.point("outsiders-kept")
-            findings = self.ledger.record(found)
+            findings = self.ledger.record(answer)
         self.follow(findings)
 
     def follow(self, findings: list[Finding]) -> None:
@@ -620,7 +620,7 @@ class Gate:
         self, order: Sequence[int], keys: Sequence[PartitionKey]
     ) -> list[PartitionKey]:
         """Those of the partitions, as the registry names them, that have been released."""
-        found = []
+        result = []
         for registered in keys:
             values = dict(zip(order, registered, strict=False))
             texts = [values.get(i) for i in range(len(order))]
@@ -628,8 +628,8 @@ class Gate:
                 key = key_text([text or "" for text in texts])
                 with self.ledger.lock:
                     if not self.ledger.closed and self.ledger.tracker.released.get(key):
-                        found.append(registered)
-        return found
+                        result.append(registered)
+        return result
 
     def _compare_checkpoints(self) -> None:
         """Notice a checkpoint, or a ledger, that has lost something, before anything is done."""

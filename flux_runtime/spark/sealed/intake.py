@@ -191,18 +191,18 @@ class WaitIntake:
 
     def _reasons(self, rows: DataFrame, late: list[Group], unknown: list[Group]) -> DataFrame:
         """The rows with the reason why they cannot be processed, in `__reason`."""
-        found: dict[tuple[KeyText, str, int], str] = {}
+        missing: dict[tuple[KeyText, str, int], str] = {}
         for groups, reason in ((late, LATE), (unknown, UNKNOWN)):
             for group in groups:
                 count = DATA if group.promised is None else group.promised
-                found[group.key, group.producer, count] = reason
+                missing[group.key, group.producer, count] = reason
         otherwise = None
-        if found:
+        if missing:
             beside = {
-                _COUNT_OF: pa.array([count for _, _, count in found], pa.int64()),
-                _REASON_OF: pa.array(list(found.values()), pa.string()),
+                _COUNT_OF: pa.array([count for _, _, count in missing], pa.int64()),
+                _REASON_OF: pa.array(list(missing.values()), pa.string()),
             }
-            pairs = [(key, producer) for key, producer, _ in found]
+            pairs = [(key, producer) for key, producer, _ in missing]
             listed = self._buffer.pairs(rows.sparkSession, pairs, beside=beside)
             same = self._buffer.same_pair() & (sf.col(COUNT) == sf.col(_COUNT_OF))
             rows = rows.join(listed, same, "left")

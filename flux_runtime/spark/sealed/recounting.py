@@ -80,12 +80,12 @@ def recount(
     counted = records.groupBy(*groups).agg(
         sf.sum(times), sf.count(sf.lit(1)), sf.sum(differ), sf.sum(high), sf.sum(low)
     )
-    found: dict[KeyText, dict[str, Count]] = {}
+    result: dict[KeyText, dict[str, Count]] = {}
     for *texts, producer, received, distinct, differing, upper, lower in counted.collect():
         digest = str(((upper << 32) + lower) & ((1 << 64) - 1)) if digested else None
-        of_key = found.setdefault(key_text(texts), {})
+        of_key = result.setdefault(key_text(texts), {})
         of_key[producer] = Count(received, distinct, digest, differing)
-    return found
+    return result
 
 
 def nothing(digested: bool) -> Count:

@@ -63,42 +63,42 @@ class Reach:
         """Whether there are micro-batches that need all rows of an interface."""
         if self.asked is not None:
             return LookUp(interface, None) in self.asked
-        if any(LookUp(interface, None) in found for found in self.alone.values()):
+        if any(LookUp(interface, None) in steps for steps in self.alone.values()):
             return True
         known = {*self.alone, *(self.apart or ()), *self.unused}
         return interface not in self.unused and not known.issuperset(self.interfaces)
 
     def found_by(self, interface: str) -> tuple[Columns, ...]:
         """The columns by which rows of an interface are looked up."""
-        found = [
-            each.probe.columns
-            for each in self._look_ups()
-            if each.name == interface and each.probe is not None
+        columns = [
+            step.probe.columns
+            for step in self._look_ups()
+            if step.name == interface and step.probe is not None
         ]
         if self.apart is not None and interface in self.apart:
-            found.append(self.apart[interface])
-        return tuple(dict.fromkeys(found))
+            columns.append(self.apart[interface])
+        return tuple(dict.fromkeys(columns))
 
     def hashed(self, interface: str) -> tuple[Columns, ...]:
         """The columns of an interface whose hashes are needed."""
         asking = [
             columns
-            for each in self._look_ups()
-            if each.probe is not None
-            for name, columns in sorted(each.probe.by)
+            for step in self._look_ups()
+            if step.probe is not None
+            for name, columns in sorted(step.probe.by)
             if name == interface
         ]
         return tuple(dict.fromkeys([*self.found_by(interface), *asking]))
 
     def _look_ups(self) -> Iterator[LookUp]:
-        for found in (*self.alone.values(), self.asked or ()):
-            yield from found
+        for steps in (*self.alone.values(), self.asked or ()):
+            yield from steps
 
     def to_json(self) -> dict[str, Any]:
         """As JSON data."""
         return {
             "interfaces": list(self.interfaces),
-            "alone": {name: _to_json(found) for name, found in self.alone.items()},
+            "alone": {name: _to_json(steps) for name, steps in self.alone.items()},
             "apart": self.apart and {name: list(of) for name, of in self.apart.items()},
             "asked": None if self.asked is None else _to_json(self.asked),
             "unused": list(self.unused),
@@ -109,7 +109,7 @@ class Reach:
         """The reverse of `to_json`."""
         return Reach(
             interfaces=tuple(data["interfaces"]),
-            alone={name: _from_json(found) for name, found in data["alone"].items()},
+            alone={name: _from_json(steps) for name, steps in data["alone"].items()},
             apart=data["apart"] and {name: tuple(of) for name, of in data["apart"].items()},
             asked=None if data["asked"] is None else _from_json(data["asked"]),
             unused=tuple(data["unused"]),
@@ -146,8 +146,8 @@ def by_gate(schemas: Mapping[str, StructType], gate: Columns) -> Reach:
         types = [schema[name].dataType for schema in schemas.values()]
         alike = len(set(map(str, types))) == 1 or all(isinstance(t, IntegralType) for t in types)
         apart = apart and alike and all(map(comparable, types))
-    found = dict.fromkeys(schemas, gate) if apart else None
-    return Reach(interfaces=tuple(schemas), alone={}, apart=found, asked=None)
+    key_of = dict.fromkeys(schemas, gate) if apart else None
+    return Reach(interfaces=tuple(schemas), alone={}, apart=key_of, asked=None)
 
 
 def for_reads(plan: Node | None, writes: Columns, reads: Columns) -> Reach:
@@ -167,7 +167,7 @@ def for_growth(plan: Node | None, interfaces: Columns) -> Reach:
     }
     apart = shared_keys(plan)
     if apart is not None:  # better than to look at everything else for each new row
-        alone = {n: of for n, of in alone.items() if all(each.probe for each in of)}
+        alone = {n: of for n, of in alone.items() if all(step.probe for step in of)}
         if len(alone) == len(used):
             apart = None
     unused = tuple(name for name in interfaces if name not in used)
@@ -198,9 +198,10 @@ def plan_of(
         return None
 
 
-def _to_json(found: Iterable[LookUp]) -> list[Any]:
+def _to_json(look_ups_of: Iterable[LookUp]) -> list[Any]:
     return [
-        [each.name, each.probe and [each.probe.columns, sorted(each.probe.by)]] for each in found
+        [step.name, step.probe and [step.probe.columns, sorted(step.probe.by)]]
+        for step in look_ups_of
     ]
 
 

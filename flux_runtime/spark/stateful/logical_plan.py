@@ -213,7 +213,7 @@ class _Reader:
         names = [name for name, uri in self._inputs.items() if _plain(uri) == root]
         if len(names) != 1:
             raise UnknownPlanError(f"{root} is no input")
-        columns = [_tree(each) for each in fields["output"]]
+        columns = [_tree(field) for field in fields["output"]]
         return Input(names[0], {c.id: c.fields["name"] for c in columns if _is_comparable(c)})
 
 
@@ -233,8 +233,8 @@ def _trees(value: Any) -> Iterator[_Expression]:
         if isinstance(value[0], dict) and "class" in value[0]:
             yield _tree(value)
         else:
-            for each in value:
-                yield from _trees(each)
+            for part in value:
+                yield from _trees(part)
 
 
 def _tree(nodes: Iterable[Mapping[str, Any]]) -> _Expression:
@@ -250,38 +250,45 @@ def _tree(nodes: Iterable[Mapping[str, Any]]) -> _Expression:
 
 def _passed(outputs: Iterable[Any]) -> dict[Attribute, Attribute]:
     """Attributes that are passed on, maybe under another name."""
-    found = {}
-    for each in map(_tree, outputs):
-        source = each.children[0] if each.kind == "Alias" else each
+    result = {}
+    for output in map(_tree, outputs):
+        source = output.children[0] if output.kind == "Alias" else output
         if source.kind == _ATTRIBUTE:
-            found[each.id] = source.id
-    return found
+            result[output.id] = source.id
+    return result
 
 
 def _expanded(fields: Mapping[str, Any]) -> dict[Attribute, Attribute]:
     """Attributes that are the same in all projections of an Expand."""
-    found: dict[Attribute, Attribute] = {}
+    result: dict[Attribute, Attribute] = {}
     columns = zip(*fields["projections"], strict=True)
     for output, projected in zip(fields["output"], columns, strict=True):
-        sources = [_tree(each) for each in projected]
-        if len({(each.kind, each.id if each.kind == _ATTRIBUTE else 0) for each in sources}) == 1:
-            found |= {_tree(output).id: sources[0].id} if sources[0].kind == _ATTRIBUTE else {}
-    return found
+        sources = [_tree(expression) for expression in projected]
+        if (
+            len(
+                {(source.kind, source.id if source.kind == _ATTRIBUTE else 0) for source in sources}
+            )
+            == 1
+        ):
+            result |= {_tree(output).id: sources[0].id} if sources[0].kind == _ATTRIBUTE else {}
+    return result
 
 
 def _attributes(expressions: Iterable[Any]) -> frozenset[Attribute]:
-    return frozenset(each.id for each in map(_tree, expressions) if each.kind == _ATTRIBUTE)
+    return frozenset(
+        expression.id for expression in map(_tree, expressions) if expression.kind == _ATTRIBUTE
+    )
 
 
 def _equated(condition: Any) -> Iterator[tuple[Attribute, Attribute]]:
     """Pairs of attributes that a condition equates, each both ways round."""
     todo = list(_trees(condition))
     while todo:
-        each = todo.pop()
-        if each.kind == "And":
-            todo += each.children
-        elif each.kind == "EqualTo":
-            one, other = map(_compared, each.children)
+        expression = todo.pop()
+        if expression.kind == "And":
+            todo += expression.children
+        elif expression.kind == "EqualTo":
+            one, other = map(_compared, expression.children)
             if one is not None and other is not None and one[1] == other[1]:
                 yield one[0], other[0]
                 yield other[0], one[0]

@@ -132,13 +132,13 @@ class Parts:
         """
         while True:
             parts = self._catalogue.now.parts
-            many = {name: found for name in sorted(parts) if (found := due(parts[name]))}
+            many = {name: due_parts for name in sorted(parts) if (due_parts := due(parts[name]))}
             if not many:
                 return
-            name, found = next(iter(many.items()))
-            new = merged(name, found)
-            kept = [part for part in parts[name] if part not in found]
-            kept.insert(parts[name].index(found[0]), new)
+            name, due_parts = next(iter(many.items()))
+            new = merged(name, due_parts)
+            kept = [part for part in parts[name] if part not in due_parts]
+            kept.insert(parts[name].index(due_parts[0]), new)
             self._catalogue.save(parts={**parts, name: tuple(kept)})
             self.sweep()
 
@@ -155,7 +155,7 @@ class Parts:
     def _sweep(self, name: str, named: set[str]) -> None:
         if name in named:
             return
-        if not any(each.startswith(f"{name}/") for each in named):
+        if not any(folder.startswith(f"{name}/") for folder in named):
             self._storage.delete(name)
             return
         for below in self._storage.names(name):
@@ -231,6 +231,6 @@ def covered(manifest: Manifest, folder: str) -> Manifest:
     return Manifest(0, files, manifest.covers)
 
 
-def by_name(found: Mapping[str, tuple[Part, ...]], name: str, *new: Part) -> dict[str, Any]:
+def by_name(parts: Mapping[str, tuple[Part, ...]], name: str, *new: Part) -> dict[str, Any]:
     """What is kept, with new parts of something."""
-    return {**found, name: (*found.get(name, ()), *new)}
+    return {**parts, name: (*parts.get(name, ()), *new)}

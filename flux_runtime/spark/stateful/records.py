@@ -177,11 +177,11 @@ class Records:
             hashed.
         """
         others = [of for of in self._reach.hashed(name) if of != columns]
-        found: dict[Columns, list[Hashes]] = {of: [] for of in others}
+        hashes_of: dict[Columns, list[Hashes]] = {of: [] for of in others}
 
         def tables() -> Iterator[Any]:
             for table in self.parts.select(_by(name, columns), wanted):
-                for of, hashes in found.items():
+                for of, hashes in hashes_of.items():
                     hashes.append(table.column(self._hash(name, of)).to_numpy())
                 yield table
 
@@ -190,7 +190,7 @@ class Records:
         if file is not None:
             read = self._session.read.schema(self.kept_schema(name))
             rows = read.parquet(self.parts.uri(file))
-        return rows, {columns: wanted} | {of: runs.distinct(each) for of, each in found.items()}
+        return rows, {columns: wanted} | {of: runs.distinct(each) for of, each in hashes_of.items()}
 
     def hashes(self, arrived: Arrived, columns: Columns) -> Hashes:
         """The distinct hashes of some columns of what a micro-batch brought."""

@@ -129,10 +129,10 @@ def probes(plan: Node, drivers: Iterable[str]) -> Mapping[str, Probe | None]:
 def _probes(
     plan: Node, drivers: frozenset[str], new: frozenset[str] | None
 ) -> Mapping[str, Probe | None]:
-    found: dict[str, list[Probe | None]] = {}
+    probes_of: dict[str, list[Probe | None]] = {}
     for leaf in _Driven(drivers, new).visit(plan).leaves:
-        found.setdefault(leaf.name, []).append(leaf.probe)
-    return {name: _joint(of_input) for name, of_input in found.items()}
+        probes_of.setdefault(leaf.name, []).append(leaf.probe)
+    return {name: _joint(of_input) for name, of_input in probes_of.items()}
 
 
 def look_ups(plan: Node, drivers: Iterable[str], *, adding: bool = False) -> tuple[LookUp, ...]:
@@ -144,10 +144,12 @@ def look_ups(plan: Node, drivers: Iterable[str], *, adding: bool = False) -> tup
     given = frozenset(drivers)
     new = given if adding else None
     while True:
-        found = _probes(plan, given, new)
-        step = next((LookUp(name, p) for name, p in sorted(found.items()) if p is not None), None)
+        probes_of = _probes(plan, given, new)
+        step = next(
+            (LookUp(name, p) for name, p in sorted(probes_of.items()) if p is not None), None
+        )
         if step is None:
-            rest = [LookUp(name, None) for name in sorted(found)]
+            rest = [LookUp(name, None) for name in sorted(probes_of)]
             return (*steps.values(), *rest)
         steps[step.name] = step
         given |= {step.name}
@@ -161,15 +163,15 @@ class LookUp:
     probe: Probe | None
 
 
-def _joint(found: Sequence[Probe | None]) -> Probe | None:
+def _joint(probes_of: Sequence[Probe | None]) -> Probe | None:
     """One probe that finds what each of several finds."""
-    known = [probe for probe in found if probe is not None]
+    known = [probe for probe in probes_of if probe is not None]
     common = (
         [name for name in known[0].columns if all(name in probe.columns for probe in known[1:])]
         if known
         else []
     )
-    if len(known) < len(found) or not common:
+    if len(known) < len(probes_of) or not common:
         return None
     by = {
         (driver, tuple(columns[probe.columns.index(name)] for name in common))
@@ -199,7 +201,7 @@ class _Leaf:
     def passed(self, to: Mapping[Attribute, Iterable[Attribute]]) -> _Leaf:
         """The leaf, seen from an operator that passes attributes on under other names."""
         linked = {
-            column: frozenset(out for each in of for out in to.get(each, ()))
+            column: frozenset(out for origin in of for out in to.get(origin, ()))
             for column, of in self.linked.items()
         }
         return _Leaf(self.name, linked, self.probe)
@@ -223,9 +225,11 @@ class _Driven:
         match node:
             case Input(name, columns) if name in self._drivers:
                 number = next(self._occurrences)
-                return _Seen((), {each: {number: (name, c)} for each, c in columns.items()})
+                return _Seen((), {column: {number: (name, c)} for column, c in columns.items()})
             case Input(name, columns):
-                return _Seen([_Leaf(name, {c: frozenset([each]) for each, c in columns.items()})])
+                return _Seen(
+                    [_Leaf(name, {c: frozenset([column]) for column, c in columns.items()})]
+                )
             case Constant():
                 return _Seen()
             case Rows(child, passed):
@@ -321,8 +325,11 @@ def _met(
     occurrences = next(iter(asked.values())).keys()
     columns = tuple(column for column, of in asked.items() if of.keys() == occurrences)
     by = {
-        (asked[columns[0]][each][0], tuple(asked[column][each][1] for column in columns))
-        for each in occurrences
+        (
+            asked[columns[0]][occurrence][0],
+            tuple(asked[column][occurrence][1] for column in columns),
+        )
+        for occurrence in occurrences
     }
     return _Leaf(leaf.name, linked, Probe(columns, frozenset(by)))
 
@@ -333,10 +340,10 @@ def _met(
 def shared_keys(plan: Node) -> Mapping[str, Columns] | None:
     """Columns of every input of the plan, in one order, by which it falls apart; None: by none."""
     chosen: list[Mapping[str, str]] = []
-    for each in _classes(plan) or ():
-        used = [{of[name] for of in chosen} for name in each.columns]
-        if not any(c in taken for c, taken in zip(each.columns.values(), used, strict=True)):
-            chosen.append(each.columns)
+    for shared in _classes(plan) or ():
+        used = [{of[name] for of in chosen} for name in shared.columns]
+        if not any(c in taken for c, taken in zip(shared.columns.values(), used, strict=True)):
+            chosen.append(shared.columns)
     if not chosen:
         return None
     first = min(chosen[0])
@@ -352,7 +359,7 @@ class _Class:
     held: frozenset[Attribute]
 
     def passed(self, to: Mapping[Attribute, Iterable[Attribute]]) -> _Class:
-        held = frozenset(out for each in self.held for out in to.get(each, ()))
+        held = frozenset(out for column in self.held for out in to.get(column, ()))
         return _Class(self.columns, held)
 
 
@@ -360,7 +367,7 @@ def _classes(node: Node) -> list[_Class] | None:
     """The ways to split what a node computes; None: it depends on no input."""
     match node:
         case Input(name, columns):
-            return [_Class({name: c}, frozenset([each])) for each, c in columns.items()]
+            return [_Class({name: c}, frozenset([column])) for column, c in columns.items()]
         case Constant():
             return None
         case Rows(child, passed):
@@ -368,7 +375,7 @@ def _classes(node: Node) -> list[_Class] | None:
         case Groups(child, by, passed, plain):
             below = _classes(child)
             if not plain and below is not None:  # of a set, each part may have what others have
-                below = [each for each in below if each.held & by]
+                below = [shared for shared in below if shared.held & by]
             return _classes_passed(below, _among(passed, by))
         case Join():
             return _classes_of_join(node)
@@ -382,7 +389,7 @@ def _classes_passed(below: list[_Class] | None, passed: Passed) -> list[_Class] 
     if below is None or passed is None:
         return below
     to = _reversed((into, out) for out, into in passed.items())
-    return [each.passed(to) for each in below]
+    return [shared.passed(to) for shared in below]
 
 
 def _classes_of_join(node: Join) -> list[_Class] | None:
@@ -392,7 +399,7 @@ def _classes_of_join(node: Join) -> list[_Class] | None:
             return None
         whole = ("inner", "left", "semi", "anti") if right is None else ("inner", "right")
         return (left or right or []) if node.kind in whole else []
-    found = []
+    classes = []
     for one, other in itertools.product(left, right):
         met = any(here in one.held and there in other.held for here, there in node.equal)
         columns = _agreed([one.columns, other.columns])
@@ -402,8 +409,8 @@ def _classes_of_join(node: Join) -> list[_Class] | None:
                 "right": other.held,
                 "full": frozenset[Attribute](),
             }.get(node.kind, one.held)
-            found.append(_Class(columns, held))
-    return found[:CLASSES_MAX]
+            classes.append(_Class(columns, held))
+    return classes[:CLASSES_MAX]
 
 
 def _classes_of_union(
@@ -414,16 +421,16 @@ def _classes_of_union(
         return None
     if len(known) < len(children):
         return []  # rows that are there whatever the inputs hold
-    found = [_Class({}, frozenset(passed))]
+    result = [_Class({}, frozenset(passed))]
     for place, child in enumerate(known):
         to = _reversed((into[place], out) for out, into in passed.items())
-        pairs = itertools.product(found, (each.passed(to) for each in child))
-        found = [
+        pairs = itertools.product(result, (shared.passed(to) for shared in child))
+        result = [
             _Class(columns, one.held & other.held)
             for one, other in pairs
             if (columns := _agreed([one.columns, other.columns])) is not None
         ][:CLASSES_MAX]
-    return found
+    return result
 
 
 def _agreed(columns: Sequence[Mapping[str, str]]) -> Mapping[str, str] | None:
@@ -496,7 +503,7 @@ def _reversed(
     pairs: Iterable[tuple[Attribute, Attribute]],
 ) -> Mapping[Attribute, Sequence[Attribute]]:
     """First of a pair -> all seconds that it is paired with."""
-    found: dict[Attribute, list[Attribute]] = {}
+    result: dict[Attribute, list[Attribute]] = {}
     for one, other in pairs:
-        found.setdefault(one, []).append(other)
-    return found
+        result.setdefault(one, []).append(other)
+    return result

@@ -47,8 +47,8 @@ def sorted_by_hash(table: Any) -> Any:
 
 def distinct(hashes: Iterable[Hashes]) -> Hashes:
     """All hashes, once each, in order."""
-    found = [np.unique(part) for part in hashes]
-    return np.unique(np.concatenate(found)) if found else np.empty(0, np.int64)
+    distinct_hashes = [np.unique(part) for part in hashes]
+    return np.unique(np.concatenate(distinct_hashes)) if distinct_hashes else np.empty(0, np.int64)
 
 
 def write(folder: Path, tables: Iterable[Any]) -> int:
@@ -188,7 +188,7 @@ def _windows(runs: Sequence[Run], limit: int) -> Iterator[tuple[int, int]]:
     samples = [run.hashes[::step] for run in runs]
     heavy = distinct(sample[1:][sample[1:] == sample[:-1]] for sample in samples)
     highest = max(int(run.hashes[-1]) for run in runs)
-    after = [int(each) + 1 for each in heavy if int(each) < highest]
+    after = [int(place) + 1 for place in heavy if int(place) < highest]
     lows = sorted({*distinct(samples).tolist(), *after})
     yield from zip(lows, [*(low - 1 for low in lows[1:]), highest], strict=True)
 

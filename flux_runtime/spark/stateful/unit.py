@@ -275,7 +275,7 @@ class Stateful:
             if step.probe is None:
                 looked_up[step.name] = self._all(step.name, arrived)
                 continue
-            wanted = runs.distinct(asked(*each) for each in sorted(step.probe.by))
+            wanted = runs.distinct(asked(*step_columns) for step_columns in sorted(step.probe.by))
             rows, found = self._find(step.name, step.probe.columns, wanted)
             looked_up[step.name] = self._with_new(step.name, rows, arrived)
             hashes |= {(step.name, columns): of for columns, of in found.items()}
@@ -304,10 +304,10 @@ class Stateful:
 
     def _with_new(self, name: str, rows: DataFrame | None, arrived: Arrivals) -> DataFrame:
         """Rows that were kept, and what the micro-batch brought."""
-        found = [] if rows is None else [rows]
+        frames = [] if rows is None else [rows]
         if name in arrived:
-            found.append(self._records.rows(arrived[name]))
-        return union(found) if found else self._none(name)
+            frames.append(self._records.rows(arrived[name]))
+        return union(frames) if frames else self._none(name)
 
     def _none(self, name: str) -> DataFrame:
         return empty(self.context.session, self._records.kept_schema(name))
@@ -343,9 +343,9 @@ class Stateful:
         """Where results are committed exactly once: address, folders."""
         output = self.context.outputs[self.unit.name]
         folders = [sink.folders for sink, _ in output.sinks]
-        for each in (output.channel, *folders):
-            if each is not None:
-                yield each.uri(""), each
+        for folder in (output.channel, *folders):
+            if folder is not None:
+                yield folder.uri(""), folder
 
     def _check_gate(self, schemas: Mapping[str, StructType]) -> None:
         for attribute in self.unit.changed_by or ():
