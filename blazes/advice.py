@@ -98,7 +98,7 @@ Changes: TypeAlias = tuple[Change, ...]
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What is kept of one stream until a partition is complete."""
+    """The records that are kept of one stream until a partition is complete."""
 
     stream: str
     key: Key
@@ -122,7 +122,7 @@ class Places(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What an alternative costs while the job runs."""
+    """The cost of an alternative while the job runs."""
 
     waits_for: tuple[str, ...]
     """The streams whose slowest producer is waited for."""
@@ -162,7 +162,7 @@ class Alternative:
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """What would repair one component, cheapest first, beside the order that the plan has."""
+    """Repairs of one component, cheapest first, beside the order that the plan has."""
 
     component: str
     order: Cost

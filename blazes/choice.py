@@ -18,7 +18,7 @@ from blazes.repairs import NO_REPAIRS
 
 
 class Coordination(enum.Enum):
-    """What a dataflow is compiled with."""
+    """The coordination that a dataflow is compiled with."""
 
     LEAST = "least"
     """The plan: seals where the streams have them, orders elsewhere."""

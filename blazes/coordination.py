@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 
 class Strategy(enum.Enum):
-    """What a path gets; `spec` section 3."""
+    """The coordination of a path; `spec` section 3."""
 
     SEAL = "seal"
     ORDER = "order"
@@ -50,7 +50,7 @@ class Strategy(enum.Enum):
 
 
 class Scope(enum.Enum):
-    """What a total order ranges over."""
+    """The range of a total order."""
 
     GATE = "gate"
     GLOBAL = "global"

@@ -1,4 +1,4 @@
-"""What the analysis has to say about repeats: assumptions, dangers, and what nothing repairs."""
+"""Messages about repeats: assumptions, dangers, and what nothing repairs."""
 
 from __future__ import annotations
 

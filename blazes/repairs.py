@@ -1,4 +1,4 @@
-"""What to do about records that come again: the least that keeps every row right.
+"""Repairs of repeats: the least that keeps every row right where records come again.
 
 An *origin* is a path at which repeats corrupt something, or a sink that may take rows again where
 none may come again. De-duplicated is the smallest set of streams that cuts every way from a repeat
@@ -91,7 +91,7 @@ class Unrepaired:
 
 @dataclass(frozen=True, slots=True)
 class RepairPlan:
-    """What is done about repeats, and what cannot be."""
+    """The repairs of repeats, and the repeats that nothing repairs."""
 
     items: tuple[Repair, ...] = ()
     unrepaired: tuple[Unrepaired, ...] = ()

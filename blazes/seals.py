@@ -24,7 +24,7 @@ NOTHING: Final[Counter[Key]] = Counter()
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """What a sealed path waits for."""
+    """The partitions that a sealed path waits for."""
 
     inputs: tuple[Input, ...]
     keys: dict[Input, Key]

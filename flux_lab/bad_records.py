@@ -193,7 +193,7 @@ def drawn_input(rng: random.Random, kind: str, batches: int) -> list[Batch]:
 
 @dataclass
 class Expected:
-    """What has to be set aside, and the totals of the rest.
+    """The records that have to be set aside, and the totals of the rest.
 
     Attributes:
         refused: (component, key, v) -> how often.

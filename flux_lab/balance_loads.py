@@ -205,7 +205,7 @@ class _Stage:
 
 @dataclass
 class Outcome:
-    """What became of a stage.
+    """The outcome of a stage under a balancer.
 
     Attributes:
         moves: (time, round, pair, donor, receiver).

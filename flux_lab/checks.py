@@ -31,7 +31,7 @@ class ViolationError(ProtocolError):
 
 
 class Cluster(Protocol):
-    """What the checkers look at: a world, or a state of the explorer."""
+    """The view of the checkers: a world, or a state of the explorer."""
 
     @property
     def nodes(self) -> Mapping[Node, Machine]:

@@ -1,4 +1,4 @@
-"""What things cost under the virtual clock, and what was observed. Seconds and bytes."""
+"""Costs under the virtual clock, and observations. Seconds and bytes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from flux_runtime.protocol.vocabulary import Node
 
 @dataclass(frozen=True, kw_only=True)
 class Costs:
-    """What things cost.
+    """The costs of work, links and moves.
 
     Attributes:
         step: processor seconds to handle any message.
@@ -76,7 +76,7 @@ class Passed:
 
 @dataclass
 class History:
-    """What was observed of the messages of a run, where somebody wants to know.
+    """The messages of a run, where somebody wants to know.
 
     Attributes:
         messages: all that was written to links.
@@ -93,7 +93,7 @@ class History:
 
 @dataclass
 class Trace:
-    """What was observed.
+    """The observations of a run.
 
     Attributes:
         emitted: (time, rows, payload) of every result.

@@ -54,7 +54,7 @@ class DiskFullError(OSError):
 
 
 class SimulatedDisk(MemoryStorage):
-    """What the partitions of one site have spilled.
+    """The disk of one site, with the runs that its partitions have spilled.
 
     Attributes:
         full: nothing more can be written for now.

@@ -1,4 +1,4 @@
-"""What lies between the nodes of a world: a line per pair of nodes, over connections if there are.
+"""The links between the nodes of a world: a line per pair, over connections if there are.
 
 Without connections a line is a FIFO of limited room. With them a line holds what has arrived of its
 channel, and the multiplexers decide what may be sent and when it arrives.

@@ -1,4 +1,4 @@
-"""What a random run consists of: a dataflow, its limits, and how many faults."""
+"""Plans of random runs: a dataflow, its limits, and how many faults."""
 
 from __future__ import annotations
 

@@ -397,7 +397,7 @@ def drawn_input(rng: random.Random, kind: str, batches: int) -> list[Batch]:
 
 @dataclass
 class Outcome:
-    """What becomes of a program.
+    """The outcome of a program.
 
     Attributes:
         rows: (batch, key) -> (operation, what is seen), in order.

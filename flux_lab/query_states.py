@@ -190,7 +190,7 @@ def drawn_input(rng: random.Random, kind: str, batches: int) -> list[Batch]:
 
 @dataclass
 class Expected:
-    """What has to be put out and set aside.
+    """The rows that have to be put out and set aside.
 
     Attributes:
         rows: of the output, as often as they have to come.

@@ -1,4 +1,4 @@
-"""What one node does by itself: it handles one event, then works and sends as far as it can.
+"""The reaction of one node: it handles one event, then works and sends as far as it can.
 
 All that happens in a world is such a reaction of one node, a decision of the controller, or a
 fault. Both the random runs (`world`) and the exhaustive ones (`product`) are built on it.

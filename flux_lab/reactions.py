@@ -1,4 +1,4 @@
-"""What nodes and controller do with an event, worked out once on the real machines.
+"""Reactions of nodes and controller to events, worked out once on the real machines.
 
 What a machine does depends on its own state and one event alone. So each such reaction is computed
 the first time, with all checkers, and looked up from then on.
@@ -32,7 +32,7 @@ from flux_runtime.protocol.vocabulary import Node
 
 @dataclass(frozen=True, slots=True)
 class Reaction:
-    """What a node does with an event in a local state: its next state and its effects.
+    """A node's next state and its effects, for an event in a local state.
 
     Attributes:
         state: number of its next local state.

@@ -1,4 +1,4 @@
-"""What a failure-free sequential run delivers and emits: the yardstick of every check."""
+"""The reference: what a failure-free sequential run delivers and emits; every check uses it."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ VALIDATED_EVERY: Final = 0.1
 
 @dataclass(frozen=True, kw_only=True)
 class Fault:
-    """What is done to the cluster.
+    """A fault of the cluster.
 
     Attributes:
         at: when.
@@ -235,7 +235,7 @@ VERDICTS: Final = (
 
 @dataclass
 class Outcome:
-    """What a run came to.
+    """The outcome of a run.
 
     Attributes:
         scenario: what ran.

@@ -1,4 +1,4 @@
-"""What holds of a tracker between any two events; tests check it after every one."""
+"""Invariants of a tracker between any two events; tests check them after every one."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ Left = tuple[Due, ...]
 
 @dataclass
 class Explored:
-    """What an exploration found.
+    """The result of an exploration.
 
     Attributes:
         states: distinct states in which there was a choice, over all searches.

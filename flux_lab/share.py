@@ -71,7 +71,7 @@ class ShareModel:
 
 @dataclass
 class Balanced:
-    """What balancing came to.
+    """The result of balancing.
 
     Attributes:
         moves: number of moves.

@@ -77,7 +77,7 @@ class Platform:
 
 @dataclass
 class Second:
-    """What happened in one second: tuples processed, and the sum of their latencies."""
+    """One second: tuples processed, and the sum of their latencies."""
 
     tuples: float = 0.0
     latency: float = 0.0
@@ -85,7 +85,7 @@ class Second:
 
 @dataclass
 class Observed:
-    """What a run showed.
+    """The observations of a run.
 
     Attributes:
         seconds: one entry per second.

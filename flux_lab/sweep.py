@@ -42,7 +42,7 @@ VALIDATE_EVERY: Final = 16
 
 @dataclass
 class Run:
-    """What became of one run.
+    """The outcome of one run.
 
     Attributes:
         struck: kind of fault -> how many.
@@ -179,7 +179,7 @@ def _draw(
 
 @dataclass
 class Totals:
-    """What became of many runs."""
+    """The outcome of many runs."""
 
     runs: int = 0
     steps: int = 0

@@ -29,7 +29,7 @@ End = Offsets | datetime | None
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backfill:
-    """What was asked for.
+    """The range that a backfill was asked for.
 
     Args:
         name: of the range.

@@ -1,4 +1,4 @@
-"""What the resume protocol promises, checked at every batch of every copy and at the end of a run.
+"""The promises of the resume protocol, checked at every batch of every copy and at the end.
 
 | concern | checker |
 |---|---|

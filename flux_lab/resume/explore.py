@@ -70,7 +70,7 @@ CONFIGURATIONS: Final = {
 
 @dataclass
 class Explored:
-    """What an exploration found."""
+    """The result of an exploration."""
 
     states: int = 0
     transitions: int = 0

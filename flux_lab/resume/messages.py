@@ -1,4 +1,4 @@
-"""What travels: frames and snapshots between sites, notices to the controller, entries of its log.
+"""Messages: frames and snapshots between sites, notices to the controller, entries of its log.
 
 All are immutable values. A *copy* is one instance of a pair, with a number that is never used
 again; any number of copies of a pair may exist. A *position* is a number of entries of the log that

@@ -86,7 +86,7 @@ def plan_of(rng: random.Random) -> Plan:
 
 @dataclass
 class Run:
-    """What became of one run."""
+    """The outcome of one run."""
 
     seed: int
     steps: list[Step] = field(default_factory=list)
@@ -251,7 +251,7 @@ def maskable(world: World, site: int) -> bool:
 
 @dataclass
 class Totals:
-    """What became of many runs."""
+    """The outcome of many runs."""
 
     runs: int = 0
     steps: int = 0

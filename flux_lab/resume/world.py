@@ -55,7 +55,7 @@ class Step(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """What does not change during a run.
+    """The constants of a run.
 
     Attributes:
         flow, batches: the dataflow and its input.

@@ -1,4 +1,4 @@
-"""What has to hold of a simulated job, besides the results that are read.
+"""Invariants of a simulated job, besides the results that are read.
 
 | when | what |
 |---|---|

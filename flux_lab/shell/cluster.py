@@ -152,7 +152,7 @@ def plan_of(rng: random.Random) -> Plan:
 
 @dataclass
 class Outcome:
-    """What the outside has seen.
+    """The job as seen from outside.
 
     Attributes:
         offset: how far the reader has come; it survives the reader.

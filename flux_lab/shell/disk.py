@@ -16,7 +16,7 @@ SYNC_S = 0.01
 
 
 class Content:
-    """What a file holds.
+    """The content of a file.
 
     Attributes:
         data: as every process sees it.

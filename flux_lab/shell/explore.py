@@ -44,7 +44,7 @@ NO_FAULTS: Final = FaultPlan(count=0, gap_s=1.0, among_input=False, reckless=Fal
 
 
 class Choice(NamedTuple):
-    """What departs from the schedule: before which event, what, and where (site, or link)."""
+    """A departure from the schedule: before which event, what, and where (site, or link)."""
 
     at: int
     kind: str
@@ -110,7 +110,7 @@ class Even(Random):
 
 @dataclass
 class Explored:
-    """What an exploration found.
+    """The result of an exploration.
 
     Attributes:
         states: distinct states at the moments of a choice, as leaders, sites, clients, record and

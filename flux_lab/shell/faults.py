@@ -1,4 +1,4 @@
-"""What strikes a simulated job, and when: half of it while copies are being recovered.
+"""Faults of a simulated job, and when they strike: half of them while copies are recovered.
 
 Faults of sites strike, in most runs, only sites whose copies are whole elsewhere, on sites that
 nothing has struck: the job then has to lose nothing. In the others they strike anywhere, and a loss

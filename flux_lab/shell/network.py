@@ -22,7 +22,7 @@ SLOW_LATENCY_S: Final = 0.2
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """What an endpoint hands on to: data, the end (None where it was orderly), room to send."""
+    """The receiver behind an endpoint: of data, the end (None: orderly), room to send."""
 
     data: Callable[[bytes], None]
     closed: Callable[[BaseException | None], None]

@@ -122,7 +122,7 @@ SETTINGS: Final = {
 
 @dataclass
 class Run:
-    """What became of one run.
+    """The outcome of one run.
 
     Attributes:
         problem: what was wrong; empty: nothing.
@@ -240,7 +240,7 @@ def _count(done: Run, cluster: Cluster, faults: Faults) -> None:
 
 @dataclass
 class Totals:
-    """What became of many runs."""
+    """The outcome of many runs."""
 
     runs: int = 0
     faults: Counter[str] = field(default_factory=Counter)

@@ -302,7 +302,7 @@ class Ensemble:
 
 
 class Client(Protocol):
-    """What a connection hands on to."""
+    """The receiver behind a connection."""
 
     process: Process
 

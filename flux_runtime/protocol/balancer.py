@@ -25,7 +25,7 @@ from flux_runtime.protocol.worth import Policy
 
 
 class Mode(Enum):
-    """What the balancer is doing."""
+    """The balancer's phase."""
 
     RECOVERING = "recovering"
     COLLECTING = "collecting"

@@ -15,7 +15,7 @@ Part = Hashable
 
 @dataclass(frozen=True, kw_only=True)
 class SiteStatistics:
-    """What one site reports for a collection phase.
+    """The report of one site for a collection phase.
 
     Attributes:
         site: its number.

@@ -1,4 +1,4 @@
-"""What every node does with its links and with the controller's log: normal case and take-over.
+"""The links of a node and its part in the controller's log: normal case and take-over.
 
 A node has a consumer side, a producer side or both. `Boundary` finds the inlet or outlet that a
 link belongs to, applies the read discipline to incarnations, and hands view changes to the side

@@ -46,7 +46,7 @@ class Envelope:
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """What one site has for another in one turn.
+    """A frame: all that one site has for another in one turn.
 
     Attributes:
         envelopes: messages, in the order in which they were sent.

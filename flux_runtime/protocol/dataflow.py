@@ -1,4 +1,4 @@
-"""What the protocol asks of a dataflow: operators, and how rows are merged and split.
+"""The dataflow as the protocol sees it: operators, and how rows are merged and split.
 
 The protocol never looks into rows. Whoever defines a dataflow says how the rows of one batch that
 come from several producers become one value in the order of their sequence numbers (`merge`), and

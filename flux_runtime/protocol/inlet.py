@@ -1,4 +1,4 @@
-"""What a consumer knows of one producer pair: modes, links, versions, units at hand, progress.
+"""An inlet, a consumer's view of a producer pair: modes, links, versions, units at hand, progress.
 
 Used by S-Cons, F-Cons and egress. A consumer receives from one copy of the producer and
 acknowledges to the *other*, whose buffer holds whatever is in flight a second time.
@@ -44,7 +44,7 @@ class Consumer(Enum):
 
 
 class OnPsync(NamedTuple):
-    """What a producer's marker does: `met` if the other copy's came before, else `first`."""
+    """The effect of a producer's marker: `met` if the other copy's came before, else `first`."""
 
     first: tuple[tuple[int, int], ...]
     met: tuple[tuple[int, int], ...]

@@ -1,4 +1,4 @@
-"""What travels: over links between nodes, to the controller, and through the controller's log.
+"""Messages: over links between nodes, to the controller, and through the controller's log.
 
 All messages are immutable values; equality distinguishes their kinds. Rows are opaque here: the
 protocol stores, sends and drops them, and only the operators look inside.

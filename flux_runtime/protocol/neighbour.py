@@ -1,4 +1,4 @@
-"""What an inlet and an outlet know alike of the pair at the other end."""
+"""The pair at the other end, as both an inlet and an outlet know it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the controller knows of copies and catch-ups, and what it orders."""
+"""The controller's view of copies and catch-ups, and its orders."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from flux_runtime.protocol.vocabulary import Node, Pair, Status
 
 
 class Copy(NamedTuple):
-    """What the controller knows of one copy of a pair."""
+    """One copy of a pair, as the controller knows it."""
 
     status: Status
     life: int
@@ -18,7 +18,7 @@ class Copy(NamedTuple):
 
 
 class PairView(NamedTuple):
-    """What the controller knows of one pair; `ready` is the failure count of its last cu-ready."""
+    """One pair, as the controller knows it; `ready` is the failure count of its last cu-ready."""
 
     copies: tuple[Copy | None, ...]
     attempts: int = 0

@@ -1,4 +1,4 @@
-"""What a producer knows of one consumer pair: buffer, eviction set, modes, links, versions.
+"""An outlet, a producer's view of a consumer pair: buffer, eviction set, modes, links, versions.
 
 Used by ingress, S-Prod and F-Prod; they differ in the initial settings (section 4.1) and in the
 table that a consumer's marker `csync` is looked up in (CU-6, CU-19).
@@ -50,7 +50,7 @@ class Producer(Enum):
 
 
 class OnCsync(NamedTuple):
-    """What a consumer's marker does: `now` in any case, `met` if the other copy's came before."""
+    """The effect of a consumer's marker: `now` in any case, `met` if the other copy's was first."""
 
     resync: bool
     now: tuple[tuple[int, int], ...] = ()

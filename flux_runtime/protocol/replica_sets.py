@@ -20,7 +20,7 @@ from flux_runtime.protocol.vocabulary import Node, Pair, Shape, Status, other
 
 
 class Controller(Protocol):
-    """What of the controller (`controller.Controller`) a replica set is decided on."""
+    """The part of the controller (`controller.Controller`) that a replica set is decided on."""
 
     shape: Shape
     sites: frozenset[int]

@@ -1,4 +1,4 @@
-"""What a host takes from another site: nothing that this site has no business saying.
+"""Admission of frames from another site: nothing that this site has no business saying.
 
 Whoever holds the job's key may be mistaken, or of an older view; what it says must not reach a
 machine that does not expect it. Limits are those of the protocol, so that memory is bounded.
@@ -18,7 +18,7 @@ CHANNEL_MAX: Final = 1 << 16
 
 
 class Receiver(Protocol):
-    """What is known where a frame arrives: a `Host`."""
+    """The receiver of a frame: a `Host`."""
 
     dataflow: Dataflow
     me: int

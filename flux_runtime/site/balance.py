@@ -48,7 +48,7 @@ RecordMove = Callable[[Pair, int, int, Callable[[], None]], None]
 
 
 class RecordedMoves:
-    """What the balancer sees of a ledger's controller.
+    """The balancer's view of a ledger's controller.
 
     Args:
         ledger: with a layout.

@@ -1,4 +1,4 @@
-"""What a site and a controller are told when they start."""
+"""The configuration of sites and controllers, given to them when they start."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Fenced(Exception):  # noqa: N818 - what happened
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """What all processes of a job are told alike.
+    """The configuration that all processes of a job share.
 
     Attributes:
         key: what they know each other by.
@@ -129,7 +129,7 @@ class Balance:
 
 @dataclass(frozen=True, kw_only=True)
 class SiteConfig(Config):
-    """What a site is told.
+    """The configuration of a site.
 
     Attributes:
         site: number of its place, such as the index of its task; incarnations of the same place
@@ -146,7 +146,7 @@ class SiteConfig(Config):
 
 @dataclass(frozen=True, kw_only=True)
 class ControllerConfig(Config):
-    """What a controller is told.
+    """The configuration of a controller.
 
     Attributes:
         sites: how many sites the first layout waits for.

@@ -35,7 +35,7 @@ WRITE_HIGH_BYTES: Final = 4 << 20
 
 
 class Owner(Protocol):
-    """What a connection reports to."""
+    """The owner of a connection, which is told what comes."""
 
     def opened(self, connection: Connection) -> None:
         """The other end has proved that it knows the key."""

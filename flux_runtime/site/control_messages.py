@@ -335,7 +335,7 @@ class Stop(Message, frozen=True):
 
 
 class Notices(Message, frozen=True):
-    """What the nodes of the site report."""
+    """Notices of the site's nodes."""
 
     notices: Annotated[tuple[Notice, ...], Meta(min_length=1, max_length=NOTICES_MAX)]
 
@@ -367,7 +367,7 @@ class Reached(Message, frozen=True):
 
 
 class SpillReport(Record, frozen=True):
-    """What a site's disk holds and has carried."""
+    """The load of a site's disk: what it holds and has carried."""
 
     memory_limit_bytes: Count | None
     on_disk: Count
@@ -382,7 +382,7 @@ class SpillReport(Record, frozen=True):
 
 
 class PartReport(Record, frozen=True):
-    """What one copy costs and holds."""
+    """The load and the state of one copy."""
 
     node: NodeParts
     cpu: Rate
@@ -397,7 +397,7 @@ class PartReport(Record, frozen=True):
 
 
 class Report(Message, frozen=True):
-    """What a site has done since its last report (docs/reference/flux-statistics.md)."""
+    """A site's work since its last report (docs/reference/flux-statistics.md)."""
 
     pid: Count
     rows_per_s: Rate
@@ -420,7 +420,7 @@ class Report(Message, frozen=True):
 
 
 class PartStatistics(Record, frozen=True, array_like=True):
-    """What one copy counts for in a balancing round."""
+    """The load of one copy in a balancing round."""
 
     stage: Stage
     part: Part
@@ -432,7 +432,7 @@ class PartStatistics(Record, frozen=True, array_like=True):
 
 
 class Statistics(Message, frozen=True):
-    """What a site has counted in a balancing round."""
+    """The counts of a site in a balancing round."""
 
     round: Count
     utilisation: Share
@@ -454,7 +454,7 @@ class Finish(Message, frozen=True):
 
 
 class StatusRequest(Message, frozen=True):
-    """What does the job look like?"""
+    """A question for the state of the job."""
 
 
 class Move(Message, frozen=True):
@@ -528,7 +528,7 @@ class DataLoss(Message, frozen=True):
 
 
 class Refusal(Message, frozen=True):
-    """What was asked for makes no sense, and nothing was done."""
+    """A refusal: the request makes no sense, and nothing was done."""
 
     why: Why
 
@@ -552,7 +552,7 @@ class LatencyStatus(Record, frozen=True):
 
 
 class BalanceStatus(Record, frozen=True):
-    """What the balancer is at."""
+    """The balancer's phase and progress."""
 
     policy: Name
     mode: Name
@@ -563,7 +563,7 @@ class BalanceStatus(Record, frozen=True):
 
 
 class Status(Message, frozen=True):
-    """What the job looks like to its leader."""
+    """The state of the job as its leader sees it."""
 
     epoch: Count
     pid: Count

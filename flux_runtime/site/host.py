@@ -45,7 +45,7 @@ from flux_runtime.site.together import Part, Shared
 
 @dataclass
 class Load:
-    """What one node has done since it came here.
+    """The work of one node since it came here.
 
     Attributes:
         rows: rows received.
@@ -85,7 +85,7 @@ NO_LIVES: Final[Placement] = MappingProxyType({})
 
 @dataclass
 class Outgoing:
-    """What whoever runs the host has to carry to other sites besides frames.
+    """Payloads for other sites besides frames, for whoever runs the host.
 
     Attributes:
         notices: for the controller.

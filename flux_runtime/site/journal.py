@@ -1,4 +1,4 @@
-"""What the ingress has taken and not yet handed over to both copies, on disk.
+"""The ingress's journal on disk: what it has taken and not yet handed over to both copies.
 
 Once a batch has reached one copy of a partition, the other copy must get the very same rows, even
 if the ingress dies in between and the source offers something else the next time. So a batch is

@@ -16,7 +16,7 @@ from flux_runtime.site.host import Host
 
 
 class Keeping:
-    """What a site has been asked to keep.
+    """The state files that a site has been asked to write.
 
     Args:
         host: hosts the copies.

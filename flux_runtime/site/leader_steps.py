@@ -1,4 +1,4 @@
-"""What happens to a leader, and what it has done about it: two tables of values.
+"""Events of a leader, and its instructions: two tables of values.
 
 `LeaderState.handle` takes one of `EVENTS` and gives some of `INSTRUCTIONS`; `Leader` hands in the
 first and carries out the second.
@@ -100,7 +100,7 @@ class MemberLeft(Step):
 
 @dataclass(frozen=True, slots=True)
 class EndsNoticed(Step):
-    """What ingress and egress report."""
+    """Reports of ingress and egress."""
 
     notices: tuple[Notice, ...]
 
@@ -293,7 +293,7 @@ INSTRUCTIONS: Final = (
 
 
 class Term(Protocol):
-    """What the parts of a leader's state ask of the whole.
+    """The whole of a leader's state, as its parts see it.
 
     Attributes:
         ledger: all events so far.

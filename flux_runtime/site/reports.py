@@ -1,4 +1,4 @@
-"""What the sites report of themselves, as lines of the run folder."""
+"""Reports of the sites, as lines of the run folder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What sites and controllers have in common: a host, its connections, and asyncio turns around it.
+"""The shell of sites and controllers: a host, its connections, and asyncio turns around it.
 
 One loop, one thread: whatever comes in marks nodes of the host as ready; at the end of each turn of
 the loop they go on for a few milliseconds, and what they have for other sites is written, one
@@ -84,7 +84,7 @@ def pieces(standby: Node, size: int, parts: Iterable[Part]) -> Iterator[list[Par
 
 
 class Link:
-    """What belongs to one connection besides its bytes: codecs, and states under way.
+    """The state of one connection besides its bytes: codecs, and states under way.
 
     Attributes:
         state: what is arriving.

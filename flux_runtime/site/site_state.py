@@ -1,4 +1,4 @@
-"""What a site decides of leader, view and neighbours, without I/O: `handle(event, now)`.
+"""A site's decisions on leader, view and neighbours, without I/O: `handle(event, now)`.
 
 It registers with whoever leads, follows the view and the controller's log, and keeps a link to
 every other site; of two the later one dials. Whoever is gone is missed without any accusation: its

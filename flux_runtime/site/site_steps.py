@@ -1,4 +1,4 @@
-"""What happens to a site, and what it has done about it: two tables of values.
+"""Events of a site, and its instructions: two tables of values.
 
 `SiteState.handle` takes one of `EVENTS` and gives some of `INSTRUCTIONS`; `Worker` hands in the
 first and carries out the second.
@@ -82,7 +82,7 @@ class LinkClosed(Step):
 
 @dataclass(frozen=True, slots=True)
 class NodesNoticed(Step):
-    """What the nodes of this site report."""
+    """Reports of the nodes of this site."""
 
     notices: tuple[Notice, ...]
 

@@ -1,4 +1,4 @@
-"""What the leader writes of a Flux stage while it runs: one JSON line about twice a second.
+"""The leader's log of a Flux stage while it runs: one JSON line about twice a second.
 
 `flux_runtime.observe.stages` reads it, together with what the sites report of themselves
 (`sites.jsonl`) and the events. Latency is from the moment when a batch is given its number to the

@@ -1,4 +1,4 @@
-"""What a site reports about itself: to whoever looks, and to the balancer.
+"""A site's reports about itself: to whoever looks, and to the balancer.
 
 The numbers are documented in docs/reference/flux-statistics.md. Reports go to the leader every
 `report_s` seconds; it keeps the last of every site (`Client.status`) and appends each to the run
@@ -60,7 +60,7 @@ class Since:
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """What a site has done since.
+    """The work of a site in a phase.
 
     Attributes:
         took_s: length.

@@ -1,4 +1,4 @@
-"""What the tables of events and instructions of a state machine are made of."""
+"""Parts of the tables of events and instructions of a state machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a leader has told everybody of the events so far: layout, sites, view changes, losses.
+"""The leader's view changes, as told to everybody: layout, sites, losses.
 
 Sites follow what they are told; a site that connects anew is told all that it may have missed.
 """

@@ -1,4 +1,4 @@
-"""What is on a connection after the handshake: bundles of frames.
+"""The wire format after the handshake: bundles of frames.
 
     bundle   length of the rest (4 bytes), frames
     frame    length of the body (4 bytes), kind (1), 3 bytes of nothing, body, padding to 8 bytes
@@ -31,11 +31,11 @@ class Malformed(Exception):  # noqa: N818 - what happened
 
 
 class TooLarge(Exception):  # noqa: N818 - what happened
-    """What is to be sent does not fit into a bundle."""
+    """A message that does not fit into a bundle."""
 
 
 class Kind(IntEnum):
-    """What a frame holds."""
+    """The kind of a frame."""
 
     GREETING = 1
     """Who speaks (`control_messages`); the first frame of either end."""

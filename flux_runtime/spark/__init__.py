@@ -1,4 +1,4 @@
-"""What a compiled job is made of: a graph of sources, units and sinks, and `main` that runs it.
+"""The parts of a compiled job: a graph of sources, units and sinks, and `main` that runs it.
 
     from flux_runtime.spark import Job, Producers, Punctuation, main, sql
 

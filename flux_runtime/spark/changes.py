@@ -121,7 +121,7 @@ def changes(then: Fingerprint, now: Fingerprint, job: Job, state: Path) -> list[
 
 @dataclass(frozen=True, slots=True)
 class UnitState:
-    """What a unit's part of the state folder holds."""
+    """The content of a unit's part of the state folder."""
 
     folder: Path
 

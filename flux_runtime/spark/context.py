@@ -1,4 +1,4 @@
-"""What a running unit is handed: session, state folders, run folder, registry."""
+"""The context of a running unit: session, state folders, run folder, registry."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ LookUp: TypeAlias = Callable[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
-    """What all units of a job share."""
+    """The objects that all units of a job share."""
 
     session: SparkSession
     state: Storage

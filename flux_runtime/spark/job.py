@@ -79,7 +79,7 @@ class Loop:
 
 @dataclass(kw_only=True)
 class Job:
-    """What `build` fills.
+    """A job under construction, which `build` fills.
 
     Args:
         root: relative paths of sources, sinks and registrations are relative to it.

@@ -31,7 +31,7 @@ REPLICA = "replica"
 
 @dataclass(eq=False, kw_only=True)
 class Unit:
-    """What every unit has."""
+    """The attributes of every unit."""
 
     name: str
     fn: Operator

@@ -53,7 +53,7 @@ class UnreadableError(AvroError):
 
 @dataclass(frozen=True, slots=True)
 class Avro:
-    """What the values of messages are.
+    """The format of messages' values.
 
     Args:
         schema: as JSON: what values are read as, or written by; None: of a source with a registry,

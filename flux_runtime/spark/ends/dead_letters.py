@@ -1,4 +1,4 @@
-"""What could not be processed, kept whole with the reason: `state/dead_letters/UNIT/*.jsonl`.
+"""Dead letters, kept whole with the reason: `state/dead_letters/UNIT/*.jsonl`.
 
 One file for each micro-batch that had any, written in one step and written anew when the
 micro-batch is replayed, so that nothing is lost and nothing is there twice.

@@ -146,7 +146,7 @@ class KafkaSource(DataSource):
 
 @dataclass
 class Slice(InputPartition):
-    """What one task reads: messages of a partition, from an offset up to another."""
+    """The share of one task: messages of a partition, from an offset up to another."""
 
     topic: str
     partition: int

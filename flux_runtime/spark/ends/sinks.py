@@ -168,7 +168,7 @@ def _by_row(writer: Any, number: int) -> Callable[[Iterable[Row]], None]:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """What an exact sink has noted, with the rows, of the commits of a unit."""
+    """An exact sink's note, beside the rows, of the commits of a unit."""
 
     state: str
     """Id of the state folder that the rows belong to."""

@@ -1,4 +1,4 @@
-"""What Spark's watermark kept out of a unit's state: how many rows, and which records.
+"""Rows that Spark's watermark kept out of a unit's state: how many, and which records.
 
 An operator with state drops what is older than the watermark *where it would have been counted*: an
 aggregation, rows whose window has ended by then; a deduplication and a join, rows whose own time
@@ -51,7 +51,7 @@ _LOGICAL: Final[Mapping[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """What a micro-batch lost.
+    """The rows that a micro-batch lost.
 
     Args:
         rows: as Spark counts them.

@@ -1,4 +1,4 @@
-"""What the input of a Flux stage has staged and committed, on a file system that all can reach.
+"""Staged and committed input of a Flux stage, on a file system that all can reach.
 
     staged/BATCH/PARTITION-UNIQUE.arrow   rows of one attempt of one task
     committed/BATCH.json                  which attempts count, and their places in the stream

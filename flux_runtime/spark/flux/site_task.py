@@ -1,4 +1,4 @@
-"""What a Spark task does that hosts a site of a Flux stage."""
+"""The Spark task that hosts a site of a Flux stage."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ CROWDED: Final = "crowded"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SiteTask:
-    """What the task is told; it shows in no log, but travels through Spark, so no secret is in it.
+    """The task's arguments; they show in no log, but travel through Spark, so no secret is in them.
 
     Attributes:
         components: what the sites compute.

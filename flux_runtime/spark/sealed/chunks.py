@@ -60,7 +60,7 @@ _PRODUCER_OF: Final = "__producer_of_key"
 
 @dataclass(frozen=True, slots=True)
 class Census:
-    """What a chunk holds."""
+    """The content of a chunk."""
 
     groups: Groups
     rejected: int

@@ -1,4 +1,4 @@
-"""What the running micro-batch covers, read off Spark's own logs and flushed to the disk (SE-10).
+"""The input of the running micro-batch, read off Spark's own logs and flushed to the disk (SE-10).
 
 Spark writes the offsets of a micro-batch into `offsets/N` of the checkpoint before it runs, but
 does not flush them. They are flushed here, before anything that follows from the micro-batch is

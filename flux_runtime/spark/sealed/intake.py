@@ -84,7 +84,7 @@ class Reduction:
 
 
 class Gate(Protocol):
-    """What an intake needs of its gate (`gate.Gate`)."""
+    """The gate (`gate.Gate`) as its intake sees it."""
 
     unit: SealUnit
     context: Context

@@ -1,4 +1,4 @@
-"""What a sealed unit needs of its inputs, found out before it runs by planning it on no rows."""
+"""Columns that a sealed unit needs of its inputs, found out by planning it on no rows."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ from flux_runtime.spark.units import StatefulUnit
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reach:
-    """What a micro-batch needs of what is kept.
+    """The part of what is kept that a micro-batch needs.
 
     Args:
         interfaces: whose rows are kept.

@@ -1,4 +1,4 @@
-"""What a unit with records of its own has kept and done, in one small file that is the truth.
+"""The catalogue of a unit with records of its own: one small file that says what it has.
 
 Everything else that the unit keeps is a folder, written once and named in the catalogue with its
 manifest (`flux_runtime.sealing.manifest`). The order of writing is: a folder and its files are
@@ -66,7 +66,7 @@ class Begun:
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """What a catalogue says.
+    """The contents of a catalogue.
 
     Args:
         done: the last micro-batch that is done; -1: none.

@@ -1,4 +1,4 @@
-"""What a unit has put out, as a set, so that it puts out only what is new.
+"""The set of rows that a unit has put out, so that it puts out only what is new.
 
 Rows are kept in sorted runs, by the hash of all their columns: a micro-batch reads those whose
 hashes its own candidates have. Where two values can be equal with different hashes (texts under a

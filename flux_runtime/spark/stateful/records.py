@@ -1,4 +1,4 @@
-"""What a unit keeps of its inputs, so that a micro-batch can be computed from what came before.
+"""Records that a unit keeps of its inputs, for micro-batches that depend on earlier ones.
 
 A micro-batch arrives as a *chunk*: one Parquet folder with the rows of all inputs, written in one
 Spark job. When it is done, its rows become part of what is kept of each input:
@@ -72,7 +72,7 @@ class Arrived:
 
 
 class Records:
-    """What is kept of a unit's inputs.
+    """The records that are kept of a unit's inputs.
 
     Args:
         session: to read and write with.

@@ -59,7 +59,7 @@ class Rows:
 
 @dataclass(frozen=True, slots=True)
 class Groups:
-    """What depends on all rows that are equal in some columns.
+    """Results that depend on all rows that are equal in some columns.
 
     Args:
         child: the rows.
